@@ -29,7 +29,7 @@ def run() -> NoReturn:
     """Run `ckpt`.  Ctrl-C while it is still being imported, or has just come to its end, is no traceback."""
     gc.set_threshold(_COLLECTED_TOGETHER)
     try:
-        from .main import main
+        from .cli.main import main
 
         main()
     except KeyboardInterrupt:

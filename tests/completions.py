@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from ckpt_cli.completing import SHELLS, script
-from ckpt_cli.main import cli
+from ckpt_cli.cli.completion import SHELLS, script
+from ckpt_cli.cli.main import cli
 
 DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "completions")
 

@@ -12,7 +12,7 @@ import re
 
 import click
 
-from ckpt_cli.main import cli
+from ckpt_cli.cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic
 from formats.core.version import VERSION
 

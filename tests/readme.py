@@ -18,8 +18,8 @@ import tempfile
 import click
 from click.testing import CliRunner
 
-from ckpt_cli.helping import left_out
-from ckpt_cli.main import cli
+from ckpt_cli.cli.help import left_out
+from ckpt_cli.cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic, troubleshooting_markdown
 from formats.find.registry import all_formats
 from tests.interop.tensorflow_tests import table

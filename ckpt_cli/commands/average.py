@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.find.location import spelling
 from formats.find.opening import is_directory, locate
+from formats.find.resolve import spelling
 from formats.find.suffixes import refuse_false_suffix
 
-from ..carrying_out import How, carry_out, tell
-from ..helping import subcommand
-from ..operations.choose.places import each_once
-from ..operations.move.average import last_of, plan_average
-from ..operations.move.transfer import execute
-from ..options import (
+from ..cli.execute import How, carry_out, tell
+from ..cli.help import subcommand
+from ..cli.options import (
     LocalPath,
     color_option,
     dry_run_option,
@@ -28,11 +25,15 @@ from ..options import (
     update_state_option,
     verify_options,
 )
+from ..operations.convert.average import last_of, plan_average
+from ..operations.convert.execute import execute
+from ..operations.select.arguments import each_once
 from ..render import base as render
 from ..render.report import opened
 
 if TYPE_CHECKING:
-    from formats.model.location import Location
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
 
 
 @subcommand("average")
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 @sharing_options
 @json_option
 @color_option
-def command(sources: tuple[str, ...], target: str, last: int | None, **options: Any) -> int:
+def command(sources: tuple[Location, ...], target: Location, last: int | None, **options: Any) -> int:
     """Write the mean of checkpoints, element by element.
 
     Floating tensors are averaged in float64 and rounded once to their own dtype;
@@ -74,7 +75,7 @@ def command(sources: tuple[str, ...], target: str, last: int | None, **options: 
     return 0
 
 
-def _locate(sources: tuple[str, ...], last: int | None, target: str) -> list[Location]:
+def _locate(sources: tuple[Location, ...], last: int | None, target: Location) -> list[CheckpointLocation]:
     """Return what to average: the sources, each once, or the newest of a directory."""
     context = click.get_current_context()
     notes: list[str] = []

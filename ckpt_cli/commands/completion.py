@@ -6,9 +6,11 @@ import sys
 
 import click
 
-from ..helping import subcommand
-from ..option_rules import needs, option_rules
-from ..options import color_option, dry_run_option, json_option
+from formats.location import local_location
+
+from ..cli.help import subcommand
+from ..cli.option_rules import needs, option_rules
+from ..cli.options import color_option, dry_run_option, json_option
 from ..render import base as render
 
 
@@ -37,7 +39,7 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
     no such folder or does not run compinit, a note says which line ~/.bashrc or ~/.zshrc needs. A
     file that is there and was not made by this command stays, with exit 3.
     """
-    from ..completing import script
+    from ..cli.completion import script
 
     text = script(shell, click.get_current_context().find_root().command)
     path = _install(shell, text, dry_run=dry_run) if to_install else None
@@ -52,9 +54,9 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
 
 
 def _install(shell: str, text: str, *, dry_run: bool) -> str:
-    from ..installing import install, place_of
+    from ..cli.install import install, place_of
 
     place = place_of(shell)
-    install(shell, text, place.path, dry_run=dry_run)
+    install(shell, text, local_location(place.path), dry_run=dry_run)
     render.note(place.what_is_left)
     return place.path

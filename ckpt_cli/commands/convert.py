@@ -11,25 +11,15 @@ import click
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
-from formats.store.paths import refuse_closed
-from formats.store.staging import holding, replace_file
+from formats.location import Location
+from formats.store.local.staging import holding, replace_file
 from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.run.state_file import FILE_NAME
 
-from ..carrying_out import How, carry_out, note_cast, tell
-from ..going_on import going_on, wish_to_resume
-from ..helping import subcommand
-from ..operations.choose.keys import renamed
-from ..operations.choose.name_map import row_of
-from ..operations.choose.select import choose
-from ..operations.move import convert, pairing, transfer
-from ..operations.move.chosen import Settings
-from ..operations.move.keras.plan import read_config
-from ..operations.move.layouts import TENSORFLOW, check_target, holds_optimizer, lay_out
-from ..operations.move.optimizers import Given
-from ..operations.move.run_directory import converted_names, converted_state, refuse_state_file
-from ..option_rules import excludes, needs, option_rules
-from ..options import (
+from ..cli.execute import How, carry_out, note_cast, tell
+from ..cli.help import subcommand
+from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.options import (
     LocalPath,
     cast_option,
     changing,
@@ -53,21 +43,31 @@ from ..options import (
     update_state_option,
     verify_options,
 )
+from ..cli.resume import going_on, wish_to_resume
+from ..operations.convert import execute, pairing, planner
+from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
+from ..operations.convert.keras.plan import read_config
+from ..operations.convert.optimizers import Given
+from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
+from ..operations.convert.source import Settings
+from ..operations.select.keys import renamed
+from ..operations.select.name_map import row_of
+from ..operations.select.selection import choose
 from ..render import base as render
 from ..render.name_map import map_lines, save_map
 from ..render.report import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from formats.find.directory import Member
-    from formats.model.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader, Format
 
-    from ..operations.choose.keys import Renamed
-    from ..operations.move.layouts import Layout
-    from ..operations.move.plans import Plan
+    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.convert.plan import Plan
+    from ..operations.select.keys import Renamed
 
 
 CANNOT = 3  # The exit code of input that cannot be read.
@@ -154,7 +154,7 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
     excludes("--shard-size", "--link"),
     excludes("--update-state", "--each"),
 )
-def command(source: str, target: str, **options: Any) -> int:
+def command(source: Location, target: Location, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
     \f
 
@@ -208,14 +208,14 @@ def command(source: str, target: str, **options: Any) -> int:
     return 0
 
 
-def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any]) -> dict[str, Any]:
+def _convert_one(reader: CheckpointReader, target: Location, options: dict[str, Any]) -> dict[str, Any]:
     """Convert one checkpoint, or rehearse that; return what `_carry_out` does."""
     keys = choose(reader, selection_of(options))
     if options["like"] is not None:
         with _open(options["like"], options) as template:
             return _convert_like(reader, keys, target, template, options)
     given = Given(options["iterations"], options["learning_rate"])
-    into = convert.target_format(reader, target, options["to"])
+    into = planner.target_format(reader, target, options["to"])
     layout, laid = layout_of(options), None
     if layout is not None:
         layout = layout._replace(nests=holds_optimizer(into, layout), given=given)
@@ -229,14 +229,14 @@ def _convert_one(reader: CheckpointReader, target: str, options: dict[str, Any])
     config = read_config(options["config"]) if options["config"] else None
     optimizer = laid.optimizer if laid is not None else None
     settings = Settings(options["cast"], options["merge_slices"], names, given, config, optimizer)
-    plan = convert.plan_conversion(reader, keys, target, into, settings)
+    plan = planner.plan_conversion(reader, keys, target, into, settings)
     return _carry_out(plan if laid is None else laid.told(plan), options)
 
 
 def _convert_like(
     reader: CheckpointReader,
     keys: list[str],
-    target: str,
+    target: Location,
     template: CheckpointReader,
     options: dict[str, Any],
 ) -> dict[str, Any]:
@@ -268,7 +268,9 @@ def _convert_like(
     return _carry_out(plan if laid is None else laid.told(plan), options)
 
 
-def _renamed(reader: CheckpointReader, layout: Layout | None, options: dict[str, Any]) -> Renamed | None:
+def _renamed(
+    reader: CheckpointReader, layout: FrameworkLayout | None, options: dict[str, Any]
+) -> Renamed | None:
     rules = rules_of(options, layout)
     names = renamed(reader, rules) if rules else None
     for text in names.notes if names and not options.get("rehearsal") else ():
@@ -281,18 +283,22 @@ def _save_map(options: dict[str, Any], lines: list[str]) -> None:
     save_map(options["save_map"], lines, overwrite=options["overwrite"], hints=hints)
 
 
-def _open(path: str | Location, options: dict[str, Any]) -> AbstractContextManager[CheckpointReader]:
+def _open(
+    path: Location | CheckpointLocation, options: dict[str, Any]
+) -> AbstractContextManager[CheckpointReader]:
     """Open one of several, or a template, of which a rehearsal says nothing: it is said in the end."""
     if options.get("rehearsal"):
-        return open_location(locate(path) if isinstance(path, str) else path)
+        return open_location(locate(path) if isinstance(path, Location) else path)
     return opened(path)
 
 
-def _check_format(template: CheckpointReader, reader: CheckpointReader, target: str, to: str | None) -> None:
+def _check_format(
+    template: CheckpointReader, reader: CheckpointReader, target: Location, to: str | None
+) -> None:
     """Refuse to write another format than TEMPLATE's where one is asked for, or said by DST's suffix."""
     own: Format = template.format
     if to is not None:
-        into, what = convert.target_format(reader, target, to), "--to asks for"
+        into, what = planner.target_format(reader, target, to), "--to asks for"
     else:
         told = None if target.endswith(own.suffixes) else format_of_suffix(target)
         into, what = told or own, f"{os.path.basename(target)} ends like"
@@ -308,8 +314,7 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     how = How.of({**options, "dry_run": options["dry_run"] or rehearsal}, plan.target)
     ways = (CLONE, LINK) if options["link"] else ()
     how_written = {"shard_size": options["shard_size"], "ways": ways, "resume": options["resume"]}
-    execute = partial(transfer.execute, plan, **how_written)
-    outcome = carry_out(plan, execute, how)
+    outcome = carry_out(plan, partial(execute.execute, plan, **how_written), how)
     if rehearsal:
         return {}
     for text in plan.warnings:
@@ -323,16 +328,30 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _formats_of(members: Sequence[Member], to: str | None) -> Iterator[tuple[Member, Format]]:
+def _formats_of(
+    members: Sequence[Member], target: Location, to: str | None
+) -> Iterator[tuple[Member, Format]]:
     for member in members:
         with open_location(member.location) as reader:
-            yield member, convert.target_format(reader, "", to)
+            yield member, planner.target_format(reader, target, to)
 
 
-def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
+def _convert_members(
+    members: Sequence[Member], target: Location, names: Mapping[str, str], options: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Convert checkpoints to their new `names` in a directory, and yield what is to be printed as JSON."""
+    for member in members:
+        with _open(member.location, options) as reader:
+            document = _convert_one(reader, target / names[member.name], options)
+            if document:
+                yield document
+        del reader  # the next one is not to be made while this one is held
+
+
+def _convert_each(source: Location, target: Location, options: dict[str, Any]) -> int:
     """Convert a run directory, and its state file with it."""
     if not is_directory(source):
-        refuse_closed(source)
+        source.require_access()
         raise click.UsageError(f"--each wants a directory, {source} is none", click.get_current_context())
     directory = Directory(source)
     for text in directory.notes:
@@ -340,24 +359,18 @@ def _convert_each(source: str, target: str, options: dict[str, Any]) -> int:
     sound = [member for member in directory.members if member.error is None]
     if not sound:
         directory.require_latest()
-    names = converted_names(_formats_of(sound, options["to"]), target)
+    names = converted_names(_formats_of(sound, target, options["to"]), target)
     # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
-    documents = []
+    documents: list[dict[str, Any]] = []
     for rehearsal in (True, False):
         job = {**options, "update_state": False, "rehearsal": rehearsal}
-        for member in sound:
-            with _open(member.location, job) as reader:
-                path = os.path.join(target, names[member.name])
-                document = _convert_one(reader, path, job)
-                if document:
-                    documents.append(document)
-            del reader  # the next one is not to be made while this one is held
+        documents += _convert_members(sound, target, names, job)
         state = converted_state(directory, names)
         if rehearsal and state is not None and not options["overwrite"]:
             refuse_state_file(target)
     if state is not None and not options["dry_run"]:
         with holding(target):
-            replace_file(os.path.join(target, FILE_NAME), state.text())
+            replace_file(target / FILE_NAME, state.text())
     if options["as_json"]:
         render.document({"directory": target, "checkpoints": documents})
     damaged = [member for member in directory.members if member.error is not None]

@@ -8,14 +8,23 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointExistsError
-from formats.store.paths import is_file, is_there
+from formats.location import Location, local_location
 
-from ..helping import subcommand
-from ..options import color_option, completing, dry_run_option, json_option, overwrite_option, path_argument
+from ..cli.help import subcommand
+from ..cli.options import (
+    color_option,
+    completing,
+    dry_run_option,
+    json_option,
+    overwrite_option,
+    path_argument,
+)
 from ..render import base as render
 
 if TYPE_CHECKING:
-    from formats.store.staging import Staging
+    from collections.abc import Mapping, Sequence
+
+    from formats.store.local.staging import Staging
 
 
 RUNS = {"tf_ckpts": 0.1, "tf_ckpts_slower": 0.02}
@@ -46,7 +55,7 @@ _TRY = (
 @dry_run_option("Print what would be written, and train nothing.")
 @json_option
 @color_option
-def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
+def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
     """Train a small model, for run directories to try things on.
 
     The model and the loop are those of TensorFlow's checkpoint guide: one Dense layer,
@@ -57,9 +66,9 @@ def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) ->
     \b
       ckpt demo playground
     """
-    places = {name: os.path.join(directory, name) for name in RUNS}
+    places = {name: directory / name for name in RUNS}
     for path in places.values():
-        if is_there(path) and not overwrite:
+        if path.exists() and not overwrite:
             raise CheckpointExistsError("exists already", path=path, hints=("--overwrite replaces it",))
     found = dict.fromkeys(places.values(), _UNTRAINED) if dry_run else _train(places)
     runs = [{"directory": path, "learning_rate": RUNS[name], **found[path]} for name, path in places.items()]
@@ -79,10 +88,10 @@ def command(directory: str, *, overwrite: bool, dry_run: bool, as_json: bool) ->
     return 0
 
 
-def _train(places: dict[str, str]) -> dict[str, dict[str, Any]]:
+def _train(places: Mapping[str, Location]) -> dict[Location, dict[str, Any]]:
     """Train every run beside its place; only when all are there, the first of them is moved to its own."""
-    from formats.store.links import followed
-    from formats.store.staging import Staging
+    from formats.store.local.links import followed
+    from formats.store.local.staging import Staging
 
     from ..runtime.guide import train
 
@@ -92,7 +101,7 @@ def _train(places: dict[str, str]) -> dict[str, dict[str, Any]]:
             staging = Staging(followed(path))
             stack.callback(staging.remove)
             staged.append(staging)
-            training = train(staging.path(os.path.basename(staging.target)), RUNS[name])
+            training = train(staging.path(staging.target.name), RUNS[name])
             staging.sync()
             checkpoints = list(training.checkpoints)
             found[path] = {"steps": training.steps, "loss": training.loss, "checkpoints": checkpoints}
@@ -102,20 +111,20 @@ def _train(places: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _move_in(staging: Staging) -> None:
-    is_replacing = is_there(staging.target)
+    is_replacing = staging.target.exists()
     if is_replacing:
-        staging.set_aside([os.path.basename(staging.target)])
+        staging.set_aside([staging.target.name])
     staging.move_in()
     if is_replacing:
         staging.forget_aside()
 
 
-def _next_steps(directory: str, runs: list[str]) -> list[list[str]]:
+def _next_steps(directory: str, runs: Sequence[str]) -> list[list[str]]:
     """Return commands on what was written, of those that this program has."""
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = local_location(os.path.dirname(__file__))
     names = {"directory": directory, "first": runs[0], "second": runs[1]}
     return [
         ["ckpt", *(word.format_map(names) for word in words)]
         for words in _TRY
-        if is_file(os.path.join(here, f"{words[0]}.py"))
+        if (here / f"{words[0]}.py").is_file()
     ]

@@ -9,18 +9,11 @@ import click
 
 from formats.errors import CheckpointError
 from formats.find.opening import is_directory, locate
-from formats.store.paths import relative
 
-from ..carrying_out import say_dropped
-from ..helping import subcommand
-from ..operations.choose.keys import renamed
-from ..operations.choose.select import Selection, sift
-from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
-from ..operations.compare.failing import Baseline, FailOn
-from ..operations.compare.measure import Tolerance
-from ..operations.move.layouts import OF_OPTIMIZER, compared_with, lay_out
-from ..option_rules import excludes, needs, option_rules
-from ..options import (
+from ..cli.execute import say_dropped
+from ..cli.help import subcommand
+from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.options import (
     LocalPath,
     changing,
     choosing,
@@ -42,6 +35,12 @@ from ..options import (
     set_quiet,
     sharing_options,
 )
+from ..operations.compare.diff import BY, CHANGES, DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.compare.measure import Tolerance
+from ..operations.compare.thresholds import Baseline, FailOn
+from ..operations.convert.framework_layout import OF_OPTIMIZER, compared_with, lay_out
+from ..operations.select.keys import renamed
+from ..operations.select.selection import Selection, sift
 from ..render import base as render
 from ..render.progress import progress
 from ..render.report import opened
@@ -50,11 +49,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from formats import CheckpointReader
-    from formats.model.location import Location
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
 
-    from ..operations.compare.diff import Diff, Entry, Pair
-    from ..operations.compare.unlike import Unlike
-    from ..operations.move.layouts import Layout
+    from ..operations.compare.diff import Diff, DiffEntry, KeyPair
+    from ..operations.compare.index_difference import Unlike
+    from ..operations.convert.framework_layout import FrameworkLayout
 
 
 def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
@@ -137,7 +137,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     excludes("--find-renames", "--quiet", "--no-values"),
     excludes("--no-values", "--exact", "--rtol", "--atol"),
 )
-def command(left: str, right: str, **options: Any) -> int:
+def command(left: Location, right: Location, **options: Any) -> int:
     """Show what was added, removed or changed from LEFT to RIGHT.
 
     Exits 0 if nothing differs, 1 if something does.  Changes of keys apply to LEFT.
@@ -178,9 +178,15 @@ def _fails(found: Diff, options: dict[str, Any], pair: str | None = None) -> boo
     return any(_is_bad(entry, options, pair) for entry in found.entries)
 
 
-def _is_bad(entry: Entry, options: dict[str, Any], pair: str | None) -> bool:
+def _is_bad(entry: DiffEntry, options: dict[str, Any], pair: str | None) -> bool:
     known = options["known"]
     return options["fail_on"].is_met(entry) and (known is None or not known.knows(entry, pair))
+
+
+def _is_bad_alone(change: str, name: str, options: dict[str, Any]) -> bool:
+    """Whether the command shall fail on a checkpoint that is on one side alone."""
+    known = options["known"]
+    return change in options["fail_on"].changes and (known is None or not known.knows_only(change, name))
 
 
 def _has_form(options: dict[str, Any]) -> bool:
@@ -194,14 +200,10 @@ def _report(
     alone: Sequence[tuple[str, str, str]] = (),
 ) -> None:
     """Print what comparisons found, and checkpoints that are on one side alone, for a service."""
-    from ..operations.report.building import of_diff
+    from ..operations.report.build import of_diff
     from ..render.findings.writing import write
 
-    known, fail_on = options["known"], options["fail_on"].changes
-    only = [
-        (change, head, change in fail_on and (known is None or not known.knows_only(change, name)))
-        for change, head, name in alone
-    ]
+    only = [(change, head, _is_bad_alone(change, name, options)) for change, head, name in alone]
     write(of_diff(found, lambda entry, pair: _is_bad(entry, options, pair), only), options["form"])
 
 
@@ -218,7 +220,9 @@ def _settings(options: dict[str, Any]) -> DiffOptions:
     )
 
 
-def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[Diff, dict[str, str]]:
+def _compare(
+    left: CheckpointLocation, right: CheckpointLocation, options: dict[str, Any]
+) -> tuple[Diff, dict[str, str]]:
     """Return what differs, and the names by which people know the keys."""
     selection, settings, layout = selection_of(options), _settings(options), layout_of(options)
     rules = rules_of(options, layout)
@@ -261,7 +265,7 @@ def _compare(left: Location, right: Location, options: dict[str, Any]) -> tuple[
 
 
 def _laid_out(
-    left: CheckpointReader, layout: Layout, right: CheckpointReader, selection: Selection
+    left: CheckpointReader, layout: FrameworkLayout, right: CheckpointReader, selection: Selection
 ) -> CheckpointReader:
     """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT.
 
@@ -283,17 +287,17 @@ def _unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
     """Return what may differ, where both sides are so large that it is worth to go through their indexes."""
     if not (left.is_long and right.is_long):
         return None
-    from ..operations.compare.unlike import unlike  # which needs numpy
+    from ..operations.compare.index_difference import unlike  # which needs numpy
 
     return unlike(left, right)
 
 
-def _nbytes(right: CheckpointReader, pairs: list[Pair]) -> int:
+def _nbytes(right: CheckpointReader, pairs: list[KeyPair]) -> int:
     specs = (right.specs[pair.right] for pair in pairs if pair.left and pair.right)
     return sum(spec.nbytes or 0 for spec in specs)
 
 
-def _suggest(left: CheckpointReader, right: CheckpointReader, pairs: list[Pair], by: str) -> None:
+def _suggest(left: CheckpointReader, right: CheckpointReader, pairs: list[KeyPair], by: str) -> None:
     """Where nothing was paired, say what would have been: two formats name one thing differently."""
     if any(pair.left is not None and pair.right is not None for pair in pairs):
         return
@@ -320,7 +324,7 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
 # Directories ----------------------------------------------------------------------
 
 
-def _each(left: str, right: str, options: dict[str, Any]) -> int:
+def _each(left: Location, right: Location, options: dict[str, Any]) -> int:
     """Compare the checkpoints that have one name in both directories; what cannot be read hides no other."""
     ours, theirs, unread = _sides(left, right, recursive=options["recursive"])
     both = [name for name in ours if name in theirs]
@@ -328,14 +332,8 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
         "removed": [name for name in ours if name not in theirs],
         "added": [name for name in theirs if name not in ours],
     }
-    known = options["known"]
-    fails = any(
-        known is None or not known.knows_only(change, name)
-        for change, names in only.items()
-        if change in options["fail_on"].changes
-        for name in names
-    )
-    documents, compared = [], []
+    fails = any(_is_bad_alone(change, name, options) for change, names in only.items() for name in names)
+    shown: list[Any] = []
     for name in both:
         try:
             found, names = _compare(ours[name], theirs[name], options)
@@ -343,23 +341,15 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
             unread[name] = error
             continue
         fails = _fails(found, options, name) or fails
-        if _has_form(options):
-            compared.append((found, theirs[name].head, name))
-            continue
-        entries = list(found.rows(everything=options["everything"]))
-        documents.append({"schema": 1, "name": name, **found.head(), "entries": entries})
-        if not options["as_json"] and not options["quiet"]:
-            if render.is_terminal():
-                render.title(name)
-            _show(found, names, options, (name,))
+        shown.append(_show_pair(found, names, theirs[name], name, options))
     if _has_form(options):
         places = {"removed": ours, "added": theirs}
         alone = [
             (change, places[change][name].head, name) for change, names in only.items() for name in names
         ]
-        _report(compared, options, alone)
+        _report(shown, options, alone)
     elif options["as_json"]:
-        render.document({"pairs": documents, "only_left": only["removed"], "only_right": only["added"]})
+        render.document({"pairs": shown, "only_left": only["removed"], "only_right": only["added"]})
     elif not options["quiet"]:
         _show_only(only)
     for obstacle in unread.values():
@@ -369,9 +359,25 @@ def _each(left: str, right: str, options: dict[str, Any]) -> int:
     return 3 if unread else int(fails or not both)
 
 
+def _show_pair(
+    found: Diff, names: dict[str, str], right: CheckpointLocation, name: str, options: dict[str, Any]
+) -> Any:
+    """Print what a pair's comparison found, or return what is printed of it together with all others."""
+    if _has_form(options):
+        return found, right.head, name
+    if options["as_json"]:
+        entries = list(found.rows(everything=options["everything"]))
+        return {"schema": 1, "name": name, **found.head(), "entries": entries}
+    if not options["quiet"]:
+        if render.is_terminal():
+            render.title(name)
+        _show(found, names, options, (name,))
+    return None
+
+
 def _sides(
-    left: str, right: str, *, recursive: bool
-) -> tuple[dict[str, Location], dict[str, Location], dict[str, CheckpointError]]:
+    left: Location, right: Location, *, recursive: bool
+) -> tuple[dict[str, CheckpointLocation], dict[str, CheckpointLocation], dict[str, CheckpointError]]:
     """Return the checkpoints of two directories by name, and apart what of one of them is no checkpoint."""
     unread: dict[str, CheckpointError] = {}
     ours, theirs = (_members(path, unread, recursive=recursive) for path in (left, right))
@@ -381,7 +387,9 @@ def _sides(
     return ours, theirs, unread
 
 
-def _members(path: str, unread: dict[str, CheckpointError], *, recursive: bool) -> dict[str, Location]:
+def _members(
+    path: Location, unread: dict[str, CheckpointError], *, recursive: bool
+) -> dict[str, CheckpointLocation]:
     """Return a directory's checkpoints by name; `unread` gets those whose format cannot be told."""
     if not is_directory(path):
         message = f"--each wants two directories, {path} is none"
@@ -391,7 +399,7 @@ def _members(path: str, unread: dict[str, CheckpointError], *, recursive: bool) 
     found = {}
     for folder in directories_below(path) if recursive else (path,):
         for member in Directory(folder).members:
-            name = relative(member.location.path, path)
+            name = member.location.path.relative_to(path)
             if member.error is not None:
                 unread.setdefault(name, member.error)
             found[name] = member.location

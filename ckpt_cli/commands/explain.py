@@ -11,14 +11,14 @@ import click
 
 from formats.core.words import command_line
 
-from ..helping import subcommand
-from ..options import color_option, json_option
+from ..cli.help import subcommand
+from ..cli.options import color_option, json_option
 from ..render import base as render
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ..operations.look.explain import Match
+    from ..operations.look.explain import Explanation
 
 __all__ = ["command"]
 
@@ -146,7 +146,7 @@ def _read(path: str) -> tuple[bytes, int]:
         return read_end(file)
 
 
-def _print(found: list[Match], *, as_json: bool) -> None:
+def _print(found: list[Explanation], *, as_json: bool) -> None:
     if as_json:
         render.document({"matches": [match.document() for match in found]})
     elif render.is_terminal():
@@ -161,7 +161,7 @@ def _print(found: list[Match], *, as_json: bool) -> None:
         render.note(f"{word} stands for {meaning}")
 
 
-def _show(match: Match) -> None:
+def _show(match: Explanation) -> None:
     """Print one match on the terminal, wrapped to its width."""
     import textwrap
 

@@ -10,14 +10,10 @@ import click
 
 from formats.core.chunks import view_of
 
-from ..carrying_out import How, carry_out, note_cast, tell
-from ..helping import subcommand
-from ..operations.choose.parts import Part, find_parts, whole
-from ..operations.move.extract import Output, output_of, plan_extract, stream, write
-from ..operations.move.layouts import lay_out
-from ..operations.move.plans import NONE, SENT
-from ..option_rules import needs, option_rules
-from ..options import (
+from ..cli.execute import How, carry_out, note_cast, tell
+from ..cli.help import subcommand
+from ..cli.option_rules import needs, option_rules
+from ..cli.options import (
     cast_option,
     choosing,
     color_option,
@@ -33,10 +29,16 @@ from ..options import (
     path_argument,
     selection_of,
 )
+from ..operations.convert.extract import Output, output_of, plan_extract, stream, write
+from ..operations.convert.framework_layout import lay_out
+from ..operations.convert.plan import NONE, SENT
+from ..operations.select.slices import TensorSlice, find_parts, whole
 from ..render.report import opened
 
 if TYPE_CHECKING:
-    from ..operations.move.plans import Plan
+    from formats.location import Location
+
+    from ..operations.convert.plan import Plan
 
 
 @subcommand("extract")
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 @json_option
 @color_option
 @option_rules(needs("--config", "--layout", "--map"))
-def command(path: str, target: str, **options: Any) -> int:
+def command(path: Location, target: Location, **options: Any) -> int:
     """Write tensors, or parts of them, as files others can read.
 
     KEY may have a slice, as in kernel[0:10,:].  A checksum covers a tensor as a whole, so
@@ -91,7 +93,7 @@ def command(path: str, target: str, **options: Any) -> int:
         by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)
         laid = lay_out(reader, whole(parts, path), layout) if layout is not None else None
         if laid is not None:
-            parts = [Part(key, spec) for key, spec in laid.reader.specs.items()]
+            parts = [TensorSlice(key, spec) for key, spec in laid.reader.specs.items()]
         plan = plan_extract(
             laid.reader if laid else reader, parts, output, cast=options["cast"], by_name=by_name
         )

@@ -10,13 +10,10 @@ import click
 
 from formats.core.version import VERSION
 from formats.core.words import counted
-from formats.store.paths import is_there
 
-from ..helping import subcommand
-from ..operations.graph.folding import draw
-from ..operations.graph.pictures import WRITERS
-from ..option_rules import excludes, needs, option_rules
-from ..options import (
+from ..cli.help import subcommand
+from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.options import (
     color_option,
     depth_option,
     dry_run_option,
@@ -25,13 +22,17 @@ from ..options import (
     overwrite_option,
     path_argument,
 )
+from ..operations.graph.folding import draw
+from ..operations.graph.pictures import WRITERS
 from ..render import base as render
 from ..render.report import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..operations.graph.folding import Drawing, Row
+    from formats.location import Location
+
+    from ..operations.graph.folding import Drawing, TreeRow
     from ..operations.graph.tree import GraphNode, Span
 
 
@@ -65,7 +66,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     excludes("--depth", "--json", unless="--output"),
     excludes("--slots", "--json", unless="--output"),
 )
-def command(path: str, depth: int | None, target: str | None, **options: Any) -> int:
+def command(path: Location, depth: int | None, target: Location | None, **options: Any) -> int:
     """Show the object graph of a checkpoint, or draw it.
 
     There is a row for each object, and one for many that are alike, as layer_{0..11}.  The tree
@@ -145,11 +146,11 @@ def _say_collapsed(drawing: Drawing) -> None:
         render.note("of many below one object only the first are shown; --depth N shows all")
 
 
-def _write(output: str, data: bytes, options: dict[str, Any]) -> None:
+def _write(output: Location, data: bytes, options: dict[str, Any]) -> None:
     from formats.errors import CheckpointExistsError
-    from formats.store.staging import replace_file
+    from formats.store.local.staging import replace_file
 
-    if is_there(output) and not options["overwrite"]:
+    if output.exists() and not options["overwrite"]:
         raise CheckpointExistsError("is there already", path=output, hints=("to replace it: --overwrite",))
     if options["dry_run"]:
         render.note(f"would write {output}, {len(data):,} bytes")
@@ -198,7 +199,7 @@ def _tree_lines(drawing: Drawing, tree: Span, room: int) -> Iterator[str]:
         ended.append(is_last)
 
 
-def _are_last(rows: list[Row]) -> list[bool]:
+def _are_last(rows: list[TreeRow]) -> list[bool]:
     """Return of each row whether no other follows it below the same object."""
     found = []
     followed: set[int] = set()
@@ -210,7 +211,7 @@ def _are_last(rows: list[Row]) -> list[bool]:
     return found[::-1]
 
 
-def _told(row: Row, drawing: Drawing, tree: Span, shared: set[int]) -> str:
+def _told(row: TreeRow, drawing: Drawing, tree: Span, shared: set[int]) -> str:
     """Return what stands behind a name: where an alias leads; else what is stored, and how much of it."""
     told = render.escape(row.told)
     if row.is_alias:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..helping import subcommand
-from ..options import color_option, json_option
+from ..cli.help import subcommand
+from ..cli.options import color_option, json_option
 from ..render import base as render
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _commands(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    from ..completing import commands
+    from ..cli.completion import commands
 
     return commands(_program(context).list_commands(context), incomplete)
 

@@ -9,15 +9,11 @@ import click
 from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
-from formats.find.location import spelling
-from formats.store.paths import absolute, join, name_of, relative
+from formats.find.resolve import spelling
 from formats.tf.run.state_file import FILE_NAME
 
-from ..helping import subcommand
-from ..operations.runs.curves import read_curve
-from ..operations.runs.log import ATTEMPTS, RunLog
-from ..operations.runs.state import places_of
-from ..options import (
+from ..cli.help import subcommand
+from ..cli.options import (
     LocalPath,
     choosing,
     color_option,
@@ -29,15 +25,20 @@ from ..options import (
     recursive_option,
     selection_of,
 )
+from ..operations.runs.curves import read_curve
+from ..operations.runs.log import ATTEMPTS, RunLog
+from ..operations.runs.state import places_of
 from ..render import base as render
 from ..render import log as render_log
 from ..render.progress import progress
 from ..render.report import say_all, say_empty
 
 if TYPE_CHECKING:
-    from ..operations.choose.select import Selection
-    from ..operations.runs.curves import Curve, Told
-    from ..operations.runs.log import Row
+    from formats.location import Location
+
+    from ..operations.runs.curves import Curve, EventCurves
+    from ..operations.runs.log import LogRow
+    from ..operations.select.selection import Selection
 
 
 _MOST_TAGS = 10
@@ -60,7 +61,7 @@ _MOST_TAGS = 10
 @jobs_option
 @json_option
 @color_option
-def command(directory: str, **options: Any) -> int:
+def command(directory: Location, **options: Any) -> int:
     """Show a run over time, checkpoint by checkpoint.
 
     Step, how many tensors changed since the checkpoint before, the norm of the weights,
@@ -84,14 +85,14 @@ def command(directory: str, **options: Any) -> int:
     return 0 if document["checkpoints"] else say_empty(path)
 
 
-def _recursively(path: str, options: dict[str, Any]) -> int:
+def _recursively(path: Location, options: dict[str, Any]) -> int:
     """Show each run below; what cannot be looked into is said, and raised in the end."""
     errors: list[CheckpointError] = []
     documents: list[dict[str, Any]] = []
     for below in directories_below(path):
         try:
             if Directory(below).members:
-                document = _log_one(below, join(below, FILE_NAME), options)
+                document = _log_one(below, below / FILE_NAME, options)
                 documents.append({"schema": 1, **document})
         except CheckpointError as error:
             errors.append(error)
@@ -101,13 +102,13 @@ def _recursively(path: str, options: dict[str, Any]) -> int:
     return 0 if any(document["checkpoints"] for document in documents) else say_empty(path)
 
 
-def _log_one(path: str, state_path: str, options: dict[str, Any]) -> dict[str, Any]:
+def _log_one(path: Location, state_path: Location, options: dict[str, Any]) -> dict[str, Any]:
     """Show one run, unless as JSON, and return its document."""
     told = read_curve(options["events"] or path, options["tag"])
     run, rows = _look(path, state_path, selection_of(options), told.curve, options)
     _remarks(run, told, options["tag"])
     latest = run.directory.latest
-    name = relative(spelling(latest), path) if latest is not None else None
+    name = spelling(latest).relative_to(path) if latest is not None else None
     if not options["as_json"] and not render.is_terminal():
         prefix = [path] * options["recursive"]
         render.tsv([*prefix, *render_log.tsv_row(row)] for row in rows)
@@ -121,21 +122,21 @@ def _log_one(path: str, state_path: str, options: dict[str, Any]) -> dict[str, A
 
 
 def _look(
-    path: str, state_path: str, selection: Selection, curve: Curve, options: dict[str, Any]
-) -> tuple[RunLog, list[Row]]:
+    path: Location, state_path: Location, selection: Selection, curve: Curve, options: dict[str, Any]
+) -> tuple[RunLog, list[LogRow]]:
     """Return a run's checkpoints, looked for again where all of them went away meanwhile."""
     attempt = 1
     while True:
         values, pool = not options["no_values"], options["workers"]
         run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
-        with progress(run.nbytes, name_of(absolute(path))) as advance:
+        with progress(run.nbytes, path.absolute().name) as advance:
             rows = list(run.rows(advance))
         if rows or not run.directory.members or attempt == ATTEMPTS:
             return run, rows
         attempt += 1
 
 
-def _remarks(run: RunLog, told: Told, tag: str | None) -> None:
+def _remarks(run: RunLog, told: EventCurves, tag: str | None) -> None:
     """Say on stderr what there is to know of a run beside its numbers."""
     notes = [*run.directory.notes, *told.notes, *run.notes]
     if tag is not None and not told.curve.steps:

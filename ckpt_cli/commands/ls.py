@@ -11,15 +11,10 @@ from formats.core.spec import spec_columns
 from formats.errors import as_ours
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
-from formats.store.paths import is_folder, join, refuse_closed
 
-from ..helping import subcommand
-from ..operations.choose.places import each_once, paths_and_keys
-from ..operations.choose.select import Selection, choose
-from ..operations.look.listing import SORTS, Tensors, in_order, index_is_asked, missing_shards
-from ..operations.runs.listing import directory_document
-from ..option_rules import CHOOSING, excludes, needs, option_rules
-from ..options import (
+from ..cli.help import subcommand
+from ..cli.option_rules import CHOOSING, excludes, needs, option_rules
+from ..cli.options import (
     choosing,
     color_option,
     depth_option,
@@ -30,6 +25,10 @@ from ..options import (
     recursive_option,
     selection_of,
 )
+from ..operations.look.listing import SORTS, Tensors, in_order, index_is_asked, missing_shards
+from ..operations.runs.listing import directory_document
+from ..operations.select.arguments import each_once, paths_and_keys
+from ..operations.select.selection import Selection, choose
 from ..render import base as render
 from ..render import listing_directory, listing_tensors
 from ..render.listing import Look
@@ -39,7 +38,8 @@ from ..render.report import kept, opened, say_all, say_empty
 if TYPE_CHECKING:
     from formats.core.spec import SpecColumns
     from formats.errors import CheckpointError
-    from formats.model.location import Location
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
     from ..operations.runs.trainable import Trainable
@@ -82,7 +82,7 @@ _PIECE = 1 << 20
     excludes("--long", "--tree", "--keys", "--null"),
     excludes("--long", "--depth", unless="--json"),
 )
-def command(path: str, keys: tuple[str, ...], **options: Any) -> int:
+def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     """List the checkpoints of a directory, or the tensors of one.
 
     A directory lists its checkpoints, oldest first; anything that names a checkpoint
@@ -129,16 +129,15 @@ def _is_textconv() -> bool:
     return "GIT_PREFIX" in os.environ and "GIT_INDEX_FILE" not in os.environ and not render.is_terminal()
 
 
-def _show_unread(path: str, error: CheckpointError) -> None:
+def _show_unread(path: Location, error: CheckpointError) -> None:
     """List a file that cannot be read on one line: why, its size and the checksum of all its bytes.
 
     Another file of the same damage is another line, and its path, which git makes up, is not part of it.
     """
-    from formats.store.paths import open_file
     from formats.wire.crc32c import extend, spelled
 
     crc = 0
-    with open_file(path) as file:
+    with path.open() as file:
         for begin in range(0, file.size, _PIECE):
             crc = extend(crc, file.read(begin, _PIECE))
         row = (f"(cannot be read: {error.message})", None, None, file.size, spelled("crc32c", crc))
@@ -146,7 +145,7 @@ def _show_unread(path: str, error: CheckpointError) -> None:
     render.warning(str(error))
 
 
-def _show_pointer(path: str) -> bool:
+def _show_pointer(path: Location) -> bool:
     """List what Git LFS left in place of a file, on one line; False where this is no such file."""
     from formats.model.foreign import lfs_pointer
 
@@ -162,15 +161,15 @@ def _show_pointer(path: str) -> bool:
 class _Folder(NamedTuple):
     """A directory among several paths, of which the checkpoints are listed."""
 
-    path: str
+    path: Location
 
 
-def _list_several(paths: list[str], selection: Selection, look: Look, options: dict[str, Any]) -> int:
+def _list_several(paths: list[Location], selection: Selection, look: Look, options: dict[str, Any]) -> int:
     """List what paths name, on past what cannot be listed; the last such error is raised in the end."""
     if options["recursive"]:
         raise click.UsageError("--recursive wants one directory", click.get_current_context())
     errors: list[CheckpointError] = []
-    named: list[Location | _Folder] = []
+    named: list[CheckpointLocation | _Folder] = []
     for path in paths:
         with kept(errors):
             named.append(_Folder(path) if selection.everything and is_directory(path) else locate(path))
@@ -198,7 +197,9 @@ def _list_several(paths: list[str], selection: Selection, look: Look, options: d
 # A checkpoint ---------------------------------------------------------------------
 
 
-def _list_checkpoint(location: Location, selection: Selection, look: Look, options: dict[str, Any]) -> None:
+def _list_checkpoint(
+    location: CheckpointLocation, selection: Selection, look: Look, options: dict[str, Any]
+) -> None:
     in_columns = (
         look.in_columns and selection.everything and options["sort"] == "key" and not options["reverse"]
     )
@@ -265,13 +266,13 @@ def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:
 # Directories ----------------------------------------------------------------------
 
 
-def _list_directory(path: str, look: Look, options: dict[str, Any]) -> int:
+def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
     found = _load(path, reverse=options["reverse"])
     asked = _asked_of_tensors(look, options["sort"])
     if found["latest"] and asked:
         import shlex
 
-        latest = shlex.quote(join(path, found["latest"]))
+        latest = shlex.quote(path / found["latest"])
         render.note(f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {latest}")
     if look.documents is not None:
         look.documents.append({"schema": 1, **found})
@@ -282,9 +283,9 @@ def _list_directory(path: str, look: Look, options: dict[str, Any]) -> int:
     return 0 if found["checkpoints"] else say_empty(path)
 
 
-def _list_recursively(path: str, look: Look, options: dict[str, Any]) -> int:
-    if not is_folder(path):
-        refuse_closed(path)
+def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> int:
+    if not path.is_folder():
+        path.require_access()
         raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
     errors: list[CheckpointError] = []
     found = []
@@ -302,7 +303,7 @@ def _list_recursively(path: str, look: Look, options: dict[str, Any]) -> int:
     return 0 if found else say_empty(path)
 
 
-def _load(path: str, *, reverse: bool) -> dict[str, Any]:
+def _load(path: Location, *, reverse: bool) -> dict[str, Any]:
     found, notes, warnings = directory_document(path)
     if reverse:
         found["checkpoints"].reverse()

@@ -8,9 +8,9 @@ import click
 
 from formats.core.words import command_line, counted
 
-from ..helping import subcommand
-from ..operations.choose.proposal import Candidate, propose
-from ..options import color_option, json_option, path_argument, save_map_option
+from ..cli.help import subcommand
+from ..cli.options import color_option, json_option, path_argument, save_map_option
+from ..operations.select.proposal import Candidate, propose
 from ..render import base as render
 from ..render.name_map import proposal_lines
 from ..render.name_map import save_map as write_map
@@ -19,10 +19,11 @@ from ..render.report import opened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
 
     from ..operations.compare.match import Match
-    from ..operations.compare.match_fix import Remedy, Rename
+    from ..operations.compare.match_fix import LikelyRename, Remedy
     from ..operations.compare.match_optimizers import Fate
 
 
@@ -46,7 +47,7 @@ _STYLES = {_MATTERS: "red", _LEFT: "yellow", _HARMLESS: "green"}
 @save_map_option("Write pairs proposed from structure, to be read.")
 @json_option
 @color_option
-def command(checkpoint: str, target: str, **options: Any) -> int:
+def command(checkpoint: Location, target: Location, **options: Any) -> int:
     """Show what restoring CHECKPOINT would do to TARGET's objects.
 
     TARGET is an object-based checkpoint of the program, saved once, trained or not: all
@@ -195,7 +196,7 @@ _Row = tuple[str, str, str, str, str]
 
 
 def _rows(
-    found: Match, renames: list[Rename], checkpoint: CheckpointReader, target: CheckpointReader
+    found: Match, renames: list[LikelyRename], checkpoint: CheckpointReader, target: CheckpointReader
 ) -> Iterator[_Row]:
     """Yield what is not as it should be, what matters most first."""
     shown = checkpoint.object_paths if render.is_terminal() else {}

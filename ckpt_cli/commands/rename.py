@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.core.words import counted
-from formats.store.paths import is_in_store
 
-from ..carrying_out import How, carry_out, tell
-from ..helping import subcommand
-from ..operations.move.rename import plan_rename
-from ..options import (
+from ..cli.execute import How, carry_out, tell
+from ..cli.help import subcommand
+from ..cli.options import (
     changing,
     color_option,
     dry_run_option,
@@ -26,8 +24,12 @@ from ..options import (
     update_state_option,
     verify_options,
 )
+from ..operations.convert.rename import plan_rename
 from ..render import base as render
 from ..render.report import opened
+
+if TYPE_CHECKING:
+    from formats.location import Location
 
 
 @subcommand("rename")
@@ -44,7 +46,7 @@ from ..render.report import opened
 @jobs_option
 @json_option
 @color_option
-def command(source: str, target: str | None, **options: Any) -> int:
+def command(source: Location, target: Location | None, **options: Any) -> int:
     """Give tensors other keys; the format and the values stay.
 
     In an object-based checkpoint rules see object paths, as ls -l shows them: edges of
@@ -65,7 +67,7 @@ def command(source: str, target: str | None, **options: Any) -> int:
     """
     _check_usage(target, options)
     if target is None:
-        is_in_store(source)  # raises for what is only read, before anybody is asked for it
+        source.is_object()  # raises for what is only read, before anybody is asked for it
     rules = rules_of(options)
     if not rules:
         raise click.UsageError(

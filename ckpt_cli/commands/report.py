@@ -11,15 +11,10 @@ from formats.core.version import VERSION
 from formats.core.words import counted
 from formats.find.directory import Directory
 from formats.find.opening import is_directory
-from formats.store.paths import absolute, is_in_store, name_of
 
-from ..helping import subcommand
-from ..operations.choose.select import Selection
-from ..operations.look import report
-from ..operations.look.report import Page
-from ..operations.move.single import refuse_single, write_single
-from ..option_rules import excludes, option_rules
-from ..options import (
+from ..cli.help import subcommand
+from ..cli.option_rules import excludes, option_rules
+from ..cli.options import (
     color_option,
     dry_run_option,
     jobs_option,
@@ -29,6 +24,10 @@ from ..options import (
     overwrite_option,
     path_argument,
 )
+from ..operations.convert.single_file import refuse_single, write_single
+from ..operations.look import report
+from ..operations.look.report import Page
+from ..operations.select.selection import Selection
 from ..render import base as render
 from ..render.page import page
 from ..render.progress import progress
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
 
 
@@ -61,7 +61,7 @@ _LARGE = 10_000_000
 @json_option
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
-def command(path: str, other: str | None, target: str, **options: Any) -> int:
+def command(path: Location, other: Location | None, target: Location, **options: Any) -> int:
     """Write a page about a checkpoint, a run, or two checkpoints.
 
     One file that holds all it shows, and asks for nothing from anywhere: it can be sent by
@@ -87,7 +87,7 @@ def command(path: str, other: str | None, target: str, **options: Any) -> int:
     if not target.lower().endswith(_SUFFIXES):
         message = f"{target!r} does not end in .html"
         raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
-    if options["open_it"] and is_in_store(target):
+    if options["open_it"] and target.is_object():
         message = f"--open is for a file of this machine, {target} is none"
         raise click.UsageError(message, click.get_current_context())
     refuse_single(target, overwrite=options["overwrite"])
@@ -100,7 +100,7 @@ def command(path: str, other: str | None, target: str, **options: Any) -> int:
     return 0
 
 
-def _of_run(path: str, target: str, options: dict[str, Any]) -> int:
+def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
     """Write the page of a run directory; 3 where something in it is damaged, 1 where it has no checkpoint."""
     from ..operations.runs.curves import read_curve
     from ..operations.runs.history import History, history_document
@@ -118,7 +118,7 @@ def _of_run(path: str, target: str, options: dict[str, Any]) -> int:
         workers=options["workers"],
         watch=seen.watch,
     )
-    name = name_of(absolute(directory))
+    name = directory.absolute().name
     with progress(run.nbytes, name) as advance:
         rows = list(run.rows(advance))
     for text in (*run.directory.notes, *told.notes, *run.notes):
@@ -132,7 +132,7 @@ def _of_run(path: str, target: str, options: dict[str, Any]) -> int:
     return 3 if run.warnings else 0
 
 
-def _of_checkpoint(path: str, target: str, options: dict[str, Any]) -> Page:
+def _of_checkpoint(path: Location, target: Location, options: dict[str, Any]) -> Page:
     with opened(path) as reader:
         with _progress(reader) as advance:
             found = report.checkpoint(reader, options["matches"], workers=options["workers"], advance=advance)
@@ -140,8 +140,8 @@ def _of_checkpoint(path: str, target: str, options: dict[str, Any]) -> Page:
     return found
 
 
-def _of_two(path: str, other: str, target: str, options: dict[str, Any]) -> Page:
-    from ..operations.compare.beside import two
+def _of_two(path: Location, other: Location, target: Location, options: dict[str, Any]) -> Page:
+    from ..operations.compare.side_by_side import two
 
     with opened(path) as left, opened(other) as right:
         with _progress(right) as advance:
@@ -160,7 +160,7 @@ def _progress(reader: CheckpointReader) -> AbstractContextManager[Callable[[int]
     return progress(nbytes, reader.location.name)
 
 
-def _write(found: Page, target: str, options: dict[str, Any], prove: Callable[[], None]) -> None:
+def _write(found: Page, target: Location, options: dict[str, Any], prove: Callable[[], None]) -> None:
     """Write a page, unless that is only tried, and tell of it."""
     data = page(found.document, VERSION)
     if not options["dry_run"]:
@@ -168,7 +168,7 @@ def _write(found: Page, target: str, options: dict[str, Any], prove: Callable[[]
     _tell(found.document, target, len(data), options)
 
 
-def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str, Any]) -> None:
+def _tell(document: dict[str, Any], target: Location, nbytes: int, options: dict[str, Any]) -> None:
     """Say what was written, or would be, and open it."""
     if nbytes > _LARGE:
         is_fewer = document["what"] == "run" or options["matches"]
@@ -187,11 +187,11 @@ def _tell(document: dict[str, Any], target: str, nbytes: int, options: dict[str,
         _open(target)
 
 
-def _open(target: str) -> None:
+def _open(target: Location) -> None:
     import webbrowser
     from urllib.request import pathname2url
 
-    if webbrowser.open("file://" + pathname2url(os.path.abspath(absolute(target)))):
+    if webbrowser.open("file://" + pathname2url(os.path.abspath(target.absolute()))):
         render.note(f"opened {target} in a browser")
     else:
         render.warning(f"{target}: no browser was found to open it")

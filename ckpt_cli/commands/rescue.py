@@ -13,12 +13,9 @@ from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.salvage import find_damaged
 
-from ..carrying_out import How, carry_out, say_written
-from ..helping import subcommand
-from ..operations.move.plans import NONE
-from ..operations.move.transfer import execute
-from ..operations.rescue.rescuing import plan_rescue
-from ..options import (
+from ..cli.execute import How, carry_out, say_written
+from ..cli.help import subcommand
+from ..cli.options import (
     LocalPath,
     color_option,
     completing,
@@ -29,11 +26,16 @@ from ..options import (
     path_argument,
     target_argument,
 )
+from ..operations.convert.execute import execute
+from ..operations.convert.plan import NONE
+from ..operations.rescue.recovery import plan_rescue
 from ..render import base as render
 from ..render.progress import progress
 
 if TYPE_CHECKING:
-    from ..operations.rescue.rescuing import Rescue
+    from formats.location import Location
+
+    from ..operations.rescue.recovery import Rescue
 
 
 _MOST_LISTED = 20
@@ -55,7 +57,7 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 @jobs_option
 @json_option
 @color_option
-def command(damaged: str, target: str, sibling: str | None, **options: Any) -> int:
+def command(damaged: Location, target: Location, sibling: Location | None, **options: Any) -> int:
     """Save what is intact of a damaged checkpoint, list the rest.
 
     Every tensor is held against its checksum.  Of an index, the blocks that are sound are
@@ -96,7 +98,7 @@ def command(damaged: str, target: str, sibling: str | None, **options: Any) -> i
     return _SOME if rescue.lost else _ALL
 
 
-def _plan(damaged: str, target: str, sibling: str | None) -> Rescue:
+def _plan(damaged: Location, target: Location, sibling: Location | None) -> Rescue:
     size = 0
     with contextlib.suppress(CheckpointError):  # planning says what is wrong with it
         location = find_damaged(damaged)

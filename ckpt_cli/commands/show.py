@@ -10,16 +10,17 @@ import click
 from formats.core.dtypes import from_numpy
 from formats.core.words import counted
 
-from ..helping import subcommand
-from ..operations.choose import parts
+from ..cli.help import subcommand
+from ..cli.option_rules import needs, option_rules
+from ..cli.options import color_option, completing, json_option, path_argument
 from ..operations.look import show
-from ..option_rules import needs, option_rules
-from ..options import color_option, completing, json_option, path_argument
+from ..operations.select import slices
 from ..render import base as render
 from ..render.report import opened
 
 if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
     from formats.tf.run.pipeline import Pipeline, Step
 
@@ -46,7 +47,7 @@ _LARGEST_HEAT = 1 << 24
 @json_option
 @color_option
 @option_rules(needs("--max-values", "KEY"))
-def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
+def command(path: Location, key: str | None, max_values: int, as_json: bool) -> int:
     """Show what a checkpoint is, or what one tensor of it holds.
 
     Without KEY a summary: format, producer, files, step, sizes by kind and dtype,
@@ -66,7 +67,7 @@ def command(path: str, key: str | None, max_values: int, as_json: bool) -> int:
             fields = show.summary(reader)
             _summary(reader, fields, as_json=as_json)
         else:
-            _tensor(reader, parts.find_part(reader, key), max_values, as_json=as_json)
+            _tensor(reader, slices.find_part(reader, key), max_values, as_json=as_json)
     return 0
 
 
@@ -135,7 +136,7 @@ def _spelled(value: object) -> object:
 # A tensor -------------------------------------------------------------------------
 
 
-def _tensor(reader: CheckpointReader, part: parts.Part, max_values: int, *, as_json: bool) -> None:
+def _tensor(reader: CheckpointReader, part: slices.TensorSlice, max_values: int, *, as_json: bool) -> None:
     fields, found, pipeline = show.tensor(reader, part, max_values if as_json else 0)
     if as_json:
         render.document(fields)
@@ -203,7 +204,7 @@ def _held(step: Step) -> str:
     return f"{counted(len(step.held), 'element')}: {first}"
 
 
-def _values(reader: CheckpointReader, part: parts.Part) -> None:
+def _values(reader: CheckpointReader, part: slices.TensorSlice) -> None:
     from ..operations.look.values import as_text
 
     width = render.room()
@@ -221,7 +222,7 @@ def _statistics(found: Statistics) -> None:
     render.table(columns, [row], ["red" if alarming else ""])
 
 
-def _histogram(reader: CheckpointReader, part: parts.Part, found: Statistics) -> None:
+def _histogram(reader: CheckpointReader, part: slices.TensorSlice, found: Statistics) -> None:
     spread = show.histogram(reader, part, found)
     if spread is None or spread.low == spread.high:
         return
@@ -230,7 +231,7 @@ def _histogram(reader: CheckpointReader, part: parts.Part, found: Statistics) ->
     render.lines([f"{spread.low:.4g} {render.styled(bars, fg='cyan')} {spread.high:.4g}"])
 
 
-def _heat_map(reader: CheckpointReader, part: parts.Part) -> None:
+def _heat_map(reader: CheckpointReader, part: slices.TensorSlice) -> None:
     """Show a matrix as shades; blue is below zero, red above."""
     size = part.spec._replace(shape=part.shape).size
     if len(part.shape) != 2 or not 1 < size <= _LARGEST_HEAT or part.spec.dtype.family == "complex":

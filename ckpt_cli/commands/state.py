@@ -10,18 +10,19 @@ import click
 from formats.core.words import command_line
 from formats.errors import CheckpointNotFoundError
 from formats.find.directory import no_checkpoints
-from formats.store.paths import relative
 from formats.tf.run.leftovers import Freed
 
-from ..helping import subcommand
+from ..cli.help import subcommand
+from ..cli.option_rules import needs, option_rules
+from ..cli.options import color_option, completing, dry_run_option, json_option, path_argument
 from ..operations.runs.state import Run
 from ..operations.runs.state_changes import Wish, carry_out, make_plan
-from ..option_rules import needs, option_rules
-from ..options import color_option, completing, dry_run_option, json_option, path_argument
 from ..render import base as render
 
 if TYPE_CHECKING:
-    from ..operations.runs.state import Entry
+    from formats.location import Location
+
+    from ..operations.runs.state import StateEntry
     from ..operations.runs.state_changes import Change
 
 
@@ -46,7 +47,7 @@ _PARTS = "parts of uploads that a killed process left are removed by a lifecycle
 @json_option
 @color_option
 @option_rules(needs("--dry-run", "--set", "--fix", "--keep"))
-def command(directory: str, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
+def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
     """Show or change the state file `checkpoint` of a directory.
 
     It names the latest checkpoint and those before it; TensorFlow goes by it, not by what
@@ -134,7 +135,7 @@ def _show(run: Run, *, as_json: bool) -> int:
     return 1 if run.is_empty else 0
 
 
-def _status(run: Run, entry: Entry) -> str:
+def _status(run: Run, entry: StateEntry) -> str:
     latest = "latest" if entry == run.latest else ""
     flaw = "missing" if entry.location is None else "stale path" if entry.is_stale else ""
     return ", ".join(filter(None, [latest, flaw]))
@@ -149,7 +150,7 @@ def _show_rows(run: Run) -> None:
         render.tsv([(what, entry.name, entry.timestamp, exists)])
     render.tsv(("unlisted", member.name, None, "exists") for member in run.unlisted)
     render.tsv(
-        ("leftover", relative(leftover.path, run.path), None, leftover.what) for leftover in run.leftovers
+        ("leftover", leftover.path.relative_to(run.path), None, leftover.what) for leftover in run.leftovers
     )
 
 
@@ -188,7 +189,7 @@ def _show_leftovers(run: Run) -> None:
     freed = Freed()
     rows = [
         [
-            render.escape(relative(leftover.path, run.path)),
+            render.escape(leftover.path.relative_to(run.path)),
             render.human_size(leftover.frees(freed)),
             render.escape(leftover.what) + (f" ({leftover.in_the_way})" if leftover.in_the_way else ""),
         ]

@@ -9,18 +9,13 @@ import click
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
-from formats.find.location import spelling
 from formats.find.opening import is_directory, locate
-from formats.store.paths import named
+from formats.find.resolve import spelling
+from formats.location import Location, parse_location
 
-from ..helping import subcommand
-from ..operations.choose.places import checkpoints_below, each_once
-from ..operations.choose.select import choose
-from ..operations.choose.unread import left_alone
-from ..operations.look.stats import Statistics, statistics_of
-from ..operations.report.building import Bad, of_stats
-from ..option_rules import excludes, option_rules
-from ..options import (
+from ..cli.help import subcommand
+from ..cli.option_rules import excludes, option_rules
+from ..cli.options import (
     choosing,
     color_option,
     completing,
@@ -32,6 +27,11 @@ from ..options import (
     selection_of,
     sharing_options,
 )
+from ..operations.look.stats import Statistics, statistics_of
+from ..operations.report.build import Bad, of_stats
+from ..operations.select.arguments import checkpoints_below, each_once
+from ..operations.select.selection import choose
+from ..operations.select.unread import left_alone
 from ..render import base as render
 from ..render.progress import progress
 from ..render.report import kept, opened, say_all, say_empty
@@ -39,11 +39,11 @@ from ..render.report import kept, opened, say_all, say_empty
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from formats.model.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
-    from formats.store.workers import Workers
+    from formats.store.work.workers import Workers
 
-    from ..operations.choose.select import Selection
+    from ..operations.select.selection import Selection
 
 
 _FIELDS = Statistics._fields
@@ -79,7 +79,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @json_option
 @color_option
 @option_rules(excludes("--files", "--recursive"))
-def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: Any) -> int:
+def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **options: Any) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Computed in float64, NaN counted and left out, in memory that does not grow with
@@ -100,10 +100,10 @@ def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: An
     words = options["keys"]
     if options["files"]:
         options["keys"] = ()
-    run = _Run(fail_on, workers, options["form"], selection_of(options), options["as_json"])
+    run = _StatsPrinter(fail_on, workers, options["form"], selection_of(options), options["as_json"])
     if options["files"]:
         run.shows_bad_alone = bool(fail_on)
-        places, notes = each_once([locate(named(word)) for word in (path, *words)])
+        places, notes = each_once([locate(parse_location(word)) for word in (path, *words)])
         for text in notes:
             render.note(text)
         return run.several(path, places)
@@ -115,7 +115,7 @@ def command(path: str, fail_on: tuple[str, ...], workers: Workers, **options: An
     return run.one(path)
 
 
-class _Run:
+class _StatsPrinter:
     """Shows the statistics of one checkpoint or of several, and keeps what is bad of them."""
 
     def __init__(
@@ -131,7 +131,7 @@ class _Run:
         self.shows_bad_alone = False
         """Whether the rows of tensors in which nothing is bad are left out, as a hook's reader wants it."""
 
-    def one(self, path: str) -> int:
+    def one(self, path: Location) -> int:
         """Show one checkpoint as it is gone through."""
         with opened(path) as reader:
             bad = _Bad(self._fail_on)
@@ -143,7 +143,7 @@ class _Run:
         self._write()
         return bad.code(path)
 
-    def several(self, path: str, places: Iterable[Location | CheckpointError]) -> int:
+    def several(self, path: Location, places: Iterable[CheckpointLocation | CheckpointError]) -> int:
         """Show checkpoints; what cannot be opened is said, and raised in the end."""
         errors: list[CheckpointError] = []
         documents: list[dict[str, Any]] = []
@@ -191,7 +191,7 @@ class _Bad:
         if counts:
             self.counts[key] = counts
 
-    def code(self, path: str) -> int:
+    def code(self, path: Location) -> int:
         """Warn of what was found, and return the exit code."""
         for key, counts in self.counts.items():
             count = sum(counts.values())

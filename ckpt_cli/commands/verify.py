@@ -9,15 +9,13 @@ import click
 
 from formats.core.words import command_line, counted
 from formats.errors import MEMORY, NOT_READ, REFUSED
-from formats.model.location import data_shards
+from formats.location import Location
+from formats.model.checkpoint_files import data_shards
 from formats.model.verification import Finding
-from formats.store.paths import is_file
 
-from ..helping import subcommand
-from ..operations.look.contract import Contract
-from ..operations.look.verify import Result, expand, hold, verify_one
-from ..option_rules import excludes, needs, option_rules
-from ..options import (
+from ..cli.help import subcommand
+from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.options import (
     LocalPath,
     color_option,
     completing,
@@ -28,12 +26,15 @@ from ..options import (
     recursive_option,
     sharing_options,
 )
+from ..operations.look.contract import Contract
+from ..operations.look.verify import Result, expand, hold, verify_one
 from ..render import base as render
 from ..render.progress import progress
 
 if TYPE_CHECKING:
-    from formats.model.location import Location
-    from formats.store.workers import Workers
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.store.work.workers import Workers
 
 
 _THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
@@ -79,7 +80,7 @@ _MOST_SHOWN = 20
 @color_option
 @option_rules(needs("--input", "--outputs-like"), excludes("--locked", "--against"))
 def command(
-    paths: tuple[str, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
+    paths: tuple[Location, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
 ) -> int:
     """Check that a checkpoint is sound, to the last byte.
 
@@ -119,51 +120,72 @@ def command(
     """
     as_json = as_json or options["form"] == "json"
     contract = None if options["against"] is None else Contract(options["against"])
-    if options["locked"]:
-        paths = tuple(path.removesuffix(".lock") for path in paths)
-    places, notes = expand(paths, recursive=recursive)
-    if options["locked"]:
-        places = [place for place in places if isinstance(place, Result) or _lock_of(place)]
-    for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
-        render.note(text)
-    results = [_verify(place, workers, contract, options) for place in places]
-    if options["form"] not in ("text", "json"):
-        from ..operations.report.building import of_verify
-        from ..render.findings.writing import write
-
-        write(of_verify(results), options["form"])
-    elif as_json:
-        documents = [result.document() for result in results]
-        render.document({"ok": all(result.ok for result in results), "results": documents})
-    elif render.is_terminal():
-        _show_all(results)
-    else:
-        for result in results:
-            render.tsv(_rows(result))
+    results = [
+        _verify(place, workers, contract, options)
+        for place in _places(paths, recursive=recursive, locked=options["locked"])
+    ]
+    _print(results, "json" if as_json else options["form"])
     for result in results:
-        if result.ok and not result.has_checksums and contract is None and not options["locked"]:
-            render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
-        if result.is_unread:
-            render.error_lines(_sentence(result))
-        elif result.unreadable:
-            render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
-        elif result.tensors and _is_damaged(result):
-            sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
-            render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
+        _say_what_follows(result, is_held=contract is not None or options["locked"])
     if len(results) > 1:
         is_shown = render.is_terminal() and options["form"] == "text" and not as_json
         (print if is_shown else render.note)(_totals(results))
     return _exit_code(results)
 
 
-def _lock_of(place: Location) -> str:
+def _places(
+    paths: tuple[Location, ...], *, recursive: bool, locked: bool
+) -> list[CheckpointLocation | Result]:
+    """Return what is to be verified; of what is `locked`, all that has a lock beside it."""
+    if locked:
+        paths = tuple(path.removesuffix(".lock") for path in paths)
+    places, notes = expand(paths, recursive=recursive)
+    if locked:
+        places = [place for place in places if isinstance(place, Result) or _lock_of(place)]
+    for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
+        render.note(text)
+    return places
+
+
+def _print(results: list[Result], form: str) -> None:
+    """Print what was found: for a service, as JSON, for people, or as lines."""
+    if form == "json":
+        documents = [result.document() for result in results]
+        render.document({"ok": all(result.ok for result in results), "results": documents})
+    elif form != "text":
+        from ..operations.report.build import of_verify
+        from ..render.findings.writing import write
+
+        write(of_verify(results), form)
+    elif render.is_terminal():
+        _show_all(results)
+    else:
+        for result in results:
+            render.tsv(_rows(result))
+
+
+def _say_what_follows(result: Result, *, is_held: bool) -> None:
+    """Say what to do about a checkpoint that is damaged, or whose values nothing proves."""
+    if result.ok and not result.has_checksums and not is_held:
+        render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
+    if result.is_unread:
+        render.error_lines(_sentence(result))
+    elif result.unreadable:
+        render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
+    elif result.tensors and _is_damaged(result):
+        sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
+        render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
+
+
+def _lock_of(place: CheckpointLocation) -> str:
     """Return the lock that lies beside a checkpoint; nothing where there is none."""
-    found = (f"{path}.lock" for path in (place.head, place.path) if is_file(f"{path}.lock"))
+    locks = (path + ".lock" for path in (place.head, place.path))
+    found = (path for path in locks if path.is_file())
     return next(found, "")
 
 
 def _verify(
-    place: Location | Result, workers: Workers, contract: Contract | None, options: dict[str, Any]
+    place: CheckpointLocation | Result, workers: Workers, contract: Contract | None, options: dict[str, Any]
 ) -> Result:
     if isinstance(place, Result):
         return place
@@ -179,7 +201,7 @@ def _verify(
     if not is_sound:
         return result  # what is damaged proves nothing further
     if options["to"] is not None:
-        from ..operations.move.roundtrip import roundtrip
+        from ..operations.convert.roundtrip import roundtrip
 
         with progress(total, place.name, _THERE_AND_BACK) as advance:
             found = roundtrip(place, options["to"], advance)
@@ -210,7 +232,7 @@ def _compare_steps(result: Result, like: str) -> Result:
     return result._replace(findings=findings, computed={**result.computed, "training": fields})
 
 
-def _compare_outputs(result: Result, like: str, input_file: str | None) -> Result:
+def _compare_outputs(result: Result, like: str, input_file: Location | None) -> Result:
     """Return the result with what running the model on both checkpoints gave."""
     from ..runtime.outputs import compare_outputs, read_input
 
@@ -255,7 +277,7 @@ def _is_damaged(result: Result) -> bool:
 
 def _ways_out(result: Result) -> tuple[str, ...]:
     """Return a hint where an index is what is damaged, and there are data for another one."""
-    index = result.findings[0].file or ""
+    index = result.path.of(result.findings[0].file or "")
     prefix = index.removesuffix(".index")
     if prefix == index or not data_shards(prefix):
         return ()

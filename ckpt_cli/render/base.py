@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from .tables import Column, Layout, lay_out, pad, short, width
+from .tables import Column, TableLines, lay_out, pad, short, width
 from .workflow_commands import without_commands
 
 if TYPE_CHECKING:
@@ -305,12 +305,12 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
     say_left_out(laid)
 
 
-def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Layout:
+def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> TableLines:
     """Return the lines of a table that fits the terminal."""
     return lay_out(columns, rows, room())
 
 
-def say_left_out(laid: Layout) -> None:
+def say_left_out(laid: TableLines) -> None:
     """Say below a table which columns have no room."""
     if laid.left_out:
         names = ", ".join(laid.left_out)

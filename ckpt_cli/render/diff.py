@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from formats import TensorSpec
 
-    from ..operations.compare.diff import Entry
+    from ..operations.compare.diff import DiffEntry
 
 
 _MARKS = {"added": "+", "removed": "-", "renamed": ">", "shape": "!", "dtype": "!", "value": "~", "same": "="}
@@ -38,7 +38,7 @@ _TOP_LEVEL = "(top level)"
 # For programs -------------------------------------------------------------------
 
 
-def row(entry: Entry) -> list[object]:
+def row(entry: DiffEntry) -> list[object]:
     """Return TSV: change, key, left key if another, both dtypes and shapes, max_abs, max_rel, differing."""
     specs = [*_spec_cells(entry.left), *_spec_cells(entry.right)]
     found = entry.difference
@@ -51,16 +51,16 @@ def _spec_cells(spec: TensorSpec | None) -> list[object]:
     return [spec.dtype_name, ",".join(map(str, spec.shape))]
 
 
-def stat_row(entry: Entry) -> list[object]:
+def stat_row(entry: DiffEntry) -> list[object]:
     """Return TSV: elements changed, elements there are, change, key."""
     return [_changed(entry), _size(entry), entry.change, entry.key]
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: DiffEntry) -> int:
     return max(spec.size for spec in (entry.left, entry.right) if spec is not None)
 
 
-def _changed(entry: Entry) -> int | None:
+def _changed(entry: DiffEntry) -> int | None:
     """Return how many elements changed: all of what was added, removed or has another shape or dtype."""
     if entry.change == "value":
         return entry.difference.differing
@@ -81,9 +81,9 @@ _COLUMNS = (
 """Of a change: its tensor, dtype and shape, how much differs, how far."""
 
 
-def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
+def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     """Print changes grouped by layer, the layer of the largest change first."""
-    groups: dict[str, list[tuple[str, Entry]]] = {}
+    groups: dict[str, list[tuple[str, DiffEntry]]] = {}
     for entry in entries:
         layer, leaf = split_layer(names.get(entry.key, entry.key))
         groups.setdefault(layer, []).append((leaf, entry))
@@ -100,13 +100,13 @@ def by_layer(entries: list[Entry], names: Mapping[str, str]) -> None:
     render.say_left_out(laid)
 
 
-def _style(entry: Entry) -> dict[str, Any]:
+def _style(entry: DiffEntry) -> dict[str, Any]:
     """Return the colour of a change; red and bold where NaN or infinity came or went."""
     gone_bad = entry.change == "value" and not math.isfinite(entry.difference.max_abs or 0.0)
     return {"fg": "red", "bold": True} if gone_bad else _STYLES[entry.change]
 
 
-def _magnitude(entry: Entry) -> float:
+def _magnitude(entry: DiffEntry) -> float:
     """Return how much a value changed: infinitely where NaN came or went, not at all as a counter counts."""
     found = entry.difference.max_abs
     if found is None or entry.right is None or entry.right.dtype.family not in ("float", "complex"):
@@ -114,16 +114,16 @@ def _magnitude(entry: Entry) -> float:
     return math.inf if math.isnan(found) else found
 
 
-def _weight(entry: Entry) -> tuple[int, float]:
+def _weight(entry: DiffEntry) -> tuple[int, float]:
     return _WEIGHTS[entry.change], _magnitude(entry) if entry.change == "value" else 0.0
 
 
-def _largest(entries: Iterable[Entry]) -> float:
+def _largest(entries: Iterable[DiffEntry]) -> float:
     sizes = (_magnitude(entry) for entry in entries if entry.change == "value")
     return max((size for size in sizes if math.isfinite(size)), default=0.0)
 
 
-def _cells(leaf: str, entry: Entry, largest: float) -> list[str]:
+def _cells(leaf: str, entry: DiffEntry, largest: float) -> list[str]:
     mark = f"  {_MARKS[entry.change]} {render.escape(leaf)}"
     found = entry.difference
     if entry.change == "renamed" or (entry.source and entry.change == "same"):
@@ -147,13 +147,13 @@ def _cells(leaf: str, entry: Entry, largest: float) -> list[str]:
     ]
 
 
-def _bar(entry: Entry, largest: float) -> str:
+def _bar(entry: DiffEntry, largest: float) -> str:
     size = _magnitude(entry)
     share = 1.0 if not math.isfinite(size) else size / largest if largest else 0.0
     return "█" * max(int(size > 0), round(share * _BAR))
 
 
-def _specs(entry: Entry) -> str:
+def _specs(entry: DiffEntry) -> str:
     """Return `float32 [3, 4]`, or what became of it: `float32 -> float16 [3, 4]`."""
     sides = [spec for spec in (entry.left, entry.right) if spec is not None]
     dtypes = list(dict.fromkeys(spec.type_name or "?" for spec in sides))
@@ -161,7 +161,7 @@ def _specs(entry: Entry) -> str:
     return f"{' -> '.join(dtypes)} {' -> '.join(shapes)}"
 
 
-def stat(entries: list[Entry], names: Mapping[str, str]) -> None:
+def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     """Print a line a tensor, as `git diff --stat` does for files: elements changed, in a bar."""
     if not entries:
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..operations.runs.curves import Curve
-    from ..operations.runs.log import Row
+    from ..operations.runs.log import LogRow
 
 
 _TSV = ("name", "step", "modified", "changed", "unchanged", "l2", "nan", "loss")
@@ -25,7 +25,7 @@ _WIDEST = 60
 _MOST_LISTED = 5
 
 
-def tsv_row(row: Row) -> list[object]:
+def tsv_row(row: LogRow) -> list[object]:
     return [getattr(row, name) for name in _TSV]
 
 
@@ -51,7 +51,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(value / len(values) for value in values)
 
 
-def show(rows: list[Row], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
+def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
     """Print the run as a table, curves and remarks."""
     columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True, worth=1)]
     columns.append(render.Column("MODIFIED", worth=0))
@@ -73,7 +73,7 @@ def show(rows: list[Row], latest: str | None, curve: Curve, frozen: Sequence[str
         render.lines([f"frozen: {', '.join(map(render.escape, frozen[:_MOST_LISTED]))}{more}"])
 
 
-def _cells(row: Row, latest: str | None) -> list[str]:
+def _cells(row: LogRow, latest: str | None) -> list[str]:
     return [
         render.escape(row.name),
         "" if row.step is None else str(row.step),
@@ -86,7 +86,7 @@ def _cells(row: Row, latest: str | None) -> list[str]:
     ]
 
 
-def _share(row: Row) -> str:
+def _share(row: LogRow) -> str:
     """Return how many of the tensors changed, as `75%  3/4`."""
     if row.changed is None or row.unchanged is None:
         return ""
@@ -98,7 +98,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.5g}"
 
 
-def _curves(rows: list[Row], curve: Curve) -> None:
+def _curves(rows: list[LogRow], curve: Curve) -> None:
     norms = [row.l2 for row in rows if row.l2 is not None]
     found: list[tuple[str, Sequence[float], str]] = []
     if len(norms) > 1:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointExistsError
-from formats.store.paths import is_file, open_file
-from formats.store.staging import replace_file
+from formats.store.local.staging import replace_file
 
-from ..operations.choose.name_map import row_of
+from ..operations.select.name_map import row_of
 from .base import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..operations.choose.name_map import Name, Row
-    from ..operations.choose.proposal import Proposal
+    from formats.location import Location
+
+    from ..operations.select.name_map import MapRow, Name
+    from ..operations.select.proposal import Proposal
 
 
-def map_lines(rows: Iterable[Row]) -> list[str]:
+def map_lines(rows: Iterable[MapRow]) -> list[str]:
     """Return a line for each row of a map, with a third column where values change."""
     return [
         "\t".join(
@@ -55,14 +56,14 @@ def proposal_lines(proposals: Sequence[Proposal], restored: Sequence[tuple[str, 
     return lines
 
 
-def save_map(path: str, lines: Iterable[str], *, overwrite: bool, hints: tuple[str, ...]) -> None:
+def save_map(path: Location, lines: Iterable[str], *, overwrite: bool, hints: tuple[str, ...]) -> None:
     """Write a map; CheckpointExistsError, with `hints`, where one is there with other lines.
 
     It may have been edited.
     """
     text = "".join(f"{line}\n" for line in lines).encode("utf-8")
-    if is_file(path) and not overwrite:
-        with open_file(path) as file:
+    if path.is_file() and not overwrite:
+        with path.open() as file:
             there = file.read(0, len(text) + 1)
         if sorted(there.splitlines()) != sorted(text.splitlines()):
             raise CheckpointExistsError("is there already, with other pairs", path=path, hints=hints)

@@ -47,7 +47,7 @@ def progress(total: int, what: str, stages: Sequence[str] = ("reading",)) -> Ite
     Yields a function that is told how many bytes were done.  All `total` bytes are gone through
     in each of `stages`, of which is said which one it is.
     """
-    work = _Work(total, what, stages)
+    work = _WorkDone(total, what, stages)
     if is_quiet():
         yield work.advance
     elif sys.stderr.isatty() and not is_dumb():
@@ -60,7 +60,7 @@ def progress(total: int, what: str, stages: Sequence[str] = ("reading",)) -> Ite
         yield work.advance
 
 
-class _Work:
+class _WorkDone:
     """What is done of how much, and since when."""
 
     def __init__(self, total: int, what: str, stages: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ def _spoken(seconds: float) -> str:
 
 
 @contextmanager
-def _told_regularly(work: _Work) -> Iterator[None]:
+def _told_regularly(work: _WorkDone) -> Iterator[None]:
     """Say a line each half a minute, also when nothing comes to an end for long."""
     ended = threading.Event()
 
@@ -126,7 +126,7 @@ def _told_regularly(work: _Work) -> Iterator[None]:
 
 
 @contextmanager
-def _bar(work: _Work) -> Iterator[None]:
+def _bar(work: _WorkDone) -> Iterator[None]:
     """Draw a bar when the work has taken a second, also when nothing has come to an end until then."""
     begun: list[Live] = []
     timer = threading.Timer(_PATIENCE, lambda: begun.append(_begun(work)))
@@ -141,7 +141,7 @@ def _bar(work: _Work) -> Iterator[None]:
             bar.stop()
 
 
-def _begun(work: _Work) -> Live:
+def _begun(work: _WorkDone) -> Live:
     """Return what draws the bar again and again, with the figures of that instant."""
     from rich.console import Console
     from rich.live import Live

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from formats.core.words import counted
 from formats.find.opening import locate, open_location
+from formats.location import Location
 
 from . import base as render
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from formats.errors import CheckpointError
-    from formats.model.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
 
@@ -23,7 +24,7 @@ _MOST_LISTED = 20
 
 @contextmanager
 def opened(
-    path: str | Location, *, noted: bool = True, listed: bool = False, loaded: bool = True
+    path: Location | CheckpointLocation, *, noted: bool = True, listed: bool = False, loaded: bool = True
 ) -> Iterator[CheckpointReader]:
     """Open a checkpoint for a command: say which one was chosen, and in the end what is wrong with it.
 
@@ -33,7 +34,7 @@ def opened(
     Some damage hides a tensor or two and keeps nobody from going on with the others.  Whatever
     a command then says of the checkpoint is said of what is left of it, so the person is told.
     """
-    location = locate(path) if isinstance(path, str) else path
+    location = locate(path) if isinstance(path, Location) else path
     with open_location(location, loaded=loaded) as reader:
         if noted and reader.location.note:
             render.note(reader.location.note)
@@ -78,7 +79,7 @@ def say_all(errors: Sequence[CheckpointError]) -> None:
         raise errors[-1]
 
 
-def say_empty(path: str) -> int:
+def say_empty(path: Location) -> int:
     """Say why there is nothing; an error in itself where the directory is another program's checkpoint."""
     from formats.errors import CheckpointError, UnknownFormatError
     from formats.find.directory import Directory

@@ -44,7 +44,7 @@ class Column(NamedTuple):
         return self.fold or self.prose
 
 
-class Layout(NamedTuple):
+class TableLines(NamedTuple):
     """Lines of a table: the heading, None where no column has one; those of each row; columns left out."""
 
     heading: str | None
@@ -70,7 +70,7 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
     return space + text if right else text + space
 
 
-def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> Layout:
+def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> TableLines:
     """Return the lines of a table for a terminal of `room` cells."""
     natural = [
         max(map(width, (column.name, *(row[at] for row in rows)))) for at, column in enumerate(columns)
@@ -86,7 +86,7 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
     table = _Table(shown, widths, first, texts, alone, room)
     heading = table.line([column.name for column in shown]) if any(c.name for c in shown) else None
     left_out = [column.name for at, column in enumerate(columns) if at not in kept]
-    return Layout(heading, (table.row([row[at] for at in kept]) for row in rows), left_out)
+    return TableLines(heading, (table.row([row[at] for at in kept]) for row in rows), left_out)
 
 
 def _kept(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:

@@ -8,10 +8,10 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from formats.find.location import saved_model_prefix
 from formats.find.opening import is_directory
+from formats.find.resolve import saved_model_prefix
+from formats.location import parse_location
 from formats.model.object_graph import ROOT, ObjectGraph
-from formats.store.paths import is_folder
 
 from .errors import NotFoundError
 from .graph_view import GraphView, referred
@@ -199,8 +199,8 @@ class Checkpoint(AutoTrackable):
 
         None restores nothing, and returns a status all of whose assertions fail.
         """
-        path = os.fspath(save_path) if save_path is not None else None
-        if path is not None and is_folder(path):
+        path = parse_location(save_path) if save_path is not None else None
+        if path is not None and path.is_folder():
             prefix = saved_model_prefix(path)
             if prefix is not None:
                 path = prefix

@@ -13,12 +13,15 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from formats.model.location import data_shards
+from formats.location import parse_location
+from formats.model.checkpoint_files import data_shards
 
 from .state_file import get_checkpoint_state, update_state_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from formats.location import Location
 
     from .checkpoint import Checkpoint, CheckpointOptions
 
@@ -27,7 +30,7 @@ __all__ = ["CheckpointManager"]
 logger = logging.getLogger("ckpt_cli.runtime")
 
 
-def _delete(prefix: str) -> None:
+def _delete(prefix: Location) -> None:
     """Delete a checkpoint: the index first, so that no moment shows a checkpoint without its data."""
     for path in (prefix + ".index", *data_shards(prefix)):
         try:
@@ -166,7 +169,7 @@ class CheckpointManager:
             if hours and saved - hours * 3600.0 >= self._last_preserved:
                 self._last_preserved = saved
                 continue
-            _delete(path)
+            _delete(parse_location(path))
 
     def restore_or_initialize(self) -> str | None:
         """Restore the latest checkpoint and return its path; without one call `init_fn` and return None."""

@@ -14,8 +14,7 @@ from formats.core.npy import LONGEST_HEADER, decode_header
 from formats.errors import UnknownFormatError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint
 from formats.keras.facts import keras_facts
-from formats.store.fileobject import FileObject
-from formats.store.paths import open_file
+from formats.store.file_object import FileObject
 
 from .keras.from_config import model_from_config
 from .keras.layers import Embedding
@@ -24,6 +23,7 @@ from .nest import flatten
 from .tensor import as_tensor
 
 if TYPE_CHECKING:
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
 
     from .keras.model import Model
@@ -118,9 +118,9 @@ def _compare(left: list[np.ndarray[Any, Any]], right: list[np.ndarray[Any, Any]]
 # Inputs ---------------------------------------------------------------------------
 
 
-def read_input(path: str) -> np.ndarray[Any, Any]:
+def read_input(path: Location) -> np.ndarray[Any, Any]:
     """Return the array of a `.npy` file; UnknownFormatError where it is none, or one of Python objects."""
-    with open_file(path) as file:
+    with path.open() as file:
         try:
             header = decode_header(file.read(0, LONGEST_HEADER + 12))
             if header.data_offset + header.nbytes > file.size:

@@ -7,18 +7,18 @@ here; what is not there is said in TensorFlow's words.
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any
 
 import formats
 from formats.errors import CheckpointNotFoundError, TensorNotFoundError
-from formats.store.paths import is_file, is_folder
+from formats.location import parse_location
 
 from . import dtypes
 from .errors import NotFoundError
 from .state_file import latest_checkpoint
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from formats.model.reader import CheckpointReader as FormatsReader
@@ -97,12 +97,12 @@ def cpp_name(dtype_name: str) -> str:
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Return a reader of a checkpoint, or of a directory's latest one."""
-    path = os.fspath(ckpt_dir_or_file)
-    if is_folder(path):
+    path = parse_location(ckpt_dir_or_file)
+    if path.is_folder():
         latest = latest_checkpoint(path)
         if latest is None:
             raise ValueError(f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}")
-        path = latest
+        path = parse_location(latest)
     return CheckpointReader(path)
 
 
@@ -118,5 +118,5 @@ def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
 
 def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint, of either version, at this prefix."""
-    prefix = os.fspath(checkpoint_prefix)
-    return is_file(prefix + ".index") or is_file(prefix)
+    prefix = parse_location(checkpoint_prefix)
+    return (prefix + ".index").is_file() or prefix.is_file()

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError
-from formats.store.paths import is_file, join
-from formats.store.staging import replace_file
+from formats.location import Location, parse_location
+from formats.store.local.staging import replace_file
 from formats.tf.run.state_file import FILE_NAME, NoLatestError, StateFile
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ logger = logging.getLogger("ckpt_cli.runtime")
 class CheckpointState:
     """A directory's state file, its paths made usable from here."""
 
-    def __init__(self, state: StateFile, directory: str) -> None:
-        self.model_checkpoint_path = join(directory, state.latest)
-        self.all_model_checkpoint_paths = [join(directory, path) for path in state.paths]
+    def __init__(self, state: StateFile, directory: Location) -> None:
+        self.model_checkpoint_path = str(directory / state.latest)
+        self.all_model_checkpoint_paths = [str(directory / path) for path in state.paths]
         self.all_model_checkpoint_timestamps = list(state.timestamps)
         self.last_preserved_timestamp = state.last_preserved or 0.0
 
@@ -39,9 +39,9 @@ def get_checkpoint_state(
 
     Raises ValueError for one that names no latest checkpoint.
     """
-    directory = os.fspath(checkpoint_dir)
-    path = join(directory, latest_filename or FILE_NAME)
-    if not is_file(path):
+    directory = parse_location(checkpoint_dir)
+    path = directory / (latest_filename or FILE_NAME)
+    if not path.is_file():
         return None
     try:
         return CheckpointState(StateFile.read(path), directory)
@@ -52,8 +52,9 @@ def get_checkpoint_state(
         return None
 
 
-def _is_checkpoint(path: str) -> bool:
-    return is_file(path + ".index") or is_file(path)
+def _is_checkpoint(text: str) -> bool:
+    path = parse_location(text)
+    return (path + ".index").is_file() or path.is_file()
 
 
 def latest_checkpoint(
@@ -69,7 +70,7 @@ def latest_checkpoint(
     path = state.model_checkpoint_path
     if _is_checkpoint(path):
         return path
-    beside = join(os.fspath(checkpoint_dir), path.rpartition("/")[2])
+    beside = str(parse_location(checkpoint_dir) / path.rpartition("/")[2])
     if _is_checkpoint(beside):
         logger.warning("%s is not there; taking %s, which lies beside the state file", path, beside)
         return beside
@@ -91,4 +92,4 @@ def update_state_file(
         return os.path.relpath(path, directory or ".")
 
     state = StateFile(relative(latest), tuple(map(relative, paths)), tuple(timestamps), last_preserved)
-    replace_file(os.path.join(directory, name), state.text())
+    replace_file(parse_location(os.path.join(directory, name)), state.text())

@@ -236,7 +236,7 @@ def _axis(axis: int, rank: int, operation: Operation) -> int:
     return axis % rank
 
 
-class Steps(NamedTuple):
+class AxisOperations(NamedTuple):
     """Operations in their order: to each tensor that comes, from several to others, to each that goes."""
 
     before: tuple[Change, ...] = ()
@@ -244,7 +244,7 @@ class Steps(NamedTuple):
     after: tuple[Change, ...] = ()
 
     @classmethod
-    def of(cls, operations: Sequence[Operation]) -> Steps:
+    def of(cls, operations: Sequence[Operation]) -> AxisOperations:
         """Return operations in a row as steps; ValueError where two of them join or cut."""
         turns = [at for at, operation in enumerate(operations) if isinstance(operation, Join | Cut)]
         if len(turns) > 1:
@@ -268,9 +268,9 @@ class Steps(NamedTuple):
         found = self.turn.apply(found) if self.turn is not None else found
         return [_through(self.after, array, lambda change, at: change.apply(at)) for array in found]
 
-    def inverse(self) -> Steps:
+    def inverse(self) -> AxisOperations:
         """Return what undoes this; ValueError where an operation does not say enough for that."""
-        return Steps(
+        return AxisOperations(
             tuple(change.inverse() for change in reversed(self.after)),
             self.turn.inverse() if self.turn is not None else None,
             tuple(change.inverse() for change in reversed(self.before)),
@@ -284,7 +284,7 @@ class Steps(NamedTuple):
         return " ".join(map(str, self.operations))
 
 
-NOTHING = Steps()
+NOTHING = AxisOperations()
 
 
 def _through(changes: Sequence[Change], value: Any, step: Callable[[Change, Any], Any]) -> Any:
@@ -298,7 +298,7 @@ def _through(changes: Sequence[Change], value: Any, step: Callable[[Change, Any]
 _OPERATION = re.compile(r"\s*([A-Za-z_]+)(?:\(([^()]*)\))?(?=\s|$)")
 
 
-def parse_steps(text: str) -> Steps:
+def parse_steps(text: str) -> AxisOperations:
     """Return the operations that a text spells, parted by blanks; ValueError where it does not."""
     operations: list[Operation] = []
     at = 0
@@ -310,7 +310,7 @@ def parse_steps(text: str) -> Steps:
         if len(operations) > _MOST_OPERATIONS:
             raise ValueError(f"more than {_MOST_OPERATIONS} operations in a row")
         at = match.end()
-    return Steps.of(operations)
+    return AxisOperations.of(operations)
 
 
 def _operation(name: str, inside: str | None) -> Operation:

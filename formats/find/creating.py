@@ -6,20 +6,22 @@ with formats.create_checkpoint("out/ckpt-1", format="tf-name", specs=specs) as w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.dtypes import as_dtype
+from ..location import parse_location
 from ..model.facts import Facts, Nothing
 
 if TYPE_CHECKING:
+    import os
+
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
-    from ..store.interrupted import Journal
-    from ..store.sent import SentJournal
-from ..model.writer import CheckpointWriter, Target, check_specs
+    from ..store.local.staging_journal import Journal
+    from ..store.remote.upload_journal import SentJournal
+from ..model.writer import CheckpointWriter, WriteTarget, check_specs
 
 
 def create_checkpoint(
@@ -48,25 +50,25 @@ def create_checkpoint(
     writer of a `rehearsal` writes nothing, but what would be refused is.  What is sent to a store
     is held against what that says of it, unless not `prove_sent`.  With a `journal`, which has begun, it
     goes on where another process was interrupted.  The data shards of a
-    bundle in a store that `is_shared` are sent by other processes (`formats.store.upload.Handed`).
+    bundle in a store that `is_shared` are sent by other processes (`formats.store.remote.upload.Handed`).
 
     Raises CheckpointExistsError for a target that is there, unless `overwrite`;
     UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
     cannot hold, for one that is only read, and for a path whose suffix says another format;
     UnsupportedFeatureError for a URL of what is only read.
     """
-    from ..store.paths import is_in_store
     from .registry import format_named
     from .suffixes import refuse_false_suffix
 
     found = format_named(format)
-    is_in_store(os.fspath(path))  # or raises what no store there takes
-    create = found.require_writer(os.fspath(path))
-    refuse_false_suffix(found, os.fspath(path))
+    where = parse_location(path)
+    where.is_object()  # or raises UnsupportedFeatureError
+    create = found.require_writer(where)
+    refuse_false_suffix(found, where)
     given = specs.values() if isinstance(specs, Mapping) else specs
     listed = tuple(map(_taken, given))
-    target = Target(
-        os.fspath(path),
+    target = WriteTarget(
+        where,
         listed,
         overwrite,
         object_graph,

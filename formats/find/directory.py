@@ -22,14 +22,14 @@ from ..errors import (
     UnknownFormatError,
     as_ours,
 )
-from ..model.foreign import foreign_directory
-from ..model.location import (
+from ..location import Location, looked_into
+from ..model.checkpoint_files import (
     DCP_SUFFIX,
     FILE_SUFFIXES,
     HUB_INDEXES,
     MAP,
     WEIGHTS_SHARD,
-    Location,
+    CheckpointLocation,
     bundle,
     data_shards,
     index_of,
@@ -38,27 +38,15 @@ from ..model.location import (
     is_part,
     step_of,
 )
+from ..model.foreign import foreign_directory
 from ..model.probe import HEAD_SIZE, Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
-from ..store.beside import SHARD, V1_SHARD, hub_shard
-from ..store.paths import (
-    absolute,
-    is_file,
-    is_folder,
-    join,
-    list_folder,
-    looked_into,
-    name_of,
-    names_in,
-    open_file,
-    relative,
-    store_of,
-)
-from ..store.whole import LARGEST_KEPT, whole
+from ..store.content_cache import LARGEST_KEPT, whole
+from ..store.siblings import SHARD, V1_SHARD, hub_shard
 from ..tf.run.state_file import FILE_NAME, StateFile
-from .location import find_listed
 from .registry import detect
+from .resolve import find_listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,15 +62,15 @@ _PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", "
 class Member(NamedTuple):
     """One checkpoint of a directory; `error` where its format cannot be told."""
 
-    location: Location
+    location: CheckpointLocation
     name: str
     modified: float
     error: CheckpointError | None = None
 
-    def called(self, path: str) -> str:
+    def called(self, path: Location) -> str:
         """Return a path beside it as it is called from the directory."""
         above = self.name.rpartition("/")[0]
-        return f"{above}/{name_of(path)}" if above else name_of(path)
+        return f"{above}/{path.name}" if above else path.name
 
     @property
     def order(self) -> tuple[bool, int, float, str]:
@@ -91,16 +79,16 @@ class Member(NamedTuple):
         return (step is not None, step or 0, self.modified, self.name)
 
 
-def locate_listed(directory: str, listed: str) -> Location | None:
+def locate_listed(directory: Location, listed: str) -> CheckpointLocation | None:
     """Return the checkpoint that a state file in `directory` lists, also where it has been moved."""
-    there = find_listed(join(directory, listed))
-    return there or find_listed(join(directory, listed.rpartition("/")[2]))
+    there = find_listed(directory / listed)
+    return there or find_listed(directory / listed.rpartition("/")[2])
 
 
-def is_listing(location: Location) -> bool:
+def is_listing(location: CheckpointLocation) -> bool:
     """Whether a saved listing lies at a location, by its content; the first bytes of most files tell."""
     with contextlib.suppress(CheckpointError):  # who opens it is told
-        with open_file(location.head) as file:
+        with location.head.open() as file:
             # A small index is read whole, for that is what comes next.
             is_small_index = location.head.endswith(".index") and file.size <= LARGEST_KEPT
             head = whole(file) if is_small_index else file.read(0, HEAD_SIZE)
@@ -110,15 +98,16 @@ def is_listing(location: Location) -> bool:
     return False
 
 
-def _located(path: str) -> Location:
+def _located(path: Location) -> CheckpointLocation:
     """Return the checkpoint that a file belongs to: a shard stands for all of its set."""
     shard = V1_SHARD.fullmatch(path)
     if shard:
-        return Location(f"{shard['prefix']}-?????-of-{shard['count']}", path)
+        return CheckpointLocation(path.of(f"{shard['prefix']}-?????-of-{shard['count']}"), path)
     lone = hub_shard(path)
     if lone and int(lone["count"]) > 1:  # its index is not there, and opening it says so
-        return Location(f"{lone['prefix']}-?????-of-{lone['count']}{lone['suffix']}", path)
-    return Location(path, path)
+        pattern = f"{lone['prefix']}-?????-of-{lone['count']}{lone['suffix']}"
+        return CheckpointLocation(path.of(pattern), path)
+    return CheckpointLocation(path, path)
 
 
 def _map_of(name: str) -> str | None:
@@ -129,7 +118,7 @@ def _map_of(name: str) -> str | None:
     return None if hub is None else index_of(hub)
 
 
-def directories_below(path: str) -> Iterator[str]:
+def directories_below(path: Location) -> Iterator[Location]:
     """Yield `path` and the directories below it, sorted, without what interrupted saves left.
 
     Links are not followed.  One that cannot be listed is yielded, too: who looks into it is told why.
@@ -139,13 +128,13 @@ def directories_below(path: str) -> Iterator[str]:
         parent = waiting.pop()
         yield parent
         try:
-            names = [name for name, kind in list_folder(parent) if kind == FOLDER]
+            names = [name for name, kind in parent.listing() if kind == FOLDER]
         except CheckpointError:
             continue
-        waiting += [join(parent, name) for name in reversed(names) if not is_leftover(name, directory=True)]
+        waiting += [parent / name for name in reversed(names) if not is_leftover(name, directory=True)]
 
 
-def _count_below(path: str) -> str | None:
+def _count_below(path: Location) -> str | None:
     """Return how many checkpoints lie in the directories below, in words; None where there are none."""
     looked, holding, found = 0, 0, 0
     for below in directories_below(path):
@@ -168,7 +157,7 @@ def _counted(number: int, stem: str, many: str, one: str = "") -> str:
     return f"{number:,} {stem}{one if number == 1 else many}"
 
 
-def no_checkpoints(path: str, what: str = "no checkpoints") -> NoCheckpointsError:
+def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpointsError:
     """Return the error of a directory that holds none, which says how many lie below."""
     below = _count_below(path)
     if below is None:
@@ -177,9 +166,9 @@ def no_checkpoints(path: str, what: str = "no checkpoints") -> NoCheckpointsErro
     return NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
 
 
-def _shards_left(path: str) -> tuple[str, ...]:
+def _shards_left(path: Location) -> tuple[str, ...]:
     """Return a hint where a directory holds data without the index that would make it a checkpoint."""
-    shard = next((match for name, _ in names_in(path) if (match := SHARD.fullmatch(name))), None)
+    shard = next((match for name, _ in path.names() if (match := SHARD.fullmatch(name))), None)
     if shard is None:
         return ()
     index = f"{shard['prefix']}.index"
@@ -194,17 +183,17 @@ class Directory:
     A web server may list none: the latest is the one that the state file names all the same.
     """
 
-    def __init__(self, path: str, state_path: str | None = None) -> None:
+    def __init__(self, path: Location, state_path: Location | None = None) -> None:
         self.path = path
         self._notes: list[str] = []
         self._listings: list[str] = []
-        self.state = self._read_state(state_path or join(path, FILE_NAME))
-        if self.state is None or store_of(path).lists_first:
+        self.state = self._read_state(state_path or (path / FILE_NAME))
+        if self.state is None or path.store.lists_first:
             self._names  # noqa: B018  at once, for a saver may be at work; else nobody may need it
 
     @cached_property
     def _names(self) -> list[tuple[str, bool]]:
-        return names_in(self.path)
+        return self.path.names()
 
     @property
     def notes(self) -> list[str]:
@@ -217,23 +206,23 @@ class Directory:
         """The checkpoints, oldest first."""
         found = self._by_name()
         for there in self._listed:
-            found.setdefault(absolute(there.path), there)
+            found.setdefault(there.path.absolute(), there)
         locations = looked_into(list(found.values()), lambda location: location.head)
         members = (self._member(location) for location in locations)
         return sorted((member for member in members if member is not None), key=lambda member: member.order)
 
     @cached_property
-    def _listed(self) -> list[Location]:
+    def _listed(self) -> list[CheckpointLocation]:
         listed = (*self.state.paths, self.state.latest) if self.state else ()
         return [there for path in listed if (there := locate_listed(self.path, path)) is not None]
 
     @cached_property
     def listed(self) -> set[str]:
         """Absolute paths of the members that the state file lists, which a saver deletes in turn."""
-        return {absolute(there.path) for there in self._listed}
+        return {there.path.absolute() for there in self._listed}
 
-    def _read_state(self, path: str) -> StateFile | None:
-        if not is_file(path):
+    def _read_state(self, path: Location) -> StateFile | None:
+        if not path.is_file():
             return None
         try:
             return StateFile.read(path)
@@ -241,25 +230,25 @@ class Directory:
             self._notes.append(f"{error}; TensorFlow ignores it, and so is it here")
             return None
 
-    def _by_name(self) -> dict[str, Location]:
+    def _by_name(self) -> dict[str, CheckpointLocation]:
         """Return, by absolute path, what is a checkpoint by its name, or may be one by its content."""
-        found: dict[str, Location] = {}
+        found: dict[str, CheckpointLocation] = {}
         named = {
-            name_of(path)
+            path.name
             for name, _ in self._names
             if MAP.fullmatch(name)
-            for path in files_of_map(join(self.path, name))
+            for path in files_of_map(self.path / name)
         }
         maps = {name for name, _ in self._names if name.endswith((".weights.json", *HUB_INDEXES))}
         for name, is_directory in self._names:
             if (name in named and not MAP.fullmatch(name)) or _map_of(name) in maps:
                 continue
-            path = join(self.path, name)
+            path = self.path / name
             if is_leftover(name, directory=is_directory):
                 continue
             if name.endswith(".index"):
                 prefix = path.removesuffix(".index")
-                found[absolute(prefix)] = bundle(prefix)  # goes before a V1 file of that name
+                found[prefix.absolute()] = bundle(prefix)  # goes before a V1 file of that name
             elif (
                 not is_directory
                 and name != FILE_NAME
@@ -268,10 +257,10 @@ class Directory:
                 and not is_event_file(name)
             ):
                 location = _located(path)
-                found.setdefault(absolute(location.path), location)
+                found.setdefault(location.path.absolute(), location)
         return found
 
-    def _member(self, location: Location) -> Member | None:
+    def _member(self, location: CheckpointLocation) -> Member | None:
         """Return a location as a member; None where it is none after all, or has just gone."""
         error: CheckpointError | None = None
         try:
@@ -289,9 +278,9 @@ class Directory:
         entry = location.store.stat(location.head, follow=error is None)
         if entry is None:
             return None
-        return Member(location, relative(location.path, self.path), entry.modified, error)
+        return Member(location, location.path.relative_to(self.path), entry.modified, error)
 
-    def _is_meant(self, location: Location, error: CheckpointError) -> bool:
+    def _is_meant(self, location: CheckpointLocation, error: CheckpointError) -> bool:
         """Whether a file that cannot be opened was to be a checkpoint.
 
         A stray file is none of ours, but the index of data shards is, however damaged,
@@ -301,10 +290,10 @@ class Directory:
         if head.endswith(FILE_SUFFIXES) or hub_shard(head) is not None:
             return True
         is_inaccessible = isinstance(error, InaccessibleError)
-        is_closed = is_inaccessible and is_file(head)
+        is_closed = is_inaccessible and head.is_file()
         if head.endswith(".index"):
             return (
-                (is_inaccessible and not is_folder(head))
+                (is_inaccessible and not head.is_folder())
                 or bool(data_shards(location.path))
                 or bool(error.hints)
             )
@@ -313,13 +302,13 @@ class Directory:
         return False
 
     @property
-    def latest(self) -> Location | None:
+    def latest(self) -> CheckpointLocation | None:
         """The latest checkpoint, its `note` saying why; None where `latest_flaw` tells why not."""
         if self.state is not None:
             location = self._named_latest
             if location is None or self._names_listing:
                 return None
-            stale = absolute(join(self.path, self.state.latest)) != absolute(location.path)
+            stale = (self.path / self.state.latest).absolute() != location.path.absolute()
             why = (
                 f"found beside the state file, which says {self.state.latest}"
                 if stale
@@ -334,7 +323,7 @@ class Directory:
         return newest.location._replace(note=f"{newest.location.path}: {why}, there is no state file")
 
     @cached_property
-    def _named_latest(self) -> Location | None:
+    def _named_latest(self) -> CheckpointLocation | None:
         return locate_listed(self.path, self.state.latest) if self.state else None
 
     @cached_property
@@ -349,7 +338,7 @@ class Directory:
         what = "a saved listing" if self._names_listing else "not there"
         return f"the state file names {self.state.latest!r}, which is {what}"
 
-    def require_latest(self) -> Location:
+    def require_latest(self) -> CheckpointLocation:
         """Return the latest checkpoint; CheckpointNotFoundError, with the next step, where there is none."""
         location = self.latest
         if location is not None:

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, as_ours, forget_locals
+from ..location import Location, parse_location
 from ..model.probe import Probe
-from ..store.paths import is_file, is_folder, named, open_file, parent, store_of
-from ..store.whole import LARGEST_KEPT, whole
+from ..store.content_cache import LARGEST_KEPT, whole
 from ..tf.run.state_file import looks_like_state_file
 from .directory import Directory
-from .location import is_prefix_at_once, resolve, saved_model_prefix, sharded_folder
 from .registry import detect
+from .resolve import is_prefix_at_once, resolve, saved_model_prefix, sharded_folder
 
 if TYPE_CHECKING:
-    from ..model.location import Location
+    import os
+
+    from ..model.checkpoint_files import CheckpointLocation
     from ..model.reader import CheckpointReader
 
 
-def is_directory(path: str) -> bool:
+def is_directory(path: Location) -> bool:
     """Whether a path names a directory of checkpoints, rather than one checkpoint."""
     if is_prefix_at_once(path):
         return False
-    return is_folder(path) and not _is_one(path) and not is_file(path + ".index")
+    return path.is_folder() and not _is_one(path) and not (path + ".index").is_file()
 
 
-def _is_one(directory: str) -> bool:
+def _is_one(directory: Location) -> bool:
     """Whether a directory is one checkpoint: a SavedModel, or a sharded model."""
     return saved_model_prefix(directory) is not None or sharded_folder(directory) is not None
 
 
-def locate(path: str) -> Location:
+def locate(path: Location) -> CheckpointLocation:
     """Return the one checkpoint that `path` names: of a directory and of a state file, the latest.
 
     Raises CheckpointNotFoundError, with what to do, where there is none.
@@ -40,13 +41,13 @@ def locate(path: str) -> Location:
         return Directory(path).require_latest()
     location = resolve(path)
     if location.head == path and _is_state_file(path):
-        return Directory(parent(path) or ".", path).require_latest()
+        return Directory(path.parent or path.of("."), path).require_latest()
     return location
 
 
-def _is_state_file(path: str) -> bool:
+def _is_state_file(path: Location) -> bool:
     try:
-        with open_file(path) as file:
+        with path.open() as file:
             # A small index is read whole, for that is what comes next.
             is_read_on = path.endswith(".index") and file.size <= LARGEST_KEPT
             return looks_like_state_file(whole(file) if is_read_on else file.read(0, 4096))
@@ -54,7 +55,9 @@ def _is_state_file(path: str) -> bool:
         return False
 
 
-def open_location(location: Location, *, lenient: bool = False, loaded: bool = True) -> CheckpointReader:
+def open_location(
+    location: CheckpointLocation, *, lenient: bool = False, loaded: bool = True
+) -> CheckpointReader:
     """Return a reader of what lies at a location, as `open_checkpoint` does.
 
     Not `loaded`, it may have put off reading an index, of which the damage is found when it is asked for.
@@ -83,6 +86,6 @@ def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> C
     the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
     UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
     """
-    path = named(os.fspath(path))
-    store_of(path).forget_listings()
-    return open_location(locate(path), lenient=lenient)
+    where = parse_location(path)
+    where.store.forget_listings()
+    return open_location(locate(where), lenient=lenient)

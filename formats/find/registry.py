@@ -19,7 +19,7 @@ from ..model.probe import Probe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..model.location import Location
+    from ..model.checkpoint_files import CheckpointLocation
     from ..model.reader import Format
 
 
@@ -83,7 +83,7 @@ def detect(probe: Probe) -> Format:
 _TRUNCATED = ("the file was cut off or overwritten; copy it again from where it came from",)
 
 
-def detect_format(location: Location) -> str:
+def detect_format(location: CheckpointLocation) -> str:
     """Return the format id of what lies at a location."""
     with Probe(location) as probe:
         return detect(probe).name

@@ -18,14 +18,13 @@ from ..core.dtypes import STRING
 from ..core.spec import key_bytes
 from ..errors import CheckpointError, CheckpointNotFoundError, ConversionError, forget_locals
 from ..known import tf_name, tf_object
-from ..model.location import Location, data_shards
+from ..model.checkpoint_files import CheckpointLocation, data_shards
 from ..model.probe import Probe
 from ..model.verification import Finding
-from ..store.beside import SHARD
-from ..store.paths import real_path
+from ..store.siblings import SHARD
 from ..tf.bundle import payload
 from ..tf.bundle.index import OBJECT_GRAPH_KEY, EntryError
-from ..tf.bundle.index_remains import read_remains
+from ..tf.bundle.index_fragments import read_remains
 from ..tf.bundle.index_salvage import CHECKSUM, SalvagedIndex, encoded, place_by
 from ..tf.bundle.reader import BundleReader
 from .opening import locate
@@ -35,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..core.region import Extents
+    from ..location import Location
     from ..model.reader import CheckpointReader
-    from ..tf.bundle.index_remains import Remains
-    from ..tf.bundle.index_salvage import Placed
+    from ..tf.bundle.index_fragments import Remains
+    from ..tf.bundle.index_salvage import ProvenEntry
 
 
 class Salvage(NamedTuple):
@@ -57,19 +57,19 @@ class Salvage(NamedTuple):
     sibling: CheckpointReader | None = None
 
 
-def find_damaged(path: str) -> Location:
+def find_damaged(path: Location) -> CheckpointLocation:
     """Return what a path names, also where nothing but the data shards of a bundle is left."""
     try:
         return locate(path)
     except CheckpointNotFoundError:
         shard = SHARD.fullmatch(path)
-        prefix = shard["prefix"] if shard else path.removesuffix(".index")
+        prefix = path.of(shard["prefix"]) if shard else path.removesuffix(".index")
         if not data_shards(prefix):
             raise
-        return Location(prefix, prefix + ".index")
+        return CheckpointLocation(prefix, prefix + ".index")
 
 
-def open_damaged(location: Location, sibling: CheckpointReader | None = None) -> Salvage:
+def open_damaged(location: CheckpointLocation, sibling: CheckpointReader | None = None) -> Salvage:
     """Open what is left of a checkpoint; CheckpointError where not one tensor can be told."""
     fingerprint = location.fingerprint()
     salvage = _open(location, sibling)
@@ -77,7 +77,7 @@ def open_damaged(location: Location, sibling: CheckpointReader | None = None) ->
     return salvage
 
 
-def _open(location: Location, sibling: CheckpointReader | None) -> Salvage:
+def _open(location: CheckpointLocation, sibling: CheckpointReader | None) -> Salvage:
     if location.head == location.path + ".index":
         return _open_bundle(location, sibling)
     if sibling is not None:
@@ -130,18 +130,18 @@ def _salvage(reader: CheckpointReader, *found: Finding) -> Salvage:
 
 
 class _NameReader(tf_name.NameReader):
-    def __init__(self, location: Location, index: SalvagedIndex) -> None:
+    def __init__(self, location: CheckpointLocation, index: SalvagedIndex) -> None:
         self.begin(location, index)
 
 
 class _ObjectReader(tf_object.ObjectReader):
-    def __init__(self, location: Location, index: SalvagedIndex) -> None:
+    def __init__(self, location: CheckpointLocation, index: SalvagedIndex) -> None:
         self.begin(location, index)
 
 
-def _open_bundle(location: Location, sibling: CheckpointReader | None) -> Salvage:
+def _open_bundle(location: CheckpointLocation, sibling: CheckpointReader | None) -> Salvage:
     remains = read_remains(location.path)
-    placed: dict[bytes, Placed] = {}
+    placed: dict[bytes, ProvenEntry] = {}
     findings = list(remains.findings)
     # A sibling knows what damaged blocks held, but not what the index says in a way that nobody reads.
     hidden = ("entry",) if sibling is not None else ("entry", "block-checksum")
@@ -197,11 +197,11 @@ def _piece_keys(index: SalvagedIndex, key: str, position: int) -> list[bytes]:
     return [slice_key(key_bytes(key), each) for each in extents]
 
 
-def _check_sibling(sibling: CheckpointReader, location: Location, remains: Remains) -> None:
+def _check_sibling(sibling: CheckpointReader, location: CheckpointLocation, remains: Remains) -> None:
     if not isinstance(sibling, BundleReader):
         message = f"is {sibling.format.name}; the sibling of a bundle is another bundle of the same run"
         raise ConversionError(message, path=sibling.location.path)
-    if real_path(sibling.index.path) == real_path(location.head):
+    if sibling.index.path.real() == location.head.real():
         raise ConversionError("is the damaged checkpoint itself", path=sibling.location.path)
     count = remains.header.num_shards
     if count and count != sibling.index.header.num_shards:
@@ -249,7 +249,7 @@ def _strings_fit(reader: BundleReader, position: int, *, big_endian: bool) -> bo
 # Other formats ----------------------------------------------------------------------
 
 
-def _open_otherwise(location: Location, error: CheckpointError) -> Salvage | None:
+def _open_otherwise(location: CheckpointLocation, error: CheckpointError) -> Salvage | None:
     """Return what can be told of a file that no format opens; None where that is nothing."""
     finding = Finding.of(error)
     probe = Probe(location)

@@ -11,10 +11,11 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, ConversionError
-from ..model.location import is_leftover
-from ..store.beside import SHARD
+from ..model.checkpoint_files import is_leftover
+from ..store.siblings import SHARD
 
 if TYPE_CHECKING:
+    from ..location import Location
     from ..model.reader import Format
 
 
@@ -99,7 +100,9 @@ def _is_true(own: Format, name: str, suffix: str, other: Format | None) -> bool:
     return name.endswith((_INDEX, *own.suffixes)) or any(mine.endswith(suffix) for mine in own.suffixes)
 
 
-def refuse_false_suffix(own: Format, target: str, why: str | None = None, hint: str | None = None) -> None:
+def refuse_false_suffix(
+    own: Format, target: Location, why: str | None = None, hint: str | None = None
+) -> None:
     """Refuse a target whose suffix says another format than it will have, which would deceive people.
 
     `why` says what makes the format what it is.  What lies there in this format already keeps its name.
@@ -138,9 +141,9 @@ def _endings() -> str:
     )
 
 
-def _is_there(own: Format, target: str) -> bool:
-    from .location import resolve
+def _is_there(own: Format, target: Location) -> bool:
     from .registry import detect_format
+    from .resolve import resolve
 
     try:
         return detect_format(resolve(target)) == own.name

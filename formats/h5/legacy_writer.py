@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..model.reader import Format
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
     from .writer import H5Skeleton
 
 
@@ -42,7 +42,7 @@ DEFAULT_VERSION = "2.15.0"
 DEFAULT_BACKEND = "tensorflow"
 
 
-class _Layout(NamedTuple):
+class _FileLayout(NamedTuple):
     layers: tuple[WeightGroup, ...]
     top_level: WeightGroup
     optimizer: WeightGroup
@@ -89,7 +89,7 @@ def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list
     raise ConversionError("keras-h5 cannot hold weights under these keys", path=path, key=first)
 
 
-def _layout(target: Target) -> _Layout:
+def _layout(target: WriteTarget) -> _FileLayout:
     """Return where everything goes."""
     facts = keras_facts(target.facts)
     left = {spec.key: None for spec in target.specs}
@@ -110,7 +110,7 @@ def _layout(target: Target) -> _Layout:
     base = f"{MODEL_WEIGHTS}/" if whole_model else ""
     layers = {group.name: group for group in _named_as_keyed(list(layers.values()), base, target.path)}
     top_level = layers.pop(TOP_LEVEL, WeightGroup(TOP_LEVEL))
-    return _Layout(tuple(layers.values()), top_level, _state_as_keyed(optimizer), base)
+    return _FileLayout(tuple(layers.values()), top_level, _state_as_keyed(optimizer), base)
 
 
 def _state_as_keyed(optimizer: WeightGroup) -> WeightGroup:
@@ -129,7 +129,7 @@ def _state_as_keyed(optimizer: WeightGroup) -> WeightGroup:
 class LegacyWriter(H5Writer):
     """Writes weights, or a model with its configuration and its optimizer's state."""
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         self._layout = _layout(target)
         groups = (*self._layout.layers, self._layout.top_level)
         check_paths(target.path, [(group.name, f"{group.name}/w") for group in groups])
@@ -140,7 +140,7 @@ class LegacyWriter(H5Writer):
             name = os.path.basename(target.path)
             self.notes.append(f"{name}: under this name Keras expects the layout of keras-weights")
 
-    def _check_names(self, target: Target) -> None:
+    def _check_names(self, target: WriteTarget) -> None:
         groups = (*self._layout.layers, self._layout.top_level, self._layout.optimizer)
         names = [(group.name, None) for group in groups]
         names += [(name, key) for group in groups for key, name in group.weights]  # type: ignore[misc]

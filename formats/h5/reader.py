@@ -16,7 +16,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
 from .library.damage import damage
 from .specs import check_place, describe, is_number_type, place_of, readable_spec
@@ -25,7 +25,7 @@ from .tensors import H5Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..model.location import Location
+    from ..model.checkpoint_files import CheckpointLocation
     from .node import Node
     from .safe import H5File
 
@@ -38,7 +38,7 @@ def _lack(spec: TensorSpec) -> str:
     return f"{NO_VALUES}: HDF5 calls them {spec.dtype}"
 
 
-class _Place(NamedTuple):
+class _DatasetPath(NamedTuple):
     """Where a tensor lies: a path in a file, and how many soft links may lead to it."""
 
     file: H5File
@@ -51,12 +51,12 @@ class H5Reader(CheckpointReader):
 
     has_checksums = False
 
-    def __init__(self, location: Location, files: list[H5File], *, lenient: bool) -> None:
+    def __init__(self, location: CheckpointLocation, files: list[H5File], *, lenient: bool) -> None:
         self.location = location
         self.findings: list[Finding] = []
         self._h5_files = files
         self._lenient = lenient
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _DatasetPath] = {}
         self._specs: dict[str, TensorSpec] = {}
         self._sizes = KeySizes()
         self._held: set[tuple[int, int]] = set()
@@ -89,7 +89,7 @@ class H5Reader(CheckpointReader):
         except ValueError as error:
             self.flaw(CorruptCheckpointError(str(error), path=file.path, code="hdf5-read"))
             return
-        self._places[key] = _Place(file, path, soft)
+        self._places[key] = _DatasetPath(file, path, soft)
         spec = TensorSpec(key, INVALID, ())
         try:
             if dataset is None:

@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.spec import key_bytes, key_text
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..store.base import CLOSED
-from ..store.paths import open_file
 from ..wire.limits import are_keys_too_long
 from .library.damage import damage
 from .library.guard import GuardedFile
 from .native.heap import largest_object
 from .native.messages import UnfamiliarError
-from .native.structure import HARD, SOFT, Link, Structure
+from .native.structure import HARD, SOFT, FileStructure, Link
 from .node import Node
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     import h5py
 
+    from ..location import Location
     from ..store.base import File
     from .native.structure import Object
     from .native.superblock import Superblock
@@ -52,14 +52,14 @@ CHUNK_CACHE = 4 << 20
 _COPY_AGAIN = ("the copy or the save was interrupted; copy it again from where it came from",)
 
 
-class Found(NamedTuple):
+class FoundObject(NamedTuple):
     """An object of a file, and its path without the leading slash."""
 
     path: str
     object: Node
 
 
-class _Step(NamedTuple):
+class _PendingLink(NamedTuple):
     """A link that walking has yet to follow."""
 
     group: Node
@@ -76,7 +76,7 @@ class H5File:
     """
 
     def __init__(
-        self, path: str, size: int, superblock: Superblock, source: GuardedFile | None, *, natively: bool
+        self, path: Location, size: int, superblock: Superblock, source: GuardedFile | None, *, natively: bool
     ) -> None:
         self.path = path
         self.size = size
@@ -92,15 +92,15 @@ class H5File:
         if source is not None:
             self._read = source.read_at
         else:
-            self.values = open_file(path)
+            self.values = path.open()
             self._read = self.values.read
             if self.values.store.system_path(path) is None:
                 self._source = GuardedFile(self._read, size, superblock.length_size)
-        self.structure: Structure | None = None
+        self.structure: FileStructure | None = None
         if natively:
             with contextlib.suppress(UnfamiliarError):
                 expect = None if self.values is None else self.values.expect_each
-                self.structure = Structure(self._read, size, superblock, expect)
+                self.structure = FileStructure(self._read, size, superblock, expect)
         with damage(path, "its root group"):
             root = Link(HARD, self.structure.root_address) if self.structure is not None else None
             self.root = Node(self, None, b"/", root)
@@ -159,7 +159,7 @@ class H5File:
         from h5py import h5d, h5i, h5o, h5p
 
         if self._source is None and self._guarded is None:
-            file = open_file(self.path)
+            file = self.path.open()
             source = GuardedFile(file.read, file.size, self._superblock.length_size)
             self._guarded = file, _open_id(self.path, source)
         opened = self.library if self._guarded is None else self._guarded[1]
@@ -267,7 +267,7 @@ class H5File:
 
     def walk(
         self, flaw: Callable[[CheckpointError], None], *, soft: bool = False, top: Any | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[FoundObject]:
         """Yield every group and dataset below `top`, each group once however many links lead to it.
 
         With `soft`, a soft link to a dataset of this file is another name of it, and one
@@ -298,17 +298,17 @@ class H5File:
                 flaw(error)
                 continue
             if found is not None and found.is_dataset:
-                yield Found(step.path, found)
+                yield FoundObject(step.path, found)
             elif found is not None and found.is_group:
                 address = self._address(found, step.path, flaw)
                 if address not in seen:
                     seen.add(address)
-                    yield Found(step.path, found)
+                    yield FoundObject(step.path, found)
                     pending += self._steps(found, step.path, step.depth + 1, flaw)
 
     def _steps(
         self, group: Any, path: str, depth: int, flaw: Callable[[CheckpointError], None]
-    ) -> list[_Step]:
+    ) -> list[_PendingLink]:
         """Return the links of a group, the first of them last."""
         try:
             links = self.links(group, path)
@@ -316,9 +316,11 @@ class H5File:
             flaw(error)
             return []
         above = f"{path}/" if path else ""
-        return [_Step(group, name, kind, above + key_text(name), depth) for name, kind in reversed(links)]
+        return [
+            _PendingLink(group, name, kind, above + key_text(name), depth) for name, kind in reversed(links)
+        ]
 
-    def _take(self, step: _Step, *, soft: bool) -> Node | None:
+    def _take(self, step: _PendingLink, *, soft: bool) -> Node | None:
         """Return the object that a link leads to; None for what is passed over."""
         if b"/" in step.name or step.name in (b"", b"."):
             raise CorruptCheckpointError(f"a link named {step.path!r}", path=self.path, code="hdf5-read")
@@ -346,7 +348,12 @@ def _nothing() -> None:
 
 
 def open_h5(
-    path: str, size: int, superblock: Superblock, source: GuardedFile | None = None, *, natively: bool = True
+    path: Location,
+    size: int,
+    superblock: Superblock,
+    source: GuardedFile | None = None,
+    *,
+    natively: bool = True,
 ) -> H5File:
     """Open the HDF5 file at `path`, or that which `source` reads, after a look at its superblock.
 

@@ -65,7 +65,7 @@ _STRINGS_AT_ONCE = 4096
 _REPACK = "if you trust the file, store it in smaller chunks: h5repack -l CHUNK=1024x1024 IN OUT"
 
 
-class _Layout(NamedTuple):
+class _DatasetLayout(NamedTuple):
     """How a dataset is stored: bytes in the file, the shape of its chunks if it has some, filtered ones."""
 
     stored: int
@@ -137,7 +137,7 @@ class H5Tensor(LazyTensor):
                 part = self._read(dataset, layout, band)
             yield from array_chunks(part, max_bytes)
 
-    def _bands(self, layout: _Layout, index: Index) -> Iterator[Index]:
+    def _bands(self, layout: _DatasetLayout, index: Index) -> Iterator[Index]:
         """Return parts of an index that make it up in C order, of whole rows of filtered chunks."""
         shape, itemsize = index_shape(index), self.spec.dtype.itemsize or 1
         if layout.filtered is None or 0 in shape or not shape:
@@ -234,7 +234,7 @@ class H5Tensor(LazyTensor):
 
     # Before memory is taken ----------------------------------------------------------
 
-    def _check(self, dataset: Any) -> _Layout:
+    def _check(self, dataset: Any) -> _DatasetLayout:
         """Hold layout, filters, shape and chunks against the file, before anything is allocated."""
         from h5py import h5d
 
@@ -259,8 +259,8 @@ class H5Tensor(LazyTensor):
             )
         filters = filters_of(plist)
         if chunk is None or not filters:
-            return _Layout(stored, chunk)
-        found = _Layout(stored, chunk, FilteredChunks(dataset, chunk, filters))
+            return _DatasetLayout(stored, chunk)
+        found = _DatasetLayout(stored, chunk, FilteredChunks(dataset, chunk, filters))
         assert found.filtered is not None
         if found.filtered.nbytes > found.most_held:
             raise self._refused(f"a single chunk of {found.filtered.nbytes} bytes, {stored} stored", _REPACK)
@@ -281,7 +281,7 @@ class H5Tensor(LazyTensor):
 
     # Values ----------------------------------------------------------------------------
 
-    def _read(self, dataset: Any, layout: _Layout, index: Index) -> np.ndarray[Any, Any]:
+    def _read(self, dataset: Any, layout: _DatasetLayout, index: Index) -> np.ndarray[Any, Any]:
         import numpy as np
         from h5py import h5t
 
@@ -329,7 +329,7 @@ class H5Tensor(LazyTensor):
             space.select_hyperslab(start, out.shape, stride)
         dataset.read(memory, space, out, memory_type)
 
-    def _read_strings(self, dataset: Any, layout: _Layout, index: Index) -> np.ndarray[Any, Any]:
+    def _read_strings(self, dataset: Any, layout: _DatasetLayout, index: Index) -> np.ndarray[Any, Any]:
         """Return strings as an object array of bytes, a bounded number at a time."""
         import numpy as np
 
@@ -382,7 +382,7 @@ class H5Tensor(LazyTensor):
                 self._read(dataset, layout, box)
             yield math.prod(index_shape(box)) * itemsize
 
-    def _stored_boxes(self, dataset: Any, layout: _Layout, itemsize: int) -> Iterator[Index]:
+    def _stored_boxes(self, dataset: Any, layout: _DatasetLayout, itemsize: int) -> Iterator[Index]:
         """Return the boxes that together are all that is stored: chunks that are there, or ranges of rows."""
         shape, chunk = self.spec.shape, layout.chunk
         if chunk is None or not shape:

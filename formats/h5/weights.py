@@ -23,7 +23,7 @@ from .reader import H5Reader, read_attribute
 
 if TYPE_CHECKING:
     from ..core.spec import TensorSpec
-    from ..model.location import Location
+    from ..model.checkpoint_files import CheckpointLocation
     from ..model.reader import Format
     from .safe import H5File
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 class WeightsReader(H5Reader):
     """The variables of a model by their objects' paths, in one file or several."""
 
-    def __init__(self, location: Location, format_: Format, files: list[H5File], *, lenient: bool) -> None:
+    def __init__(
+        self, location: CheckpointLocation, format_: Format, files: list[H5File], *, lenient: bool
+    ) -> None:
         super().__init__(location, files, lenient=lenient)
         self.format = format_
         self._named_groups: list[tuple[H5File, str]] = []

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from ..errors import ConversionError, is_exhausted
 from ..keras.facts import keras_facts
 from ..model.writer import check_text
-from ..store.staging import refusing
+from ..store.local.staging import refusing
 from .writer import NAMES, H5Writer, check_paths, copy_pieces
 
 if TYPE_CHECKING:
     from ..model.reader import CheckpointReader, Format
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
     from .writer import H5Skeleton
 
 
@@ -31,7 +31,7 @@ class WeightsWriter(H5Writer):
 
     suffix = ".weights.h5"
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         for spec in target.specs:
             group, _, number = spec.key.rpartition("/")
             if not (number.isdecimal() and (group == _ROOT or group.endswith(f"/{_ROOT}"))):
@@ -69,7 +69,7 @@ class ArchiveWriter(WeightsWriter):
 
     suffix = ".keras"
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         facts = keras_facts(target.facts)
         if not facts.config:
             message = "a .keras archive needs a model configuration"

@@ -23,9 +23,9 @@ from ..core.chunks import PIECE
 from ..core.dtypes import BY_NAME
 from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..model.writer import CheckpointWriter, Place, check_text
-from ..store.removing import scratch_directory
-from ..store.staging import Staging, refusing
+from ..model.writer import CheckpointWriter, Placement, check_text
+from ..store.local.removing import scratch_directory
+from ..store.local.staging import Staging, refusing
 from .library.damage import lacks_memory, out_of_memory
 from .names import write_strings
 from .specs import RAW
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.reader import CheckpointReader
-    from ..store.staging import StagedFile
+    from ..store.local.staging import StagedFile
 
 
 _SKELETON = "skeleton"
@@ -210,8 +210,8 @@ class H5Writer(CheckpointWriter):
             self._h5.write_at(offset, chunk)
             offset += len(chunk)
 
-    def _place(self, spec: TensorSpec) -> Place:
-        return Place(self._h5, self._offsets.get(spec.key, 0))
+    def _place(self, spec: TensorSpec) -> Placement:
+        return Placement(self._h5, self._offsets.get(spec.key, 0))
 
     def _finish(self) -> None:
         """Nothing goes last: the library wrote all but the values."""

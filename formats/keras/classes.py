@@ -174,7 +174,7 @@ def _options(weights: Mapping[str, WeightRow], sizes: Mapping[str, int], rank: i
 # All of them --------------------------------------------------------------------------
 
 
-class _Layer(NamedTuple):
+class _LayerFacts(NamedTuple):
     """A layer that is told, for people, too; how many names full names have behind its own; edges to it."""
 
     unit: Unit
@@ -227,7 +227,7 @@ class _Telling:
         return found
 
     def model(self, wanted: Collection[str], *, whole: bool) -> tuple[Unit, str]:
-        layers: list[_Layer] = []
+        layers: list[_LayerFacts] = []
         untold: dict[str, str] = {}
         seen = {ROOT}
         queue: list[tuple[int, tuple[str, ...]]] = [(ROOT, ())]
@@ -237,7 +237,7 @@ class _Telling:
             if len(path) > _MOST_DEEP or left < 0:
                 raise ModelError(f"objects more than {_MOST_DEEP} deep, or of names that are too long")
             unit = self._composed(node, seen) or self._plain(node)
-            if isinstance(unit, _Layer):
+            if isinstance(unit, _LayerFacts):
                 layers.append(unit._replace(path=path))
                 continue
             untold |= {key: unit for key in self._own(node).values() if key not in untold}
@@ -256,9 +256,9 @@ class _Telling:
         return Unit(layers=[layer.unit for layer in chosen], is_model=True), told
 
     def _refuse_untold(
-        self, untold: Mapping[str, str], layers: Sequence[_Layer], wanted: Collection[str]
+        self, untold: Mapping[str, str], layers: Sequence[_LayerFacts], wanted: Collection[str]
     ) -> None:
-        owners: dict[str | None, _Layer] = {}
+        owners: dict[str | None, _LayerFacts] = {}
         for layer in layers:
             for variable in layer.unit.all_variables():
                 other = owners.setdefault(variable.key, layer)
@@ -287,7 +287,7 @@ class _Telling:
 
     # What a layer is ----------------------------------------------------------------------
 
-    def _plain(self, node: int) -> _Layer | str:
+    def _plain(self, node: int) -> _LayerFacts | str:
         """Return the layer that an object with weights is, or why that is not told."""
         own = self._own(node)
         shapes = {edge: self._source.specs[key].shape for edge, key in own.items()}
@@ -306,7 +306,7 @@ class _Telling:
         titles = " or ".join(sorted(fit.title for fit in fits))
         if any(fit.layout != fits[0].layout for fit in fits):
             return f"its names and sizes do not tell whether its layer is {titles}"
-        return _Layer(self._unit(fits[0], own), titles)
+        return _LayerFacts(self._unit(fits[0], own), titles)
 
     def _unit(self, fit: _Fit, own: Mapping[str, str]) -> Unit:
         unit = Unit(class_name=fit.class_name, config=fit.config)
@@ -352,7 +352,7 @@ class _Telling:
         )
         return self._of_keras_2 or (len(kernel) == 2 and kernel[0] != kernel[1] and bias == kernel[1:])
 
-    def _composed(self, node: int, seen: set[int]) -> _Layer | None:
+    def _composed(self, node: int, seen: set[int]) -> _LayerFacts | None:
         """Return the layer that an object without weights of its own is by those below it; None for none."""
         children, below = self._children[node], set(self._below(node))
         if self._own(node):
@@ -368,16 +368,16 @@ class _Telling:
             seen.update(children[edge] for edge in below)
         return found
 
-    def _recurrent(self, cell: int) -> _Layer | None:
+    def _recurrent(self, cell: int) -> _LayerFacts | None:
         told = self._plain(cell)
-        if not isinstance(told, _Layer) or told.unit.class_name not in _RECURRENT:
+        if not isinstance(told, _LayerFacts) or told.unit.class_name not in _RECURRENT:
             return None
         class_name = _RECURRENT[told.unit.class_name]
         told.unit.name = snake_case(told.unit.class_name)
         unit = Unit(class_name=class_name, edges=[Edge("cell", told.unit, "cell")], config=told.unit.config)
-        return _Layer(unit, class_name, 2)
+        return _LayerFacts(unit, class_name, 2)
 
-    def _both_ways(self, node: int) -> _Layer | None:
+    def _both_ways(self, node: int) -> _LayerFacts | None:
         edges: list[tuple[str, Unit, str]] = []
         for name in ("forward_layer", "backward_layer"):
             layer = self._children[node][name]
@@ -388,9 +388,9 @@ class _Telling:
             edges.append((name, found.unit, name))
         classes = " and ".join(dict.fromkeys(unit.class_name for _, unit, _ in edges))
         unit = Unit(class_name=_BOTH_WAYS, edges=[Edge(*edge) for edge in edges])
-        return _Layer(unit, f"{_BOTH_WAYS} {classes}", 3)
+        return _LayerFacts(unit, f"{_BOTH_WAYS} {classes}", 3)
 
-    def _attention(self, node: int, below: set[str]) -> _Layer | None:
+    def _attention(self, node: int, below: set[str]) -> _LayerFacts | None:
         edges = []
         heads: tuple[int, ...] = ()
         for part in _PROJECTIONS:
@@ -408,7 +408,7 @@ class _Telling:
             unit.name = part.name
             edges.append(Edge(part.edge, unit, part.attribute))
         config = {"num_heads": heads[0], "key_dim": heads[1], "use_bias": len(own) > 1}
-        return _Layer(Unit(class_name=_ATTENTION, edges=edges, config=config), _ATTENTION, 2)
+        return _LayerFacts(Unit(class_name=_ATTENTION, edges=edges, config=config), _ATTENTION, 2)
 
     # What it is called ----------------------------------------------------------------------
 
@@ -420,7 +420,7 @@ class _Telling:
     def _is_unique(self, key: str) -> bool:
         return self._full_names[self._source.full_names.get(key, "")] == 1
 
-    def _names(self, layers: Sequence[_Layer]) -> list[str]:
+    def _names(self, layers: Sequence[_LayerFacts]) -> list[str]:
         names = [self._name(layer) for layer in layers]
         counts = Counter(names)
         found = [
@@ -431,7 +431,7 @@ class _Telling:
             raise ModelError("its root is a layer itself, whose name nothing tells")
         return found
 
-    def _name(self, layer: _Layer) -> str:
+    def _name(self, layer: _LayerFacts) -> str:
         """Return a layer's name: attributes, and its own in place of a number."""
         *above, last = layer.path or ("layer-0",)
         is_numbered = _NUMBERED.fullmatch(last) or (last.isdigit() and above[-1:] == ["_operations"])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.axes import Steps, parse_steps
+from ..core.axes import AxisOperations, parse_steps
 from .layers import LAYERS, LayerRow
 from .model import ModelError, Unit, Variable
 
@@ -37,7 +37,7 @@ class LayoutRow(NamedTuple):
 
     old: str
     new: str
-    steps: Steps
+    steps: AxisOperations
     variable: Variable
 
 

@@ -30,7 +30,7 @@ Pattern = tuple["int | str", ...]
 """A shape as far as it is known: what is free is the word for it."""
 
 
-class Told(Protocol):
+class LayerOptions(Protocol):
     """A layer's options by name: `get` of a configuration, or what reads a live layer's attributes."""
 
     def __call__(self, name: str, default: Any = None, /) -> Any: ...
@@ -57,7 +57,7 @@ class WeightRow(NamedTuple):
         """Its edges in the object graph of Keras 2."""
         return (self.name, self.also) if self.also else (self.name,)
 
-    def is_there(self, told: Told) -> bool:
+    def is_there(self, told: LayerOptions) -> bool:
         return all(_is_on(option, told) for option in self.when.split())
 
     def option(self, what: str) -> str:
@@ -117,7 +117,7 @@ class LayerRow(NamedTuple):
 
     input_dtype: str = "float32"
 
-    def weights_of(self, told: Told, free: Mapping[str, Any] | None = None) -> list[Weight]:
+    def weights_of(self, told: LayerOptions, free: Mapping[str, Any] | None = None) -> list[Weight]:
         """Return the weights of a layer in Keras' order with their shapes; `free` gives numbers for words.
 
         Raises KeyError, with its name, for an option that does not tell.
@@ -131,7 +131,7 @@ class LayerRow(NamedTuple):
         there = [weight for weight in self.weights if weight.is_there(told)]
         return [(weight, _pattern(weight.shape, told, free or {})) for weight in there]
 
-    def otherwise(self, told: Told) -> str | None:
+    def otherwise(self, told: LayerOptions) -> str | None:
         """Return the option with which a layer has other weights than these; None where there is none."""
         for option in (*self.unless, *_UNLESS):
             if told(option) is not None and told(option) is not False:
@@ -155,13 +155,13 @@ _OFF_UNLESS_SAID = ("reset_after",)
 _KERAS_1 = {"use_bias": "bias"}
 
 
-def _is_on(option: str, told: Told) -> bool:
+def _is_on(option: str, told: LayerOptions) -> bool:
     name = option.removeprefix("!")
     is_on = bool(told(name, told(_KERAS_1.get(name, name), name not in _OFF_UNLESS_SAID)))
     return is_on is not option.startswith("!")
 
 
-def _pattern(words: str | None, told: Told, free: Mapping[str, Any]) -> Pattern | None:
+def _pattern(words: str | None, told: LayerOptions, free: Mapping[str, Any]) -> Pattern | None:
     if words is None:
         return None
     out: list[int | str] = []
@@ -179,7 +179,7 @@ def _pattern(words: str | None, told: Told, free: Mapping[str, Any]) -> Pattern 
     return tuple(out)
 
 
-def _factor(word: str, told: Told, free: Mapping[str, Any]) -> int | None:
+def _factor(word: str, told: LayerOptions, free: Mapping[str, Any]) -> int | None:
     """Return the number that a word stands for; None for a free one."""
     if word.isdigit():
         return int(word)
@@ -191,7 +191,7 @@ def _factor(word: str, told: Told, free: Mapping[str, Any]) -> int | None:
     return value
 
 
-def _sizes(option: str, told: Told) -> list[int]:
+def _sizes(option: str, told: LayerOptions) -> list[int]:
     value = told(option)
     if not isinstance(value, list | tuple) or any(type(size) is not int for size in value):
         raise KeyError(option)

@@ -14,8 +14,8 @@ from ..core.words import counted
 from .config import LayerWeights, check_in_order
 from .facts import TOP_LEVEL, keras_facts, variables_by_group
 from .layers import edge_spellings
-from .layouts import objects_in
 from .model import Edge, ModelError, Unit, Variable, legacy_order
+from .variable_layout import objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,7 +124,7 @@ def stored_objects(model: Unit, source: CheckpointReader) -> Iterator[tuple[str,
 # tf-object --------------------------------------------------------------------------------
 
 
-class _Nodes:
+class _VariableNodes:
     """An object graph, and the key of each node that is a variable."""
 
     def __init__(self, graph: ObjectGraph, source: CheckpointReader) -> None:
@@ -165,15 +165,31 @@ class _Nodes:
 def _fill_from_graph(model: Unit, source: CheckpointReader) -> None:
     if source.object_graph is None:
         raise ModelError("its object graph cannot be read")
-    nodes = _Nodes(source.object_graph, source)
+    nodes = _VariableNodes(source.object_graph, source)
     root = next((node for node in nodes.graph.reachable() if nodes.is_model(node)), None)
     if root is None:
         raise ModelError("its object graph holds no Sequential or Functional model")
     _fill_node(model, root, nodes, "the model")
 
 
-def _fill_node(unit: Unit, node: int, nodes: _Nodes, name: str) -> None:
+def _fill_node(unit: Unit, node: int, nodes: _VariableNodes, name: str) -> None:
     children = nodes.children(node)
+    _fill_variables(unit, children, nodes, name)
+    for edge, part in unit.parts():
+        at = children.get(edge.name, children.get(edge.attribute or ""))
+        if at is not None:
+            _fill_node(part, at, nodes, f"layer {unit.name!r}")
+        elif part.has_weights():
+            raise ModelError(f"layer {unit.name!r} has no {edge.name!r} in the object graph")
+    if unit.is_model:
+        layers = nodes.layers(node, unit)
+        if len(layers) != len(unit.layers) and len(layers) != sum(u.has_weights() for u in unit.layers):
+            raise ModelError(f"{name} has other layers in the object graph than in its configuration")
+        for layer, at in layers:
+            _fill_node(layer, at, nodes, f"layer {layer.name!r}")
+
+
+def _fill_variables(unit: Unit, children: Mapping[str, int], nodes: _VariableNodes, name: str) -> None:
     held = {edge: nodes.keys[child] for edge, child in children.items() if child in nodes.keys}
     if not unit.known and not unit.edges:
         # Two edges may lead to one variable, as `mean` and `adapt_mean` of a Normalization do.
@@ -188,18 +204,6 @@ def _fill_node(unit: Unit, node: int, nodes: _Nodes, name: str) -> None:
         if key is None:
             raise ModelError(f"{name} has no {variable.name!r} in the object graph")
         variable.key, variable.full_name = key, nodes.full_names.get(key, "")
-    for edge, part in unit.parts():
-        at = children.get(edge.name, children.get(edge.attribute or ""))
-        if at is not None:
-            _fill_node(part, at, nodes, f"layer {unit.name!r}")
-        elif part.has_weights():
-            raise ModelError(f"layer {unit.name!r} has no {edge.name!r} in the object graph")
-    if unit.is_model:
-        layers = nodes.layers(node, unit)
-        if len(layers) != len(unit.layers) and len(layers) != sum(u.has_weights() for u in unit.layers):
-            raise ModelError(f"{name} has other layers in the object graph than in its configuration")
-        for layer, at in layers:
-            _fill_node(layer, at, nodes, f"layer {layer.name!r}")
 
 
 # Names ------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ Told = tuple[str | None, dict[str, Any]]
 """The class of an optimizer and its settings, as far as a training configuration tells."""
 
 
-class Held(NamedTuple):
+class OptimizerVariable(NamedTuple):
     """A variable of an optimizer: its name there, its full name, and the key of its value, or the value.
 
     `owner` is the key of the variable that a slot belongs to, where the layout tells it.
@@ -64,13 +64,13 @@ class OptimizerState(NamedTuple):
 
     style: str
     name: str
-    iteration: Held
-    slots: tuple[Held, ...]
-    rates: Mapping[str, Held]
+    iteration: OptimizerVariable
+    slots: tuple[OptimizerVariable, ...]
+    rates: Mapping[str, OptimizerVariable]
     settings: Mapping[str, Any] = {}
     """What a training configuration says of it; nothing where that is of another class."""
 
-    product: Held | None = None
+    product: OptimizerVariable | None = None
     """The product of Nadam's momentums."""
 
 
@@ -117,10 +117,10 @@ def _told(text: str | None, name: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, Held]:
+def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, OptimizerVariable]:
     given = {name: settings.get(name) for name in names}
     return {
-        name: Held(name, f"{prefix}{name}", value=float(value))
+        name: OptimizerVariable(name, f"{prefix}{name}", value=float(value))
         for name, value in given.items()
         if isinstance(value, int | float) and abs(value) <= _LARGEST_RATE
     }
@@ -130,7 +130,7 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
         return None
-    held = [Held("", name, key) for key, name in group.names]
+    held = [OptimizerVariable("", name, key) for key, name in group.names]
     first, (called, settings) = held[0].full_name, told
     if first == "iteration":
         slots = [one._replace(name=_slot_name(one.full_name)) for one in held[1:]]
@@ -158,7 +158,9 @@ def _slot_name(full_name: str) -> str:
     return next((part for part in parts if part in _SLOT_NAMES), "")
 
 
-def _without_product(held: list[Held], source: CheckpointReader) -> tuple[list[Held], Held | None]:
+def _without_product(
+    held: list[OptimizerVariable], source: CheckpointReader
+) -> tuple[list[OptimizerVariable], OptimizerVariable | None]:
     """Return slots without the product of momentums, a scalar that Keras 3's Nadam has behind them."""
     last = source.specs[held[-1].key] if held and held[-1].key is not None else None
     if last is None or last.shape or len(held) % 2 == 0:
@@ -177,7 +179,7 @@ def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
     keys = reader.variables("optimizer/vars")
     if not keys:
         return None
-    held = [Held(key=key) for key in keys]
+    held = [OptimizerVariable(key=key) for key in keys]
     name = keras_facts(source.facts).object_names.get("optimizer/vars")
     if name is None or len(held) < 2 or source.specs[keys[1]].shape:
         # Of Keras 2; or of Keras 3 with a schedule, which is no variable.
@@ -201,11 +203,11 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     node = dict(graph.children(node)).get("inner_optimizer", node)
     edges = dict(graph.children(node))
 
-    def held(at: int | None, name: str = "", owner: int | None = None) -> Held | None:
+    def held(at: int | None, name: str = "", owner: int | None = None) -> OptimizerVariable | None:
         if at is None or at not in keys:
             return None
         of = keys.get(owner) if owner is not None else None
-        return Held(name, source.full_names.get(keys[at], ""), keys[at], owner=of)
+        return OptimizerVariable(name, source.full_names.get(keys[at], ""), keys[at], owner=of)
 
     iteration = held(edges.get("_iterations", edges.get("iter")))
     if iteration is None:

@@ -44,7 +44,7 @@ TITLES = {
 _NUMBERED = re.compile(r"_\d+$")
 
 
-class Slot(NamedTuple):
+class SlotKind(NamedTuple):
     """What an optimizer keeps of each variable, by its names; one that is empty means that it is not kept.
 
     `keras2` begins a full name (`Adam/m/dense/kernel`), `keras3` ends one
@@ -85,7 +85,7 @@ class Optimizer(NamedTuple):
     """
 
     name: str
-    slots: tuple[Slot, ...]
+    slots: tuple[SlotKind, ...]
     order: tuple[tuple[str, ...], ...]
     tf1: str = ""
     state: str = ""
@@ -111,12 +111,12 @@ class Optimizer(NamedTuple):
         groups = self.order if self.interleaved else tuple((slot.meaning,) for slot in self.slots)
         return tuple(group for group in groups if self.slot(group[0]).legacy)
 
-    def tf1_order(self, meanings: Collection[str]) -> list[Slot]:
+    def tf1_order(self, meanings: Collection[str]) -> list[SlotKind]:
         """Return the slots that TensorFlow 1 makes where an optimizer keeps these, in its order."""
         kept = [slot for slot in self.slots if slot.tf1 and (slot.meaning in meanings or TF1 in slot.idle_in)]
         return sorted(kept, key=lambda slot: TF1 in slot.idle_in)
 
-    def slot(self, meaning: str) -> Slot:
+    def slot(self, meaning: str) -> SlotKind:
         return next(slot for slot in self.slots if slot.meaning == meaning)
 
     def meanings(self, generation: str) -> dict[str, str]:
@@ -132,9 +132,9 @@ class Optimizer(NamedTuple):
         return needed <= set(names) <= set(known)
 
 
-_M = Slot("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg")
-_V = Slot("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq")
-_VHAT = Slot(
+_M = SlotKind("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg")
+_V = SlotKind("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq")
+_VHAT = SlotKind(
     "vhat",
     "",
     "vhat",
@@ -145,7 +145,7 @@ _VHAT = Slot(
     "max_exp_avg_sq",
     "amsgrad",
 )
-_ACCUMULATOR = Slot(
+_ACCUMULATOR = SlotKind(
     "accumulator",
     "accumulator",
     "accumulator",
@@ -156,7 +156,7 @@ _ACCUMULATOR = Slot(
     "sum",
 )
 AVERAGE = "average"
-_AVERAGE = Slot(
+_AVERAGE = SlotKind(
     AVERAGE,
     keras2="average",
     keras3="average",
@@ -197,8 +197,8 @@ _ROWS = (
     Optimizer(
         "Adamax",
         (
-            Slot("m", "", "m", "m", "momentum", "_m", "_m", "exp_avg"),
-            Slot("u", "", "v", "u", "norm", "_u", "_u", "exp_inf"),
+            SlotKind("m", "", "m", "m", "momentum", "_m", "_m", "exp_avg"),
+            SlotKind("u", "", "v", "u", "norm", "_u", "_u", "exp_inf"),
         ),
         (("m", "u"),),
         counts=True,
@@ -214,7 +214,7 @@ _ROWS = (
     Optimizer(
         "SGD",
         (
-            Slot(
+            SlotKind(
                 "momentum",
                 "momentum",
                 "momentum",
@@ -234,7 +234,7 @@ _ROWS = (
     ),
     Optimizer(
         "Lion",
-        (Slot("m", "", "", "m", "momentum", "momentums", "_momentums"),),
+        (SlotKind("m", "", "", "m", "momentum", "momentums", "_momentums"),),
         (("m",),),
         generations=(KERAS2, KERAS3),
     ),
@@ -245,8 +245,8 @@ _ROWS = (
     Optimizer(
         "RMSprop",
         (
-            Slot("rms", "rms", "rms", "velocity", "velocity", "_velocities", "_velocities", "square_avg"),
-            Slot(
+            SlotKind("rms", "rms", "rms", "velocity", "velocity", "_velocities", "_velocities", "square_avg"),
+            SlotKind(
                 "momentum",
                 "momentum",
                 "momentum",
@@ -259,7 +259,7 @@ _ROWS = (
                 is_step=True,
                 idle_in=(TF1,),
             ),
-            Slot(
+            SlotKind(
                 "mg",
                 "mg",
                 "mg",
@@ -278,7 +278,7 @@ _ROWS = (
     Optimizer(
         "Adadelta",
         (
-            Slot(
+            SlotKind(
                 "accumulated_grad",
                 "accum",
                 "accum_grad",
@@ -288,7 +288,7 @@ _ROWS = (
                 "_accumulated_grads",
                 "square_avg",
             ),
-            Slot(
+            SlotKind(
                 "accumulated_delta_var",
                 "accum_update",
                 "accum_var",
@@ -306,7 +306,7 @@ _ROWS = (
     Optimizer(
         "Ftrl",
         (
-            Slot(
+            SlotKind(
                 "accumulator",
                 "accum",
                 "accumulator",
@@ -315,7 +315,7 @@ _ROWS = (
                 "_accumulators",
                 "_accumulators",
             ),
-            Slot("linear", "linear", "linear", "linear", "linear", "_linears", "_linears"),
+            SlotKind("linear", "linear", "linear", "linear", "linear", "_linears", "_linears"),
         ),
         (("accumulator", "linear"),),
         "Ftrl",

@@ -21,7 +21,7 @@ from .optimizers import LEGACY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .optimizers import Slot
+    from .optimizers import SlotKind
 
 
 class Setting(NamedTuple):
@@ -152,7 +152,7 @@ def lack_of(optimizer: str, settings: Mapping[str, Any]) -> str | None:
     return next((name for name, value in settings.items() if name not in known and value), None)
 
 
-def scale_of(slot: Slot, rate: float) -> float:
+def scale_of(slot: SlotKind, rate: float) -> float:
     """Return by what a slot of Keras is multiplied to be PyTorch's, which takes the rate later."""
     if slot.turns:
         return -1 / rate

@@ -35,7 +35,7 @@ POWERS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
 """Powers of TensorFlow 1's Adam: what Keras calls their base, and the base where nothing says another."""
 
 
-class Steps(NamedTuple):
+class StepCount(NamedTuple):
     """A number of steps: what tells it, the key that holds it where one does, how far it may be off."""
 
     taken: int
@@ -46,14 +46,14 @@ class Steps(NamedTuple):
 
 def steps_taken(
     source: CheckpointReader, state: TrainingState, *, alone: bool, asked: int | None = None
-) -> Steps | None:
+) -> StepCount | None:
     """Return how many steps an optimizer has taken; None where nothing tells.
 
     `alone` says that the checkpoint has no other optimizer, so that the global step counts
     the steps of this one.  Raises ConversionError for numbers that contradict each other.
     """
     if asked is not None:
-        return Steps(asked, "--iterations")
+        return StepCount(asked, "--iterations")
     found = list(_told(source, state, alone=alone))
     for other in found[1:]:
         first = found[0]
@@ -67,7 +67,7 @@ def steps_taken(
     return found[0] if found else None
 
 
-def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[Steps]:
+def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
     for key in state.numbers.get(ITERATIONS, ())[:1]:
         yield from _counted(source, key, source.full_names.get(key) or ITERATIONS)
     for name, (base_name, usual) in POWERS.items():
@@ -77,10 +77,10 @@ def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Ite
         yield from _counted(source, GLOBAL_STEP, GLOBAL_STEP)
 
 
-def _counted(source: CheckpointReader, key: str, told_by: str) -> Iterator[Steps]:
+def _counted(source: CheckpointReader, key: str, told_by: str) -> Iterator[StepCount]:
     """Yield what a counter tells; a number below 0 only bears the name of one."""
     if is_count(source, key) and (taken := int(source[key].read())) >= 0:
-        yield Steps(taken, told_by, key)
+        yield StepCount(taken, told_by, key)
 
 
 def is_count(reader: CheckpointReader, key: str) -> bool:
@@ -96,7 +96,7 @@ def _is_number(source: CheckpointReader, key: str, family: str) -> bool:
 
 def _of_power(
     source: CheckpointReader, state: TrainingState, name: str, base_name: str, usual: float
-) -> Iterator[Steps]:
+) -> Iterator[StepCount]:
     import numpy as np
 
     key, *_ = state.numbers[name]
@@ -117,4 +117,4 @@ def _of_power(
         )
         hints = ("--iterations N says how many steps there were",)
         raise ConversionError(message, path=source.location.path, key=key, hints=hints)
-    yield Steps(count, told_by, error=math.ceil(error) if error > 0.5 else 0)
+    yield StepCount(count, told_by, error=math.ceil(error) if error > 0.5 else 0)

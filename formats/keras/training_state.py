@@ -153,7 +153,7 @@ def training_states(
     graph: ObjectGraph, specs: Mapping[str, TensorSpec], full_names: Mapping[str, str]
 ) -> list[TrainingState]:
     """Return the state of each optimizer that an object graph has, in the order of their nodes."""
-    found = _Graph(graph, specs, full_names)
+    found = _StateGraph(graph, specs, full_names)
     wrapped = {
         child: node for node in found.optimizers for name, child in graph.children(node) if name == _INNER
     }
@@ -165,7 +165,7 @@ def training_states(
     ]
 
 
-class _Graph:
+class _StateGraph:
     """An object graph with what its variables' nodes hold."""
 
     def __init__(

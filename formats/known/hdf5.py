@@ -32,7 +32,7 @@ from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, NAMES
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
-from ..store.staging import refusing
+from ..store.local.staging import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
 
 
 class HDF5Facts(NamedTuple):
@@ -136,7 +136,7 @@ class Hdf5Writer(CheckpointWriter):
 
     is_sent_when_made = True
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         _check_names(target)
         super().__init__(format, target)
 
@@ -211,7 +211,7 @@ class Hdf5Writer(CheckpointWriter):
         super().abandon()
 
 
-def _check_names(target: Target) -> None:
+def _check_names(target: WriteTarget) -> None:
     """Refuse keys that are no path of a dataset, and those of which one would have to be in another."""
     keys = {spec.key for spec in target.specs}
     for spec in target.specs:
@@ -240,12 +240,12 @@ def _open(probe: Probe, lenient: bool) -> Hdf5Reader:
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
-    from ..h5.remains import read_h5_remains
+    from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     return Hdf5Writer(FORMAT, target)
 
 

@@ -31,7 +31,7 @@ from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
 from ..keras.facts import IN_ARCHIVE, WeightGroup
 from ..model.reader import Family, Format
 from ..model.verification import Finding, Verification
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ..keras.facts import KerasFacts
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, Target
-    from ..store.archive import Archive, Member
+    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..store.archive.reader import Archive, ArchiveMember
 
 
 CONFIG = "config.json"
@@ -69,15 +69,15 @@ def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
     return file, copy
 
 
-def _open_h5(archive: Archive, member: Member, read: Callable[[int, int], bytes]) -> H5File:
-    path = f"{archive.path}:{WEIGHTS}"
+def _open_h5(archive: Archive, member: ArchiveMember, read: Callable[[int, int], bytes]) -> H5File:
+    path = archive.path + f":{WEIGHTS}"
     superblock = Superblock.find(read(0, 4096))
     if superblock is None:
         raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
     return open_h5(path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size))
 
 
-def _read_member(archive: Archive, member: Member, offset: int, size: int) -> bytes:
+def _read_member(archive: Archive, member: ArchiveMember, offset: int, size: int) -> bytes:
     return archive.file.read(member.offset + offset, max(0, min(size, member.size - offset)))
 
 
@@ -157,7 +157,7 @@ class KerasReader(WeightsReader):
 
     @cached_property
     def facts(self) -> KerasFacts:
-        from ..keras.layouts import groups_of  # which listing has no use for
+        from ..keras.variable_layout import groups_of  # which listing has no use for
 
         try:
             said = parse_object(self._text(METADATA) or "{}")
@@ -231,12 +231,12 @@ def _open(probe: Probe, lenient: bool) -> KerasReader:
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
-    from ..model.remains import read_zip_remains
+    from ..model.zip_salvage import read_zip_remains
 
     return read_zip_remains(probe, finding, FORMAT)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     return ArchiveWriter(FORMAT, target)
 
 

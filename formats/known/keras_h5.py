@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ..h5.node import Node
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 _OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
@@ -213,12 +213,12 @@ def _open(probe: Probe, lenient: bool) -> KerasH5Reader:
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
-    from ..h5.remains import read_h5_remains
+    from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     return LegacyWriter(FORMAT, target)
 
 

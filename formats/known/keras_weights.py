@@ -22,27 +22,29 @@ from ..h5.safe import open_h5
 from ..h5.weights import WeightsReader
 from ..h5.weights_writer import WeightsWriter
 from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
+from ..location import Location, looked_into
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
-from ..store.paths import join, looked_into, open_file, parent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..h5.safe import H5File
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
-class ShardedReader(WeightsReader):
+class ShardedWeightsReader(WeightsReader):
     """Weights in several files, and the map that names them."""
 
-    def files(self) -> list[str]:
+    def files(self) -> Sequence[Location]:
         return [self.location.head, *(file.path for file in self._h5_files)]
 
 
-def _open_shard(path: str) -> H5File:
-    with open_file(path) as file:
+def _open_shard(path: Location) -> H5File:
+    with path.open() as file:
         superblock = Superblock.find(file.read(0, 4096))
         if superblock is None:
             raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
@@ -55,7 +57,7 @@ def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
     path = probe.location.head
     assert probe.json is not None
     names = {name for listed in files_by_name(probe.json, path).values() for name in listed}
-    for name in looked_into(sorted(names), lambda name: join(parent(path), name)):
+    for name in looked_into(sorted(names), lambda name: path.parent / name):
         try:
             files.append(_open_shard(shard_path(path, name)))
         except CheckpointError as error:
@@ -65,7 +67,7 @@ def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
                 raise
             code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
             findings.append(Finding("error", code, error.message, None, error.path, error.offset))
-    reader = ShardedReader(probe.location, FORMAT, files, lenient=lenient)
+    reader = ShardedWeightsReader(probe.location, FORMAT, files, lenient=lenient)
     reader.findings[:0] = findings
     if not findings:
         reader.findings += _map_findings(probe, reader)
@@ -101,12 +103,12 @@ def _open(probe: Probe, lenient: bool) -> WeightsReader:
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
-    from ..h5.remains import read_h5_remains
+    from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     if target.path.endswith(".json"):
         hints = ("name it *.weights.h5",)
         raise ConversionError("weights in shards are read, not written", path=target.path, hints=hints)

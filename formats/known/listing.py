@@ -23,7 +23,7 @@ from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..model.writer import CheckpointWriter
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..tf.bundle.payload import chunks_checksum
 from ..wire.crc32c import mask
 from ..wire.limits import KeySizes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.region import Extents, Index
     from ..model.probe import Probe
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
 
 
 SCHEMA = 1
@@ -215,7 +215,7 @@ class ListingReader(CheckpointReader):
 class ListingWriter(CheckpointWriter):
     """Writes what tensors are and what their checksums would be in a bundle, and not their values."""
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         super().__init__(format, target)
         self._rows: dict[str, dict[str, Any]] = {}
 
@@ -251,7 +251,7 @@ class _Every:
         return isinstance(name, str)
 
 
-def _create(target: Target) -> ListingWriter:
+def _create(target: WriteTarget) -> ListingWriter:
     return ListingWriter(FORMAT, target)
 
 

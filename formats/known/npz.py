@@ -1,6 +1,6 @@
 r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name without `.npy`.
 
-    members: see formats.store.archive; each is a `.npy` file, see formats.core.npy
+    members: see formats.store.archive.reader; each is a `.npy` file, see formats.core.npy
 
 An array of objects is a pickle, and a pickle is a program: it is listed without a dtype
 and never loaded.  numpy writes types that are not its own (bfloat16) as bytes without
@@ -46,10 +46,10 @@ from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
-from ..store.archive import Archive, Cursor, Member, is_safe_name
+from ..store.archive.reader import Archive, ArchiveMember, Cursor, is_safe_name
+from ..store.local.staging import refusing
 from ..store.ranges import FileRange
-from ..store.staging import refusing
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ..core.npy import Header
     from ..core.region import Extents, Index
     from ..model.probe import Probe
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
 
 
 _NAME_AND_HEADER = 1024
@@ -71,7 +71,7 @@ _NAME_AND_HEADER = 1024
 class NpzTensor(LazyTensor):
     """One `.npy` member."""
 
-    def __init__(self, archive: Archive, spec: TensorSpec, member: Member, header: Header) -> None:
+    def __init__(self, archive: Archive, spec: TensorSpec, member: ArchiveMember, header: Header) -> None:
         super().__init__(spec)
         self._archive = archive
         self._member = member
@@ -206,7 +206,7 @@ class NpzReader(CheckpointReader):
         self._archive = probe.zip
         self._lenient = lenient
         self._archive.check()
-        self._members: dict[str, tuple[Member, Header]] = {}
+        self._members: dict[str, tuple[ArchiveMember, Header]] = {}
         self._specs: dict[str, TensorSpec] = {}
         keys = {name.removesuffix(".npy"): name for name in self._archive.names}
         self._names = {key: keys[key] for key in sorted(keys, key=key_bytes)}
@@ -252,7 +252,7 @@ class NpzReader(CheckpointReader):
         message, hints = _pickled(self._members[key][1].descr), (leave_out(key),)
         return UnsupportedFeatureError(message, path=self._archive.path, key=key, code="dtype", hints=hints)
 
-    def _header(self, member: Member) -> Header:
+    def _header(self, member: ArchiveMember) -> Header:
         cursor = Cursor(self._archive, member)
         read = cursor.read if member.deflated else self._stored(member)
         head = read(0, min(member.size, 256))
@@ -262,7 +262,7 @@ class NpzReader(CheckpointReader):
             rest = b"" if member.size <= 256 else read(256, min(member.size, LONGEST_HEADER + 12) - 256)
             return decode_header(head + rest)
 
-    def _stored(self, member: Member) -> Callable[[int, int], bytes]:
+    def _stored(self, member: ArchiveMember) -> Callable[[int, int], bytes]:
         return lambda offset, size: self._archive.file.read(member.offset + offset, size)
 
     @property
@@ -317,7 +317,7 @@ class NpzWriter(CheckpointWriter):
 
     is_sent_when_made = True
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         for spec in target.specs:
             _check_member_name(target, spec.key)
         super().__init__(format, target)
@@ -353,7 +353,7 @@ class NpzWriter(CheckpointWriter):
         super().abandon()
 
 
-def _check_member_name(target: Target, key: str) -> None:
+def _check_member_name(target: WriteTarget, key: str) -> None:
     """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
     check_text(target.path, key, "which names in a zip are")
     if "\0" in key or len(key_bytes(key)) > 0xFFFF - len(".npy"):
@@ -377,12 +377,12 @@ def _open(probe: Probe, lenient: bool) -> NpzReader:
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
-    from ..model.remains import read_zip_remains
+    from ..model.zip_salvage import read_zip_remains
 
     return read_zip_remains(probe, finding, FORMAT)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     return NpzWriter(FORMAT, target)
 
 

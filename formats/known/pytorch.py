@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.location import TORCH_INDEX_SUFFIX
+from ..model.checkpoint_files import TORCH_INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import refuse_without_index
 from ..model.weight_map import PYTORCH, shard_suffix
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
     from ..model.verification import Finding
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -46,12 +46,12 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
-    from ..model.remains import read_zip_remains
+    from ..model.zip_salvage import read_zip_remains
 
     return read_zip_remains(probe, finding, FORMAT)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     from ..torch.writer import TorchWriter
 
     return TorchWriter(FORMAT, target)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.location import is_dcp_metadata
+from ..model.checkpoint_files import is_dcp_metadata
 from ..model.reader import Family, Format
 from ..torch.objects import DTYPES_READ
 

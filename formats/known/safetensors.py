@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.location import INDEX_SUFFIX
+from ..model.checkpoint_files import INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import refuse_without_index
 from ..model.weight_map import SAFETENSORS, shard_suffix
@@ -20,7 +20,7 @@ from ..safetensors.reader import CARRIED, DTYPES_HELD, SafetensorsReader, begins
 if TYPE_CHECKING:
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -40,7 +40,7 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return SafetensorsShards(probe, FORMAT, lenient=lenient)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     from ..safetensors.writer import SafetensorsWriter
 
     return SafetensorsWriter(FORMAT, target)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.probe import Probe
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 class NameReader(BundleReader):
@@ -46,7 +46,7 @@ def _open(probe: Probe, lenient: bool) -> NameReader:
     return NameReader(probe, lenient=lenient)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     from ..tf.bundle.writer import BundleWriter, bundle_target
 
     target = bundle_target(target)

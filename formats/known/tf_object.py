@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.probe import Probe
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
@@ -104,7 +104,7 @@ def _open(probe: Probe, lenient: bool) -> ObjectReader:
     return ObjectReader(probe, lenient=lenient)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     """Return a writer; the object graph is the target's, or else one of the tensors."""
     from ..tf.bundle.writer import BundleWriter, bundle_target
 
@@ -124,7 +124,7 @@ def _create(target: Target) -> CheckpointWriter:
     return writer
 
 
-def _graph_notes(target: Target) -> list[str]:
+def _graph_notes(target: WriteTarget) -> list[str]:
     """Return what of the object graph TensorFlow will not restore."""
     if target.object_graph is None:
         return []

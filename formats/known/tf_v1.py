@@ -27,12 +27,12 @@ from ..core.region import Extents, Region, fill, full_index, index_shape, region
 from ..core.slicing import allocate
 from ..core.spec import Stored, TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..location import Location, looked_into
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
-from ..store.beside import V1_SHARD
-from ..store.paths import looked_into, open_file
-from ..store.workers import SERIAL, Workers
+from ..store.siblings import V1_SHARD
+from ..store.work.workers import SERIAL, Workers
 from ..tf.bundle.index import EntryError, decode_shape, refusal_of
 from ..tf.bundle.slices import extents_of, slice_key
 from ..tf.graph.kinds import name_kinds
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..core.region import Index
     from ..model.facts import Facts
     from ..model.probe import Probe
-    from ..model.writer import CheckpointWriter, Target
+    from ..model.writer import CheckpointWriter, WriteTarget
     from ..store.base import File
     from ..wire.sstable import BlockHandle
 
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 class _Shard:
     """One file of a V1 checkpoint: its table, and slices by key."""
 
-    def __init__(self, path: str, open_table: Callable[[File], Table]) -> None:
+    def __init__(self, path: Location, open_table: Callable[[File], Table]) -> None:
         self.path = path
         match = V1_SHARD.fullmatch(path)
         self.number = int(match["shard"]) if match else 0
-        self.file = open_file(path)
+        self.file = path.open()
         self.table = open_table(self.file)
         self._last_keys = [last for last, _ in self.table.index]
         self._cached: tuple[int, dict[bytes, bytes]] = (-1, {})
@@ -218,7 +218,7 @@ class V1Reader(CheckpointReader):
         self._pieces: dict[str, list[_Piece]] = {}
         self._specs: dict[str, TensorSpec] = {}
         self._sizes = KeySizes()
-        for path in looked_into(self._shard_paths(), str):
+        for path in looked_into(self._shard_paths(), lambda path: path):
             try:
                 shard = _Shard(path, self._open_table)
                 self._shards.append(shard)
@@ -236,7 +236,7 @@ class V1Reader(CheckpointReader):
     def _open_table(self, file: File) -> Table:
         return Table(file.read, file.size, file.path)
 
-    def _shard_paths(self) -> list[str]:
+    def _shard_paths(self) -> list[Location]:
         """Return the shards that are there; a missing one is a finding."""
         found = self.location.files()
         match = V1_SHARD.fullmatch(self.location.head)
@@ -374,7 +374,7 @@ class V1Reader(CheckpointReader):
         from ..tf.bundle.producer import producer_of
 
         sharded = V1_SHARD.fullmatch(self.location.path)
-        return producer_of(sharded["prefix"] if sharded else self.location.path)
+        return producer_of(self.location.path.of(sharded["prefix"]) if sharded else self.location.path)
 
     def close(self) -> None:
         for shard in self._shards:
@@ -385,7 +385,7 @@ class _RemainsReader(V1Reader):
     """A V1 checkpoint whose blocks are found by walking its files, where their indexes do not tell."""
 
     def _open_table(self, file: File) -> Table:
-        from ..tf.v1.remains import walked_table
+        from ..tf.v1.salvage import walked_table
 
         try:
             return super()._open_table(file)
@@ -395,7 +395,7 @@ class _RemainsReader(V1Reader):
 
 
 def _salvage(probe: Probe, finding: Finding) -> V1Reader | None:  # noqa: ARG001  its reader finds it again
-    from ..tf.v1.remains import begins_as_v1
+    from ..tf.v1.salvage import begins_as_v1
 
     return _RemainsReader(probe, lenient=True) if begins_as_v1(probe.location.head) else None
 
@@ -409,7 +409,7 @@ def _open(probe: Probe, lenient: bool) -> V1Reader:
     return V1Reader(probe, lenient=lenient)
 
 
-def _create(target: Target) -> CheckpointWriter:
+def _create(target: WriteTarget) -> CheckpointWriter:
     from ..tf.v1.writer import V1Writer
 
     return V1Writer(FORMAT, target)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.chunks import PIECE, view_of
 from ..errors import CheckpointError, UnsupportedFeatureError
 from ..store.ranges import Sum, buffers, cut
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..wire.crc32c import spelled
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ OF_INDEX = ("stored", "slices")
 """The words of what an index says, which can be compared with another index alone."""
 
 
-class Task(NamedTuple):
+class DigestTask(NamedTuple):
     """A range of a tensor that lies in a file just as it is; plain data."""
 
     values: FileRange
@@ -60,12 +60,12 @@ class _Found(NamedTuple):
     sha256: str
 
 
-class _Step(NamedTuple):
+class _DigestStep(NamedTuple):
     """A tensor's digest, or a task of it, or neither, where it is read when it is its turn."""
 
     key: str
     known: str | None = None
-    task: Task | None = None
+    task: DigestTask | None = None
     is_last: bool = True
 
 
@@ -84,9 +84,9 @@ def digests(
     `of_index` tells what the index alone says, for what other files hold.  Raises
     ChecksumError, CorruptCheckpointError, UnsupportedFeatureError.
     """
-    waiting: deque[_Step] = deque()
+    waiting: deque[_DigestStep] = deque()
 
-    def tasks() -> Iterator[Task | None]:
+    def tasks() -> Iterator[DigestTask | None]:
         for key in keys:
             for step in _steps(reader, key, algorithm, workers.task_bytes, exact=exact, of_index=of_index):
                 waiting.append(step)
@@ -111,28 +111,28 @@ def digests(
 
 def _steps(
     reader: CheckpointReader, key: str, algorithm: str, step: int, *, exact: bool, of_index: bool
-) -> Iterator[_Step]:
+) -> Iterator[_DigestStep]:
     if reader.is_unread(key):
-        yield _Step(key)
+        yield _DigestStep(key)
         return
     tensor = reader[key]
     known = tensor.index_digest() if of_index else tensor.known_digest(algorithm)
     if known is not None and not (exact and tensor.has_values and not of_index):
-        yield _Step(key, known)
+        yield _DigestStep(key, known)
         return
     try:
         values = tensor.digest_range()
     except CheckpointError:
         values = None  # Raised again in its turn: what is said must not depend on how far ahead one looks.
     if values is None:
-        yield _Step(key)
+        yield _DigestStep(key)
         return
     ranges = [(0, values.size)] if algorithm == "sha256" else [*cut(values.size, step)]
     for begin, end in ranges:
-        yield _Step(key, None, Task(values, algorithm, begin, end), end == values.size)
+        yield _DigestStep(key, None, DigestTask(values, algorithm, begin, end), end == values.size)
 
 
-def _work(task: Task | None) -> _Found | None:
+def _work(task: DigestTask | None) -> _Found | None:
     """Do one task; None, which keeps a place among tasks, comes to nothing."""
     if task is None:
         return None

@@ -12,14 +12,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
-from ..store.paths import is_file, join, list_folder, open_file
 from ..wire.magic import HDF5, ZIP
-from .location import FILE_SUFFIXES, HUB_INDEXES
+from .checkpoint_files import FILE_SUFFIXES, HUB_INDEXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..store.archive import Archive
+    from ..location import Location
+    from ..store.archive.reader import Archive
     from .probe import Probe
 
 
@@ -255,10 +255,10 @@ def _misnamed(probe: Probe) -> Foreign | None:
     )
 
 
-def foreign_directory(path: str) -> Foreign | None:
+def foreign_directory(path: Location) -> Foreign | None:
     """Return what a directory without checkpoints of ours is, or holds."""
     names = _names(path)
-    steps = (join(path, name) for name in itertools.islice(sorted(names), _MOST_STEPS))
+    steps = (path / name for name in itertools.islice(sorted(names), _MOST_STEPS))
     if any(_ORBAX_FILES & found for found in (names, *map(_names, steps))):
         return Foreign(
             "this is an Orbax checkpoint directory, which is not read here",
@@ -267,9 +267,9 @@ def foreign_directory(path: str) -> Foreign | None:
     return None
 
 
-def _names(path: str) -> set[str]:
+def _names(path: Location) -> set[str]:
     try:
-        return {name for name, _ in list_folder(path)}
+        return {name for name, _ in path.listing()}
     except CheckpointError:
         return set()
 
@@ -285,11 +285,11 @@ _LONGEST_POINTER = 1024
 """Bytes; Git LFS takes nothing longer for one."""
 
 
-def lfs_pointer(path: str) -> Pointer | None:
+def lfs_pointer(path: Location) -> Pointer | None:
     """Return what a file says that Git LFS left; None where this is no such file."""
-    if not is_file(path):
+    if not path.is_file():
         return None
-    with open_file(path) as file:
+    with path.open() as file:
         data = file.read(0, min(file.size, _LONGEST_POINTER)) if file.size <= _LONGEST_POINTER else b""
     found = _POINTED.search(data) if data.startswith(_POINTER) else None
     return None if found is None else Pointer(found["oid"].decode(), int(found["size"]))

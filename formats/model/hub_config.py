@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError
-from ..store.paths import is_file, join, name_of, open_file, parent
-from ..store.whole import whole
+from ..store.content_cache import whole
 from ..wire.jsontext import parse_object
-from .location import HUB_INDEXES
+from .checkpoint_files import HUB_INDEXES
 
 if TYPE_CHECKING:
-    from .location import Location
+    from .checkpoint_files import CheckpointLocation
 
 _NAME = "config.json"
 _LARGEST = 1 << 20
@@ -24,16 +23,16 @@ _WHOLE = ("model.safetensors", "pytorch_model.bin")
 _MARKS = ("model_type", "architectures", "_class_name")
 
 
-def hub_config(location: Location) -> dict[str, Any] | None:
+def hub_config(location: CheckpointLocation) -> dict[str, Any] | None:
     """Return the configuration beside a model's weights; None where there is none that can be read."""
-    name = name_of(location.head)
+    name = location.head.name
     if not name.endswith(HUB_INDEXES) and name not in _WHOLE:
         return None
-    path = join(parent(location.head), _NAME)
-    if not is_file(path):
+    path = location.head.parent / _NAME
+    if not path.is_file():
         return None
     try:
-        with open_file(path) as file:
+        with path.open() as file:
             found = parse_object(whole(file)) if file.size <= _LARGEST else None
     except (CheckpointError, ValueError):  # ValueError: no JSON
         return None

@@ -214,7 +214,6 @@ class ObjectGraph:
 
     def flaws(self, keys: Mapping[str, object]) -> Iterator[GraphFlaw]:
         """Yield what contradicts itself, or the `keys` of the checkpoint."""
-        count = len(self.nodes)
         owners: dict[str, int] = {}
         resolve = KeyResolver(keys)
         for number, node in enumerate(self.nodes):
@@ -222,35 +221,44 @@ class ObjectGraph:
                 if not is_utf8(text):
                     message = f"{text!r} at node {number} is not UTF-8: TensorFlow cannot decode the graph"
                     yield GraphFlaw("error", "graph-decode", message)
-            names: dict[str, int] = {}
-            for child in node.children:
-                if not 0 <= child.node_id < count:
-                    message = (
-                        f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
-                    )
-                    yield GraphFlaw("error", "graph-node", message)
-                if names.setdefault(child.local_name, child.node_id) != child.node_id:
-                    message = f"two edges {child.local_name!r} of node {number} lead to different nodes"
-                    yield GraphFlaw("error", "graph-duplicate", message)
-            for slot in node.slot_variables:
-                for what, target in (
-                    ("variable", slot.original_variable_node_id),
-                    ("slot variable", slot.slot_variable_node_id),
-                ):
-                    if not 0 <= target < count:
-                        message = (
-                            f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
-                        )
-                        yield GraphFlaw("error", "graph-node", message)
-            for attribute in node.attributes:
-                key = attribute.checkpoint_key
-                if key not in owners and not resolve(key):
-                    message = (
-                        f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
-                    )
-                    # A variable without its value fails every restore, other state only its own object's.
-                    severity = "error" if attribute.name == VARIABLE_VALUE else "warning"
-                    yield GraphFlaw(severity, "graph-key", message, key)
-                if owners.setdefault(key, number) != number:
-                    message = f"nodes {owners[key]} and {number} claim one key"
-                    yield GraphFlaw("warning", "graph-duplicate", message, key)
+            yield from _flaws_of_edges(number, node, len(self.nodes))
+            yield from _flaws_of_slots(number, node, len(self.nodes))
+            yield from _flaws_of_attributes(number, node, owners, resolve)
+
+
+def _flaws_of_edges(number: int, node: TrackableObject, count: int) -> Iterator[GraphFlaw]:
+    """Yield edges of a node that lead to none of `count` nodes, or two of one name to different ones."""
+    names: dict[str, int] = {}
+    for child in node.children:
+        if not 0 <= child.node_id < count:
+            message = f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
+            yield GraphFlaw("error", "graph-node", message)
+        if names.setdefault(child.local_name, child.node_id) != child.node_id:
+            message = f"two edges {child.local_name!r} of node {number} lead to different nodes"
+            yield GraphFlaw("error", "graph-duplicate", message)
+
+
+def _flaws_of_slots(number: int, node: TrackableObject, count: int) -> Iterator[GraphFlaw]:
+    """Yield slot variables of a node whose variable or slot is none of `count` nodes."""
+    for slot in node.slot_variables:
+        ends = ("variable", slot.original_variable_node_id), ("slot variable", slot.slot_variable_node_id)
+        for what, target in ends:
+            if not 0 <= target < count:
+                message = f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
+                yield GraphFlaw("error", "graph-node", message)
+
+
+def _flaws_of_attributes(
+    number: int, node: TrackableObject, owners: dict[str, int], resolve: KeyResolver
+) -> Iterator[GraphFlaw]:
+    """Yield attributes of a node without a key in the index, or with another node's; adds to `owners`."""
+    for attribute in node.attributes:
+        key = attribute.checkpoint_key
+        if key not in owners and not resolve(key):
+            message = f"attribute {attribute.name!r} of node {number} has a key that is not in the index"
+            # A variable without its value fails every restore, other state only its own object's.
+            severity = "error" if attribute.name == VARIABLE_VALUE else "warning"
+            yield GraphFlaw(severity, "graph-key", message, key)
+        if owners.setdefault(key, number) != number:
+            message = f"nodes {owners[key]} and {number} claim one key"
+            yield GraphFlaw("warning", "graph-duplicate", message, key)

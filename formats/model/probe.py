@@ -6,17 +6,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import CorruptCheckpointError
-from ..store.paths import open_file
-from ..store.whole import whole
+from ..store.content_cache import whole
 from ..wire.magic import EMPTY_ZIP, ZIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..store.archive import Archive
+    from ..store.archive.reader import Archive
     from ..store.base import File
     from ..wire.sstable import Table
-    from .location import Location
+    from .checkpoint_files import CheckpointLocation
 
 
 T = TypeVar("T")
@@ -41,12 +40,14 @@ class Probe:
     any other file itself.
     """
 
-    def __init__(self, location: Location, known: Mapping[Callable[[Probe], Any], Any] = {}) -> None:
+    def __init__(
+        self, location: CheckpointLocation, known: Mapping[Callable[[Probe], Any], Any] = {}
+    ) -> None:
         self.location = location
         self._answers: dict[Callable[[Probe], Any], Any] = dict(known)
         self._whole: bytes | None = None
         self._file: File | None = None
-        with open_file(location.head) as file:
+        with location.head.open() as file:
             self.size = file.size
             if file.size <= _AT_ONCE and location.head.endswith(_INDEXES):
                 self._whole = whole(file)
@@ -81,7 +82,7 @@ class Probe:
         """
         data = self._whole
         if data is None:
-            self._file = open_file(self.location.head)
+            self._file = self.location.head.open()
             return self._file.read
         return lambda offset, size: data[offset : offset + size]
 
@@ -164,7 +165,7 @@ class Probe:
         """Return all bytes of the file, of which a large one is not kept."""
         if self._whole is not None:
             return self._whole
-        with open_file(self.location.head) as file:
+        with self.location.head.open() as file:
             return file.read(0, file.size)
 
     def has_key(self, key: bytes) -> bool:
@@ -179,6 +180,6 @@ def zip_archive(probe: Probe) -> Archive | None:
     """Return the open zip archive of a probe, for `Probe.ask`; None where it is none."""
     if probe.is_table or not probe.head.startswith((ZIP, EMPTY_ZIP)):
         return None
-    from ..store.archive import Archive
+    from ..store.archive.reader import Archive
 
     return Archive(probe.location.head)

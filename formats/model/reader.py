@@ -24,17 +24,18 @@ from ..errors import (
     exhausted,
     is_exhausted,
 )
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from .facts import Facts, Nothing
 
 if TYPE_CHECKING:
     from ..core.dtypes import DType
     from ..core.spec import TensorSpec
-    from .location import Fingerprint, Location
+    from ..location import Location
+    from .checkpoint_files import CheckpointLocation, Fingerprint
     from .object_graph import ObjectGraph
     from .probe import Probe
     from .verification import Finding, Verification
-    from .writer import CheckpointWriter, Target
+    from .writer import CheckpointWriter, WriteTarget
 from .tensor import LazyTensor, StoredBytes
 
 
@@ -59,7 +60,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     """Whether a reader that opens lists all tensors: no damage hides some of them."""
 
     format: Format
-    location: Location
+    location: CheckpointLocation
     gap: Gap | None = None
     """The part of a damaged file that is not there, and reads as zeros."""
 
@@ -171,7 +172,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
             except CheckpointError:
                 yield Stored()
 
-    def files(self) -> list[str]:
+    def files(self) -> Sequence[Location]:
         """Return the paths of the checkpoint's files that are there."""
         return self.location.files()
 
@@ -180,7 +181,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         """Whether this is an index, and none of the files that hold the values is there."""
         return False
 
-    def missing_files(self) -> list[str]:
+    def missing_files(self) -> Sequence[Location]:
         """Return the paths of files that hold tensors and are not there."""
         return []
 
@@ -284,7 +285,7 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
     reader: Callable[[Probe, bool], CheckpointReader]
-    writer: Callable[[Target], CheckpointWriter] | None
+    writer: Callable[[WriteTarget], CheckpointWriter] | None
     dtypes: frozenset[str]
 
     salvage: Callable[[Probe, Finding], CheckpointReader | None] | None = None
@@ -335,7 +336,7 @@ class Format(NamedTuple):
         """What it is, for lists of formats."""
         return self.title if self.writer else f"{self.title}; only read"
 
-    def require_writer(self, path: str) -> Callable[[Target], CheckpointWriter]:
+    def require_writer(self, path: str) -> Callable[[WriteTarget], CheckpointWriter]:
         """Return what makes writers; ConversionError, which names the target, where nothing does."""
         if self.writer is None:
             hints = ("to see which formats are written: ckpt explain formats",)

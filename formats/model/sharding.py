@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ..core.chunks import PIECE
 from ..core.spec import key_bytes
 from ..errors import CheckpointError, ConversionError
-from ..store.beside import hub_shard
-from ..store.exchange import Exchange
-from ..store.paths import is_file, is_folder, is_there
-from ..store.sent import SentJournal, SentObject
-from ..store.staging import Staging, remove_files
-from .location import Location, shards_beside
+from ..store.local.replacing import Exchange
+from ..store.local.staging import Staging, remove_files
+from ..store.remote.upload_journal import SentJournal, SentObject
+from ..store.siblings import hub_shard
+from .checkpoint_files import CheckpointLocation, shards_beside
 from .probe import Probe
 from .shards import ShardedReader
 from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map, named_files
@@ -40,10 +39,11 @@ if TYPE_CHECKING:
 
     from ..core.region import Extents
     from ..core.spec import TensorSpec
-    from ..store.staging import StagedFile
-    from ..store.upload import Upload
+    from ..location import Location
+    from ..store.local.staging import StagedFile
+    from ..store.remote.upload import Upload
     from .reader import CheckpointReader, Format
-    from .writer import Target
+    from .writer import WriteTarget
 
 
 class PlannedFile(NamedTuple):
@@ -68,7 +68,7 @@ class ShardWriter(CheckpointWriter):
     tied: Mapping[str, str] = {}
     """By key, the tensor that another one is as well: both go into one shard."""
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         target = self._in_folder(target)
         target = target._replace(path=self.followed(target.path))  # which the names of the files are made of
         if self._index_of(target.path) is not None:
@@ -85,7 +85,7 @@ class ShardWriter(CheckpointWriter):
             self.notes.append(f"{shards} beside {target.path}")
 
     @abstractmethod
-    def _plan_file(self, target: Target, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
+    def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
         """Return how tensors make a file; ConversionError where they do not."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class ShardWriter(CheckpointWriter):
         return not self._has_index
 
     @classmethod
-    def existing(cls, path: str) -> list[str]:
+    def existing(cls, path: Location) -> list[Location]:
         index = cls._index_of(path)
         return super().existing(path) if index is None else _there(index) + shards_beside(index)
 
@@ -141,7 +141,7 @@ class ShardWriter(CheckpointWriter):
                 self._begin_file(file)
         self._end_files([*self._begun_files])
         if self._has_index:
-            index = self.staging.create(os.path.basename(self.target.path))
+            index = self.staging.create(self.target.path.name)
             index.write(_encode_index(_index(self._files)))
             index.close()
 
@@ -174,13 +174,13 @@ class ShardWriter(CheckpointWriter):
 
     # The plan -----------------------------------------------------------------------
 
-    def _in_folder(self, target: Target) -> Target:
+    def _in_folder(self, target: WriteTarget) -> WriteTarget:
         """Return a target with the file that a model in a folder has, where it names a folder."""
-        if os.path.basename(target.path) and not is_folder(target.path):
+        if target.path.name and not target.path.is_folder():
             return target
-        return target._replace(path=os.path.join(target.path, self.folder_name))
+        return target._replace(path=target.path / self.folder_name)
 
-    def _planned(self, target: Target) -> tuple[Target, list[PlannedFile]]:
+    def _planned(self, target: WriteTarget) -> tuple[WriteTarget, list[PlannedFile]]:
         """Return the files to be written, and the target by the one of them that goes last."""
         index = self._index_of(target.path)
         if index is None and target.shard_size is not None:
@@ -189,19 +189,19 @@ class ShardWriter(CheckpointWriter):
             raise ConversionError(message, path=target.path, hints=hints)
         shards = _split(target.specs, target.shard_size, self.tied)
         if index is None or (len(shards) == 1 and target.path != index):
-            return target, [self._plan_file(target, os.path.basename(target.path), target.specs)]
+            return target, [self._plan_file(target, target.path.name, target.specs)]
         # In a store shards have names of their own, so that the old ones stay as long as the old index does.
         count = len(shards) if target.is_local else _unused(len(shards), shards_beside(index))
         if isinstance(target.journal, SentJournal):
             count = target.journal.counted(count)
         target = target._replace(path=index)
-        names = [_shard_name(os.path.basename(index), number, count) for number in range(1, len(shards) + 1)]
+        names = [_shard_name(index.name, number, count) for number in range(1, len(shards) + 1)]
         return target, [
             self._plan_file(target, name, specs) for name, specs in zip(names, shards, strict=True)
         ]
 
     @classmethod
-    def _index_of(cls, path: str) -> str | None:
+    def _index_of(cls, path: Location) -> Location | None:
         """Return the index of the sharded form of a target; None where its name leaves room for none."""
         if path.endswith(cls.suffix + INDEX):
             return path
@@ -264,18 +264,20 @@ class _ShardExchange(Exchange):
     are copies.
     """
 
-    def __init__(self, staging: Staging, target: str, index: str, files: Sequence[PlannedFile]) -> None:
+    def __init__(
+        self, staging: Staging, target: Location, index: Location, files: Sequence[PlannedFile]
+    ) -> None:
         super().__init__(staging, target, target)
         self._sharded = index
         self._copies = 0
         names = [file.name for file in files] if target == index else []
         self._new = [staging.final(name) for name in names]
         whole = index.removesuffix(INDEX)
-        is_whole = target == index and is_there(whole) and not is_there(index)
+        is_whole = target == index and whole.exists() and not index.exists()
         self._whole = whole if is_whole else None
         """The one file that shards take the place of; it is what is read for as long as it is there."""
 
-    def _shards(self) -> list[str]:
+    def _shards(self) -> Sequence[Location]:
         return self._new
 
     def _second_name(self, path: str, second: str) -> None:
@@ -299,7 +301,7 @@ class _ShardExchange(Exchange):
             os.unlink(self._whole)
 
     def _is_done(self) -> bool:
-        return super()._is_done() and not (self._whole is not None and is_there(self._whole))
+        return super()._is_done() and not (self._whole is not None and self._whole.exists())
 
     def _undo(self) -> None:
         if self._whole is not None and super()._is_done():
@@ -308,11 +310,11 @@ class _ShardExchange(Exchange):
 
     def _keep_old(self) -> None:
         document = _document(self._sharded)
-        if document is None or not any(map(is_there, self._new)):
+        if document is None or not any(os.path.lexists(path) for path in self._new):
             return
         spare = self._free_count()
         base = os.path.basename(self._sharded)
-        names = [os.path.basename(path) for path in self._new if is_there(path)]
+        names = [os.path.basename(path) for path in self._new if os.path.lexists(path)]
         second = {name: _shard_name(base, number, spare) for number, name in enumerate(names, 1)}
         final = self._staging.final
         self._give_second_names({final(name): final(other) for name, other in second.items()})
@@ -327,14 +329,14 @@ class _ShardExchange(Exchange):
         return [path for path in _old_files(self._sharded) if path not in (self._index, *self._new)]
 
 
-def _there(index: str) -> list[str]:
+def _there(index: Location) -> list[Location]:
     """Return which of an index, and the one file that stands in its place, are there."""
-    return [name for name in (index, index.removesuffix(INDEX)) if is_there(name)]
+    return [name for name in (index, index.removesuffix(INDEX)) if name.exists()]
 
 
-def _old_files(index: str) -> list[str]:
+def _old_files(index: Location) -> list[Location]:
     """Return what is there of a checkpoint, sharded or not, in the order in which it is removed."""
-    return _there(index) + [path for path in shards_beside(index) if is_there(path)]
+    return _there(index) + [path for path in shards_beside(index) if path.exists()]
 
 
 def _counts(shards: Sequence[str]) -> set[int]:
@@ -348,12 +350,12 @@ def _unused(least: int, shards: Sequence[str]) -> int:
     return next(count for count in itertools.count(least) if count not in used)
 
 
-def _document(index: str) -> dict[str, Any] | None:
+def _document(index: Location) -> dict[str, Any] | None:
     """Return what an index says; None where there is none, or nobody can read it."""
-    if not is_file(index):
+    if not index.is_file():
         return None
     try:
-        document = Probe(Location(index, index)).json
+        document = Probe(CheckpointLocation(index, index)).json
         if document is None or not is_map(document) or not files_by_name(document, index):
             return None
     except CheckpointError:

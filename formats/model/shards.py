@@ -29,18 +29,18 @@ from ..errors import (
     UnsupportedFeatureError,
     forget_locals,
 )
-from ..store.beside import hub_shard
-from ..store.paths import join, looked_into, name_of, parent
-from ..store.workers import SERIAL, Workers
+from ..location import Location, looked_into
+from ..store.siblings import hub_shard
+from ..store.work.workers import SERIAL, Workers
+from .checkpoint_files import CheckpointLocation, beside_index, lone_shards, shards_beside
 from .foreign import recognise
-from .location import Location, beside_index, lone_shards, shards_beside
 from .probe import Probe
 from .reader import CheckpointReader
 from .verification import Finding, Verification
 from .weight_map import WEIGHT_MAP, files_by_name, shard_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .reader import Format
     from .tensor import LazyTensor
@@ -95,7 +95,7 @@ class ShardedReader(CheckpointReader):
 
     def _open_shards(self, files: list[str]) -> None:
         size = 0
-        for file in looked_into(files, lambda file: join(parent(self._path), file)):
+        for file in looked_into(files, self._path.beside):
             path = shard_path(self._path, file)
             try:
                 self._shards[file] = shard = self._opened(path)
@@ -113,8 +113,8 @@ class ShardedReader(CheckpointReader):
                 message = f"headers of more than {MOST_OF_INDEXES} bytes together"
                 raise UnsupportedFeatureError(message, path=self._path, code="header")
 
-    def _opened(self, path: str) -> CheckpointReader:
-        probe = Probe(Location(path, path))
+    def _opened(self, path: Location) -> CheckpointReader:
+        probe = Probe(CheckpointLocation(path, path))
         try:
             shard = self.open_shard(probe, lenient=self._lenient)
             if shard is None:
@@ -195,7 +195,7 @@ class ShardedReader(CheckpointReader):
     def specs(self) -> Mapping[str, TensorSpec]:
         return self._specs
 
-    def files(self) -> list[str]:
+    def files(self) -> Sequence[Location]:
         return [self._path, *(shard.location.head for shard in self._shards.values())]
 
     def tensor(self, key: str) -> LazyTensor:
@@ -224,7 +224,7 @@ class ShardedReader(CheckpointReader):
         """Yield shards that lie beside the index and that it does not name."""
         named = {*self._shards, *self._closed_to_us}
         for path in shards_beside(self._path):
-            if name_of(path) not in named:
+            if path.name not in named:
                 yield Finding(
                     "warning",
                     "shard-surplus",
@@ -238,7 +238,7 @@ class ShardedReader(CheckpointReader):
             shard.close()
 
 
-def refuse_without_index(location: Location) -> None:
+def refuse_without_index(location: CheckpointLocation) -> None:
     """Refuse the shards of a folder, which a directory has found without the index that names them."""
     shard = hub_shard(location.head)
     if location.path == location.head or shard is None:

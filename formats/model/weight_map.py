@@ -18,12 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
-from ..store.paths import is_link, join, open_file, parent, real_path
-from ..store.whole import whole
+from ..store.content_cache import whole
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ..location import Location
 
 
 WEIGHT_MAP = "weight_map"
@@ -81,27 +82,27 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
     return found
 
 
-def shard_path(path: str, file: str) -> str:
+def shard_path(path: Location, file: str) -> Location:
     """Return where a file lies that the map at `path` names.
 
     Raises UnsupportedFeatureError where it is a link that leads to another folder.
     """
-    folder = parent(path)
-    found = join(folder, file)
-    if is_link(found):
-        homes = {real_path(folder or "."), parent(real_path(path))}
-        if parent(real_path(found)) not in homes:
+    folder = path.parent
+    found = folder / file
+    if found.is_link():
+        homes = {folder.real(), path.real().parent}
+        if found.real().parent not in homes:
             message = f"weight_map: {file!r} is a link that leads to another folder"
             raise UnsupportedFeatureError(message, path=path, code="header")
     return found
 
 
-def named_files(path: str) -> list[str]:
+def named_files(path: Location) -> list[Location]:
     """Return the paths of the files that a map names, there or not, sorted; none where it is no map.
 
     Raises CheckpointError, and ValueError for what is no JSON.
     """
-    with open_file(path) as file:
+    with path.open() as file:
         document = parse_object(whole(file))
     if not is_map(document):
         return []
@@ -109,7 +110,7 @@ def named_files(path: str) -> list[str]:
     return [shard_path(path, each) for each in sorted(files)]
 
 
-def files_of_map(path: str) -> list[str]:
+def files_of_map(path: Location) -> list[Location]:
     """Return what `named_files` does; none where it cannot be read."""
     try:
         return named_files(path)

@@ -1,7 +1,7 @@
 """Writing checkpoints: what every format's writer keeps to.
 
 A writer knows all specs before it writes a byte, so what cannot be represented is
-refused while nothing has happened yet.  It writes beside the target (`formats.store.staging`)
+refused while nothing has happened yet.  It writes beside the target (`formats.store.local.staging`)
 and moves everything in at the end.
 """
 
@@ -26,14 +26,13 @@ from ..errors import (
     cast_or_leave_out,
     leave_out,
 )
-from ..model.facts import Facts, Nothing
-from ..store.held import Held
-from ..store.links import followed
-from ..store.paths import is_in_store, is_there, refuse_closed, refuse_missing_place
+from ..store.local.links import followed
+from ..store.local.spool import Spool
+from ..store.local.staging import Staging, refuse_irreplaceable
 from ..store.ranges import Sum, buffers
-from ..store.staging import Staging, refuse_irreplaceable
 from ..wire.crc32c import extend
-from .location import Location
+from .checkpoint_files import CheckpointLocation
+from .facts import Facts, Nothing
 from .probe import Probe
 
 if TYPE_CHECKING:
@@ -42,11 +41,12 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.region import Extents
     from ..core.spec import TensorSpec
-    from ..store.interrupted import Journal
-    from ..store.journal import Claim
-    from ..store.sent import SentJournal
-    from ..store.staging import StagedFile
-    from ..store.upload import Uploading
+    from ..location import Location
+    from ..store.local.journal import Claim
+    from ..store.local.staging import StagedFile
+    from ..store.local.staging_journal import Journal
+    from ..store.remote.upload import Uploading
+    from ..store.remote.upload_journal import SentJournal
     from .object_graph import ObjectGraph
     from .reader import CheckpointReader, Format
 
@@ -55,7 +55,7 @@ SHARD_SIZE = 2_000_000_000
 """Bytes of an object in a store, where nobody says and a format has shards."""
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """What a writer is made for: the path, all specs, and what else the checkpoint shall hold.
 
     `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
@@ -66,7 +66,7 @@ class Target(NamedTuple):
     goes on where another process was interrupted.  Where it `is_shared`, other processes send its objects.
     """
 
-    path: str
+    path: Location
     specs: tuple[TensorSpec, ...]
     overwrite: bool = False
     object_graph: ObjectGraph | None = None
@@ -80,8 +80,8 @@ class Target(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine; what is not is made of whole objects (`formats.store.upload`)."""
-        return not is_in_store(self.path)
+        """Whether it is on this machine, rather than in a bucket (`formats.store.remote.upload`)."""
+        return not self.path.is_object()
 
     @property
     def largest(self) -> int:
@@ -90,7 +90,7 @@ class Target(NamedTuple):
         return sum(sizes) if self.shard_size is None else max(self.shard_size, *sizes, 0)
 
 
-class Place(NamedTuple):
+class Placement(NamedTuple):
     """Where a tensor's bytes go: at an offset of a staged file, in ranges that anybody may fill."""
 
     file: StagedFile
@@ -158,7 +158,7 @@ class CheckpointWriter(ABC):
     is_resumable = False
     """Whether every number goes to a place that is known before, so that another process can go on."""
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  the word of the field
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  the word of the field
         target = target._replace(path=self.followed(target.path))
         self.format = format
         self.target = target
@@ -167,7 +167,7 @@ class CheckpointWriter(ABC):
         whole: list[Extents] = []  # one for all, of which nothing is taken: there can be a million
         self._unwritten = {key: list(target.slices[key]) if key in target.slices else whole for key in keys}
         self._turn = 0
-        self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Place]] = {}
+        self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Placement]] = {}
         self.notes: list[str] = []
         self._state = "open"
         existing = self.existing(target.path)
@@ -183,16 +183,16 @@ class CheckpointWriter(ABC):
             hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
             raise ConversionError(f"{format.name} has no slices", path=target.path, hints=hints)
         if self.is_sent_when_made and not target.is_local:
-            from ..store.upload import made_first
+            from ..store.remote.upload import made_first
 
             self.notes.append(made_first(target.path))
         if target.rehearsal:
-            refuse_closed(self.location(target.path).head)
-            refuse_missing_place(self.location(target.path).head)
+            self.location(target.path).head.require_access()
+            self.location(target.path).head.require_container()
             self._state = "closed"
             return
         self.staging = self._begun(existing)
-        self._held = Held(self.staging)
+        self._held = Spool(self.staging)
         try:
             self._start()
         except BaseException:
@@ -204,7 +204,7 @@ class CheckpointWriter(ABC):
         target = self.target
         if target.is_local:
             return Staging(target.path, existing, cast("Journal | None", target.journal))
-        from ..store.upload import Uploading
+        from ..store.remote.upload import Uploading
 
         head = self.location(target.path).head
         return Uploading(
@@ -218,19 +218,19 @@ class CheckpointWriter(ABC):
         )
 
     @classmethod
-    def followed(cls, path: str) -> str:
+    def followed(cls, path: Location) -> Location:
         """Return the path to write to, where `path` is a symbolic link: what that leads to."""
         return followed(path)
 
     @classmethod
-    def existing(cls, path: str) -> list[str]:
+    def existing(cls, path: Location) -> list[Location]:
         """Return the files that writing to `path` would replace."""
-        return [path] if is_there(path) else []
+        return [path] if path.exists() else []
 
     @classmethod
-    def location(cls, path: str) -> Location:
+    def location(cls, path: Location) -> CheckpointLocation:
         """Return where the checkpoint lies that is written as `path`."""
-        return Location(path, path)
+        return CheckpointLocation(path, path)
 
     def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
         """Write what stands before the tensors."""
@@ -306,7 +306,7 @@ class CheckpointWriter(ABC):
         """Whether a tensor, or slice, lies in an object that was sent before; then it takes its turn."""
         return False
 
-    def place(self, key: str, extents: Extents | None = None) -> Place | None:
+    def place(self, key: str, extents: Extents | None = None) -> Placement | None:
         """Return where the bytes of a tensor, or of a slice, go; None where they must be given to `write`.
 
         It takes the tensor's turn, as `write` does.  The place is filled by whoever and in
@@ -323,11 +323,11 @@ class CheckpointWriter(ABC):
         """Take note that a place is filled, with bytes of this checksum."""
         self._filled(*self._unfilled.pop((key, extents)), extents, found)
 
-    def _place(self, spec: TensorSpec) -> Place | None:  # noqa: ARG002  most formats have none
+    def _place(self, spec: TensorSpec) -> Placement | None:  # noqa: ARG002  most formats have none
         """Reserve the room of a fixed-width tensor, or of a slice, whose own shape `spec` then has."""
         return None
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:  # noqa: B027
+    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:  # noqa: B027
         """Note what a place has been filled with."""
 
     def _begin_slice(self, key: str, extents: Extents) -> TensorSpec:
@@ -458,14 +458,14 @@ def _said(facts: Facts) -> dict[str, Any]:
     return {name: value for name, value in facts.document().items() if value}
 
 
-def bounded(target: Target) -> Target:
+def bounded(target: WriteTarget) -> WriteTarget:
     """Return the target of a format with shards, which are bounded in a store, also where nobody says how."""
     if target.is_local or target.shard_size is not None:
         return target
     return target._replace(shard_size=SHARD_SIZE)
 
 
-def check_specs(target: Target, into: Format) -> None:
+def check_specs(target: WriteTarget, into: Format) -> None:
     """Refuse two tensors of one key, and dtypes and numbers of dimensions that a format does not have."""
     keys: set[str] = set()
     for spec in target.specs:

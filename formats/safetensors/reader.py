@@ -27,9 +27,8 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
-from ..store.paths import open_file
 from ..store.ranges import FileRange
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 from ..wire.jsontext import parse_object
 
@@ -186,7 +185,7 @@ class SafetensorsReader(CheckpointReader):
         self.format = format
         self.findings: list[Finding] = []
         self._lenient = lenient
-        self._file = open_file(probe.location.head)
+        self._file = probe.location.head.open()
         self._strings: dict[str, Any] = {}
         header = self._read_header()
         entries = [entry for key, value in header.items() if (entry := self._take(key, value)) is not None]

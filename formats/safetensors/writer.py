@@ -14,10 +14,9 @@ from ..core.spec import key_bytes
 from ..errors import ConversionError
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import SAFETENSORS
-from ..model.writer import ANOTHER_KEY, Place, check_text
-from ..safetensors.reader import SafetensorsFacts
-from ..store.staging import StagedFile
-from .reader import LENGTH_SIZE, LONGEST_HEADER, METADATA
+from ..model.writer import ANOTHER_KEY, Placement, check_text
+from ..store.local.staging import StagedFile
+from .reader import LENGTH_SIZE, LONGEST_HEADER, METADATA, SafetensorsFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.reader import Format
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
     from ..store.ranges import Sum
-    from ..store.upload import Upload
+    from ..store.remote.upload import Upload
 
 
 _ALIGNMENT = 8
@@ -41,12 +40,12 @@ class SafetensorsWriter(ShardWriter):
     folder_name = "model" + SAFETENSORS
     is_resumable = True
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         for spec in target.specs:
             _check_key(target, spec.key)
         super().__init__(format, target)
 
-    def _plan_file(self, target: Target, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
+    def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
         ordered = sorted(specs, key=lambda spec: (-(spec.dtype.itemsize or 0), key_bytes(spec.key)))
         strings = target.facts.strings if isinstance(target.facts, SafetensorsFacts) else {}
         header = _encode_header(ordered, strings)
@@ -63,14 +62,14 @@ class SafetensorsWriter(ShardWriter):
         for chunk in chunks:
             file.write(chunk)
 
-    def _place(self, spec: TensorSpec) -> Place:
+    def _place(self, spec: TensorSpec) -> Placement:
         name = self._file_of[spec.key].name
         file = self._begin_file(self._file_of[spec.key])
         assert isinstance(file, StagedFile)
         self._unfilled_in[name] += 1
-        return Place(file, file.reserve(spec.nbytes or 0))
+        return Placement(file, file.reserve(spec.nbytes or 0))
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
+    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
         self._unfilled_in[self._file_of[spec.key].name] -= 1
 
 
@@ -89,7 +88,7 @@ def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> byte
     return text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
 
 
-def _check_key(target: Target, key: str) -> None:
+def _check_key(target: WriteTarget, key: str) -> None:
     """Refuse the header's own key, and what is not UTF-8."""
     if key == METADATA:
         message = "the key under which a safetensors file keeps its metadata"

@@ -1,12 +1,12 @@
 """Where bytes lie: what each store does for those who read, and what a file of one is.
 
-A path says by its scheme which store it lies in; `formats.store.paths` finds that.  A store
+A path says by its scheme which store it lies in; `formats.location` finds that.  A store
 opens files, says what lies at a path, and lists folders.  What it is asked for is hostile, for
 names come from files, and so is what it answers, where that comes from a server: a file never
 gives more bytes than were asked for, and whoever asks has held that number against `size`.
 
-A store here can be read.  What is written is staged on this machine (`formats.store.staging`), or sent to
-a store that takes objects (`formats.store.objects`).
+A store here can be read.  What is written is staged on this machine (`formats.store.local.staging`), or
+sent to a store that takes objects (`formats.store.remote.objects`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, InaccessibleError
-from .hand import HAND, StaysHereError
-from .tally import tally_of
+from .work.counters import tally_of
+from .work.task_context import HAND, StaysHereError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -49,7 +49,7 @@ _SETTINGS = {
 """A partial clone is not filled up, nothing is written, nobody is asked."""
 
 
-class _Node(NamedTuple):
+class _TreeEntry(NamedTuple):
     """What a tree has under a name: its kind, the object, bytes of a blob."""
 
     kind: str
@@ -120,7 +120,7 @@ def _repository(directory: str) -> tuple[str, str] | None:
 
 
 @lru_cache(256)
-def _tree(git_dir: str, tree: str) -> dict[str, _Node]:
+def _tree(git_dir: str, tree: str) -> dict[str, _TreeEntry]:
     """Return what lies in a folder, by name."""
     answer = _ask("ls-tree", "-l", "-z", "--full-tree", tree, git_dir=git_dir)
     if answer is None:
@@ -130,7 +130,7 @@ def _tree(git_dir: str, tree: str) -> dict[str, _Node]:
         facts, _, name = row.partition(b"\t")
         mode, _, object_name, size = facts.decode().split()
         nbytes = int(size) if size.isdigit() else 0
-        found[os.fsdecode(name)] = _Node(_KINDS.get(mode, OTHER), object_name, nbytes)
+        found[os.fsdecode(name)] = _TreeEntry(_KINDS.get(mode, OTHER), object_name, nbytes)
     return found
 
 
@@ -146,7 +146,7 @@ class GitFile(File):
 
     store: GitStore
 
-    def __init__(self, store: GitStore, path: str, node: _Node) -> None:
+    def __init__(self, store: GitStore, path: str, node: _TreeEntry) -> None:
         super().__init__(store, path, node.size, (node.name,))
         self._node = node
         self._copy: IO[bytes] | None = None
@@ -267,9 +267,9 @@ class GitStore(Store):
     def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  a tree never changes
         return self.tree
 
-    def _find(self, inside: str, *, follow: bool = True, links: int = 0) -> _Node | None:
+    def _find(self, inside: str, *, follow: bool = True, links: int = 0) -> _TreeEntry | None:
         """Return what lies at a path in the tree; a link that leads out of it leads nowhere."""
-        node = _Node(FOLDER, self.tree, 0)
+        node = _TreeEntry(FOLDER, self.tree, 0)
         names = [name for name in inside.split("/") if name]
         for number, name in enumerate(names):
             below = _tree(self.git_dir, node.name).get(name) if node.kind == FOLDER else None
@@ -285,7 +285,7 @@ class GitStore(Store):
                 return self._find(rest, follow=follow, links=links + 1)
         return node
 
-    def _target(self, folder: str, link: _Node) -> str | None:
+    def _target(self, folder: str, link: _TreeEntry) -> str | None:
         """Return where in the tree a link leads; None where that is elsewhere."""
         if link.size > _HELD:
             return None

@@ -1,7 +1,7 @@
 """Files in memory, `mem://folder/name`, for tests: it counts what is asked of it, as a server would.
 
 Like an object store it has no folders but what names make, and no links.  Tests make it
-reachable (`formats.store.paths.reachable`); no command knows it otherwise.
+reachable (`formats.location.reachable`); no command knows it otherwise.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from ..errors import CheckpointError, CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
+from ..location import store_of_scheme
 from .base import CLOSED, FILE, FOLDER, NO_FOLDER, Entry, File, Listed
-from .objects import WHATEVER, ObjectStore, Stream, md5, md5_of
-from .paths import store_of
+from .remote.objects import WHATEVER, ObjectStore, Stream, md5, md5_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from .base import Identity
-    from .objects import Block, Over
+    from .remote.objects import Block, Over
 
 
 _versions = itertools.count()
@@ -218,4 +218,4 @@ class MemoryStore(ObjectStore):
         return any(each.startswith(inside) for each in self._blobs)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return store_of, (f"{self.scheme}://",)
+        return store_of_scheme, (self.scheme,)

@@ -17,8 +17,8 @@ from ..core.slicing import allocate
 from ..errors import ChecksumError
 from ..wire.crc32c import extend, mask
 from ..wire.joining import CRC32, CRC32C, joined
-from .hand import HAND
-from .workers import TASK_BYTES
+from .work.task_context import HAND
+from .work.workers import TASK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

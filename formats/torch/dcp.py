@@ -32,11 +32,10 @@ from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..model.weight_map import shard_path
-from ..store.archive import Archive
-from ..store.part import Part
-from ..store.paths import is_file, open_file
-from ..store.whole import whole
-from ..store.workers import SERIAL, Workers
+from ..store.archive.reader import Archive
+from ..store.archive.subfile import SubFile
+from ..store.content_cache import whole
+from ..store.work.workers import SERIAL, Workers
 from .dcp_metadata import Distributed, NotReadError, decode
 from .facts import TorchFacts
 from .keys import escaped
@@ -47,17 +46,18 @@ from .storages import LONGEST_PICKLE, ZipContainer, pickle_of
 from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
     from ..core.chunks import Chunk
     from ..core.region import Index, Region
+    from ..location import Location
     from ..model.probe import Probe
     from ..model.reader import Format
     from ..store.base import File
     from ..store.ranges import FileRange
-    from .dcp_metadata import Described, Place
+    from .dcp_metadata import ChunkPosition, Described
 
 
 class DcpReader(CheckpointReader):
@@ -99,7 +99,7 @@ class DcpReader(CheckpointReader):
         return stored
 
     def _decoded(self) -> Distributed:
-        with open_file(self._path) as file:
+        with self._path.open() as file:
             if file.size > LONGEST_PICKLE:
                 raise self._corrupt(f"{file.size} bytes, at most {LONGEST_PICKLE} are read")
             data = whole(file)
@@ -153,13 +153,13 @@ class DcpReader(CheckpointReader):
         """Return the names of the files in which chunks are."""
         return sorted({chunk.file for each in self._tensors.values() for chunk in each.chunks})
 
-    def files(self) -> list[str]:
+    def files(self) -> Sequence[Location]:
         found = (shard_path(self._path, name) for name in self._named() if _is_name(name))
-        return [self._path, *(path for path in found if is_file(path))]
+        return [self._path, *(path for path in found if path.is_file())]
 
-    def missing_files(self) -> list[str]:
+    def missing_files(self) -> Sequence[Location]:
         found = (shard_path(self._path, name) for name in self._named() if _is_name(name))
-        return [path for path in found if not is_file(path)]
+        return [path for path in found if not path.is_file()]
 
     def file(self, name: str, key: str) -> File:
         """Return an open file of chunks.  Raises CorruptCheckpointError, UnsupportedFeatureError."""
@@ -171,7 +171,7 @@ class DcpReader(CheckpointReader):
             if found is None:
                 path = shard_path(self._path, name)
                 try:
-                    found = self._files[name] = open_file(path)
+                    found = self._files[name] = path.open()
                 except CheckpointNotFoundError as error:
                     message = "is not there, and .metadata says that tensors are in it"
                     raise CorruptCheckpointError(message, path=path, key=key, code="shard-missing") from error
@@ -227,14 +227,16 @@ def _flaw(described: Described) -> str | None:
 class StoredChunk:
     """A chunk: a PyTorch file within another, of one tensor."""
 
-    def __init__(self, reader: DcpReader, spec: TensorSpec, described: Described, chunk: Place) -> None:
+    def __init__(
+        self, reader: DcpReader, spec: TensorSpec, described: Described, chunk: ChunkPosition
+    ) -> None:
         self._reader = reader
         self._whole = spec
         self._chunk = chunk
         self._type = described.type
 
     @cached_property
-    def _part(self) -> Part:
+    def _part(self) -> SubFile:
         chunk = self._chunk
         file = self._reader.file(chunk.file, self._whole.key)
         if chunk.begin + chunk.length > file.size:
@@ -242,13 +244,13 @@ class StoredChunk:
             raise CorruptCheckpointError(
                 message, path=file.path, key=self._whole.key, offset=file.size, code="shard-short"
             )
-        return Part(file, chunk.begin, chunk.length)
+        return SubFile(file, chunk.begin, chunk.length)
 
     @cached_property
     def container(self) -> ZipContainer:
         """The file that it is.  Raises CorruptCheckpointError, UnsupportedFeatureError."""
         try:
-            archive = Archive(self._part.path, self._part)
+            archive = Archive(self._reader.location.head.of(self._part.path), self._part)
             if pickle_of(archive) is None:
                 raise self._other("no PyTorch file")
             return ZipContainer(archive)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..wire.limits import KeySizes
 from .objects import GLOBALS, ElementType, counts, element_type
 from .pickle import Machine
-from .values import Global, Made, Pairs, Record
+from .values import Global, Made, Pairs, PickledObject
 
 _MODULE = "torch.distributed.checkpoint.metadata"
 
@@ -43,8 +43,8 @@ _CLASSES = (*(f"{_MODULE}.{name}" for name in (*_FIELDS, "StorageMeta")), _STORE
 _MADE = (f"{_MODULE}._MEM_FORMAT_ENCODING", "pathlib.PosixPath", "pathlib._local.PosixPath")
 
 
-def _record(name: str, _: tuple[Any, ...]) -> Record:
-    return Record(name)
+def _record(name: str, _: tuple[Any, ...]) -> PickledObject:
+    return PickledObject(name)
 
 
 _GLOBALS = {
@@ -58,7 +58,7 @@ class NotReadError(ValueError):
     """What is sound, and not read here."""
 
 
-class Place(NamedTuple):
+class ChunkPosition(NamedTuple):
     """Where a chunk lies, a part of a tensor from `offsets` on: a PyTorch file within another file."""
 
     offsets: tuple[int, ...]
@@ -73,7 +73,7 @@ class Described(NamedTuple):
 
     type: ElementType
     shape: tuple[int, ...]
-    chunks: tuple[Place, ...]
+    chunks: tuple[ChunkPosition, ...]
     way: tuple[str, ...]
 
 
@@ -93,7 +93,7 @@ def decode(data: bytes) -> Distributed:
     tensors: dict[str, Described] = {}
     others = []
     for key, told in _texts(fields["state_dict_metadata"]).items():
-        if type(told) is not Record or not told.name.endswith(".BytesStorageMetadata"):
+        if type(told) is not PickledObject or not told.name.endswith(".BytesStorageMetadata"):
             tensors[key] = _described(key, told, places, ways.get(key) or tuple(key.split(".")))
         elif told.fields is None or (type(told.fields) is Pairs and not told.fields.items):
             others.append(key)
@@ -146,7 +146,7 @@ def _is_joined(key: str, way: tuple[str | int, ...]) -> bool:
     return texts <= len(key) and ".".join(map(str, way)) == key
 
 
-def _chunk(key: str, told: Any, places: dict[Any, Record]) -> Place:
+def _chunk(key: str, told: Any, places: dict[Any, PickledObject]) -> ChunkPosition:
     fields = _fields(told, "ChunkStorageMetadata")
     offsets, sizes = counts(fields["offsets"], "offsets"), counts(fields["sizes"], "sizes")
     place = places.get(offsets)
@@ -158,10 +158,10 @@ def _chunk(key: str, told: Any, places: dict[Any, Record]) -> Place:
     file, begin, length = (stored[name] for name in ("relative_path", "offset", "length"))
     if type(file) is not str or type(begin) is not int or type(length) is not int or min(begin, length) < 0:
         raise ValueError(f"{key!r:.60} has a chunk at no place")
-    return Place(offsets, sizes, file, begin, length)
+    return ChunkPosition(offsets, sizes, file, begin, length)
 
 
-_Places = dict[str, dict[Any, Record]]
+_Places = dict[str, dict[Any, PickledObject]]
 """Where chunks are stored, by key and where in the tensor they begin."""
 
 
@@ -180,7 +180,7 @@ def _places(told: Any) -> _Places:
 
 def _fields(record: Any, name: str) -> dict[str, Any]:
     """Return the fields of a record of a class, by name."""
-    if type(record) is not Record or record.name.rpartition(".")[2] != name:
+    if type(record) is not PickledObject or record.name.rpartition(".")[2] != name:
         raise ValueError(f"a {type(record).__name__} where {name} is expected")
     if name == "TensorProperties" and type(record.fields) is tuple:
         fields = dict(zip(_PROPERTIES, record.fields, strict=False))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .objects import STORAGE_OF, UNTYPED, Placed
+from .objects import STORAGE_OF, UNTYPED, TensorPosition
 from .values import Bag, Global, Made, Pairs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SHORT_TEXT = 4
 """Characters of text, and bytes of a number, that are written again in each place."""
 
 
-class Stored(NamedTuple):
+class WholeStorage(NamedTuple):
     """A tensor that is all of a storage, in C order."""
 
     storage: str
@@ -39,17 +39,17 @@ class _Code(NamedTuple):
     """What they make, which has a number from then on."""
 
 
-def encode(root: Any, tensors: Mapping[str, Stored]) -> bytes:
+def encode(root: Any, tensors: Mapping[str, WholeStorage]) -> bytes:
     """Return the pickle of an object, with these tensors in their places.
 
     It consists of what `formats.torch.pickle` makes, and of dictionaries as Python has them.
     ValueError for what has no place in a pickle.
     """
-    return _Encoder(tensors).encode(root)
+    return _TensorEncoder(tensors).encode(root)
 
 
-class _Encoder:
-    def __init__(self, tensors: Mapping[str, Stored]) -> None:
+class _TensorEncoder:
+    def __init__(self, tensors: Mapping[str, WholeStorage]) -> None:
         self._tensors = tensors
         self._out = bytearray(_PROTOCOL)
         self._numbers: dict[Any, int] = {}
@@ -204,7 +204,7 @@ class _Encoder:
 
     # Tensors --------------------------------------------------------------------------
 
-    def placed(self, value: Placed) -> None:
+    def placed(self, value: TensorPosition) -> None:
         """Write a tensor as `torch.save` does: a call, and the storage that it is a view of."""
         storage, spec = self._tensors[value.key]
         kind = STORAGE_OF.get(spec.dtype.name)
@@ -242,22 +242,22 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-_WRITERS: dict[type, Callable[[_Encoder, Any], None]] = {
-    type(None): _Encoder.none,
-    bool: _Encoder.truth,
-    int: _Encoder.integer,
-    float: _Encoder.number,
-    str: _Encoder.text,
-    bytes: _Encoder.data,
-    complex: _Encoder.complex_number,
-    Global: _Encoder.named,
-    Made: _Encoder.made,
-    dict: _Encoder.dictionary,
-    Pairs: _Encoder.pairs,
-    list: _Encoder.listed,
-    tuple: _Encoder.tupled,
-    Bag: _Encoder.bag,
-    Placed: _Encoder.placed,
+_WRITERS: dict[type, Callable[[_TensorEncoder, Any], None]] = {
+    type(None): _TensorEncoder.none,
+    bool: _TensorEncoder.truth,
+    int: _TensorEncoder.integer,
+    float: _TensorEncoder.number,
+    str: _TensorEncoder.text,
+    bytes: _TensorEncoder.data,
+    complex: _TensorEncoder.complex_number,
+    Global: _TensorEncoder.named,
+    Made: _TensorEncoder.made,
+    dict: _TensorEncoder.dictionary,
+    Pairs: _TensorEncoder.pairs,
+    list: _TensorEncoder.listed,
+    tuple: _TensorEncoder.tupled,
+    Bag: _TensorEncoder.bag,
+    TensorPosition: _TensorEncoder.placed,
 }
 
 _KEPT = (Made, dict, Pairs, list, tuple, Bag, str, bytes, int, complex)

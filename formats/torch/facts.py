@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ..model.facts import Facts
-    from .structure import Structure
+    from .structure import NestedStructure
 
 
 class TorchFacts(NamedTuple):
@@ -18,7 +18,7 @@ class TorchFacts(NamedTuple):
     """
 
     values: Mapping[str, Any] = {}
-    structure: Structure | None = None
+    structure: NestedStructure | None = None
     others: tuple[str, ...] = ()
     producer: str = "PyTorch"
 

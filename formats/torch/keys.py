@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.spec import key_text
 from ..core.words import counted
 from ..wire.limits import KeySizes
-from .objects import Placed, Storage, View, view_of_all
+from .objects import Storage, TensorPosition, View, view_of_all
 from .values import Bag, Pairs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _LONGEST_PART = 1 << 16
 _LEVELS_OF_PART = 4
 
 
-TENSORS = (View, Storage, Placed)
+TENSORS = (View, Storage, TensorPosition)
 
 
 def tensors_of(root: Any) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class View(NamedTuple):
     lack: str | None = None
 
 
-class Placed(NamedTuple):
+class TensorPosition(NamedTuple):
     """Where in an object that is to be written the tensor of a key stands."""
 
     key: str

@@ -20,7 +20,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any
 
-from .values import BYTES_OF_PLACE, Bag, Global, Made, Pairs, Record, places_read
+from .values import BYTES_OF_PLACE, Bag, Global, Made, Pairs, PickledObject, places_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,11 +125,6 @@ class Machine:
             elif code == _TEXT and (end := at + 5 + unpack(data, at + 1)[0]) <= len(data):
                 stack.append(self.text(at + 5, end))
                 at = end
-                left -= 1
-            elif code == _PAIR:
-                second = stack.pop()
-                stack[-1] = (stack[-1], second)
-                at += 1
                 left -= 1
             elif code == _MARK:
                 self._below.append(stack)
@@ -286,7 +281,7 @@ class Machine:
         attributes, of = self.stack.pop(), self.stack[-1]
         if type(of) is Pairs:
             of.attributes = attributes
-        elif type(of) is Record:
+        elif type(of) is PickledObject:
             of.fields = attributes
         else:
             raise ValueError(f"attributes of a {type(of).__name__}, which has none")
@@ -329,7 +324,7 @@ _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 """What modules were called in Python 2, and are to this day in pickles of protocol 2."""
 
 _STOP = ord(".")
-_PUT, _PUT_FAR, _NUMBER, _GET, _TEXT, _PAIR, _MARK, _TUPLE = b"qrKhX\x86(t"
+_PUT, _PUT_FAR, _NUMBER, _GET, _TEXT, _MARK, _TUPLE = b"qrKhX(t"
 _FORMS = {code: struct.Struct("<" + code) for code in "BHIQiq"}
 _DOUBLE = struct.Struct(">d")
 

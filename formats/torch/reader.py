@@ -16,14 +16,13 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
-from ..store.paths import open_file
 from ..store.ranges import FileRange, Sum, cut
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from .facts import TorchFacts
 from .keys import tensors_of, values_of
 from .kinds import kinds_of
 from .storages import LegacyContainer, ZipContainer
-from .structure import Structure
+from .structure import NestedStructure
 from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class TorchReader(CheckpointReader):
     @cached_property
     def _facts(self) -> TorchFacts:
         root = self._container.root
-        return TorchFacts(values_of(root), Structure(root))
+        return TorchFacts(values_of(root), NestedStructure(root))
 
     @property
     def facts(self) -> TorchFacts:
@@ -160,9 +159,9 @@ class TorchReader(CheckpointReader):
             if not isinstance(self._lacks.get(key), CorruptCheckpointError)
         }
         storages = {view.storage.key: view.storage for view in views.values() if view.storage is not None}
-        waiting: deque[_Task] = deque()
+        waiting: deque[_StorageTask] = deque()
 
-        def tasks() -> Iterator[_Task]:
+        def tasks() -> Iterator[_StorageTask]:
             for storage in storages.values():
                 for task in _tasks(self._container, storage, workers.task_bytes):
                     waiting.append(task)
@@ -187,7 +186,7 @@ class TorchReader(CheckpointReader):
             yield from _verified(pieces)
 
     def _verify_storage(
-        self, key: str, storage: Storage, waiting: deque[_Task], sums: Iterator[Sum | None]
+        self, key: str, storage: Storage, waiting: deque[_StorageTask], sums: Iterator[Sum | None]
     ) -> Iterator[Verification]:
         """Go through a storage by its ranges; what these do not fit is read in its order, which says how."""
         pieces = map(len, self._container.pieces(storage))
@@ -212,7 +211,7 @@ class TorchReader(CheckpointReader):
         self._container.close()
 
 
-class _Task(NamedTuple):
+class _StorageTask(NamedTuple):
     """A range of a storage; without `values` one that is read in its order, for it is deflated or damaged."""
 
     values: FileRange | None
@@ -220,7 +219,7 @@ class _Task(NamedTuple):
     end: int = 0
 
 
-def _tasks(container: Container, storage: Storage, step: int) -> Iterator[_Task]:
+def _tasks(container: Container, storage: Storage, step: int) -> Iterator[_StorageTask]:
     try:
         crc32, offset, size = (
             container.crc32(storage),
@@ -230,13 +229,13 @@ def _tasks(container: Container, storage: Storage, step: int) -> Iterator[_Task]
     except CheckpointError:
         offset = size = None  # What is wrong is said when it is its turn.
     if offset is None or size is None:
-        yield _Task(None)
+        yield _StorageTask(None)
         return
     values = FileRange(container.file, offset, size, storage.key, crc32=crc32)
-    yield from (_Task(values, begin, end) for begin, end in cut(size, step))
+    yield from (_StorageTask(values, begin, end) for begin, end in cut(size, step))
 
 
-def _sum(task: _Task) -> Sum | None:
+def _sum(task: _StorageTask) -> Sum | None:
     """Return the CRC-32 of a range, where there is one to hold it against; None where it cannot be read."""
     values, begin, end = task
     if values is None:
@@ -272,7 +271,7 @@ def open_torch(probe: Probe, format: Format, *, lenient: bool) -> TorchReader:  
     if probe.zip is not None:
         with collector_paused():
             return TorchReader(probe, format, ZipContainer(probe.zip), lenient=lenient)
-    file = open_file(probe.location.head)
+    file = probe.location.head.open()
     try:
         with collector_paused():
             return LegacyReader(probe, format, LegacyContainer(file), lenient=lenient)

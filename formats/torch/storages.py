@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import PIECE
 from ..errors import REFUSED, CorruptCheckpointError, UnsupportedFeatureError
-from ..store.archive import Cursor
+from ..store.archive.reader import Cursor
 from .objects import GLOBALS, Storage, storage_of
 from .pickle import Machine, RefusedGlobalError
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..model.probe import Probe
-    from ..store.archive import Archive
+    from ..store.archive.reader import Archive
     from ..store.base import File
 
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."

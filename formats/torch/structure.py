@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.spec import is_utf8
 from ..core.words import FirstNames
 from .keys import TENSORS, Ways, escaped, tensors_of, unescaped
-from .objects import Placed
+from .objects import TensorPosition
 from .values import Pairs
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Arranged(NamedTuple):
     turned: tuple[str, ...] = ()
 
 
-class Structure(NamedTuple):
+class NestedStructure(NamedTuple):
     """An object as it was read; `names` gives the keys that kept tensors have now, None: those that they had.
 
     Of tensors that are one, under several names, `is_tied` says that they are written as one.
@@ -44,7 +44,7 @@ class Structure(NamedTuple):
     names: Mapping[str, str] | None = None
     is_tied: bool = True
 
-    def rekeyed(self, keys: Mapping[str, str]) -> Structure:
+    def rekeyed(self, keys: Mapping[str, str]) -> NestedStructure:
         """Return it for other keys; what `keys` does not name is not kept."""
         if self.names is not None:
             keys = {old: keys[new] for old, new in self.names.items() if new in keys}
@@ -65,7 +65,7 @@ class Structure(NamedTuple):
         firsts: dict[Any, str] = {}
         for old, new in sorted(self._kept(views if keys is None else keys).items()):
             view = views.get(old)
-            if view is not None and type(view) is not Placed and firsts.setdefault(view, new) != new:
+            if view is not None and type(view) is not TensorPosition and firsts.setdefault(view, new) != new:
                 found[new] = firsts[view]
         return found
 
@@ -78,8 +78,8 @@ class Structure(NamedTuple):
         arranged = _Arranging(self.root, kept).arranged(keys)
         found = tensors_of(arranged.root)
         for key in keys:
-            if found.get(key) != Placed(key):
-                read = next((name for name, placed in found.items() if placed == Placed(key)), None)
+            if found.get(key) != TensorPosition(key):
+                read = next((name for name, placed in found.items() if placed == TensorPosition(key)), None)
                 other = "" if read is None else f"; {read!r} is how it would be read"
                 raise ValueError(f"{key!r} has no place of this name in the structure that was read{other}")
         return arranged
@@ -111,7 +111,7 @@ def _shown(prefix: str, part: str) -> str:
 
 def flat(keys: Collection[str]) -> Arranged:
     """Return a state dict: a dictionary of tensors alone.  ValueError for a key that is no text."""
-    return Arranged(Pairs([(_text(key), Placed(key)) for key in keys]), FirstNames())
+    return Arranged(Pairs([(_text(key), TensorPosition(key)) for key in keys]), FirstNames())
 
 
 def _text(key: str) -> str:
@@ -135,13 +135,13 @@ class _Arranging:
     def arranged(self, keys: Collection[str]) -> Arranged:
         if type(self._root) in TENSORS:
             alone = self._kept == {"": ""}
-            return Arranged(Placed(""), FirstNames()) if alone else flat(keys)
+            return Arranged(TensorPosition(""), FirstNames()) if alone else flat(keys)
         self._ways = Ways(self._root)
         if not self._ways.leads(self._root):
             return flat(keys)
         if self._ways.is_flat:
             root: Any = self._state_dict()
-            root.items += [(_text(key), Placed(key)) for key in keys if key not in self._placed]
+            root.items += [(_text(key), TensorPosition(key)) for key in keys if key not in self._placed]
         else:
             root = self._container(self._root, "", "")
             for key in keys:
@@ -161,9 +161,9 @@ class _Arranging:
                 items.append((key, value))
         return _like(self._root, items, is_renamed=is_renamed)
 
-    def _place(self, new: str) -> Placed:
+    def _place(self, new: str) -> TensorPosition:
         self._placed.add(new)
-        return Placed(new)
+        return TensorPosition(new)
 
     def _container(self, container: Any, prefix: str, new_prefix: str) -> Any:
         """Return a container, read at `prefix`, now at `new_prefix`; None where it has lost all tensors."""
@@ -264,7 +264,7 @@ class _Arranging:
                 below = Pairs()
                 self._named_in(at).add(part, below)
             at = below
-        self._named_in(at).add(last, Placed(key))
+        self._named_in(at).add(last, TensorPosition(key))
 
     def _named_in(self, container: Pairs) -> _Named:
         found = self._named.get(id(container))

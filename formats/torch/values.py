@@ -53,7 +53,7 @@ class Made(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class Record:
+class PickledObject:
     """An object of a class that has nothing but fields; `fields` is what it was given as its state."""
 
     __slots__ = ("fields", "name")

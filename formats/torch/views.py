@@ -210,7 +210,7 @@ class TorchTensor(LazyTensor):
         stored = np.dtype(np.uint8) if is_bool else out.dtype
         if self._container.is_swapped and itemsize > 1:
             stored = stored.newbyteorder(">")
-        blocks = Blocks(self._source(), stored)
+        blocks = StorageBlocks(self._source(), stored)
         blocks.fill(self._begin + first * itemsize, axes, out.transpose(order))
 
     def _prove(self) -> None:
@@ -231,7 +231,7 @@ class TorchTensor(LazyTensor):
         return self._container.source(self._storage)
 
 
-class Blocks:
+class StorageBlocks:
     """Elements of a storage, read in blocks that begin where the one before ended, or later."""
 
     def __init__(self, read: Callable[[int, int], bytes], dtype: np.dtype[Any]) -> None:

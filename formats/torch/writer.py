@@ -21,14 +21,14 @@ from ..core.words import FirstNames
 from ..errors import ConversionError
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import INDEX, PYTORCH
-from ..model.writer import Place
-from ..store.staging import StagedFile
-from ..store.zipped import Zipped
-from .encoding import Stored, encode
+from ..model.writer import Placement
+from ..store.archive.writer import Zipped
+from ..store.local.staging import StagedFile
+from .encoding import WholeStorage, encode
 from .facts import TorchFacts
 from .kinds import GROUPS, kinds_of
 from .storages import LONGEST_PICKLE
-from .structure import Arranged, Structure, flat
+from .structure import Arranged, NestedStructure, flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.reader import Format
-    from ..model.writer import Target
+    from ..model.writer import WriteTarget
     from ..store.ranges import Sum
-    from ..store.upload import Upload
+    from ..store.remote.upload import Upload
 
 _ROOT = "archive/"
 
@@ -48,7 +48,7 @@ class _Head(NamedTuple):
     """What is known of a file before it is written: its pickle, and by key where tensors are stored."""
 
     pickle: bytes
-    tensors: dict[str, Stored]
+    tensors: dict[str, WholeStorage]
 
 
 class TorchWriter(ShardWriter):
@@ -57,7 +57,7 @@ class TorchWriter(ShardWriter):
     suffix = PYTORCH
     folder_name = "pytorch_model" + PYTORCH
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         self._zips: dict[str, Zipped] = {}
         self._sums: dict[str, int] = {}
         self._tied_sums: dict[str, int] = {}
@@ -73,13 +73,13 @@ class TorchWriter(ShardWriter):
                 f"{path or 'the list'} becomes a dictionary by position: of its elements some are left out"
             )
 
-    def _plan_file(self, target: Target, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
+    def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
         # What is tied is held against what it is tied to, which therefore goes first.
         ordered = sorted(specs, key=lambda spec: spec.key in self.tied)
-        tensors: dict[str, Stored] = {}
+        tensors: dict[str, WholeStorage] = {}
         for number, spec in enumerate(ordered):
             first = self.tied.get(spec.key)
-            tensors[spec.key] = Stored(str(number) if first is None else tensors[first].storage, spec)
+            tensors[spec.key] = WholeStorage(str(number) if first is None else tensors[first].storage, spec)
         try:
             arranged = self._arranged(target, [spec.key for spec in specs])
             pickle = encode(arranged.root, tensors)
@@ -90,7 +90,7 @@ class TorchWriter(ShardWriter):
             raise ConversionError(message, path=target.path, hints=("in several files: --shard-size",))
         return PlannedFile(name, tuple(ordered), _Head(pickle, tensors))
 
-    def _arranged(self, target: Target, keys: Sequence[str]) -> Arranged:
+    def _arranged(self, target: WriteTarget, keys: Sequence[str]) -> Arranged:
         """Return the object of a file: what was read, or a state dict, as each shard is one."""
         structure = target.facts.structure if isinstance(target.facts, TorchFacts) else None
         if structure is None:
@@ -104,7 +104,7 @@ class TorchWriter(ShardWriter):
         self._turned += arranged.turned
         return arranged
 
-    def _refuse_half(self, target: Target, structure: Structure) -> None:
+    def _refuse_half(self, target: WriteTarget, structure: NestedStructure) -> None:
         """Refuse an optimizer's tensors without what it says of them, which a shard has no place for."""
         groups = next((name for name in structure.beside() if name.rpartition("/")[2] == GROUPS), None)
         if groups is None:
@@ -144,7 +144,7 @@ class TorchWriter(ShardWriter):
             zipped.write(chunk)
         self._sums[spec.key] = zipped.end()
 
-    def _place(self, spec: TensorSpec) -> Place | None:
+    def _place(self, spec: TensorSpec) -> Placement | None:
         if spec.key in self.tied:
             return None
         file = self._file_of[spec.key]
@@ -152,9 +152,9 @@ class TorchWriter(ShardWriter):
         assert isinstance(staged, StagedFile)
         self._unfilled_in[file.name] += 1
         offset = self._zips[file.name].reserve(_member(file, spec), spec.nbytes or 0)
-        return Place(staged, offset, is_zipped=True)
+        return Placement(staged, offset, is_zipped=True)
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
+    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
         assert found.crc32 is not None
         file = self._file_of[spec.key]
         self._zips[file.name].fill(_member(file, spec), place.offset, found.crc32)
@@ -177,7 +177,7 @@ def _member(file: PlannedFile, spec: TensorSpec) -> str:
 _HINTS = ("give it another key with --sub or --map, or leave it out: --exclude",)
 
 
-def _tied(target: Target) -> dict[str, str]:
+def _tied(target: WriteTarget) -> dict[str, str]:
     """Return, by key, the tensor that another one is, so that it is written once."""
     structure = target.facts.structure if isinstance(target.facts, TorchFacts) else None
     if structure is None:

@@ -24,7 +24,7 @@ _CONTAINER, _VALUE = 64, 16
 _SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class _Objects:
+class _ObjectParser:
     """Makes the objects of one text."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, A
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         del data  # the text is as large
         _check_size(text)
-        value = json.loads(text, object_pairs_hook=_Objects().make)
+        value = json.loads(text, object_pairs_hook=_ObjectParser().make)
         _check_depth(value)
         if _SPELLED_SURROGATE.search(text):
             errors = "surrogateescape" if spells_bytes else "strict"

@@ -296,15 +296,8 @@ class Message(metaclass=_Slotted):
             if scalar is not None:
                 if is_repeated:
                     self._add(name, _decode_scalars(scalar, wire_type, value))
-                elif wire_type == scalar.wire_type:
-                    there, decoded = getattr(self, name), scalar.decode(value)
-                    if there and scalar is MESSAGE:
-                        decoded = there + decoded
-                    elif there and isinstance(there, str) and not _is_utf8(there):
-                        raise ValueError(f"{type(self).__name__}.{name}: given twice, not as UTF-8 at first")
-                    setattr(self, name, decoded)
                 else:
-                    raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
+                    self._merge_scalar(name, scalar, wire_type, value)
                 continue
             if message is None or isinstance(value, int) or wire_type != LENGTH:
                 raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}, expected a message")
@@ -316,6 +309,17 @@ class Message(metaclass=_Slotted):
                 setattr(self, name, message.decode(value))
         if unknown:
             self.unknown += b"".join(unknown)
+
+    def _merge_scalar(self, name: str, scalar: Scalar, wire_type: int, value: Any) -> None:
+        """Set a field that is not repeated; the last of several counts, of messages' bytes all do."""
+        if wire_type != scalar.wire_type:
+            raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
+        there, decoded = getattr(self, name), scalar.decode(value)
+        if there and scalar is MESSAGE:
+            decoded = there + decoded
+        elif there and isinstance(there, str) and not _is_utf8(there):
+            raise ValueError(f"{type(self).__name__}.{name}: given twice, not as UTF-8 at first")
+        setattr(self, name, decoded)
 
     def _add(self, name: str, values: list[Any]) -> None:
         """Add to a repeated field."""

@@ -109,16 +109,22 @@ def _too_long(size: int, begins: bytes) -> str:
     return f"a key of {size} bytes, {shown!r}..., at most {LONGEST_KEY} are read"
 
 
-def decode_columns(
-    block: bytes, left_out: list[str] | None = None, most: int | None = None
-) -> tuple[list[bytes], list[bytes]]:
-    """Return the keys and the values of a block, as `decode_block` returns its entries."""
+def _end_of_entries(block: bytes) -> int:
+    """Return where a block's restart points begin."""
     if len(block) < 4:
         raise ValueError(f"block of {len(block)} bytes")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if restarts == 0 or end < 0:
         raise ValueError(f"{restarts} restart points in a block of {len(block)} bytes")
+    return end
+
+
+def decode_columns(
+    block: bytes, left_out: list[str] | None = None, most: int | None = None
+) -> tuple[list[bytes], list[bytes]]:
+    """Return the keys and the values of a block, as `decode_block` returns its entries."""
+    end = _end_of_entries(block)
     keys: list[bytes] = []
     values: list[bytes] = []
     add_key, add_value = keys.append, values.append

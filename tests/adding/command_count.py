@@ -5,9 +5,9 @@ A trial: what CONTRIBUTING.md says of adding a command is followed with this fil
 
 from __future__ import annotations
 
-from ..helping import subcommand
+from ..cli.help import subcommand
+from ..cli.options import color_option, json_option, path_argument
 from ..operations.look.counting import count_tensors
-from ..options import color_option, json_option, path_argument
 from ..render import base as render
 from ..render.report import opened
 

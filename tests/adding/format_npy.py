@@ -18,8 +18,7 @@ from ..errors import CorruptCheckpointError
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
-from ..store.paths import open_file
-from ..store.workers import SERIAL, Workers
+from ..store.work.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class NpyReader(CheckpointReader):
         self.location = probe.location
         self.format = FORMAT
         self.findings: list[Finding] = []
-        self._file = open_file(probe.location.head)
+        self._file = probe.location.head.open()
         try:
             self._header = decode_header(self._file.read(0, LONGEST_HEADER + 12))
         except ValueError as error:

@@ -11,10 +11,11 @@ import zlib
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
-from formats.find.location import find
-from formats.model.location import data_shards
-from formats.store import paths, whole
-from formats.store.paths import entry_at
+from formats import location
+from formats.find.resolve import find
+from formats.location import parse_location
+from formats.model.checkpoint_files import data_shards
+from formats.store import content_cache
 from tests.cli.examples import examples
 from tests.sampling import turn
 from tests.support import data_path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from formats.store.server import ServerStore
+    from formats.store.remote.server import ServerStore
     from tests.cli.conftest import Result
 
 READING = ("average", "convert", "diff", "extract", "graph", "log", "ls", "match")
@@ -72,8 +73,8 @@ def some_lines(number: int, few: int) -> list[str]:
 
 def forget(stores: Iterable[ServerStore]) -> None:
     """Have what lies in stores asked for anew."""
-    paths._kept.clear()
-    whole._kept.files.clear()
+    location._kept.clear()
+    content_cache._kept.files.clear()
     for store in stores:
         store.forget()
 
@@ -175,6 +176,14 @@ def _moved(words: list[str], folder: str) -> list[str]:
     for at, word in enumerate(words):
         path = folder if word == "." else f"{folder}/{word}"
         is_target = words[at - 1] in WRITTEN or (words[0] in ("convert", "rename", "rescue") and at == 2)
-        is_read = at and not is_target and (entry_at(path) or find(path) or data_shards(path))
+        is_read = (
+            at
+            and not is_target
+            and (
+                parse_location(path).entry()
+                or find(parse_location(path))
+                or data_shards(parse_location(path))
+            )
+        )
         found.append(path if is_read else word)
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

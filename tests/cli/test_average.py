@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.move import computed
+from ckpt_cli.operations.convert import lazy
 from formats import open_checkpoint
 from formats.core.chunks import PIECE
+from formats.location import parse_location
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path, numbers, partitioned, recorded, same, strings, variants, write_bundle
 
@@ -91,7 +92,7 @@ def test_means_are_rounded_once(tmp_path: Path, ckpt: Callable) -> None:
 def test_large_tensors_pass_in_pieces(
     in_slices: bool, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computed, "_MOST_HELD", 1)
+    monkeypatch.setattr(lazy, "_MOST_HELD", 1)
     generator = np.random.default_rng(0)
     values = [generator.standard_normal(PIECE // 8 + 5) for _ in range(3)]
     for number, value in enumerate(values):
@@ -137,7 +138,7 @@ def test_last_takes_the_newest_of_a_directory(tmp_path: Path, ckpt: Callable) ->
     kernel = "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
     nine, ten, mean = (read(path)[kernel] for path in (STEPS[1], STEPS[2], run / "mean-99"))
     assert same(mean, ((nine.astype(float) + ten) / 2).astype(np.float32))
-    state = StateFile.read(str(run / "checkpoint"))
+    state = StateFile.read(parse_location(str(run / "checkpoint")))
     assert (state.latest, state.paths[-1]) == ("mean-99", "mean-99")
     again = ckpt("average", "--last", "2", run, "-o", run / "mean-99", "--overwrite")
     assert f"note: {run}/ckpt-9\nnote: {run}/ckpt-10\n" in again.err

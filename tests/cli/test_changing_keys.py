@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.choose.keys import Renamed, Rules, renamed
-from ckpt_cli.operations.choose.name_map import read_map
-from ckpt_cli.operations.choose.select import NothingSelectedError
+from ckpt_cli.operations.select.keys import Renamed, Rules, renamed
+from ckpt_cli.operations.select.name_map import read_map
+from ckpt_cli.operations.select.selection import NothingSelectedError
 from formats import CheckpointError, ConversionError, DuplicateKeyError, open_checkpoint
+from formats.location import parse_location
 from tests.support import data_path
 from tests.writing import save
 
@@ -281,15 +282,15 @@ def test_a_graph_that_cannot_be_read_is_named() -> None:
 def test_maps_are_columns_or_json(tmp_path: Path) -> None:
     file = tmp_path / "map"
     file.write_bytes(b"# made by hand\n\na\tb\nwith space\tx y\r\n")
-    assert read_map(str(file)) == {"a": "b", "with space": "x y"}
+    assert read_map(parse_location(str(file))) == {"a": "b", "with space": "x y"}
     file.write_text(json.dumps({"a": "b", "c\udcff": "d"}))
-    assert read_map(str(file)) == {"a": "b", "c\udcff": "d"}
+    assert read_map(parse_location(str(file))) == {"a": "b", "c\udcff": "d"}
 
 
 def test_columns_spell_bytes_as_ckpt_prints_them(tmp_path: Path) -> None:
     file = tmp_path / "map"
     file.write_bytes(rb"a\x09b\\\xff" + b"\tc\n")
-    assert read_map(str(file)) == {"a\tb\\\udcff": "c"}
+    assert read_map(parse_location(str(file))) == {"a\tb\\\udcff": "c"}
 
 
 @pytest.mark.parametrize(
@@ -309,13 +310,13 @@ def test_malformed_maps(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "map"
     file.write_bytes(content)
     with pytest.raises(CheckpointError, match=words) as caught:
-        read_map(str(file))
+        read_map(parse_location(str(file)))
     assert caught.value.path == str(file)
 
 
 def test_the_gold_maps_fit_their_checkpoint() -> None:
     for name in ("gold_map.tsv", "gold_map_paths.tsv"):
-        names = read_map(data_path("bert_template", name))
+        names = read_map(parse_location(data_path("bert_template", name)))
         with open_checkpoint(data_path("bert_tiny")) as reader:
             found = renamed(reader, Rules.make(names=names))
         assert {old: new for old, new in found.changed.items() if old in names} == names

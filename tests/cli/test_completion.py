@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def offered(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable:
     """Return what is offered for the last of some words, as (type, value), by main()."""
-    from ckpt_cli.main import main
+    from ckpt_cli.cli.main import main
 
     def ask(*words: str, shell: str = "bash") -> list[tuple[str, ...]]:
         monkeypatch.setenv("COMP_WORDS", "\n".join(("ckpt", *words)))

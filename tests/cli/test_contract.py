@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import formats
+from formats.location import reachable
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
 from formats.tf.run.state_file import StateFile
 from tests.formats.test_contract import GOLDENS
 from tests.sampling import turn

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import formats
-from ckpt_cli.operations.move.keras.plan import read_config
+from ckpt_cli.operations.convert.keras.plan import read_config
+from formats.location import parse_location
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ def test_the_command_takes_a_configuration(ckpt: Callable[..., Any], tmp_path: P
     assert missing.code == 3
     assert "configuration" in missing.err
     assert "--config FILE" in missing.err
-    (tmp_path / "config.json").write_text(str(read_config(data_path("keras_conv", "conv.full.h5")).config))
+    (tmp_path / "config.json").write_text(
+        str(read_config(parse_location(data_path("keras_conv", "conv.full.h5"))).config)
+    )
     for number, config in enumerate((tmp_path / "config.json", data_path("keras_conv", "conv.full.h5"))):
         result = ckpt("convert", source, tmp_path / f"{number}.h5", "--config", config, "--json")
         assert result.code == 0

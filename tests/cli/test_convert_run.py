@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.location import parse_location
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path
 
@@ -20,9 +21,9 @@ CKPT = os.path.join(RUN, "ckpt-10")
 
 def test_the_state_file_keeps_order_times_and_what_is_preserved(tmp_path: Path, ckpt: Callable) -> None:
     """Trap 23: a manager forgets entries that are not newer than last_preserved_timestamp."""
-    before = StateFile.read(os.path.join(RUN, "checkpoint"))
+    before = StateFile.read(parse_location(os.path.join(RUN, "checkpoint")))
     assert ckpt("convert", "--each", RUN, tmp_path / "out", "--to", "npz").code == 0
-    after = StateFile.read(str(tmp_path / "out" / "checkpoint"))
+    after = StateFile.read(parse_location(str(tmp_path / "out" / "checkpoint")))
     assert after.latest == "ckpt-10.npz"
     assert after.paths == tuple(f"{path}.npz" for path in before.paths)
     assert (after.timestamps, after.last_preserved) == (before.timestamps, before.last_preserved)
@@ -45,7 +46,7 @@ def test_entries_are_those_of_the_old_file(
     state = tmp_path / "out" / "checkpoint"
     assert state.exists() is (paths is not None)
     if paths is not None:
-        assert StateFile.read(str(state))[:2] == (paths[-1], paths)
+        assert StateFile.read(parse_location(str(state)))[:2] == (paths[-1], paths)
 
 
 def test_a_checkpoint_listed_elsewhere_comes_into_the_directory(tmp_path: Path, ckpt: Callable) -> None:
@@ -55,7 +56,7 @@ def test_a_checkpoint_listed_elsewhere_comes_into_the_directory(tmp_path: Path, 
     (run / "checkpoint").write_bytes(StateFile("../../old/ckpt-10", ("../../old/ckpt-10",)).text())
     assert ckpt("convert", "--each", run, tmp_path / "b" / "out").code == 0
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "old"]
-    assert StateFile.read(str(tmp_path / "b" / "out" / "checkpoint")).latest == "ckpt-10"
+    assert StateFile.read(parse_location(str(tmp_path / "b" / "out" / "checkpoint"))).latest == "ckpt-10"
 
 
 def test_a_state_file_that_is_there_is_refused_before_anything_is_written(
@@ -69,7 +70,7 @@ def test_a_state_file_that_is_there_is_refused_before_anything_is_written(
     assert f"{tmp_path}/checkpoint: is there already" in result.err
     assert (tmp_path / "checkpoint").read_bytes() == old
     assert ckpt("convert", "--each", RUN, tmp_path, "--overwrite").code == 0
-    assert StateFile.read(str(tmp_path / "checkpoint")).latest == "ckpt-10"
+    assert StateFile.read(parse_location(str(tmp_path / "checkpoint"))).latest == "ckpt-10"
 
 
 def test_one_that_cannot_be_converted_is_refused_before_the_others_are(
@@ -100,7 +101,7 @@ def test_a_damaged_member_is_said_and_the_rest_converted(tmp_path: Path, ckpt: C
     result = ckpt("convert", "--each", run, tmp_path / "out")
     assert result.code == 3
     assert f"warning: not converted: {run}/ckpt-9.index" in result.err
-    assert StateFile.read(str(tmp_path / "out" / "checkpoint")).paths == ("ckpt-8", "ckpt-10")
+    assert StateFile.read(parse_location(str(tmp_path / "out" / "checkpoint"))).paths == ("ckpt-8", "ckpt-10")
 
 
 # --update-state ---------------------------------------------------------------------
@@ -110,7 +111,7 @@ def test_a_damaged_member_is_said_and_the_rest_converted(tmp_path: Path, ckpt: C
 def test_the_state_file_names_the_prefix(suffix: str, tmp_path: Path, ckpt: Callable) -> None:
     """TensorFlow takes what the file says for a prefix, and finds nothing behind `x.index`."""
     assert ckpt("convert", CKPT, tmp_path / f"x-7{suffix}", "--update-state").code == 0
-    assert StateFile.read(str(tmp_path / "checkpoint")).paths == ("x-7",)
+    assert StateFile.read(parse_location(str(tmp_path / "checkpoint"))).paths == ("x-7",)
 
 
 def test_a_state_file_that_cannot_be_read_is_refused_first(tmp_path: Path, ckpt: Callable) -> None:

@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import formats
-from ckpt_cli.ending import EndedBySignal
+from ckpt_cli.cli.signals import EndedBySignal
 from ckpt_cli.runtime import guide
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from tests.cli.conftest import ROOT
 from tests.writing import save
 
@@ -26,14 +26,14 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 CHILD = """
     import os, signal, sys, time
-    import formats.store.staging
-    from ckpt_cli.main import main
-    from formats.model.writer import CheckpointWriter, Place
+    import formats.store.local.staging
+    from ckpt_cli.cli.main import main
+    from formats.model.writer import CheckpointWriter, Placement
 
     def end(number):
         os.kill(os.getpid(), number)
 
-    def write_slowly(place, at, data, write=Place.write):
+    def write_slowly(place, at, data, write=Placement.write):
         write(place, at, data)
         print("writing", flush=True)
         time.sleep(30)
@@ -41,7 +41,7 @@ CHILD = """
     {patches}
     main(sys.argv[1:])
 """
-SLOWLY = "Place.write = write_slowly"
+SLOWLY = "Placement.write = write_slowly"
 
 
 def start(patches: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
@@ -79,7 +79,8 @@ def test_what_was_begun_is_removed(number: int, jobs: int, source: Path, tmp_pat
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_ends_at_once(number: int, source: Path, tmp_path: Path) -> None:
     (out := tmp_path / "out").mkdir()
-    patch = "formats.store.staging.Staging.remove = lambda _: (print('removing', flush=True), time.sleep(30))"
+    remove = "lambda _: (print('removing', flush=True), time.sleep(30))"
+    patch = f"formats.store.local.staging.Staging.remove = {remove}"
     with start(f"{SLOWLY}; {patch}", "convert", source, out / "ckpt-1", "-j", 1) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"
@@ -106,7 +107,7 @@ def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: 
     """Nobody has begun to tidy up yet where a writer has just been made."""
     (out := tmp_path / "out").mkdir()
     patch = (
-        "import ckpt_cli.operations.move.transfer as transfer; make = transfer.create_checkpoint\n"
+        "import ckpt_cli.operations.convert.execute as transfer; make = transfer.create_checkpoint\n"
         "def made(*arguments, **options):\n"
         "    writer = make(*arguments, **options)\n"
         "    end(signal.SIGTERM)\n"
@@ -174,7 +175,7 @@ CUT_OFF = """
         ("typing", signal.SIGINT),
         ("click", signal.SIGINT),
         ("ckpt_cli.render.base", signal.SIGINT),
-        *(("formats.store.held", number) for number in SIGNALS),
+        *(("formats.store.local.spool", number) for number in SIGNALS),
         *(("formats.find.opening", number) for number in SIGNALS),
     ],
 )

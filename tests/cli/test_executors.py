@@ -17,17 +17,19 @@ import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations.convert.lazy import values_of
+from ckpt_cli.operations.convert.tasks import UnitRange
 from ckpt_cli.operations.look.stats import statistics_of
-from ckpt_cli.operations.move.computed import values_of
-from ckpt_cli.operations.move.tasks import Part
 from formats.core.version import VERSION
 from formats.errors import CheckpointError
-from formats.store import called_off, executors, ranges, upload, workers
-from formats.store.executors import Travelling, begin_worker, lent_by
+from formats.location import parse_location, reachable
+from formats.store import ranges
+from formats.store.local.staging import StagedFile
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
-from formats.store.staging import StagedFile
-from formats.store.workers import Threads, group_bytes, task_bytes
+from formats.store.remote import upload
+from formats.store.work import cancellation, executors, workers
+from formats.store.work.executors import Travelling, begin_worker, lent_by
+from formats.store.work.workers import Threads, group_bytes, task_bytes
 from tests.executing import GOLDENS, LINES, came_of, lay_out, line
 from tests.support import shard_path, strings, write_bundle
 
@@ -134,14 +136,14 @@ def test_after_a_signal_processes_end_with_what_they_do() -> None:
     futures = [hands.submit(_slowly, [seconds]) for seconds in (0.0, 30.0, 30.0, 30.0)]
     assert hands.result(futures[0]) == [0.0], "a process is there by now"
     processes = list((hands._executor._processes or {}).values())
-    called_off.end_soon()
+    cancellation.end_soon()
     try:
         began = time.monotonic()
         hands.stop(futures[1:])
         hands.close()
         assert time.monotonic() - began < 2
     finally:
-        called_off.go_on()
+        cancellation.go_on()
     assert not any(process.is_alive() for process in processes)
 
 
@@ -217,7 +219,7 @@ def test_an_object_that_a_lost_worker_has_sent(
     store.put("mem://tests/x", data if bytes_ == "the same" else data[::-1], upload.NOTHING)
     before = store.asked("mem://tests/x")
     for block in (1 << 12, 1 << 20):
-        maker = upload.Maker("mem://tests/x", block, True)
+        maker = upload.Maker(parse_location("mem://tests/x"), block, True)
         if bytes_ == "the same":
             assert maker.make([data[:100], data[100:]]) == before
         else:
@@ -236,7 +238,7 @@ def test_a_task_is_less_than_a_kilobyte(tmp_path: Path) -> None:
         (tensor,) = (reader[key] for key in reader)
         values = values_of(tensor, tensor.spec)
         assert values is not None
-        part = Part(values, 0, 36, None, values.sources[0])
+        part = UnitRange(values, 0, 36, None, values.sources[0])
         assert len(pickle.dumps(part)) < 1024
         assert pickle.loads(pickle.dumps(part)).values.size == 36
 
@@ -246,7 +248,7 @@ def test_what_another_machine_has_written_is_synced_there(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else can; on the same one, the command's own sync brings all to the disk."""
-    file = StagedFile(str(tmp_path / "shard-0"), "out")
+    file = StagedFile(str(tmp_path / "shard-0"), parse_location("out"))
     assert file.memory is not None
     kernel, device = file.memory
     told = {"here": file.memory, "another machine": ("x", device), "another mount": (kernel, device + 1)}
@@ -399,8 +401,8 @@ def test_killed_commands_leave_no_processes(tmp_path: Path) -> None:
     """Those who did the work end with the one that began them."""
     program = (
         "import os, time\n"
-        "from formats.store.executors import Processes\n"
-        "from formats.store.workers import Workers\n"
+        "from formats.store.work.executors import Processes\n"
+        "from formats.store.work.workers import Workers\n"
         "if __name__ == '__main__':\n"
         "    pool = Workers(lambda: Processes(1), shares_all=True)\n"
         "    list(pool.map(abs, [1]))\n"
@@ -494,10 +496,10 @@ def test_without_the_extra_it_is_named(
 
 def test_nothing_is_imported_for_it_that_is_not_asked_for() -> None:
     code = (
-        "import sys; from ckpt_cli.main import main\n"
+        "import sys; from ckpt_cli.cli.main import main\n"
         "try: main(['verify', sys.argv[1]])\n"
         "except SystemExit: pass\n"
-        "print({'formats.store.executors', 'concurrent.futures.process'} & set(sys.modules))"
+        "print({'formats.store.work.executors', 'concurrent.futures.process'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, os.path.join(ROOT, "tests/data", GOLDENS["tf-object"])],

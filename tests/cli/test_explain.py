@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli import main
+from ckpt_cli.cli import main
 from ckpt_cli.operations.look.complaints import complaints, topics
 from ckpt_cli.operations.look.explain import explain
 from formats.errors import CheckpointError

@@ -16,7 +16,7 @@ import pytest
 
 from formats import open_checkpoint
 from formats.core.chunks import PIECE
-from formats.store.local import LocalFile
+from formats.store.local.files import LocalFile
 from tests.cli.conftest import ROOT
 from tests.support import data_path, numbers, partitioned, same, strings, variants, write_bundle
 from tests.writing import save

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from ckpt_cli.main import cli
+from ckpt_cli.cli.main import cli
 from ckpt_cli.render import base as render
 from ckpt_cli.render.progress import progress
 from tests.readme import ROOT, commands
@@ -205,7 +205,7 @@ def test_debugging_shows_where_an_error_comes_from(
 
     monkeypatch.setenv("CKPT_DEBUG", value)
     if value:
-        from ckpt_cli.main import main
+        from ckpt_cli.cli.main import main
 
         with pytest.raises(CheckpointNotFoundError):
             main(["ls", "nowhere"])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ckpt_cli.operations.look.complaints import topics
-from formats.store import paths
 from tests.repository import Repository
 from tests.support import data_path, partitioned, strings, write_bundle
 
@@ -115,8 +114,7 @@ def test_difftool_compares_the_rest_beside_what_was_not_fetched(repository: Repo
 def inside(repository: Repository, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     """Run `ckpt` in the repository, within this process."""
     monkeypatch.chdir(repository.folder)
-    yield ckpt
-    paths._revisions.clear()
+    return ckpt
 
 
 def test_commands_read_commits(repository: Repository, inside: Callable, tmp_path: Path) -> None:
@@ -174,7 +172,6 @@ def test_a_folder_of_a_commit_is_never_its_lock(
     done = ckpt("diff", "HEAD~1:m", "m")
     assert (done.code, [row[:2] for row in done.rows]) == (1, [["value", "w"]])
     assert ckpt("diff", "HEAD:m", "m").code == 0
-    paths._revisions.clear()
 
 
 def test_no_work_tree_is_touched(repository: Repository, inside: Callable) -> None:
@@ -205,4 +202,3 @@ def test_links_that_lead_out_and_submodules_are_said_to_be_there(
     ):
         done = ckpt("ls", path)
         assert (done.code, said in done.err) == (3, True), done.err
-    paths._revisions.clear()

@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ckpt_cli.helping import Subcommand, left_out
-from ckpt_cli.main import cli
+from ckpt_cli.cli.help import Subcommand, left_out
+from ckpt_cli.cli.main import cli
 from tests.readme import commands, rendered
 
 COLUMNS, LINES = 100, 50

@@ -13,8 +13,9 @@ import pytest
 
 import formats
 from ckpt_cli.operations.runs import log
-from formats.model.writer import Place
-from formats.store import ranges, workers
+from formats.model.writer import Placement
+from formats.store import ranges
+from formats.store.work import workers
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
 
 if TYPE_CHECKING:
@@ -171,14 +172,14 @@ def test_an_interrupt_while_others_write_leaves_nothing(
     jobs: int, sources: list[str], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (out := tmp_path / "out").mkdir()
-    write = Place.write
+    write = Placement.write
 
-    def interrupted(place: Place, at: int, data: Any) -> None:
+    def interrupted(place: Placement, at: int, data: Any) -> None:
         write(place, at, data)
         if at == 12 << 10:  # in the middle of a tensor
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Place, "write", interrupted)
+    monkeypatch.setattr(Placement, "write", interrupted)
     assert ckpt("convert", sources[0], out / "t-1", "-j", jobs).code == 130
     assert os.listdir(out) == []
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.choose.name_map import packs
+from ckpt_cli.operations.select.name_map import packs
 from tests.support import data_path, same
 from tests.torch_files import storage, tensor, zipped
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.store import http, hub
+from formats.store.remote import http, hub
 from tests.cli.anywhere import KINDS, compare_kinds, forget, some_lines
 from tests.servers.hub import Hub, serving_hub
 from tests.servers.web import Web, serving

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from formats import open_checkpoint
-from formats.model.location import data_shards
-from formats.store import tally
+from formats.location import parse_location, reachable
+from formats.model.checkpoint_files import data_shards
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
+from formats.store.work import counters
 from formats.tf.bundle import shards
 from tests.cli.running import ROOT
 from tests.faults.steps import no_links
@@ -46,7 +46,7 @@ ARRAYS = {
 
 def copied(parts: tuple[str, ...], directory: Path, name: str = "c-1") -> str:
     source = data_path(*parts)
-    for path in [f"{source}.index", *data_shards(source)]:
+    for path in [f"{source}.index", *data_shards(parse_location(source))]:
         shutil.copy(path, directory / (name + path.removeprefix(source)))
     return str(directory / name)
 
@@ -57,12 +57,16 @@ def values(path: object) -> dict[str, np.ndarray[Any, Any]]:
 
 def is_shared(path: str, target: object) -> bool:
     """Whether a file is one of the shards of a bundle."""
-    return any(os.path.samefile(path, shard) for shard in data_shards(str(target)))
+    return any(os.path.samefile(path, shard) for shard in data_shards(parse_location(str(target))))
 
 
 def own_bytes(target: object, *shared: str) -> int:
     """Return the bytes of the shards that are a bundle's alone."""
-    mine = [path for path in data_shards(str(target)) if not any(map(os.path.samefile, [path] * 9, shared))]
+    mine = [
+        path
+        for path in data_shards(parse_location(str(target)))
+        if not any(map(os.path.samefile, [path] * 9, shared))
+    ]
     return sum(map(os.path.getsize, mine))
 
 
@@ -106,7 +110,7 @@ def test_what_is_new_goes_to_one_small_shard(ckpt: Ckpt, tmp_path: Path) -> None
         own = {key for key in reader if reader[key].stored.shard}
         assert {GRAPH, "save_counter/.ATTRIBUTES/VARIABLE_VALUE"} <= own
         assert all(not reader[key].stored.crc32c or key in own for key in own)
-    assert len(data_shards(str(linked))) == 2
+    assert len(data_shards(parse_location(str(linked)))) == 2
     assert own_bytes(linked, shard_path(path)) < 10_000
 
 
@@ -148,7 +152,7 @@ def test_shards_that_hold_nothing_of_it_are_not_taken_along(ckpt: Ckpt, tmp_path
     save(tmp_path / "c-1", {"a": np.zeros(40), "b": np.ones(40), "c": np.ones(3)}, shard_size=100)
     done = ckpt("convert", tmp_path / "c-1", tmp_path / "d-1", "b", "c", "--link", "--json")
     assert done.code == 0
-    assert len(data_shards(str(tmp_path / "d-1"))) == 2
+    assert len(data_shards(parse_location(str(tmp_path / "d-1")))) == 2
     assert not is_shared(shard_path(str(tmp_path / "c-1"), 0, 3), tmp_path / "d-1")
     assert set(values(tmp_path / "d-1")) == {"b", "c"}
 
@@ -320,12 +324,12 @@ def test_a_file_is_read_once_and_its_bytes_are_not_copied_about(
     ckpt: Ckpt, tmp_path: Path, name: str, jobs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `verify` does, which has the same bar in tests/benchmarks/writing.py."""
-    monkeypatch.setattr(tally, "_tallies", None)
+    monkeypatch.setattr(counters, "_tallies", None)
     path = tmp_path / name
     arrays = {f"w{number}": np.arange(700_001 + number, dtype=np.float32) for number in range(4)}
     monkeypatch.setitem(globals(), "ARRAYS", arrays)
     FILES[name](path)
-    counted = tally.count_reads()
+    counted = counters.count_reads()
     assert ckpt("convert", path, tmp_path / "c-1", "--to", "name", "--link", "-j", jobs).code == 0
     expected = sum(array.nbytes for array in arrays.values())
     assert expected <= counted[str(path)].nbytes < expected + 100_000
@@ -552,13 +556,13 @@ def test_nothing_is_said_of_links_to_files_that_are_replaced(ckpt: Ckpt, tmp_pat
     path = copied(NAMES, tmp_path)
     expected = values(path)
     if named == "best":
-        for file in [f"{path}.index", *data_shards(path)]:
+        for file in [f"{path}.index", *data_shards(parse_location(path))]:
             os.symlink(file, file.replace("c-1", "best"))
     words = ["convert", path, tmp_path / named, "--to", "name", "--link", "--overwrite", "--json"]
     done = ckpt(*words)
     assert (done.code, done.json["verification"]) == (0, "linked")
     assert "hard links to SRC's files" not in done.err
-    assert all(os.stat(shard).st_nlink == 1 for shard in data_shards(path))
+    assert all(os.stat(shard).st_nlink == 1 for shard in data_shards(parse_location(path)))
     assert values(path).keys() == expected.keys()
     assert all(same(value, expected[key]) for key, value in values(path).items())
     assert (

@@ -13,7 +13,7 @@ import click
 import numpy as np
 import pytest
 
-from ckpt_cli import main
+from ckpt_cli.cli import main
 from tests.cli.running import ROOT
 from tests.support import data_path, write_bundle
 
@@ -197,7 +197,7 @@ def test_an_error_that_nobody_reads_keeps_its_exit_code() -> None:
 def test_the_number_of_a_closed_stderr_is_no_other_files(tmp_path: Path) -> None:
     """Libraries write there what they have to say, which is not to go into a checkpoint."""
     code = (
-        "import os, sys\nfrom ckpt_cli.main import main\n"
+        "import os, sys\nfrom ckpt_cli.cli.main import main\n"
         "try: main(['ls', sys.argv[1]])\n"
         "finally:\n"
         "    for number in (0, 2): assert os.path.samestat(os.fstat(number), os.stat(os.devnull)), number\n"
@@ -218,7 +218,7 @@ def test_an_output_that_is_full_is_named(command: str, unbuffered: str) -> None:
 
 def test_numpy_starts_no_threads() -> None:
     code = (
-        "import os, sys; from ckpt_cli.main import main\n"
+        "import os, sys; from ckpt_cli.cli.main import main\n"
         "try: main(['stats', sys.argv[1]])\n"
         "finally: print(len(os.listdir('/proc/self/task')), file=sys.stderr)"
     )
@@ -256,7 +256,7 @@ def test_an_interrupt_exits_130() -> None:
         "from ckpt_cli.operations.look import listing\n"
         "def stop(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
         "listing.in_order = stop\n"
-        f"from ckpt_cli.main import main\nmain(['ls', '-r', {BERT!r}])\n"
+        f"from ckpt_cli.cli.main import main\nmain(['ls', '-r', {BERT!r}])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats.store import paths
-from formats.store.local import LOCAL
+from formats.location import Location, other_names, parse_location
+from formats.store.local.files import LOCAL
 from formats.tf.run import leftovers
 from formats.tf.run.state_file import StateFile
 from tests.support import write_bundle
@@ -115,13 +115,13 @@ def test_the_names_of_shards_are_looked_for_in_one_listing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(paths, "entry_at", lambda path: asked.append(path) or LOCAL.stat(path))
+    monkeypatch.setattr(Location, "entry", lambda path: asked.append(path) or LOCAL.stat(path))
     names = [str(tmp_path / f"c-1.data-{at:05d}-of-00050") for at in range(50)]
     for name in names:
         open(name, "wb").close()
         os.link(name, name + ".other")
     os.symlink(names[0], tmp_path / "link")
-    found = paths.other_names(names)
+    found = other_names(map(parse_location, names))
     assert found == {name: [os.path.basename(name) + ".other"] for name in names} | {
         names[0]: [os.path.basename(names[0]) + ".other", "link"]
     }

@@ -13,10 +13,10 @@ from formats import CheckpointError
 from formats.core import notices
 from formats.errors import CheckpointExistsError, InaccessibleError
 from formats.find.directory import Directory
-from formats.store import object_lock
+from formats.location import parse_location, reachable
 from formats.store.memory import MemoryStore
-from formats.store.object_lock import ObjectLock, lock_path
-from formats.store.paths import reachable
+from formats.store.remote import object_lock
+from formats.store.remote.object_lock import ObjectLock, lock_path
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def held(store: MemoryStore) -> dict[str, Any] | None:
 
 
 def test_it_is_there_as_long_as_it_is_held(store: MemoryStore) -> None:
-    lock = ObjectLock(TARGET)
+    lock = ObjectLock(parse_location(TARGET))
     lock.acquire()
     first = held(store)
     assert first is not None
@@ -123,7 +123,7 @@ def test_of_a_process_of_this_machine_it_is_known_that_it_has_ended(
     own = object_lock.Process.own()
     leave(store, **own._replace(started="1")._asdict())  # its number was given to another
     assert ckpt("convert", NEW, TARGET).code == 0
-    lost = ObjectLock(TARGET)
+    lost = ObjectLock(parse_location(TARGET))
     lost.acquire()
     done = ckpt("convert", NEW, TARGET, "--overwrite")
     assert done.code == 3
@@ -146,7 +146,7 @@ def test_of_many_who_take_it_over_one_gets_it(store: MemoryStore) -> None:
     refused: list[CheckpointError] = []
 
     def take() -> None:
-        lock = ObjectLock(TARGET)
+        lock = ObjectLock(parse_location(TARGET))
         try:
             lock.acquire()
             got.append(lock)
@@ -167,7 +167,7 @@ def test_it_is_never_deleted_and_created(store: MemoryStore) -> None:
     changes: list[str] = []
     leave(store)
     store.before = lambda what, path: changes.append(what) if path == PATH else None
-    lock = ObjectLock(TARGET)
+    lock = ObjectLock(parse_location(TARGET))
     lock.acquire()
     assert "delete" not in changes
     lock.release()
@@ -196,7 +196,7 @@ def test_who_was_taken_over_publishes_and_deletes_nothing(
 
 
 def test_one_of_another_is_not_released(store: MemoryStore) -> None:
-    lock = ObjectLock(TARGET)
+    lock = ObjectLock(parse_location(TARGET))
     lock.acquire()
     leave(store)
     lock.release()
@@ -213,7 +213,7 @@ def test_a_lost_answer_is_no_loss(store: MemoryStore, monkeypatch: pytest.Monkey
         raise InaccessibleError("no answer came", path=PATH)
 
     monkeypatch.setattr(store, "put", lose)
-    lock = ObjectLock(TARGET)
+    lock = ObjectLock(parse_location(TARGET))
     lock.acquire()
     lock._renew()
     lock.release()
@@ -232,16 +232,22 @@ def test_a_server_without_conditions_is_warned_of_once(
     warned: list[str] = []
     monkeypatch.setattr(notices, "_warner", warned.append)
     object_lock._warned.clear()
-    ObjectLock("mem://b/c-3").acquire()
+    ObjectLock(parse_location("mem://b/c-3")).acquire()
     assert len(warned) == 1
 
 
 @pytest.mark.usefixtures("store")
 def test_a_sharded_target_has_the_lock_of_the_one_file() -> None:
-    assert lock_path(TARGET) == PATH
-    assert lock_path("mem://b/x.safetensors.index.json") == lock_path("mem://b/x.safetensors")
-    assert lock_path("mem://b/x.safetensors") != lock_path("mem://b/y.safetensors")
-    assert lock_path("mem://b/" + "x" * 60) != lock_path("mem://b/" + "x" * 61)
+    assert lock_path(parse_location(TARGET)) == PATH
+    assert lock_path(parse_location("mem://b/x.safetensors.index.json")) == lock_path(
+        parse_location("mem://b/x.safetensors")
+    )
+    assert lock_path(parse_location("mem://b/x.safetensors")) != lock_path(
+        parse_location("mem://b/y.safetensors")
+    )
+    assert lock_path(parse_location("mem://b/" + "x" * 60)) != lock_path(
+        parse_location("mem://b/" + "x" * 61)
+    )
 
 
 def test_it_is_listed_as_nothing(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
@@ -249,12 +255,12 @@ def test_it_is_listed_as_nothing(store: MemoryStore, ckpt: Callable[..., Result]
     before = [ckpt("ls", "-R", "mem://b").out, ckpt("state", run, "--json").out]
     store.keep(PATH.replace("mem://b/run", run), [b"{}"])
     assert [ckpt("ls", "-R", "mem://b").out, ckpt("state", run, "--json").out] == before
-    assert len(Directory(run).members) == 3
+    assert len(Directory(parse_location(run)).members) == 3
 
 
 def test_fix_removes_locks_that_have_expired(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
     run = store.put_tree("mem://b", RUN)
-    path = lock_path(f"{run}/c-1")
+    path = lock_path(parse_location(f"{run}/c-1"))
     leave(store)
     data = store.get(PATH, 4096)
     assert data is not None
@@ -271,7 +277,7 @@ def test_fix_removes_locks_that_have_expired(store: MemoryStore, ckpt: Callable[
 
 def test_fix_leaves_what_is_being_written(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
     run = store.put_tree("mem://b", RUN)
-    lock = ObjectLock(f"{run}/c-1")
+    lock = ObjectLock(parse_location(f"{run}/c-1"))
     lock.acquire()
     done = ckpt("state", run, "--fix")
     assert done.code == 0, done.err
@@ -282,17 +288,17 @@ def test_fix_leaves_what_is_being_written(store: MemoryStore, ckpt: Callable[...
 
 def test_fix_does_not_remove_a_lock_that_was_taken_over_meanwhile(store: MemoryStore) -> None:
     leave(store)
-    (left,) = object_lock.locks_in("mem://b/run")
+    (left,) = object_lock.locks_in(parse_location("mem://b/run"))
     leave(store, number=2)
     left.clear()
     assert store.names == [PATH]
-    (left,) = object_lock.locks_in("mem://b/run")
+    (left,) = object_lock.locks_in(parse_location("mem://b/run"))
     left.clear()
     assert store.names == []
 
 
 def test_an_old_checkpoint_is_not_replaced_under_a_foreign_lock(store: MemoryStore) -> None:
-    lock = ObjectLock(TARGET)
+    lock = ObjectLock(parse_location(TARGET))
     lock.acquire()
     leave(store)
     with pytest.raises(CheckpointExistsError, match="its lock was taken over by process 4711 on other"):

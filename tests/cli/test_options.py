@@ -14,9 +14,9 @@ import click
 import pytest
 
 import ckpt_cli.commands
-from ckpt_cli.main import cli
-from ckpt_cli.option_rules import label
-from formats.store import executors, workers
+from ckpt_cli.cli.main import cli
+from ckpt_cli.cli.option_rules import label
+from formats.store.work import executors, workers
 from tests.cli.examples import VACUOUS, examples, lay_out
 from tests.counts import count
 

@@ -78,7 +78,7 @@ def test_processes_that_read_hdf5_run_it_too(place: Path, line: str) -> None:
     """Those of a store that cannot fork, in a program that they do not import."""
     _call_formats(place, OTHERS[0])
     program = f"""
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from formats.store.base import Store
 Store.forks = False
 main({line.split()!r})
@@ -99,14 +99,14 @@ WORDS = ["convert", "large-1", "copy-1", "--executor", "processes:2", "-v"]
 
 def verified_by_processes():
     import formats
-    from formats.store.executors import lent_by
+    from formats.store.work.executors import lent_by
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with formats.open_checkpoint("large-1") as reader:
             steps = list(reader.verify(lent_by(pool, 1)))
     print(sum(step.nbytes for step in steps), [finding for step in steps for finding in step.findings])
 
 if __name__ == "__main__":
-    from ckpt_cli.main import main
+    from ckpt_cli.cli.main import main
     {program}
 """)
     done = _python(place, "program.py")
@@ -133,7 +133,7 @@ def test_a_program_that_has_imported_this_formats_is_not(tmp_path: Path) -> None
     """By whichever name of its folder."""
     os.symlink(ROOT, tmp_path / "linked")
     program = (
-        "import formats, sys; sys.path.insert(0, sys.argv[1]); import ckpt_cli; from ckpt_cli import main"
+        "import formats, sys; sys.path.insert(0, sys.argv[1]); import ckpt_cli; from ckpt_cli.cli import main"
     )
     _python(tmp_path, "-c", program, ROOT, path=str(tmp_path / "linked"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from ckpt_cli.render import base as render
 from ckpt_cli.render import progress as shown
-from ckpt_cli.render.progress import _fitted, _Work, passes, progress
+from ckpt_cli.render.progress import _fitted, _WorkDone, passes, progress
 from ckpt_cli.render.tables import width
 from tests.support import data_path
 
@@ -34,7 +34,7 @@ def verbose() -> Iterator[None]:
 
 
 def test_a_line_tells_the_stage_the_speed_and_the_time_left(clock: list[float]) -> None:
-    work = _Work(10_000_000, "model.npz", passes(verify=True))
+    work = _WorkDone(10_000_000, "model.npz", passes(verify=True))
     assert work.line == "model.npz writing: 0 B of 10.0 MB"
     clock[0] = 40
     work.advance(4_000_000)
@@ -79,7 +79,7 @@ def test_a_bar_is_drawn_also_when_nothing_comes_to_an_end(
     begun = threading.Event()
     begin = shown._begun
 
-    def seen(work: _Work) -> object:
+    def seen(work: _WorkDone) -> object:
         bar = begin(work)
         begun.set()
         return bar

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import formats
-from formats.store import ranges, workers
+from formats.store import ranges
+from formats.store.work import workers
 from tests.support import data_path
 from tests.torch_files import legacy, storage, tensor, written, zipped
 
@@ -141,7 +142,7 @@ def test_a_written_directory_is_held_against_what_passed(
     source: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is read back of a .pt is not summed again, so the CRC-32 that it stores is compared by itself."""
-    from formats.store.zipped import Zipped
+    from formats.store.archive.writer import Zipped
 
     real = Zipped.fill
     monkeypatch.setattr(Zipped, "fill", lambda self, name, offset, crc: real(self, name, offset, crc ^ 1))
@@ -183,19 +184,19 @@ def test_a_conversion_that_was_interrupted_still_compares_the_crc_32(
     source: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read before the interruption is told by the journal, what comes after it is read."""
-    from formats.model.writer import Place
+    from formats.model.writer import Placement
 
-    whole, real = bytes(VALUES.tobytes()), Place.write
+    whole, real = bytes(VALUES.tobytes()), Placement.write
 
-    def ends(self: Place, at: int, data: Any) -> None:
+    def ends(self: Placement, at: int, data: Any) -> None:
         if at >= 2 * STEP:
             raise KeyboardInterrupt
         real(self, at, data)
 
     target = tmp_path / "x.safetensors"
-    monkeypatch.setattr(Place, "write", ends)
+    monkeypatch.setattr(Placement, "write", ends)
     ckpt("convert", source, target, "--resume", "-j", 1)
-    monkeypatch.setattr(Place, "write", real)
+    monkeypatch.setattr(Placement, "write", real)
     assert not target.exists()
     done = ckpt("convert", source, target, "--resume")
     assert done.code == 0, done.err

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from formats import location
+from formats.location import reachable
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -110,3 +112,30 @@ def test_a_name_that_comes_is_seen(store: MemoryStore, ckpt: Callable) -> None:
     assert "missing" not in ckpt("ls", f"{RUN}/ckpt-1").err
     store.remove(f"{RUN}/ckpt-1.data-00000-of-00001")
     assert "missing" in ckpt("ls", f"{RUN}/ckpt-1").err
+
+
+PARSERS = (location.parse_location, location.local_location)
+"""What makes locations of text."""
+
+MOST_PARSED = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("ckpt-1", ""), ("ckpt-1", "-l"), ("ckpt-1.index", "--json"), (".", ""), (".", "--recursive")],
+)
+def test_a_path_is_parsed_once(name: str, options: str, laid_out: Path, ckpt: Callable) -> None:
+    """Opening a checkpoint parsed its path 18 times: from then on, its location is passed."""
+    asked = {function.__code__: 0 for function in PARSERS}
+
+    def count(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in asked:
+            asked[frame.f_code] += 1
+
+    sys.setprofile(count)
+    try:
+        done = ckpt("ls", *options.split(), laid_out / name)
+    finally:
+        sys.setprofile(None)
+    assert done.code == 0
+    assert 0 < sum(asked.values()) <= MOST_PARSED

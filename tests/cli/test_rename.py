@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from formats import open_checkpoint
-from formats.model.location import data_shards
+from formats.location import parse_location
+from formats.model.checkpoint_files import data_shards
 from formats.tf.bundle.reader import BundleReader, BundleTensor
 from tests.support import data_path, partitioned, same, shard_path, strings, write_bundle
 from tests.writing import files, read_all, save
@@ -30,7 +31,7 @@ VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 def copied(source: str, directory: Path, name: str = "c-1") -> str:
     """Copy a bundle into a directory under another name; return its prefix there."""
-    for path in [f"{source}.index", *data_shards(source)]:
+    for path in [f"{source}.index", *data_shards(parse_location(source))]:
         shutil.copy(path, directory / (name + path.removeprefix(source)))
     return str(directory / name)
 
@@ -96,7 +97,7 @@ def test_an_old_graph_in_a_shard_of_its_own_is_not_copied_and_not_compared(ckpt:
     assert ckpt("rename", run / "ckpt-10", run / "a-1", "--sub", "^net=>model").code == 0
     done = ckpt("rename", run / "a-1", run / "b-1", "--sub", "^model=>net", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
-    assert len(data_shards(str(run / "b-1"))) == 2
+    assert len(data_shards(parse_location(str(run / "b-1")))) == 2
     assert ckpt("diff", run / "ckpt-10", run / "b-1", "--exclude", "_CHECKPOINTABLE*").code == 0
 
 

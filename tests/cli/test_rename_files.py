@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.choose.keys import Rules
-from ckpt_cli.operations.move.rename import plan_rename
+from ckpt_cli.operations.convert.rename import plan_rename
+from ckpt_cli.operations.select.keys import Rules
 from formats import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -23,8 +23,9 @@ from formats import (
     open_checkpoint,
 )
 from formats.find.directory import Directory
-from formats.model.location import data_shards
-from formats.store.staging import StagedFile
+from formats.location import parse_location
+from formats.model.checkpoint_files import data_shards
+from formats.store.local.staging import StagedFile
 from formats.tf.bundle import shards
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.faults.each_step import failures, kills
@@ -45,7 +46,7 @@ RULES = Rules.make([r"^(\w+)=>new_\1"])
 def copy_of(parts: tuple[str, ...], directory: Path, name: str = "ckpt-1") -> str:
     source, target = data_path(*parts), str(directory / name)
     shutil.copy(source + ".index", target + ".index")
-    for path in data_shards(source):
+    for path in data_shards(parse_location(source)):
         shutil.copy(path, target + path.removeprefix(source))
     return target
 
@@ -53,7 +54,7 @@ def copy_of(parts: tuple[str, ...], directory: Path, name: str = "ckpt-1") -> st
 def rename(path: str, target: str | None = None, *, rules: Rules = RULES, **options: Any) -> list[str]:
     with open_checkpoint(path) as opened:
         overwrite = options.get("overwrite", False)
-        plan = plan_rename(opened, target, rules, **options)
+        plan = plan_rename(opened, None if target is None else parse_location(target), rules, **options)
         return plan.run(overwrite=overwrite or target is None).notes
 
 
@@ -266,7 +267,7 @@ def test_several_shards_keep_their_numbers(tmp_path: Path) -> None:
 def test_a_source_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     path = copy_of(OBJECTS, tmp_path)
     with open_checkpoint(path) as opened:
-        plan = plan_rename(opened, str(tmp_path / "out-1"), RULES)
+        plan = plan_rename(opened, parse_location(str(tmp_path / "out-1")), RULES)
         os.utime(shard_path(path), (1, 1))
         before = files(tmp_path)
         with pytest.raises(CheckpointError, match="changed while it was read"):
@@ -408,7 +409,10 @@ SCENARIOS = {
 def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
     for directory, path, found in kills(scenario, tmp_path):
-        assert [member.name for member in Directory(str(directory)).members] in ([], ["ckpt-1"])
+        assert [member.name for member in Directory(parse_location(str(directory))).members] in (
+            [],
+            ["ckpt-1"],
+        )
         # Whatever lies about, the next one goes through.
         if found != "new":
             scenario.write(path, again=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from formats.location import reachable
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
 from tests.pages import HOSTILE, PageSource, shown
 from tests.support import data_path, shard_path, write_bundle
 

@@ -20,7 +20,7 @@ import pytest
 from jsonschema import Draft4Validator, Draft202012Validator
 
 from ckpt_cli.operations.look.complaints import topics
-from ckpt_cli.operations.report.findings import Report, Subject, Table
+from ckpt_cli.operations.report.findings import FindingsTable, Report, Subject
 from ckpt_cli.render.findings import github, gitlab, junit, markdown, sarif
 from ckpt_cli.render.findings.words import CODES
 from formats.model.verification import Finding
@@ -131,7 +131,7 @@ def everything() -> Report:
         )
         for number, (code, name) in enumerate(itertools.product(codes, NAMES))
     ]
-    table = Table("changes", ("tensor", "what"), [(name, "1") for name in NAMES])
+    table = FindingsTable("changes", ("tensor", "what"), [(name, "1") for name in NAMES])
     subjects = [
         Subject(
             path,

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from formats.core.version import VERSION
-from formats.model.writer import Place
-from formats.store import interrupted as interrupting
-from formats.store.journal import JOURNAL, read_journal
-from formats.store.locks import lock
-from formats.store.staging import StagedFile, refusing
+from formats.location import parse_location
+from formats.model.writer import Placement
+from formats.store.local import staging_journal as interrupting
+from formats.store.local.journal import JOURNAL, read_journal
+from formats.store.local.locks import lock
+from formats.store.local.staging import StagedFile, refusing
 from formats.wire.crc32c import crc32c
 from tests.cli.running import ROOT, run_ckpt
 from tests.counts import count
@@ -117,15 +118,15 @@ class Interrupted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.written: list[tuple[str, int]] = []
         self.at = 0
-        real = Place.write
+        real = Placement.write
 
-        def write(place: Place, at: int, data: Any) -> None:
+        def write(place: Placement, at: int, data: Any) -> None:
             if len(self.written) + 1 == self.at:
                 raise KeyboardInterrupt
             self.written.append((place.name, place.offset + at))
             real(place, at, data)
 
-        monkeypatch.setattr(Place, "write", write)
+        monkeypatch.setattr(Placement, "write", write)
 
     def start(self, at: int = 0) -> None:
         self.at = at
@@ -186,7 +187,7 @@ def test_going_on_makes_the_bytes_of_one_run_and_writes_the_rest_alone(
 def test_a_part_of_a_large_tensor_counts(
     ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("formats.store.workers.TASK_BYTES", 1 << 12)
+    monkeypatch.setattr("formats.store.work.workers.TASK_BYTES", 1 << 12)
     save("source/large-1", {"w": np.arange(1 << 16, dtype=np.float32)})
     words = ("source/large-1", "out/c-1", "--cast", "float16")
     expected = whole(ckpt, words)
@@ -522,7 +523,7 @@ def test_another_source_or_option_or_version_is_named(
         done = ckpt("convert", words[0], "out/c-1", *words[1:], "--resume")
         assert done.code == 3
         assert what in done.err
-    monkeypatch.setattr("ckpt_cli.operations.move.resuming.VERSION", "0.0.7")
+    monkeypatch.setattr("ckpt_cli.operations.convert.resume.VERSION", "0.0.7")
     done = ckpt("convert", BUNDLE, "out/c-1", "--cast", "float16", "--resume")
     assert done.code == 3
     assert f"begun by ckpt {VERSION}, this is 0.0.7" in done.err
@@ -794,7 +795,7 @@ def test_a_full_disk_names_the_command_that_goes_on(
 
     def write_at(file: StagedFile, offset: int, data: Any) -> None:
         if offset > 600:
-            with refusing("out/c-1"):
+            with refusing(parse_location("out/c-1")):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(file, offset, data)
 
@@ -894,7 +895,7 @@ def test_killed_at_random_and_gone_on_with_each_time(name: str, here: Path, capf
 
 SLOW = """
     import sys, time
-    from ckpt_cli.main import main
+    from ckpt_cli.cli.main import main
     from formats.model.writer import Place
 
     def write(place, at, data, write=Place.write):
@@ -923,7 +924,7 @@ def test_a_kill_loses_two_seconds_and_one_task_at_most(here: Path) -> None:
             process.kill()
             written += [line.split() for line in process.stdout.read().splitlines()]
         (kept,) = staged()
-        done = sum(len(json.loads(line[9:])[3]) for line in read_journal(kept).lines)
+        done = sum(len(json.loads(line[9:])[3]) for line in read_journal(parse_location(kept)).lines)
         before = sum(float(when) < end - 2 for _, when in written)
         assert before > 5
         assert done >= before - 1

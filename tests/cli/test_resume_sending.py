@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats.store import object_lock, upload
-from formats.store.journal import line_of
+from formats.location import reachable
+from formats.store.local.journal import line_of
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
+from formats.store.remote import object_lock, upload
 from tests.cli.test_resume import arrays
 from tests.counts import count
 from tests.sampling import turn

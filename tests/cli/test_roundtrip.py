@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import formats
-from ckpt_cli.operations.move import roundtrip
+from ckpt_cli.operations.convert import roundtrip
 from tests.support import data_path
 
 if TYPE_CHECKING:

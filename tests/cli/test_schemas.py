@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckpt_cli.main import cli
+from ckpt_cli.cli.main import cli
 from tests import schemas
 from tests.cli.examples import examples, lay_out
 

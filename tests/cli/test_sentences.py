@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckpt_cli.carrying_out import say_dropped
-from ckpt_cli.operations.move.plans import Dropped
+from ckpt_cli.cli.execute import say_dropped
+from ckpt_cli.operations.convert.plan import Dropped
 from formats.core.words import counted
 from tests.support import data_path, write_bundle
 

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from formats import CheckpointError
-from formats.model.location import lone_shards, v1_shards
-from formats.store import http, transport, whole
-from formats.store import hub as hub_store
+from formats.location import parse_location
+from formats.model.checkpoint_files import lone_shards, v1_shards
+from formats.store import content_cache
+from formats.store.remote import http, transport
+from formats.store.remote import hub as hub_store
 from tests.servers.hub import Hub, serving_hub
 from tests.servers.web import Handler, Web, serving
 from tests.support import data_path, numbers, write_bundle
@@ -33,7 +35,7 @@ KEYS = 400
 @pytest.fixture(autouse=True)
 def anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "pause", lambda _: None)
-    whole._kept.files.clear()
+    content_cache._kept.files.clear()
     for store in http.STORES:
         store.forget()
 
@@ -197,10 +199,10 @@ def test_shards_are_asked_for_by_the_count_that_is_known(
 def test_shards_without_an_index_are_asked_for_by_their_name(web: Web) -> None:
     for shard in range(12):
         web.files[f"/v1-{shard:05d}-of-00012"] = web.files[f"/m-{shard + 1:05d}-of-00012.safetensors"] = b""
-    assert len(v1_shards(f"{web.url}/v1-00003-of-00012")) == 12
-    assert len(lone_shards(f"{web.url}/m-00003-of-00012.safetensors")) == 12
-    assert v1_shards(f"{web.url}/v1") == []
-    assert v1_shards(f"{web.url}/v1-00000-of-00002") == []
+    assert len(v1_shards(parse_location(f"{web.url}/v1-00003-of-00012"))) == 12
+    assert len(lone_shards(parse_location(f"{web.url}/m-00003-of-00012.safetensors"))) == 12
+    assert v1_shards(parse_location(f"{web.url}/v1")) == []
+    assert v1_shards(parse_location(f"{web.url}/v1-00000-of-00002")) == []
 
 
 def test_verbose_tells_files_requests_and_bytes(web: Web, ckpt: Callable[..., Result]) -> None:
@@ -447,9 +449,9 @@ def test_nothing_is_completed_of_what_is_none(url: str, hub: Hub, offered: Calla
 def test_completion_waits_for_no_server(
     web: Web, offered: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_cli import completing
+    from ckpt_cli.cli import completion
 
-    monkeypatch.setattr(completing, "_PATIENCE", 0.01)
+    monkeypatch.setattr(completion, "_PATIENCE", 0.01)
     ended = threading.Event()
     web.fault = lambda *_: not ended.wait(60)
     assert offered("show", f"{web.url}/run/ckpt-1", "lar") == []
@@ -528,7 +530,7 @@ def test_what_passes_changes_no_answer(line: str, fault: str, web: Web, ckpt: Ca
     assert sound.code == 0, sound.err
     for store in http.STORES:
         store.forget()
-    whole._kept.files.clear()
+    content_cache._kept.files.clear()
     lock, count = threading.Lock(), [0]
 
     def every_other(handler: Handler, data: bytes | None) -> bool:
@@ -570,7 +572,7 @@ def test_a_server_without_ranges_gives_the_same_answers(
     sound = ckpt(*words)
     for store in http.STORES:
         store.forget()
-    whole._kept.files.clear()
+    content_cache._kept.files.clear()
     web.knows_ranges = False
     assert ckpt(*words) == sound
 

@@ -9,9 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.operations.choose.places import each_once
+from ckpt_cli.operations.select.arguments import each_once
 from formats import open_checkpoint
-from formats.model.location import Location
+from formats.location import parse_location
+from formats.model.checkpoint_files import CheckpointLocation
 from tests.support import write_bundle
 from tests.writing import save
 
@@ -130,8 +131,8 @@ def test_links_lead_to_the_same_checkpoint(tmp_path: Path, ckpt: Callable) -> No
     assert len(ckpt("verify", *paths, "--json").json["results"]) == 2
 
 
-def at(path: str) -> Location:
-    return Location(path, path + ".index")
+def at(path: str) -> CheckpointLocation:
+    return CheckpointLocation(parse_location(path), parse_location(path + ".index"))
 
 
 NAMED = st.lists(

@@ -162,7 +162,7 @@ def test_a_shard_that_is_written_to_meanwhile_is_noticed(folder: Path) -> None:
 
 
 def test_completion_offers_the_index_and_not_its_shards(folder: Path) -> None:
-    from ckpt_cli.completing import checkpoints
+    from ckpt_cli.cli.completion import checkpoints
 
     offered = checkpoints(click.Context(click.Command("ls")), click.Argument(["path"]), f"{folder}/model")
     assert [item.value for item in offered] == [str(folder / INDEX)]

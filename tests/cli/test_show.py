@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from ckpt_cli.operations.choose.parts import SliceError, parse_index
 from ckpt_cli.operations.look.stats import statistics
+from ckpt_cli.operations.select.slices import SliceError, parse_index
 from formats import TensorSpec, create_checkpoint, open_checkpoint
 from formats.core import dtypes
 from formats.known.tf_object import GRAPH_KEY

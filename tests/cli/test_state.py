@@ -16,7 +16,8 @@ import pytest
 import formats
 from formats.core.dtypes import BY_NAME
 from formats.core.words import spoken_age
-from formats.store.staging import holding
+from formats.location import parse_location
+from formats.store.local.staging import holding
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path, manifest
 
@@ -39,7 +40,7 @@ def copy(tmp_path: Path) -> Callable[..., str]:
 
 
 def state_of(run: str) -> StateFile:
-    return StateFile.read(os.path.join(run, "checkpoint"))
+    return StateFile.read(parse_location(os.path.join(run, "checkpoint")))
 
 
 def is_sound(run: str) -> bool:
@@ -647,12 +648,12 @@ def test_a_kill_at_any_point_leaves_a_sound_directory(
 
             return call
 
-        plan = make_plan(Run(run), wish)
+        plan = make_plan(Run(parse_location(run)), wish)
         with monkeypatch.context() as patch:
             for name in ("unlink", "replace", "rmdir", "rename"):
                 patch.setattr(os, name, counted(getattr(os, name)))
             try:
-                carry_out(Run(run), plan)
+                carry_out(Run(parse_location(run)), plan)
             except KilledError:
                 last = stop
         assert (wish.fix and state_of(run) == stale) or is_sound(run)
@@ -669,7 +670,7 @@ def test_a_state_file_that_changes_meanwhile_is_not_overwritten(copy: Callable) 
     from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
 
     run = copy("guide_adam_legacy", "tf_ckpts")
-    seen = Run(run)
+    seen = Run(parse_location(run))
     plan = make_plan(seen, Wish(keep=1))
     saved = state_of(run)._replace(latest="ckpt-9")
     with open(os.path.join(run, "checkpoint"), "wb") as file:
@@ -791,7 +792,7 @@ def test_changes_wait_for_who_moves_files_in(
 ) -> None:
     (tmp_path / "checkpoint.tempstate1").touch()
     monkeypatch.setenv("CKPT_LOCK_TIMEOUT", "0")
-    with holding(str(tmp_path)):
+    with holding(parse_location(str(tmp_path))):
         result = ckpt("state", "--fix", tmp_path)
     assert result.code == 3
     assert "is changing files here" in result.err

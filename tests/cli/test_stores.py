@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.location import reachable
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
 from tests.cli.anywhere import LINES
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckpt_cli.operations.compare.failing import FailOn
 from ckpt_cli.operations.compare.measure import norms
+from ckpt_cli.operations.compare.thresholds import FailOn
 from formats.core.dtypes import from_numpy
-from formats.store import ranges, workers
+from formats.store import ranges
+from formats.store.work import workers
 from tests.support import numbers, strings, write_bundle
 
 if TYPE_CHECKING:

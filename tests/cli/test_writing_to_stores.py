@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import formats
-from formats.store import object_lock, ranges, upload
+from formats.location import reachable
+from formats.store import ranges
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
+from formats.store.remote import object_lock, upload
 from formats.tf.bundle import stream, writer
 from formats.wire import crc32c
 from tests.support import data_path, write_bundle

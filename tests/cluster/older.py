@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formats.store import executors
+from formats.store.work import executors
 
 
 def dask_setup(_: object) -> None:

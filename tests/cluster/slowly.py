@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from formats.store import executors
+from formats.store.work import executors
 
 
 def dask_setup(_: object) -> None:

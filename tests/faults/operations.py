@@ -19,17 +19,18 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from formats.find.directory import Directory
 from formats.find.opening import open_location
-from formats.model.location import is_leftover, is_part
+from formats.location import parse_location
+from formats.model.checkpoint_files import is_leftover, is_part
 from tests.support import data_path
 from tests.writing import save, specimen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formats.model.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
 SOURCE = os.path.join(GUIDE, "ckpt-8")
@@ -163,7 +164,7 @@ def prepare(directory: str) -> None:
         file.write("{}")
 
 
-def digest(location: Location) -> str:
+def digest(location: CheckpointLocation) -> str:
     """Return what tells one content of a checkpoint from another: its keys, specs and values.
 
     The same bytes are looked into once.
@@ -181,7 +182,7 @@ def digest(location: Location) -> str:
 _DIGESTS: dict[bytes, str] = {}
 
 
-def _digest(location: Location) -> str:
+def _digest(location: CheckpointLocation) -> str:
     found = hashlib.sha256()
     with open_location(location) as reader:
         for key, spec in reader.specs.items():
@@ -194,7 +195,7 @@ def _digest(location: Location) -> str:
 
 def look(directory: str) -> View:
     """Return what readers see of a directory; a checkpoint that cannot be read is a failure."""
-    found = Directory(directory)
+    found = Directory(parse_location(directory))
     checkpoints = {member.name: digest(member.location) for member in found.members}
     covered = {
         os.path.relpath(path, directory) for member in found.members for path in member.location.files()

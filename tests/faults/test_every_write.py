@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.ending import EndedBySignal, ending_by_signals
+from ckpt_cli.cli.signals import EndedBySignal, ending_by_signals
 from formats.errors import CheckpointError
 from tests.counts import count
 from tests.faults.operations import OPERATIONS, check, cli, debris, look, prepare

@@ -12,6 +12,7 @@ import numpy as np
 
 import ckpt_cli.runtime as tf
 from formats.find.directory import Directory
+from formats.location import parse_location
 from tests.counts import count
 from tests.faults.operations import cli, debris
 
@@ -73,7 +74,7 @@ def test_no_kill_loses_more_than_the_save_it_hit(
         assert done <= step <= done + 1
         assert np.all(checkpoint.weights.numpy() == step)
         assert manager.latest_checkpoint == latest
-        for member in Directory("run").members:
+        for member in Directory(parse_location("run")).members:
             assert member.error is None
         done = step
         count("kills of a training loop")

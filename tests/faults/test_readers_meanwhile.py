@@ -11,6 +11,7 @@ import pytest
 from formats.errors import CheckpointError
 from formats.find.directory import Directory
 from formats.find.opening import open_location
+from formats.location import parse_location
 from tests.counts import count
 from tests.writing import save
 
@@ -49,7 +50,7 @@ def test_a_reader_sees_one_save_or_says_what_happened(replaced: Path) -> None:
     while not done:
         looks += 1
         try:
-            (member,) = Directory(str(replaced)).members
+            (member,) = Directory(parse_location(str(replaced))).members
             assert member.error is None
             with open_location(member.location) as reader:
                 values = {int(value) for key in reader for value in reader[key].read()}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ckpt_cli.commands import diff
-from formats.store.staging import Staging
+from formats.store.local.staging import Staging
 from tests.writing import files, save
 
 if TYPE_CHECKING:

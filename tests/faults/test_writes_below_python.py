@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import h5py  # noqa: F401  before a process is forked, rather than in each
 import pytest
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from tests.counts import count
 from tests.faults.operations import SOURCE, debris, look, prepare
 from tests.support import data_path

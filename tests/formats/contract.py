@@ -26,7 +26,7 @@ from formats import (
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import KINDS, Stored, key_bytes
 from formats.find.registry import all_formats, format_named
-from formats.store.paths import is_file
+from formats.location import parse_location
 from tests.support import data_path, reads_alike, same
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ReaderContract:
         files = reader.files()
         assert reader.location.head in files
         assert len(files) == len(set(files))
-        assert all(is_file(path) for path in files)
+        assert all(parse_location(path).is_file() for path in files)
 
     def test_sound_checkpoint_has_no_findings(self, reader: CheckpointReader) -> None:
         assert reader.findings == []

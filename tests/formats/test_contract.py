@@ -9,10 +9,10 @@ import pytest
 
 from formats.find.opening import locate
 from formats.find.registry import all_formats
+from formats.location import parse_location, reachable
 from formats.model.probe import Probe
 from formats.store.memory import MemoryStore
-from formats.store.paths import reachable
-from formats.store.server import ServerFile
+from formats.store.remote.server import ServerFile
 from tests.formats.contract import ReaderContract
 from tests.servers.web import Web, serving
 from tests.support import FORMAT_IDS, data_path, manifest
@@ -119,6 +119,6 @@ RECORDED = [entry for entry in manifest()["checkpoints"] if entry["format"] in F
 @pytest.mark.parametrize("entry", RECORDED, ids=[entry["path"] for entry in RECORDED])
 def test_exactly_one_sniffer_says_yes(entry: dict[str, Any]) -> None:
     known = {found.name for found in all_formats()}
-    probe = Probe(locate(data_path(entry["path"])))
+    probe = Probe(locate(parse_location(data_path(entry["path"]))))
     claimed = [found.name for found in all_formats() if found.sniff(probe)]
     assert claimed == [name for name in [FORMAT_IDS[entry["format"]]] if name in known]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from formats import CorruptCheckpointError, open_checkpoint
+from formats.location import parse_location
 from formats.model.object_graph import ObjectGraph
 from formats.tf.run.state_file import StateFile
 from formats.wire.messages import ObjectReference, SerializedTensor, TrackableObject, TrackableObjectGraph
@@ -79,12 +80,12 @@ def test_trap_23_state_files_are_parsed_as_strictly_as_tensorflow_does(
 ) -> None:
     (tmp_path / "checkpoint").write_bytes(text)
     with pytest.raises(CorruptCheckpointError, match=what):
-        StateFile.read(str(tmp_path / "checkpoint"))
+        StateFile.read(parse_location(str(tmp_path / "checkpoint")))
 
 
 def test_trap_23_absolute_paths_outlive_a_move() -> None:
     folder = data_path("state_files", "absolute")
-    assert StateFile.read(f"{folder}/checkpoint").latest.startswith("/")
+    assert StateFile.read(parse_location(f"{folder}/checkpoint")).latest.startswith("/")
     with open_checkpoint(folder) as reader:
         assert reader.location.path == f"{folder}/model-2"
 

@@ -22,6 +22,7 @@ from formats import (
 from formats.core.dtypes import BY_NAME, BY_NUMBER, INVALID
 from formats.core.spec import TensorSpec
 from formats.find.registry import all_formats
+from formats.location import parse_location
 from formats.model.object_graph import ObjectGraph
 from formats.tf.bundle.index import BundleIndex
 from formats.tf.bundle.slices import slice_key
@@ -122,7 +123,7 @@ def test_slices_read_back_and_keep_their_spelling(format: str, tmp_path: Path) -
     with open_checkpoint(tmp_path / "c") as reader:
         assert slices_of(reader) == slices
     if format == "tf-name":
-        keys = BundleIndex(str(tmp_path / "c")).keys
+        keys = BundleIndex(parse_location(str(tmp_path / "c"))).keys
         assert slice_key(b"empty", ((0, 2), (0, -1))).endswith(bytes.fromhex("80 82 80 7f"))
         assert {slice_key(key.encode(), extents) for key in slices for extents in slices[key]} < set(keys)
 
@@ -479,7 +480,7 @@ def test_what_was_written_can_be_compared_before_it_is_moved_in(tmp_path: Path) 
             writer.write("v", np.array(1.0))
             with writer.reopen() as reader:
                 assert reader["v"].read() == 1
-                assert not writer.existing(str(tmp_path / name))
+                assert not writer.existing(parse_location(str(tmp_path / name)))
             with pytest.raises(ValueError, match="the writer is finished"):
                 writer.write("v", np.array(1.0))
         assert read_all(tmp_path / name)["v"] == 1
@@ -512,14 +513,14 @@ def test_strings_are_the_worked_example(tmp_path: Path) -> None:
     """Trap 4: the checksums cover the lengths as 4-byte integers; section 19.3."""
     save(tmp_path / "c", {"v": strings(b"ab", b"", b"c")})
     assert files(tmp_path)["c.data-00000-of-00001"] == bytes.fromhex("02 00 01 65 14 8e 11 61 62 63")
-    index = BundleIndex(str(tmp_path / "c"))
+    index = BundleIndex(parse_location(str(tmp_path / "c")))
     assert [*index.values] == [bytes.fromhex("08 07 12 04 12 02 08 03 28 0a 35 1c d3 36 ed")]
 
 
 def test_scalars_and_empty_dimensions_are_present_messages(tmp_path: Path) -> None:
     """Trap 6: a scalar's shape is an empty message, a dimension of 0 an empty Dim."""
     save(tmp_path / "c", {"save_counter": np.array(1, np.int64), "z": np.zeros((3, 0), np.float32)})
-    values = BundleIndex(str(tmp_path / "c")).values
+    values = BundleIndex(parse_location(str(tmp_path / "c"))).values
     assert values[0] == bytes.fromhex("08 09 12 00 28 08 35 01 75 de 41")
     assert BundleEntryProto.decode(values[1]).offset == 8
     assert values[1] == bytes.fromhex("08 01 12 06 12 02 08 03 12 00 20 08 35 d8 ea 82 a2")

@@ -23,7 +23,7 @@ import numpy as np
 import ckpt_cli.commands
 import ckpt_cli.operations
 import formats
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60

@@ -17,7 +17,7 @@ import xml.etree.ElementTree as ET
 from typing import NamedTuple
 from unittest import mock
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from tests.pages import PageSource
 from tests.support import data_path
 

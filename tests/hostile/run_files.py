@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError
+from formats.location import parse_location
 from formats.tf.run.events import CHECKPOINT, START, EventReader, EventWriter, scalars
 from formats.tf.run.meta_graph import read_meta_graph
 from formats.wire.tfrecord import encode_record, iter_records
@@ -65,7 +66,7 @@ def events(data: bytes, workspace: str) -> str:
     path = os.path.join(workspace, "events.out.tfevents.1700000000.host")
     with open(path, "wb") as file:
         file.write(data)
-    reader = EventReader(path)
+    reader = EventReader(parse_location(path))
     told = [number for event in reader for number in scalars(event)]
     assert all(isinstance(tag, str) for tag, _ in told)
     assert (reader.flaw is None) == (reader.damaged == 0)
@@ -82,7 +83,7 @@ def meta_graph(data: bytes, workspace: str) -> str:
     with open(path, "wb") as file:
         file.write(data)
     try:
-        found = read_meta_graph(path)
+        found = read_meta_graph(parse_location(path))
     except CheckpointError as error:
         return "refused" if str(error) else "refused without a word"
     assert all(key == variable.key for key, variable in found.variables.items())

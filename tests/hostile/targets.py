@@ -24,7 +24,7 @@ from formats.core.npy import decode_header
 from formats.core.spec import TensorSpec, key_bytes
 from formats.core.words import FirstNames
 from formats.h5.native.messages import UnfamiliarError
-from formats.h5.native.structure import Structure
+from formats.h5.native.structure import FileStructure
 from formats.h5.native.superblock import Superblock
 from formats.model.object_graph import ObjectGraph
 from formats.tf.bundle import payload
@@ -33,12 +33,12 @@ from formats.tf.graph.kinds import object_kinds
 from formats.tf.graph.matching import match_graphs
 from formats.tf.run.state_file import StateFile, looks_like_state_file
 from formats.torch.dcp_metadata import decode as decode_distributed
-from formats.torch.encoding import Stored, encode
+from formats.torch.encoding import WholeStorage, encode
 from formats.torch.keys import tensors_of, values_of
 from formats.torch.objects import GLOBALS, storage_of
 from formats.torch.optimizer import optimizers_in
 from formats.torch.pickle import Machine
-from formats.torch.structure import Structure as TorchStructure
+from formats.torch.structure import NestedStructure as TorchStructure
 from formats.wire import ordered_code
 from formats.wire.coding import decode_varint, encode_varint
 from formats.wire.compression import compress, decompress
@@ -221,7 +221,7 @@ def _structure(data: bytes, workspace: str) -> str:
     if superblock is None:
         return REFUSED
     try:
-        structure = Structure(lambda offset, size: data[offset : offset + size], len(data), superblock)
+        structure = FileStructure(lambda offset, size: data[offset : offset + size], len(data), superblock)
         left = list(structure.links(structure.root).values())
     except UnfamiliarError:
         return REFUSED
@@ -379,7 +379,7 @@ def _written_again(made: Any, keys: list[str]) -> None:
     """Write an object, all of it and half of it, and find these keys in what was written."""
     for kept in (keys, keys[::2]):
         arranged = TorchStructure(made, {key: key for key in kept}).arranged(kept)
-        stored = {key: Stored("0", TensorSpec(key, dtypes.BY_NAME["uint16"], (2,))) for key in kept}
+        stored = {key: WholeStorage("0", TensorSpec(key, dtypes.BY_NAME["uint16"], (2,))) for key in kept}
         again = Machine(encode(arranged.root, stored), GLOBALS, storage_of).run()
         assert tensors_of(again).keys() == set(kept)
 

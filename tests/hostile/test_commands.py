@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.main import cli
+from ckpt_cli.cli.main import cli
 from ckpt_cli.render import progress as shown
 from tests.counts import count
 from tests.hostile import nasty

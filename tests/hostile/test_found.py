@@ -23,6 +23,7 @@ from ckpt_cli.operations.look.verify import verify_one
 from ckpt_cli.render.base import escape
 from formats.core import region
 from formats.find.opening import locate
+from formats.location import parse_location
 from formats.wire.jsontext import parse_object
 from tests.hostile.commands import arguments, run_command
 from tests.hostile.mutation import pack_zip, unpack_zip
@@ -106,9 +107,9 @@ def test_archives_of_very_many_members_are_counted_by_zip64(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in range(65_536):
             archive.writestr(zipfile.ZipInfo(str(number)), b"")
-    from formats.store.archive import Archive
+    from formats.store.archive.reader import Archive
 
-    assert len(Archive(str(tmp_path / "a.zip")).names) == 65_536
+    assert len(Archive(parse_location(str(tmp_path / "a.zip"))).names) == 65_536
 
 
 def test_a_deflated_archive_that_fails_to_open_leaves_no_file_open(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_slices_too_many_to_compare_are_a_finding(tmp_path: Path, monkeypatch: p
     halves = [((0, 3), (0, 2)), ((0, 3), (2, 2))]
     write_bundle(str(tmp_path / "b-1"), {"p": partitioned(array, halves), "v": np.float32(1)})
     monkeypatch.setattr(region, "_MOST_CORNERS", 0)
-    found = verify_one(locate(str(tmp_path / "b-1")))
+    found = verify_one(locate(parse_location(str(tmp_path / "b-1"))))
     assert [finding.key for finding in found.findings] == ["p"]
     assert found.tensors == 1
 
@@ -295,7 +296,7 @@ def test_a_collection_with_two_keys_is_the_last_of_them(tmp_path: Path) -> None:
     version = b"\x0a\x08\x2a\x062.15.1"
     entry = b"\x0a\x09variables" + b"\x0a\x01x"
     (tmp_path / "m.meta").write_bytes(version + b"\x22" + bytes((len(entry),)) + entry)
-    assert read_meta_graph(str(tmp_path / "m.meta")).variables == {}
+    assert read_meta_graph(parse_location(str(tmp_path / "m.meta"))).variables == {}
 
 
 def test_a_damaged_template_is_an_error(tmp_path: Path) -> None:

@@ -17,18 +17,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from ckpt_cli.operations.choose.keys import Rules
-from ckpt_cli.operations.choose.parts import Part
-from ckpt_cli.operations.choose.select import NothingSelectedError
 from ckpt_cli.operations.compare.match import match
-from ckpt_cli.operations.move.chosen import Settings
-from ckpt_cli.operations.move.convert import plan_conversion
-from ckpt_cli.operations.move.extract import output_of, plan_extract, write
-from ckpt_cli.operations.move.rename import plan_rename
-from ckpt_cli.operations.move.transfer import execute
+from ckpt_cli.operations.convert.execute import execute
+from ckpt_cli.operations.convert.extract import output_of, plan_extract, write
+from ckpt_cli.operations.convert.planner import plan_conversion
+from ckpt_cli.operations.convert.rename import plan_rename
+from ckpt_cli.operations.convert.source import Settings
+from ckpt_cli.operations.select.keys import Rules
+from ckpt_cli.operations.select.selection import NothingSelectedError
+from ckpt_cli.operations.select.slices import TensorSlice
 from formats import ConversionError, open_checkpoint
 from formats.core.dtypes import BY_NAME
 from formats.find.registry import format_named
+from formats.location import parse_location
 from tests.counts import count
 from tests.names import KNOWN, Arrays, checkpoints
 from tests.support import same
@@ -84,7 +85,9 @@ def convert(source: str, target: str, into: str) -> str:
 def convert_and_tell(source: str, target: str, into: str) -> dict[str, str]:
     """Convert a checkpoint, and return the names that the plan gives its tensors."""
     with open_checkpoint(source) as reader:
-        plan = plan_conversion(reader, list(reader.specs), target, format_named(into), Settings())
+        plan = plan_conversion(
+            reader, list(reader.specs), parse_location(target), format_named(into), Settings()
+        )
         execute(plan)
     return {row["from"]: row["to"] for row in plan.rows() if row["from"]}
 
@@ -133,7 +136,7 @@ def test_to_another_format_and_back(into: str, arrays: Arrays) -> None:
 
 def rename(source: str, target: str, rules: Rules) -> str:
     with open_checkpoint(source) as reader:
-        plan_rename(reader, target, rules).run()
+        plan_rename(reader, parse_location(target), rules).run()
     return target
 
 
@@ -164,10 +167,12 @@ def test_extracted(suffix: str, arrays: Arrays) -> None:
         known = {key: array.astype(np.float32) for key, array in arrays.items()}
         source = saved(directory, known)
         known = stored(source)
-        output = output_of(os.path.join(directory, "out" + suffix))
+        output = output_of(parse_location(os.path.join(directory, "out" + suffix)))
         with open_checkpoint(source) as reader:
             try:
-                plan = plan_extract(reader, [Part(key, spec) for key, spec in reader.specs.items()], output)
+                plan = plan_extract(
+                    reader, [TensorSlice(key, spec) for key, spec in reader.specs.items()], output
+                )
                 write(plan, output)
             except ConversionError:
                 count(f"sets of names that {output.kind} cannot hold, and says so")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.location import parse_location
 from formats.tf.run.events import CHECKPOINT, START, EventReader, EventWriter, scalars
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def test_tensorflow_reads_ours_and_would_write_the_same_bytes(tensorflow: Tensor
         ["session_log", 1, 6.5, [START, ""]],
         ["summary", 1, 7.0, [["loss", 1.5], ["global_step/sec", 0.0]]],
     ]
-    ours = [event.encode().hex() for event in EventReader(writer.path)]
+    ours = [event.encode().hex() for event in EventReader(parse_location(writer.path))]
     assert tensorflow.ask("events", "records", path=writer.path) == ours
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.move import convert, pairing, transfer
-from ckpt_cli.operations.move.keras.plan import read_config
+from ckpt_cli.operations.convert import execute, pairing, planner
+from ckpt_cli.operations.convert.keras.plan import read_config
+from formats.location import parse_location
 from tests.support import data_path, facts
 
 if TYPE_CHECKING:
@@ -31,10 +32,14 @@ KERAS_3_MODELS = {"rnn": "rnn_attention"}
 def converted(source: str, target: Path, config: str | None = None) -> str:
     """Convert a fixture, and return the path of the result; its suffix says the format."""
     with formats.open_checkpoint(source) as reader:
-        into = convert.target_format(reader, str(target), None if target.suffix else "tf-object")
-        settings = convert.Settings(config=read_config(config) if config else None)
-        plan = convert.plan_conversion(reader, list(reader.specs), str(target), into, settings)
-        transfer.execute(plan)
+        into = planner.target_format(
+            reader, parse_location(str(target)), None if target.suffix else "tf-object"
+        )
+        settings = planner.Settings(config=read_config(parse_location(config)) if config else None)
+        plan = planner.plan_conversion(
+            reader, list(reader.specs), parse_location(str(target)), into, settings
+        )
+        execute.execute(plan)
     return str(target)
 
 
@@ -134,9 +139,11 @@ def test_a_subclassed_model_by_a_template(tensorflow: TensorFlow, target: str, t
     template = data_path("keras_nested", {"tower": "tower", "tower.h5": "tower.weights_only.h5"}[target])
     path = str(tmp_path / target)
     with formats.open_checkpoint(source) as reader, formats.open_checkpoint(template) as like:
-        plan, pairs = pairing.plan_like(reader, list(reader.specs), like, path, pairing.Strictness())
+        plan, pairs = pairing.plan_like(
+            reader, list(reader.specs), like, parse_location(path), pairing.Strictness()
+        )
         assert len(pairs.pairs) == 14
-        transfer.execute(plan)
+        execute.execute(plan)
     if tensorflow.is_old:
         check(tensorflow, "keras_nested", "tower", path)
 

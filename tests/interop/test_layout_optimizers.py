@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from formats.keras.optimizers_in_pytorch import GROUPS
 from tests.sampling import seeds
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import formats
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 from formats.keras.in_pytorch import LAYERS_IN_PYTORCH
 from formats.keras.layers import LAYERS
 from tests.sampling import turn

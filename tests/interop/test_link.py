@@ -12,7 +12,8 @@ import pytest
 
 from formats import open_checkpoint
 from formats.core.dtypes import from_numpy
-from formats.model.location import data_shards
+from formats.location import parse_location
+from formats.model.checkpoint_files import data_shards
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.cli.running import run_ckpt
 from tests.support import data_path, digest, numbers, partitioned, write_bundle
@@ -84,8 +85,12 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def linked(source: str, target: Path, *options: str) -> str:
     """Convert with links, and return the path of what shares its values with the source."""
     assert run_ckpt("convert", source, target, *options, "--link", "-q").code == 0
-    given = [source, *data_shards(source)]
-    shared = [shard for shard in data_shards(str(target)) if any(_same(shard, path) for path in given)]
+    given = [source, *data_shards(parse_location(source))]
+    shared = [
+        shard
+        for shard in data_shards(parse_location(str(target)))
+        if any(_same(shard, path) for path in given)
+    ]
     with open_checkpoint(str(target)) as reader:
         lie_in = {reader[key].stored.shard for key in reader if "net/" in key and "_CHECK" not in key}
     assert lie_in == {int(shard[-14:-9]) for shard in shared} & lie_in
@@ -201,7 +206,11 @@ def _padded_header(path: str) -> None:
 def _golden(*parts: str) -> Callable[[str], None]:
     def copy(path: str) -> None:
         source = data_path(*parts)
-        for file in [f"{source}.index", *data_shards(source)] if not os.path.isfile(source) else [source]:
+        for file in (
+            [f"{source}.index", *data_shards(parse_location(source))]
+            if not os.path.isfile(source)
+            else [source]
+        ):
             shutil.copy(file, path + file.removeprefix(source))
 
     return copy

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import formats
-from ckpt_cli.main import cli
+from ckpt_cli.cli.main import cli
 from ckpt_cli.operations.compare.match import match
 from ckpt_cli.operations.compare.match_fix import fix, likely_renames
 from tests.support import data_path

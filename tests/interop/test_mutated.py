@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import formats
 from ckpt_cli.operations.look.verify import verify_one
 from formats.find.opening import locate
+from formats.location import parse_location
 from tests.counts import count
 from tests.hostile.targets import TARGETS, copy_shards
 from tests.sampling import seeds
@@ -67,5 +68,5 @@ def test_values_are_those_of_tensorflow_and_what_it_refuses_is_found(
         assert {key: ours[key] for key in both} == {key: theirs[key] for key in both}, seed
         count("values of mutated files that TensorFlow reads alike", len(both))
         refused = [error for _, error in errors if not any(text in error for text in EXCUSED)]
-        result = verify_one(locate(paths[seed]))
+        result = verify_one(locate(parse_location(paths[seed])))
         assert not (result.ok and refused), (seed, refused)

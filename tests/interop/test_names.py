@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.move.chosen import Settings
-from ckpt_cli.operations.move.convert import plan_conversion
-from ckpt_cli.operations.move.transfer import execute
+from ckpt_cli.operations.convert.execute import execute
+from ckpt_cli.operations.convert.planner import plan_conversion
+from ckpt_cli.operations.convert.source import Settings
 from formats.find.registry import format_named
+from formats.location import parse_location
 from tests.names import KNOWN, PARTS
 from tests.sampling import seeds
 from tests.support import digest
@@ -49,7 +50,9 @@ def test_every_name_has_a_way_that_leads_to_it(
     source, target = str(tmp_path / "names"), str(tmp_path / "c-7")
     save(source, arrays)
     with formats.open_checkpoint(source) as reader:
-        plan = plan_conversion(reader, list(reader.specs), target, format_named("tf-object"), Settings())
+        plan = plan_conversion(
+            reader, list(reader.specs), parse_location(target), format_named("tf-object"), Settings()
+        )
         execute(plan)
     expected = {name: told(array) for name, array in arrays.items()}
     found = tensorflow.ask("names", "names", path=target)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import formats
-from ckpt_cli.main import main
-from ckpt_cli.operations.choose.name_map import packs
+from ckpt_cli.cli.main import main
+from ckpt_cli.operations.select.name_map import packs
 from tests.support import digest
 
 if TYPE_CHECKING:

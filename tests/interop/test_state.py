@@ -10,6 +10,7 @@ import pytest
 
 from ckpt_cli.operations.runs.state import Run
 from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
+from formats.location import parse_location
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def change(directory: str, wish: Wish) -> None:
-    run = Run(directory)
+    run = Run(parse_location(directory))
     carry_out(run, make_plan(run, wish))
 
 
@@ -38,7 +39,7 @@ def files(*names: str) -> list[str]:
 
 
 def test_nothing_is_to_be_mended_in_what_tensorflow_wrote(tensorflow: TensorFlow, run: str) -> None:
-    assert make_plan(Run(run), Wish(fix=True)) == ([], None, [])
+    assert make_plan(Run(parse_location(run)), Wish(fix=True)) == ([], None, [])
 
 
 def test_the_manager_goes_on_after_keep(tensorflow: TensorFlow, run: str) -> None:
@@ -62,7 +63,7 @@ def test_training_goes_on_from_what_was_set(tensorflow: TensorFlow, run: str) ->
 
 
 def test_a_moved_directory_is_found_again(tensorflow: TensorFlow, run: str) -> None:
-    state = StateFile.read(os.path.join(run, "checkpoint"))
+    state = StateFile.read(parse_location(os.path.join(run, "checkpoint")))
     stale = state._replace(
         latest=f"/gone/{state.latest}", paths=tuple(f"/gone/{path}" for path in state.paths)
     )
@@ -107,5 +108,7 @@ def test_mended_folders_have_a_latest_checkpoint(tensorflow: TensorFlow, name: s
     assert (
         told["latest"]
         == told["paths"][-1]
-        == os.path.join(directory, StateFile.read(os.path.join(directory, "checkpoint")).latest)
+        == os.path.join(
+            directory, StateFile.read(parse_location(os.path.join(directory, "checkpoint"))).latest
+        )
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_cli.operations.look.verify import verify_one
 from formats.find.opening import locate
+from formats.location import parse_location
 from tests.formats.tf.contradictions import REFUSED, SOUND
 
 if TYPE_CHECKING:
@@ -20,4 +21,6 @@ def test_verify_finds_what_tensorflow_refuses(tensorflow: TensorFlow, tmp_path: 
         make(paths[name])
     theirs = tensorflow.ask("verdicts", "refusals", paths=paths)
     assert theirs == {name: name in REFUSED for name in paths}
-    assert theirs == {name: not verify_one(locate(path + ".index")).ok for name, path in paths.items()}
+    assert theirs == {
+        name: not verify_one(locate(parse_location(path + ".index"))).ok for name, path in paths.items()
+    }

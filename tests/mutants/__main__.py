@@ -25,7 +25,7 @@ ROOMS = {
 }
 """Folders of which mutants are made, and the tests that are to notice them."""
 
-ELSEWHERE = ("formats/store/cluster.py",)
+ELSEWHERE = ("formats/store/work/dask.py",)
 """What `make cluster` alone can run."""
 
 ENOUGH = 0.92

@@ -8,7 +8,7 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 
 WAYS = {
     "tf-name": "by-name/model-1",

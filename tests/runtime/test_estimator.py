@@ -15,6 +15,7 @@ import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.runtime.compat import v1
 from ckpt_cli.runtime.estimator import hooks as estimator_hooks
+from formats.location import parse_location
 from formats.tf.run.events import CHECKPOINT, START, EventReader, event_files, scalars
 from tests.runtime.flowers import Losses, classifier, flowers
 
@@ -514,7 +515,7 @@ class TestDirectory:
         hook = Losses()
         options = config(save_checkpoints_steps=10, save_summary_steps=5, log_step_count_steps=10)
         tf.estimator.Estimator(slope, str(tmp_path), options).train(line, steps=20, hooks=[hook])
-        (path,) = event_files(str(tmp_path))
+        (path,) = event_files(parse_location(str(tmp_path)))
         events = list(EventReader(path))
         told = {}
         for event in events:

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.move.chosen import Settings
-from ckpt_cli.operations.move.convert import plan_conversion, target_format
-from ckpt_cli.operations.move.transfer import execute
+from ckpt_cli.operations.convert.execute import execute
+from ckpt_cli.operations.convert.planner import plan_conversion, target_format
+from ckpt_cli.operations.convert.source import Settings
 from ckpt_cli.runtime.keras.from_config import model_from_config
 from ckpt_cli.runtime.outputs import compare_outputs, load_model, run
+from formats.location import parse_location
 from tests.support import data_path
 
 
@@ -83,9 +84,10 @@ def test_outputs_are_those_keras_recorded_after_a_conversion(path, to, tmp_path)
 
 def converted(source, target, to):
     """Convert by the plan of `ckpt convert`."""
+    where = parse_location(target)
     with formats.open_checkpoint(source) as reader:
         plan = plan_conversion(
-            reader, list(reader.specs), target, target_format(reader, target, to), Settings()
+            reader, list(reader.specs), where, target_format(reader, where, to), Settings()
         )
         execute(plan)
 

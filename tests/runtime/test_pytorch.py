@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
-from formats.keras.optimizers import BY_NAME, OPTIMIZERS, Slot, named
+from formats.keras.optimizers import BY_NAME, OPTIMIZERS, SlotKind, named
 from tests.support import data_path
 
 K = tf.keras.optimizers
@@ -42,7 +42,7 @@ def state_of(arrays: dict[str, Any], name: str) -> dict[str, Any]:
     return {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
 
 
-def turned(slot: Slot, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def turned(slot: SlotKind, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return PyTorch's value of a slot as Keras has it."""
     return value * np.float32(-RATE if slot.turns else RATE if slot.is_step else 1)
 

@@ -8,6 +8,7 @@ import pytest
 import ckpt_cli.runtime as tf
 from ckpt_cli.runtime import graphs
 from ckpt_cli.runtime.compat import v1
+from formats.location import parse_location
 from formats.tf.run.events import EventReader, event_files, scalars
 from tests.interop import runs
 from tests.runtime.flowers import arrays, flowers
@@ -146,7 +147,7 @@ def test_a_model_function_of_the_flowers_tutorial(tmp_path):
     told = np.array([one["class_ids"][0] for one in found.predict(flowers(50, repeats=False))])
     assert (told == arrays()[1]).mean() == pytest.approx(metrics["accuracy"])
     assert found.get_variable_names()[:3] == ["dense/bias", "dense/bias/Adagrad", "dense/kernel"]
-    (path,) = event_files(str(tmp_path))
+    (path,) = event_files(parse_location(str(tmp_path)))
     shares = {event.step: dict(scalars(event)).get("accuracy") for event in EventReader(path)}
     told = {step: share for step, share in shares.items() if share is not None}
     assert list(told) == list(range(1, 200, 10))

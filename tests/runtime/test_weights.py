@@ -10,9 +10,9 @@ from ckpt_cli.runtime.keras.weights import in_layers, in_objects
 from ckpt_cli.runtime.outputs import built_model
 from ckpt_cli.runtime.saving import serialize
 from formats.keras.facts import keras_facts
-from formats.keras.layouts import Placed, graph_of, weights_layout
 from formats.keras.match import fill
 from formats.keras.model import from_config, legacy_order
+from formats.keras.variable_layout import Placed, graph_of, weights_layout
 from tests.support import data_path
 
 MODELS = [

@@ -13,9 +13,9 @@ import pytest
 
 import formats
 from formats import CheckpointError, CheckpointReader
-from formats.store import remote
-from formats.store.paths import reachable
-from formats.store.server import ServerFile
+from formats.location import reachable
+from formats.store.remote import bucket_objects
+from formats.store.remote.server import ServerFile
 from tests.cli.anywhere import forget
 from tests.cli.conftest import ROOT
 from tests.formats.contract import ReaderContract
@@ -121,7 +121,7 @@ TENSOR = 1_200_000
 
 def _counted() -> list[Entry]:
     """Return what lies where a line has written."""
-    store = next(each for each in remote.STORES if each.scheme == "s3")
+    store = next(each for each in bucket_objects.STORES if each.scheme == "s3")
     names = store.list("s3://bucket/counted")
     found = [store.stat(f"s3://bucket/counted/{each.name}") for each in names]
     return [each for each in found if each is not None]
@@ -132,7 +132,7 @@ def test_a_line_takes_few_requests(
     line: str, s3: str, ckpt: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    forget(remote.STORES)
+    forget(bucket_objects.STORES)
     done = ckpt(*line.split(), "-v")
     assert done.code == 0, done.err
     told = re.search(r"servers: ([\d,]+) bytes of (\d+) files? in (\d+) requests", done.err)
@@ -197,12 +197,12 @@ def test_a_public_bucket_is_read_by_who_has_no_key(
 ) -> None:
     """Which may not be listed: checkpoints are named, and a folder is not said to be missing."""
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
-    forget(remote.STORES)
+    forget(bucket_objects.STORES)
     assert ckpt("verify", f"{s3}/run/ckpt-1").code == 0
     done = ckpt("ls", f"{s3}/run")
     assert done.code == 3
     assert "the server answered 403, AccessDenied: name a checkpoint, or a file" in done.err
-    forget(remote.STORES)
+    forget(bucket_objects.STORES)
 
 
 def test_completion_prints_no_secret(s3: str) -> None:
@@ -222,7 +222,7 @@ def test_an_object_that_changes_is_an_error(s3: str) -> None:
 
     client = S3Store("bucket", client_options={"allow_http": True})
     obstore.put(client, "changing/x", b"0" * 200_000)
-    store = next(each for each in remote.STORES if each.scheme == "s3")
+    store = next(each for each in bucket_objects.STORES if each.scheme == "s3")
     with store.open("s3://bucket/changing/x") as file:
         assert file.read(0, 3) == b"000"
         obstore.put(client, "changing/x", b"1" * 200_000)
@@ -240,7 +240,7 @@ def test_odd_keys_are_names(s3: str) -> None:
     names = ["a b", "a%20b", "a?b#c", "ä", "a+b&c=d", "[x]*"]
     for name in names:
         obstore.put(client, f"odd/{name}/v", name.encode())
-    store = next(each for each in remote.STORES if each.scheme == "s3")
+    store = next(each for each in bucket_objects.STORES if each.scheme == "s3")
     with reachable(store):
         assert [name for name, _ in store.list("s3://bucket/odd")] == sorted(names)
         for name in names:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.store import paths, remote, transport, whole
+from formats import location
+from formats.store import content_cache
+from formats.store.remote import bucket_objects, transport
 from tests.servers.proxy import Asked, Proxy, Said, proxied
 
 if TYPE_CHECKING:
@@ -49,9 +51,9 @@ def proxy(behind: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 def anew(proxy: Proxy) -> None:
     proxy.forget()
-    paths._kept.clear()
-    whole._kept.files.clear()
-    for store in remote.STORES:
+    location._kept.clear()
+    content_cache._kept.files.clear()
+    for store in bucket_objects.STORES:
         store.forget()
 
 

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from formats import CheckpointError
-from formats.store import paths, remote
-from formats.store.paths import open_file
+from formats import CheckpointError, location
+from formats.location import parse_location
+from formats.store.remote import bucket_objects
 from tests.servers.programs import KEY, SECRET
 from tests.servers.web import Handler, Web, serving
 
@@ -49,12 +49,12 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
         for name in ("http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.delenv(name, raising=False)
             monkeypatch.delenv(name.upper(), raising=False)
-        paths._kept.clear()
-        for store in remote.STORES:
+        location._kept.clear()
+        for store in bucket_objects.STORES:
             store.forget()
         yield found
-        paths._kept.clear()
-        for store in remote.STORES:
+        location._kept.clear()
+        for store in bucket_objects.STORES:
             store.forget()
 
 
@@ -83,7 +83,7 @@ def hold_not_followed(url: str, asked: Web, other: Web, where: str) -> None:
     with pytest.raises(
         CheckpointError, match=f"redirects to another {where}, which is not followed"
     ) as caught:
-        paths.list_folder(url)
+        parse_location(url).listing()
     assert asked.requests
     assert not other.requests
     assert "topsecret" not in str(caught.value)
@@ -98,7 +98,7 @@ def test_a_listing_without_end_is_an_error(web: Web, monkeypatch: pytest.MonkeyP
     )
     begun = time.monotonic()
     with pytest.raises(CheckpointError, match="listing has not ended after 1 seconds"):
-        paths.list_folder("s3://bucket/run")
+        parse_location("s3://bucket/run").listing()
     assert time.monotonic() - begun < 20
     ends_at = 0
 
@@ -111,7 +111,7 @@ def test_a_listing_names_nothing_elsewhere(name: str, kind: str, web: Web) -> No
     keys, folders = ([name], ()) if kind == "object" else ([], (name,))
     web.fault = lambda handler, _: listed(handler, keys, folders=folders)
     with pytest.raises(CheckpointError, match="the server lists"):
-        paths.list_folder("s3://bucket/run")
+        parse_location("s3://bucket/run").listing()
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/run/x", "az://bucket/run/x"])
@@ -151,12 +151,12 @@ def test_a_role_is_asked_for_and_no_redirect_followed(
             (tmp_path / "token").write_text("mine")
             monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{role.url}/role")
             monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
-        with open_file("s3://bucket/run/x") as file:
+        with parse_location("s3://bucket/run/x").open() as file:
             assert file.read(0, 10) == DATA[:10]
         assert web.requests[-1].headers["x-amz-security-token"] == TOKEN
-        for store in remote.STORES:
+        for store in bucket_objects.STORES:
             store.forget()
-        paths._kept.clear()
+        location._kept.clear()
         web.fault = redirecting(other.url)
         hold_not_followed("s3://bucket/run", web, other, "host")
     assert role.requests
@@ -169,7 +169,7 @@ def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None
         other.files["/bucket/run/x"] = DATA
         on = redirecting(other.url)
         web.fault = lambda handler, data: listed(handler, ["run/x"]) or on(handler, data)
-        with open_file("s3://bucket/run/x") as file:
+        with parse_location("s3://bucket/run/x").open() as file:
             assert file.read(0, 10) == DATA[:10]
     assert all("authorization" in each.headers for each in web.requests)
     assert other.requests
@@ -184,7 +184,7 @@ def test_redirects_lead_to_no_other_scheme_and_end(where: str, web: Web) -> None
     web.fault = lambda handler, _: (
         listed(handler, ["run/x"]) or bool(handler.say(307, b"", {"Location": where})) or True
     )
-    with open_file("s3://bucket/run/x") as file, pytest.raises(CheckpointError) as caught:
+    with parse_location("s3://bucket/run/x").open() as file, pytest.raises(CheckpointError) as caught:
         file.read(0, 10)
     assert "topsecret" not in str(caught.value)
 
@@ -192,7 +192,7 @@ def test_redirects_lead_to_no_other_scheme_and_end(where: str, web: Web) -> None
 def test_http_is_asked_where_that_is_allowed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     with pytest.raises(CheckpointError):
-        paths.list_folder("s3://bucket/run")
+        parse_location("s3://bucket/run").listing()
     assert web.requests == []
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.store import remote
+from formats.store.remote import bucket_objects
 from tests.cli.anywhere import KINDS, compare_kinds, forget, some_lines
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.servers
 
 
 def anew() -> None:
-    forget(remote.STORES)
+    forget(bucket_objects.STORES)
 
 
 @pytest.mark.parametrize("line", some_lines(0, 40))

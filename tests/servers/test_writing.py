@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 import formats
-from formats.store.objects import WHATEVER
-from formats.store.paths import names_in, open_file
-from formats.store.upload import object_store
+from formats.location import parse_location
+from formats.store.remote.objects import WHATEVER
+from formats.store.remote.upload import object_store
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
@@ -92,7 +92,7 @@ def _forget() -> None:
 
 
 def _ask_anew() -> None:
-    from formats.store.remote import STORES
+    from formats.store.remote.bucket_objects import STORES
 
     for store in STORES:
         store.forget()
@@ -329,7 +329,7 @@ import atexit, sys
 def told():
     print(*[line for line in open("/proc/self/status") if line.startswith("VmHWM")], file=sys.stderr)
 atexit.register(told)
-from ckpt_cli.main import main
+from ckpt_cli.cli.main import main
 main(sys.argv[1:])
 """
 
@@ -475,7 +475,7 @@ def test_a_page_is_put_whole(name: str, bucket: str, tmp_path: Path) -> None:
         assert done.returncode == code, done.stderr
     assert "is there already" in _ckpt("report", *PAGES[name], "-o", there).stderr
     _ask_anew()
-    with open_file(there) as file:
+    with parse_location(there).open() as file:
         assert file.read_exactly(0, file.size) == here.read_bytes()
 
 
@@ -517,7 +517,7 @@ def _names(target: str) -> list[str]:
     """Return the names of all objects in the folder of a target, and below it."""
     folder = target.rpartition("/")[0]
     found = []
-    for name, is_folder in names_in(folder):
+    for name, is_folder in parse_location(folder).names():
         found += _names(f"{folder}/{name}/x") if is_folder else [f"{folder}/{name}"]
     return found
 
@@ -543,7 +543,7 @@ def test_the_lock_of_a_killed_command_is_taken_over(bucket: str, large: str) -> 
     _ask_anew()
     (lock,) = (name for name in _names(target) if name.endswith("ckpt.lock"))
     # As if that process had been one of another machine.
-    store = object_store(lock)
+    store = object_store(parse_location(lock))
     found = store.get(lock, 4096)
     assert found is not None
     said = json.loads(found[0]) | {"machine": "another", "host": "other"}

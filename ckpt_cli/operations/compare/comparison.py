@@ -6,7 +6,7 @@ Where both files store a checksum of the same bytes, nothing is read: equal chec
 mean equal values, as they do for whoever reads the tensor.
 
 Where both tensors lie in files just as they are, ranges of them are tasks that do not
-depend on each other (`formats.store.workers`): a comparison is their list, and a last step that
+depend on each other (`formats.store.work.workers`): a comparison is their list, and a last step that
 puts together what they found.
 """
 
@@ -97,7 +97,7 @@ class Comparison:
         asks_norms: bool = False,
     ) -> None:
         self.difference: Difference | None = None
-        self.tasks: list[Task] = []
+        self.tasks: list[ComparisonTask] = []
         one, other = left.tensor, right.tensor
         self._sides = one, other
         self._tolerance = tolerance
@@ -119,7 +119,7 @@ class Comparison:
             self._ranges = mine, theirs
             dtype = one.spec.dtype
             ends = cut(mine.size, step)
-            self.tasks = [Task(mine, theirs, dtype, tolerance, *each, asks_norms) for each in ends]
+            self.tasks = [ComparisonTask(mine, theirs, dtype, tolerance, *each, asks_norms) for each in ends]
             self.difference = _same(dtype)
 
     def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
@@ -132,7 +132,7 @@ class Comparison:
             one, other, self._tolerance, stop_early=stop_early, asks_norms=self._asks_norms, advance=advance
         )
 
-    def add(self, found: Found) -> Difference:
+    def add(self, found: ComparedRange) -> Difference:
         """Take in what the next task found; return what is known so far."""
         assert self.difference is not None
         self.difference = together(self.difference, found.difference)
@@ -150,7 +150,7 @@ class Comparison:
                 side.check(found)
 
 
-class Task(NamedTuple):
+class ComparisonTask(NamedTuple):
     """A range of two tensors, to be compared; plain data."""
 
     left: FileRange
@@ -166,7 +166,7 @@ class Task(NamedTuple):
         return self.end - self.begin
 
 
-class Found(NamedTuple):
+class ComparedRange(NamedTuple):
     """What a task found: how the ranges differ, and the checksum of each where one is stored."""
 
     difference: Difference
@@ -174,7 +174,7 @@ class Found(NamedTuple):
     norms: Norms = Norms()
 
 
-def compare_range(task: Task | None) -> Found | None:
+def compare_range(task: ComparisonTask | None) -> ComparedRange | None:
     """Do one task; None, which keeps a place among tasks, comes to nothing."""
     if task is None:
         return None
@@ -200,7 +200,7 @@ def compare_range(task: Task | None) -> Found | None:
             other.extend(right)
         if not same:
             found = measured(left, right, task.dtype, task.tolerance, found)
-    return Found(found, (one, other), apart)
+    return ComparedRange(found, (one, other), apart)
 
 
 def compare(

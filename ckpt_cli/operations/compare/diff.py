@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.dtypes import INVALID, VARIANT
 from formats.core.spec import key_bytes
 from formats.model.digest import digests_like
-from formats.store.workers import SERIAL, Workers
+from formats.store.work.workers import SERIAL, Workers
 
-from ..choose.select import (
+from ..look.show import iterator_state
+from ..select.selection import (
     EVERYTHING,
     NothingSelectedError,
     Selection,
@@ -25,8 +26,7 @@ from ..choose.select import (
     sift,
     unmatched,
 )
-from ..look.show import iterator_state
-from .comparison import Comparison, Operand, Task, compare_range
+from .comparison import Comparison, ComparisonTask, Operand, compare_range
 from .measure import EQUAL, Difference, Tolerance
 from .renames import find_renames
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from formats import CheckpointReader, TensorSpec
 
-    from ..choose.keys import Renamed
+    from ..select.keys import Renamed
 
 
 CHANGES = ("added", "removed", "dtype", "shape", "value")
@@ -57,7 +57,7 @@ class DiffOptions(NamedTuple):
 DEFAULTS = DiffOptions()
 
 
-class Pair(NamedTuple):
+class KeyPair(NamedTuple):
     """Keys of the two sides that name one tensor; None where a side has none.
 
     `key` is what the pair is called: the right side's key, or the left one's, with
@@ -69,7 +69,7 @@ class Pair(NamedTuple):
     right: str | None
 
 
-class Entry(NamedTuple):
+class DiffEntry(NamedTuple):
     """One tensor's fate: a change of `CHANGES`, or renamed, or same; `source` is the left key if another."""
 
     key: str
@@ -119,7 +119,7 @@ class Diff(NamedTuple):
 
     left: str
     right: str
-    entries: list[Entry]
+    entries: list[DiffEntry]
     same: int = 0
 
     @property
@@ -129,7 +129,7 @@ class Diff(NamedTuple):
         once = {name: counts[name] for name in ("added", "removed", "renamed")}
         return {"same": counts["same"] + self.same, "changed": changed, **once}
 
-    def shown(self, *, everything: bool) -> list[Entry]:
+    def shown(self, *, everything: bool) -> list[DiffEntry]:
         """Return the entries to show: those that changed, or all."""
         return [entry for entry in self.entries if everything or entry.change != "same"]
 
@@ -179,7 +179,7 @@ def pair_up(
     by: str = "key",
     selection: Selection = EVERYTHING,
     changed: Renamed | None = None,
-) -> list[Pair]:
+) -> list[KeyPair]:
     """Return all tensors of both sides in pairs, in the order of their keys.
 
     `changed` has the left side's changed keys.  A pair is chosen where one of its tensors
@@ -194,18 +194,20 @@ def pair_up(
         if other is not None:
             paired.add(other)
         new = key if changed is None else changed.keys[key]
-        pairs.append(Pair(new if other is None else other, key, other))
-    pairs += [Pair(key, None, key) for key in right.specs if key not in paired]
+        pairs.append(KeyPair(new if other is None else other, key, other))
+    pairs += [KeyPair(key, None, key) for key in right.specs if key not in paired]
     chosen = _chosen(left, right, selection)
     return sorted((pair for pair in pairs if chosen(pair)), key=_order)
 
 
-def _order(named: Pair | Entry) -> tuple[bytes, bool]:
+def _order(named: KeyPair | DiffEntry) -> tuple[bytes, bool]:
     """Sort by key; of two with one key, what the left side has goes first."""
     return key_bytes(named.key), named.left is None
 
 
-def _chosen(left: CheckpointReader, right: CheckpointReader, selection: Selection) -> Callable[[Pair], bool]:
+def _chosen(
+    left: CheckpointReader, right: CheckpointReader, selection: Selection
+) -> Callable[[KeyPair], bool]:
     if selection.everything:
         return lambda _: True
     one, other = sift(left, selection), sift(right, selection)
@@ -217,7 +219,7 @@ def _chosen(left: CheckpointReader, right: CheckpointReader, selection: Selectio
         raise NothingSelectedError("no tensor is left of what was chosen", path=right.location.path)
     lefts, rights = set(one.chosen), set(other.chosen)
 
-    def is_chosen(pair: Pair) -> bool:
+    def is_chosen(pair: KeyPair) -> bool:
         dropped = pair.left in one.dropped or pair.right in other.dropped
         return not dropped and (pair.left in lefts or pair.right in rights)
 
@@ -237,7 +239,7 @@ def better_by(left: CheckpointReader, right: CheckpointReader, by: str) -> str |
 def diff_pairs(
     left: CheckpointReader,
     right: CheckpointReader,
-    pairs: list[Pair],
+    pairs: list[KeyPair],
     options: DiffOptions = DEFAULTS,
     advance: Callable[[int], None] = lambda _: None,
     *,
@@ -255,31 +257,31 @@ def diff_pairs(
     return Diff(left.location.path, right.location.path, entries)
 
 
-class _Step(NamedTuple):
+class _DiffStep(NamedTuple):
     """A pair's entry, as far as it is known; perhaps a task of its comparison, or the last of them."""
 
-    entry: Entry
+    entry: DiffEntry
     comparison: Comparison | None = None
-    task: Task | None = None
+    task: ComparisonTask | None = None
     is_last: bool = True
 
 
 def _entries(
     left: CheckpointReader,
     right: CheckpointReader,
-    pairs: list[Pair],
+    pairs: list[KeyPair],
     options: DiffOptions,
     advance: Callable[[int], None],
     *,
     workers: Workers,
-) -> Generator[Entry]:
+) -> Generator[DiffEntry]:
     """Yield the entries of all pairs, in their order."""
-    waiting: deque[_Step] = deque()
+    waiting: deque[_DiffStep] = deque()
 
     is_held = options.values and not options.stop_on
     held = _held(left, right, pairs, options, workers, advance) if is_held else {}
 
-    def tasks() -> Iterator[Task | None]:
+    def tasks() -> Iterator[ComparisonTask | None]:
         for pair in pairs:
             for step in _steps(left, right, pair, options, workers, advance, held):
                 waiting.append(step)
@@ -303,7 +305,7 @@ def _entries(
 def _held(  # noqa: PLR0917  as `_steps`
     left: CheckpointReader,
     right: CheckpointReader,
-    pairs: list[Pair],
+    pairs: list[KeyPair],
     options: DiffOptions,
     workers: Workers,
     advance: Callable[[int], None],
@@ -332,12 +334,12 @@ def _held(  # noqa: PLR0917  as `_steps`
 def _steps(  # noqa: PLR0917  what is compared, then who does it
     left: CheckpointReader,
     right: CheckpointReader,
-    pair: Pair,
+    pair: KeyPair,
     options: DiffOptions,
     workers: Workers,
     advance: Callable[[int], None],
     held: Mapping[str, str],
-) -> Iterator[_Step]:
+) -> Iterator[_DiffStep]:
     """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here.
 
     Where specs are the answer they are proved; elsewhere the values are read, and that proves both.
@@ -352,9 +354,9 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
     if one is None or other is None or change is not None or not options.values:
         left.prove_specs([one.key] if one is not None else ())
         right.prove_specs([other.key] if other is not None else ())
-        yield _Step(Entry(pair.key, change or "same", source, one, other))
+        yield _DiffStep(DiffEntry(pair.key, change or "same", source, one, other))
         return
-    entry = Entry(pair.key, "same", source, one, other)
+    entry = DiffEntry(pair.key, "same", source, one, other)
     digest = held.get(pair.key)
     operands = Operand(left, one.key, digest), Operand(right, other.key, digest)
     comparison = Comparison(
@@ -365,15 +367,15 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
         asks_norms=options.norms,
     )
     for task in comparison.tasks:
-        yield _Step(entry, comparison, task, task is comparison.tasks[-1])
+        yield _DiffStep(entry, comparison, task, task is comparison.tasks[-1])
     if comparison.difference is None:
         workers.keep(other.nbytes or 0)
         streamed = comparison.stream(advance, stop_early="value" in options.stop_on)
-        yield _Step(_with_values(entry, streamed))
+        yield _DiffStep(_with_values(entry, streamed))
     elif not comparison.tasks:
         if digest is None:
             advance(other.nbytes or 0)
-        yield _Step(_with_values(entry, comparison.difference))
+        yield _DiffStep(_with_values(entry, comparison.difference))
 
 
 def _change(one: TensorSpec | None, other: TensorSpec | None) -> str | None:
@@ -391,11 +393,11 @@ def _is_damaged(reader: CheckpointReader, spec: TensorSpec) -> bool:
     return any(finding.key == spec.key and finding.severity == "error" for finding in reader.findings)
 
 
-def _with_values(entry: Entry, difference: Difference) -> Entry:
+def _with_values(entry: DiffEntry, difference: Difference) -> DiffEntry:
     return entry._replace(change="same" if difference.differing == 0 else "value", difference=difference)
 
 
-def _with_places(entry: Entry, left: CheckpointReader, right: CheckpointReader) -> Entry:
+def _with_places(entry: DiffEntry, left: CheckpointReader, right: CheckpointReader) -> DiffEntry:
     """Return the entry of two iterators that differ with how far they stand apart."""
     one, other = entry.left, entry.right
     if entry.change not in ("value", "shape") or one is None or other is None:
@@ -410,7 +412,9 @@ def _with_places(entry: Entry, left: CheckpointReader, right: CheckpointReader) 
     return entry._replace(apart=apart(mine, its))
 
 
-def _with_renames(left: CheckpointReader, right: CheckpointReader, entries: list[Entry]) -> list[Entry]:
+def _with_renames(
+    left: CheckpointReader, right: CheckpointReader, entries: list[DiffEntry]
+) -> list[DiffEntry]:
     """Return the entries, those of one tensor under two keys put together."""
     removed = [entry.left.key for entry in entries if entry.change == "removed" and entry.left]
     added = [entry.right.key for entry in entries if entry.change == "added" and entry.right]
@@ -421,6 +425,8 @@ def _with_renames(left: CheckpointReader, right: CheckpointReader, entries: list
         if entry.change == "removed" and entry.left and entry.left.key in found:
             continue
         old = sources.get(entry.key) if entry.change == "added" else None
-        kept.append(entry if old is None else Entry(entry.key, "renamed", old, left.specs[old], entry.right))
+        kept.append(
+            entry if old is None else DiffEntry(entry.key, "renamed", old, left.specs[old], entry.right)
+        )
     kept.sort(key=_order)
     return kept

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, CorruptCheckpointError
-from formats.find.location import spelling
+from formats.find.resolve import spelling
 from formats.model.object_graph import ROOT, KeyResolver
 from formats.model.object_keys import VARIABLE_VALUE
 from formats.tf.graph.matching import GraphTarget, Matching
@@ -42,7 +42,7 @@ COUNTER_KEY = f"{COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
 _COUNTER_SPEC = TensorSpec(COUNTER_KEY, BY_NAME["int64"], ())
 
 
-class Pair(NamedTuple):
+class RestoredPair(NamedTuple):
     """A value that is restored: TARGET's key (None for a slot variable made for it) and CHECKPOINT's."""
 
     target: str | None
@@ -64,7 +64,7 @@ class Match(NamedTuple):
     target: str
     consumed: bool
     existing_matched: bool
-    restored: list[Pair]
+    restored: list[RestoredPair]
     unmatched_target: list[str]
     unused_checkpoint: list[str]
     shape_mismatch: list[Mismatch]
@@ -215,7 +215,7 @@ class _Fate:
     """What becomes of each value, as pair after pair is found."""
 
     def __init__(self) -> None:
-        self.restored: list[Pair] = []
+        self.restored: list[RestoredPair] = []
         self.shapes: list[Mismatch] = []
         self.dtypes: list[Mismatch] = []
         self.failures: list[str] = []
@@ -238,7 +238,7 @@ class _Fate:
                 self.dtypes.append(Mismatch(key, source.dtype.name, spec.dtype.name))
                 fits = False
         if fits:
-            self.restored.append(Pair(key, source.key))
+            self.restored.append(RestoredPair(key, source.key))
 
     @property
     def fails(self) -> bool:

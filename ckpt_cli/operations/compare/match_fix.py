@@ -14,10 +14,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointError
-from formats.find.location import spelling
+from formats.find.resolve import spelling
+from formats.location import local_location
 
-from ..choose.keys import Renamed, Rules, renamed
-from ..move.pairing import Strictness, pair, plan_pairs
+from ..convert.pairing import Strictness, pair, plan_pairs
+from ..select.keys import Renamed, Rules, renamed
 from .match import graph_of, match_names, match_objects
 from .renames import pairs_by_ending
 
@@ -37,7 +38,7 @@ _MOST_SUBSTITUTIONS = 8
 _SPECIAL = frozenset("\\.^$*+?{}[]|()")
 
 
-class Rename(NamedTuple):
+class LikelyRename(NamedTuple):
     """A value that TARGET has under another name: keys, and paths as people and rules see them."""
 
     target: str
@@ -50,7 +51,9 @@ def _path(reader: CheckpointReader, key: str) -> str:
     return reader.object_paths.get(key) or key
 
 
-def likely_renames(found: Match, checkpoint: CheckpointReader, target: CheckpointReader) -> list[Rename]:
+def likely_renames(
+    found: Match, checkpoint: CheckpointReader, target: CheckpointReader
+) -> list[LikelyRename]:
     """Return the variables without a value whose value seems to be there under another name."""
     groups: dict[tuple[str, tuple[int, ...]], tuple[list[str], list[str]]] = {}
     for side, (reader, keys) in enumerate(
@@ -67,7 +70,7 @@ def likely_renames(found: Match, checkpoint: CheckpointReader, target: Checkpoin
         endings = tuple(Counter(map(_ending, paths)) for paths in of_path)
         for old, new in pairs_by_ending(list(of_path[0]), list(of_path[1])):
             if alone or _is_likely(old, new, endings):
-                renames.append(Rename(of_path[1][new], of_path[0][old], new, old))
+                renames.append(LikelyRename(of_path[1][new], of_path[0][old], new, old))
     return sorted(renames)
 
 
@@ -109,7 +112,7 @@ class Remedy(NamedTuple):
 
 def fix(
     found: Match,
-    renames: list[Rename],
+    renames: list[LikelyRename],
     optimizers: Sequence[Fate],
     checkpoint: CheckpointReader,
     target: CheckpointReader,
@@ -122,7 +125,7 @@ def fix(
     if _is_whole(found) and not any(fate.mistaken for fate in optimizers):
         return None
     ours, theirs = spelling(checkpoint.location), spelling(target.location)
-    output = os.path.join("fixed", os.path.basename(found.checkpoint))
+    output = local_location("fixed") / os.path.basename(found.checkpoint)
     subs = _substitutions(renames)
     rules = [f"^{_regex(old)}(?=/|$)=>{_replacement(new)}" for old, new in subs]
     options = [part for rule in rules for part in ("--sub", rule)]
@@ -166,7 +169,7 @@ def _way(
     checkpoint: CheckpointReader,
     target: CheckpointReader,
     names: Renamed | None,
-    renames: Sequence[Rename],
+    renames: Sequence[LikelyRename],
     flags: Sequence[str],
 ) -> _Way | None:
     """Return what `convert --like TARGET` would carry, None where it fails or leaves a doubt.
@@ -177,7 +180,7 @@ def _way(
     keys = [k for k in _values(checkpoint) if _WEIGHTS not in flags or checkpoint.kinds.get(k) == "variable"]
     try:
         pairing = pair(checkpoint, keys, target, strictness, names)
-        plan_pairs(checkpoint, keys, target, "", strictness, pairing)
+        plan_pairs(checkpoint, keys, target, target.location.path, strictness, pairing)
     except CheckpointError:
         return None
     rows = pairing.rows()
@@ -232,7 +235,7 @@ def _remedy(
     return Remedy(line, keeps, carries_state, is_whole) if line.isprintable() else None
 
 
-def _substitutions(renames: list[Rename]) -> list[tuple[str, str]]:
+def _substitutions(renames: list[LikelyRename]) -> list[tuple[str, str]]:
     """Return (old, new) beginnings of paths that explain the renames: what is left without common endings."""
     subs: dict[str, str] = {}
     for rename in renames:

@@ -17,7 +17,7 @@ from formats.keras.optimizers import TF1, TITLES
 from formats.keras.training_state import common_rows
 from formats.tf.graph.states import states_of
 
-from ..move.pairing import Strictness, pair
+from ..convert.pairing import Strictness, pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
     from .match import Match
-    from .match_fix import Rename
+    from .match_fix import LikelyRename
 
 
 class Fate(NamedTuple):
@@ -55,7 +55,7 @@ class Fate(NamedTuple):
 
 
 def fates(
-    found: Match, renames: Sequence[Rename], checkpoint: CheckpointReader, target: CheckpointReader
+    found: Match, renames: Sequence[LikelyRename], checkpoint: CheckpointReader, target: CheckpointReader
 ) -> list[Fate]:
     """Return what becomes of the optimizers of CHECKPOINT that lose something, or whose state is mistaken."""
     mine, theirs = states_of(checkpoint), states_of(target) or []
@@ -87,7 +87,7 @@ def fates(
     return told
 
 
-def _own_variables(found: Match, renames: Sequence[Rename]) -> dict[str, str | None]:
+def _own_variables(found: Match, renames: Sequence[LikelyRename]) -> dict[str, str | None]:
     """Return which variable of TARGET each of CHECKPOINT's is, as far as that is known."""
     own: dict[str, str | None] = {rename.checkpoint: rename.target for rename in renames}
     return own | {pair.checkpoint: pair.target for pair in found.restored}

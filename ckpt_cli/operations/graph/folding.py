@@ -40,7 +40,7 @@ _FEWEST_ALIKE = 3
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.DOTALL)
 
 
-class Row(NamedTuple):
+class TreeRow(NamedTuple):
     """A row: the node it shows, the first of `members`; or of an alias, the node to which that leads.
 
     `remark` is what is known of it, `hidden` how many nodes below it are not drawn.
@@ -77,7 +77,7 @@ class Drawing(NamedTuple):
 
     title: str
     nodes: list[GraphNode]
-    rows: list[Row]
+    rows: list[TreeRow]
     depth: int
 
 
@@ -95,7 +95,7 @@ class Hanging(NamedTuple):
     owners: dict[int, int]
     counts: dict[int, int]
 
-    def rows_below(self, row: Row, *, slots: bool) -> int:
+    def rows_below(self, row: TreeRow, *, slots: bool) -> int:
         """Return how many rows the next level has below a row."""
         more = len(self.slots.get(row.id, ())) if slots else 0
         return len(self.below.get(row.id, ())) + min(len(self.aliases.get(row.id, ())), _MOST_ALIASES) + more
@@ -206,7 +206,7 @@ def draw(
     Raises ConversionError where a depth was asked for at which there are more than `drawable` rows.
     """
     hanging = hang(nodes, tree)
-    first = Row(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
+    first = TreeRow(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
     levels, total, most = [[first]], 1, _MOST_CHILDREN if depth is None else drawable
     while levels[-1] and (depth is None or len(levels) <= depth):
         total += sum(hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias)
@@ -221,19 +221,19 @@ def draw(
         levels.pop()
     drawn = len(levels) - 1
     levels[-1] = [row if row.is_alias else _closed(row, nodes, hanging) for row in levels[-1]]
-    children: dict[tuple[int, int], list[Row]] = {}
+    children: dict[tuple[int, int], list[TreeRow]] = {}
     for row in (row for level in levels[1:] for row in level):
         children.setdefault((row.level - 1, row.parent), []).append(row)
     return Drawing(title, nodes, _in_order(first, children), drawn)
 
 
-def _closed(row: Row, nodes: list[GraphNode], hanging: Hanging) -> Row:
+def _closed(row: TreeRow, nodes: list[GraphNode], hanging: Hanging) -> TreeRow:
     """Return a row that counts all that is not drawn below it."""
     told = row.remark if row.is_slot else remark(nodes[row.id], hanging, slots=False)
     return row._replace(hidden=hanging.counts[row.id], remark=told)
 
 
-def _in_order(first: Row, children: dict[tuple[int, int], list[Row]]) -> list[Row]:
+def _in_order(first: TreeRow, children: dict[tuple[int, int], list[TreeRow]]) -> list[TreeRow]:
     rows, stack = [], [first]
     while stack:
         row = stack.pop()
@@ -243,25 +243,27 @@ def _in_order(first: Row, children: dict[tuple[int, int], list[Row]]) -> list[Ro
     return rows
 
 
-def _below(row: Row, nodes: list[GraphNode], hanging: Hanging, most: int, *, slots: bool) -> list[Row]:
+def _below(
+    row: TreeRow, nodes: list[GraphNode], hanging: Hanging, most: int, *, slots: bool
+) -> list[TreeRow]:
     """Return the rows of the next level below one."""
     level, number = row.level + 1, row.id
     found = hanging.below.get(number, [])
     rows = [
-        Row(members[0], number, level, name, remark(nodes[members[0]], hanging, slots=slots), members)
+        TreeRow(members[0], number, level, name, remark(nodes[members[0]], hanging, slots=slots), members)
         for name, members in found[:most]
     ]
     if slots:
         for name, slot in hanging.slots.get(number, ())[:most]:
-            rows.append(Row(slot, number, level, name, nodes[slot].remark, (slot,), is_slot=True))
+            rows.append(TreeRow(slot, number, level, name, nodes[slot].remark, (slot,), is_slot=True))
     if len(found) > most:
-        rows.append(Row(number, number, level, f"… {len(found) - most:,} more"))
+        rows.append(TreeRow(number, number, level, f"… {len(found) - most:,} more"))
     aliases = hanging.aliases.get(number, [])
     if len(aliases) <= _MOST_ALIASES:
-        return rows + [Row(to, number, level, name, path_of(nodes[to])) for name, to in aliases]
+        return rows + [TreeRow(to, number, level, name, path_of(nodes[to])) for name, to in aliases]
     name, child = aliases[0]
     more = f"{path_of(nodes[child])}, and {counted(len(aliases) - 1, 'more edge')} to what is shown elsewhere"
-    return [*rows, Row(child, number, level, name, more)]
+    return [*rows, TreeRow(child, number, level, name, more)]
 
 
 def remark(node: GraphNode, hanging: Hanging, *, slots: bool) -> str:

@@ -22,7 +22,7 @@ from .folding import path_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .folding import Drawing, Row
+    from .folding import Drawing, TreeRow
 
 
 _ROW, _RADIUS, _CHARACTER, _MARGIN = 22, 5, 7, 16
@@ -92,7 +92,7 @@ def svg(drawing: Drawing) -> str:
     return "\n".join([*out, "</svg>", ""])
 
 
-def _left(row: Row, step: float) -> float:
+def _left(row: TreeRow, step: float) -> float:
     return _MARGIN + _RADIUS + row.level * step
 
 
@@ -100,14 +100,14 @@ def _middle(at: int) -> float:
     return _MARGIN + _ROW * (at + 0.5)
 
 
-def _label(row: Row) -> tuple[str, str]:
+def _label(row: TreeRow) -> tuple[str, str]:
     """Return what stands in a row: its name, and what is known of it."""
     name = _short(row.name)
     more = f"→ {row.told}" if row.is_alias and row.told else row.told
     return name, _short(more, max(20, _LONGEST - len(name)))
 
 
-def _edge(row: Row, top: int, at: int, step: float) -> str:
+def _edge(row: TreeRow, top: int, at: int, step: float) -> str:
     """Return the line from what a row hangs on: down, and to the right."""
     x, end = _left(row, step) - step, _left(row, step) - _RADIUS
     start = _middle(top) + _RADIUS
@@ -119,7 +119,7 @@ def _edge(row: Row, top: int, at: int, step: float) -> str:
     )
 
 
-def _svg_row(drawing: Drawing, row: Row, label: tuple[str, str], x: float, y: float) -> str:
+def _svg_row(drawing: Drawing, row: TreeRow, label: tuple[str, str], x: float, y: float) -> str:
     node = drawing.nodes[row.id]
     name, more = (escape_markup(text) for text in label)
     told = [row.name, path_of(node), *node.keys, counted(node.nbytes, "byte") if node.keys else "", row.told]
@@ -144,13 +144,13 @@ def _quoted(text: str) -> str:
     return '"' + visible(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _linked(drawing: Drawing) -> list[Row]:
+def _linked(drawing: Drawing) -> list[TreeRow]:
     """Return the rows that are edges between nodes that are drawn: what an alias leads to may not be."""
     drawn = {row.id for row in drawing.rows if not row.is_alias}
     return [row for row in drawing.rows[1:] if row.id in drawn and (row.told or not row.is_alias)]
 
 
-def _edge_name(row: Row) -> str:
+def _edge_name(row: TreeRow) -> str:
     """Return the name at an edge: that of an alias, for an object has the name of its own edge itself."""
     return _short(row.name) if row.is_alias else ""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-__all__ = ["Row", "complaints", "naming", "placeholders", "topics"]
+__all__ = ["Complaint", "complaints", "naming", "placeholders", "topics"]
 
 TABLE = os.path.join(os.path.dirname(__file__), "complaints.toml")
 
@@ -28,7 +28,7 @@ _FINDING = (
 
 
 @dataclass(frozen=True)
-class Row:
+class Complaint:
     """A complaint or a topic, what it means, and the commands that help."""
 
     title: str
@@ -46,13 +46,13 @@ class Row:
 
 
 @cache
-def complaints() -> tuple[Row, ...]:
+def complaints() -> tuple[Complaint, ...]:
     """Return the complaints, in the order of the table."""
     return tuple(map(_row, _table()["complaint"]))
 
 
 @cache
-def topics() -> dict[str, Row]:
+def topics() -> dict[str, Complaint]:
     """Return the topics by their names."""
     return {fields["name"]: _row(fields) for fields in _table()["topic"]}
 
@@ -75,8 +75,8 @@ def _table() -> dict[str, Any]:
         return tomllib.load(file)
 
 
-def _row(fields: dict[str, Any]) -> Row:
-    return Row(
+def _row(fields: dict[str, Any]) -> Complaint:
+    return Complaint(
         title=fields["title"],
         meaning=" ".join(fields["meaning"].split()),
         commands=tuple(fields["commands"]),

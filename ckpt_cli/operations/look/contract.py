@@ -8,17 +8,17 @@ from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
 from formats.core.words import command_line
 from formats.errors import NOT_READ, CheckpointError, UnsupportedFeatureError
-from formats.find.location import spelling
 from formats.find.opening import open_checkpoint, open_location
+from formats.find.resolve import spelling
 from formats.model.digest import digests_like
 from formats.model.verification import Finding
-from formats.store.workers import SERIAL, Workers
+from formats.store.work.workers import SERIAL, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from formats.core.spec import TensorSpec
-    from formats.model.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
 
@@ -48,7 +48,7 @@ class Contract:
 
     def findings(
         self,
-        location: Location,
+        location: CheckpointLocation,
         workers: Workers = SERIAL,
         advance: Callable[[int], None] = lambda _: None,
         *,

@@ -15,18 +15,18 @@ import shlex
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from .complaints import Row, complaints, naming, placeholders, topics
+from .complaints import Complaint, complaints, naming, placeholders, topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Match", "explain", "explain_topic", "read_end", "troubleshooting_markdown", "way_out"]
+__all__ = ["Explanation", "explain", "explain_topic", "read_end", "troubleshooting_markdown", "way_out"]
 
 MOST_BYTES = 1_000_000
 """Bytes of a text that are searched, its last ones: an error stands at the end of a log."""
 
 
-class Match(NamedTuple):
+class Explanation(NamedTuple):
     """What was found: a complaint's or a topic's row, with its commands filled in.
 
     `stand_ins` tells what the words in capitals stand for that are left in the commands.
@@ -56,7 +56,7 @@ def read_end(file: IO[bytes]) -> tuple[bytes, int]:
     return kept, total - len(kept)
 
 
-def explain(text: str) -> list[Match]:
+def explain(text: str) -> list[Explanation]:
     """Return what is known of the complaints in a text, in the order in which they stand there."""
     text = _COLOUR.sub("", text.replace("\r\n", "\n"))
     found = [(place, row, told) for row in complaints() for place, told in _look_for(row, text)]
@@ -74,13 +74,13 @@ def way_out(message: str) -> str | None:
     return None
 
 
-def explain_topic(name: str) -> Match | None:
+def explain_topic(name: str) -> Explanation | None:
     """Return what there is to know of a topic, if it is one."""
     row = topics().get(name)
     if row is None:
         return None
     entries = row.entries or _ENTRIES[row.source]()
-    return Match(row.title, row.meaning, row.commands, entries, _stand_ins(row.commands))
+    return Explanation(row.title, row.meaning, row.commands, entries, _stand_ins(row.commands))
 
 
 def _formats() -> tuple[tuple[str, str], ...]:
@@ -90,7 +90,7 @@ def _formats() -> tuple[tuple[str, str], ...]:
 
 
 def _maps() -> tuple[tuple[str, str], ...]:
-    from ..choose.name_map import packs
+    from ..select.name_map import packs
 
     return tuple(packs().items())
 
@@ -108,7 +108,7 @@ _MOST_MATCHES = 100
 """Places of one pattern that are looked at: the first ones may be in the source that a traceback shows."""
 
 
-def _look_for(row: Row, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _look_for(row: Complaint, text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield where a complaint stands first, and what all of its patterns tell, if it is there."""
     places: list[int] = []
     told: dict[str, str] = {}
@@ -126,7 +126,7 @@ def _said(match: re.Match[str]) -> dict[str, str]:
     return {name: value for name, value in groups if value and not _TEMPLATE.fullmatch(value)}
 
 
-def _filled_in(row: Row, told: dict[str, str], near: str | None) -> Match:
+def _filled_in(row: Complaint, told: dict[str, str], near: str | None) -> Explanation:
     """Return a row whose commands have what it tells itself, or else the checkpoint that is named near it."""
     path = _as_path(told.get("path", near))
     key = _as_key(told["key"] if "key" in told else _object_path(told.get("node")))
@@ -136,7 +136,7 @@ def _filled_in(row: Row, told: dict[str, str], near: str | None) -> Match:
     commands = [command for command in row.commands if key or "{key}" not in command]
     filled = tuple(dict.fromkeys(_fill(command, _HOLES | words) for command in commands))
     left = tuple(_fill(command, _HOLES | dict.fromkeys(words, "")) for command in commands)
-    return Match(row.title, row.meaning, filled, stand_ins=_stand_ins(left))
+    return Explanation(row.title, row.meaning, filled, stand_ins=_stand_ins(left))
 
 
 _HOLES = {"path": "CHECKPOINT", "dir": "DIR", "key": "KEY"}
@@ -200,7 +200,7 @@ def troubleshooting_markdown() -> str:
     return "\n".join([_INTRODUCTION, *map(_section, complaints())])
 
 
-def _section(row: Row) -> str:
+def _section(row: Complaint) -> str:
     commands = tuple(_fill(command, _HOLES) for command in row.commands)
     legend = "; ".join(f"`{word}` is {text}" for word, text in _stand_ins(commands).items())
     legend = legend.replace(", which the text does not tell", "")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from formats.core.spec import TensorSpec
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
 
 
@@ -75,7 +76,7 @@ def shown(spec: TensorSpec) -> dict[str, Any]:
     return {"dtype": spec.dtype_name, "shape": list(spec.shape), "nbytes": spec.nbytes}
 
 
-def index_is_asked(reader: CheckpointReader, path: str) -> bool:
+def index_is_asked(reader: CheckpointReader, path: Location) -> bool:
     """Whether what a bundle's index says is all that is to be told of values: it lies alone, or git asks.
 
     Git hands over the index of a commit alone (textconv), and for that of the work tree its own path, beside

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.spec import KINDS
 
-from ..choose.select import Selection, choose
 from ..graph.folding import foldable
 from ..graph.tree import graph_nodes, span
+from ..select.selection import Selection, choose
 from .listing import Tensors, total
 from .show import summary
 from .sketch import CELLS, look_at
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.errors import CheckpointError
     from formats.model.reader import CheckpointReader
-    from formats.store.workers import Workers
+    from formats.store.work.workers import Workers
 
-    from .sketch import HeatMap, Histogram, Sketch
+    from .sketch import HeatMap, Sketch, StreamingHistogram
 
 
 MOST_DRAWN = 500
@@ -168,7 +168,7 @@ def sketch_document(sketch: Sketch) -> dict[str, Any]:
     }
 
 
-def _histogram(found: Histogram) -> dict[str, Any]:
+def _histogram(found: StreamingHistogram) -> dict[str, Any]:
     return {"first": found.first, "width": found.width, "counts": found.counts}
 
 

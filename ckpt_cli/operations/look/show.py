@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import VARIANT, from_numpy
+from formats.location import other_names
+from formats.model.checkpoint_files import step_of
 from formats.model.hub_config import hub_config
-from formats.model.location import step_of
-from formats.store.paths import entry_at, name_of, other_names
 
 from .stats import Statistics, statistics
 from .values import as_json
@@ -15,19 +15,20 @@ from .values import as_json
 if TYPE_CHECKING:
     import numpy as np
 
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
     from formats.tf.run.iterator_state import State
     from formats.tf.run.pipeline import Pipeline
 
-    from ..choose.parts import Part
+    from ..select.slices import TensorSlice
 
 
 BINS = 32
 
 
-def _file(path: str) -> dict[str, Any]:
-    found = entry_at(path)
-    return {"name": name_of(path), "nbytes": found.size if found else None}  # a link can lead nowhere
+def _file(path: Location) -> dict[str, Any]:
+    found = path.entry()
+    return {"name": path.name, "nbytes": found.size if found else None}  # a link can lead nowhere
 
 
 def summary(reader: CheckpointReader) -> dict[str, Any]:
@@ -50,9 +51,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
         "producer": metadata.pop("producer", None),
         "step": step_of(reader.location.name),
         "files": [_file(path) for path in reader.files()],
-        "shared": [
-            {"name": name_of(path), "with": names} for path, names in other_names(reader.files()).items()
-        ],
+        "shared": [{"name": path.name, "with": names} for path, names in other_names(reader.files()).items()],
         "kinds": kinds,
         "dtypes": dtypes,
         "metadata": metadata,
@@ -67,7 +66,7 @@ class Shown(NamedTuple):
     pipeline: Pipeline | None
 
 
-def tensor(reader: CheckpointReader, part: Part, max_values: int) -> Shown:
+def tensor(reader: CheckpointReader, part: TensorSlice, max_values: int) -> Shown:
     """Return what `show PATH KEY` tells."""
     spec = part.spec._replace(shape=part.shape)
     if part.text and spec.dtype.is_unmapped:
@@ -154,7 +153,7 @@ class Histogram(NamedTuple):
     counts: list[int]
 
 
-def histogram(reader: CheckpointReader, part: Part, found: Statistics) -> Histogram | None:
+def histogram(reader: CheckpointReader, part: TensorSlice, found: Statistics) -> Histogram | None:
     """Return how a tensor's finite values are spread, gone through in pieces; None without any."""
     import math
 
@@ -175,7 +174,7 @@ def histogram(reader: CheckpointReader, part: Part, found: Statistics) -> Histog
     return Histogram(float(low), float(high), counts.tolist())
 
 
-def _float_arrays(reader: CheckpointReader, part: Part) -> Any:
+def _float_arrays(reader: CheckpointReader, part: TensorSlice) -> Any:
     return (array.astype("f8") for array in part.arrays(reader))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
 
-from ..choose.parts import Part
+from ..select.slices import TensorSlice
 from .stats import Statistics, checked_pieces, file_task, statistics
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from formats.core.dtypes import DType
     from formats.model.reader import CheckpointReader
-    from formats.store.workers import Workers
+    from formats.store.work.workers import Workers
 
     from .stats import FileTask
 
@@ -56,7 +56,7 @@ _MANTISSA = 52
 """Bits of float64's mantissa: bins that are finer tell values apart that are one."""
 
 
-class Histogram(NamedTuple):
+class StreamingHistogram(NamedTuple):
     """Counts of finite values: bin `n` is of those from `(first + n) * width` up to the next."""
 
     first: int
@@ -83,7 +83,7 @@ class HeatMap(NamedTuple):
 class Sketch(NamedTuple):
     """What a tensor looks like; None of what it has not: complex numbers no order, scalars no cells."""
 
-    histogram: Histogram | None
+    histogram: StreamingHistogram | None
     heat: HeatMap | None
 
 
@@ -156,11 +156,11 @@ class _Counting:
         counts[last] += counts[last + 1 :].sum()  # what is a hair below zero, and has become zero
         self._counts[: last + 1] += counts[: last + 1]
 
-    def result(self) -> Histogram | None:
+    def result(self) -> StreamingHistogram | None:
         if self._low > self._high:
             return None
         counts = self._counts[: self._bin(self._high) - self._bin(self._low) + 1]
-        return Histogram(self._bin(self._low), math.ldexp(1.0, self._exponent), counts.tolist())
+        return StreamingHistogram(self._bin(self._low), math.ldexp(1.0, self._exponent), counts.tolist())
 
 
 class _Warming:
@@ -303,7 +303,7 @@ def look(arrays: Iterable[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: 
     return Looked(found, sketching.result() if sketching is not None else None)
 
 
-class _Task(NamedTuple):
+class _SketchTask(NamedTuple):
     """A tensor to be looked at; None for values that nobody but who asks can read.  Plain data."""
 
     values: FileTask | None
@@ -323,10 +323,12 @@ def look_at(
     Each is read once.  Those of `sketched` are drawn, in heat maps of so many cells.
     """
 
-    def task(key: str) -> _Task:
+    def task(key: str) -> _SketchTask:
         spec = reader.specs[key]
         readable = spec.dtype.is_number
-        return _Task(file_task(reader, key) if readable else None, spec.shape, cells * (key in sketched))
+        return _SketchTask(
+            file_task(reader, key) if readable else None, spec.shape, cells * (key in sketched)
+        )
 
     tasks, done = tee(map(task, keys))
     with closing(workers.map(_do, tasks, lambda task: task.nbytes)) as results:
@@ -334,7 +336,7 @@ def look_at(
             yield key, found or _here(reader, key, task_of_key.cells)
 
 
-def _do(task: _Task) -> Looked | None:
+def _do(task: _SketchTask) -> Looked | None:
     if task.values is None:
         return None
     return look(checked_pieces(task.values), task.shape, task.values.dtype, task.cells)
@@ -349,6 +351,6 @@ def _here(reader: CheckpointReader, key: str, cells: int) -> Looked:
         reader[key]  # says why a tensor has no dtype
         if not spec.dtype.is_number:
             return Looked()
-        return look(Part(key, spec).arrays(reader), spec.shape, spec.dtype, cells)
+        return look(TensorSlice(key, spec).arrays(reader), spec.shape, spec.dtype, cells)
     except CheckpointError as error:
         return Looked(flaw=error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
 
-from ..choose.parts import Part
+from ..select.slices import TensorSlice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.model.reader import CheckpointReader
     from formats.store.ranges import FileRange
-    from formats.store.workers import Workers
+    from formats.store.work.workers import Workers
 
 
 class Statistics(NamedTuple):
@@ -134,7 +134,7 @@ def statistics_of(
 
 def _here(reader: CheckpointReader, key: str) -> Statistics | None:
     spec = reader.specs[key]
-    return statistics(Part(key, spec).arrays(reader), spec.dtype)
+    return statistics(TensorSlice(key, spec).arrays(reader), spec.dtype)
 
 
 def file_task(reader: CheckpointReader, key: str) -> FileTask | None:

@@ -18,21 +18,22 @@ from formats.errors import (
     as_ours,
 )
 from formats.find.directory import Directory
-from formats.find.location import spelling
 from formats.find.opening import is_directory, locate, open_location
-from formats.model.location import FILE_SUFFIXES, data_shards
+from formats.find.resolve import spelling
+from formats.model.checkpoint_files import FILE_SUFFIXES, data_shards
 from formats.model.probe import Probe
 from formats.model.verification import Finding
-from formats.store.tally import add_reads, count_reads, is_counting, reads_of_child
-from formats.store.workers import SERIAL, Workers
+from formats.store.work.counters import add_reads, count_reads, is_counting, reads_of_child
+from formats.store.work.workers import SERIAL, Workers
 
-from ..choose.places import checkpoints_below, each_once
+from ..select.arguments import checkpoints_below, each_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.connection import Connection
 
-    from formats.model.location import Location
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
     from .contract import Contract
@@ -47,7 +48,7 @@ class Result(NamedTuple):
     there are; nothing can be said of a checkpoint of which not one key can be listed.
     """
 
-    path: str
+    path: Location
     format: str | None
     findings: tuple[Finding, ...]
     tensors: int = 0
@@ -87,7 +88,9 @@ class Result(NamedTuple):
         }
 
 
-def expand(paths: Sequence[str], *, recursive: bool = False) -> tuple[list[Location | Result], list[str]]:
+def expand(
+    paths: Sequence[Location], *, recursive: bool = False
+) -> tuple[list[CheckpointLocation | Result], list[str]]:
     """Return the checkpoints that paths name, each once, and notes on them.
 
     A directory stands for all of its checkpoints, with `recursive` for those below it as well; what
@@ -96,7 +99,7 @@ def expand(paths: Sequence[str], *, recursive: bool = False) -> tuple[list[Locat
     return each_once([place for path in paths for place in _expand_one(path, recursive=recursive)])
 
 
-def _expand_one(path: str, *, recursive: bool) -> list[Location | Result]:
+def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation | Result]:
     try:
         if not is_directory(path):
             return [locate(path)]
@@ -106,14 +109,14 @@ def _expand_one(path: str, *, recursive: bool) -> list[Location | Result]:
     except CheckpointError as error:
         return [_unreadable(path, error)]
     found = [
-        _unreadable(place.path or path, place) if isinstance(place, CheckpointError) else place
+        _unreadable(path.of(place.path or path), place) if isinstance(place, CheckpointError) else place
         for place in checkpoints_below(path)
     ]
     none = NoCheckpointsError("no checkpoints in this directory or below", path=path)
     return found or [_unreadable(path, none)]
 
 
-def _unreadable(path: str, error: CheckpointError, format_name: str | None = None) -> Result:
+def _unreadable(path: Location, error: CheckpointError, format_name: str | None = None) -> Result:
     code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
     finding = Finding("error", code, error.message, error.key, error.path, error.offset)
     return Result(
@@ -122,11 +125,11 @@ def _unreadable(path: str, error: CheckpointError, format_name: str | None = Non
         (finding,),
         hints=error.hints,
         is_empty=isinstance(error, NoCheckpointsError),
-        is_none=_is_none(error.path or path, error),
+        is_none=_is_none(path.of(error.path or path), error),
     )
 
 
-def _is_none(path: str, error: CheckpointError) -> bool:
+def _is_none(path: Location, error: CheckpointError) -> bool:
     """Whether an error says that no checkpoint is there, rather than that one is damaged."""
     if isinstance(error, UnknownFormatError):
         return not path.endswith((".index", *FILE_SUFFIXES))
@@ -134,7 +137,7 @@ def _is_none(path: str, error: CheckpointError) -> bool:
 
 
 def verify_one(
-    location: Location, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
+    location: CheckpointLocation, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
 ) -> Result:
     """Verify one checkpoint; `advance` is told how many bytes were gone through."""
     if _needs_a_child(location):
@@ -148,7 +151,7 @@ def verify_one(
 
 def hold(
     result: Result,
-    location: Location,
+    location: CheckpointLocation,
     contract: Contract,
     workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
@@ -170,7 +173,7 @@ def hold(
 
 
 def _held_damaged(
-    location: Location,
+    location: CheckpointLocation,
     contract: Contract,
     damage: tuple[Finding, ...],
     workers: Workers = SERIAL,
@@ -183,7 +186,7 @@ def _held_damaged(
 
 
 def _verify_here(
-    location: Location, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
+    location: CheckpointLocation, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
 ) -> Result:
     try:
         reader = open_location(location, lenient=True)
@@ -203,7 +206,7 @@ _FEWEST_SECONDS = 60
 _BYTES_A_SECOND = 10_000_000  # far below any disk; slower is not reading
 
 
-def _needs_a_child(location: Location) -> bool:
+def _needs_a_child(location: CheckpointLocation) -> bool:
     try:
         head = Probe(location).head
     except CheckpointError:
@@ -211,7 +214,7 @@ def _needs_a_child(location: Location) -> bool:
     return head.startswith((b"\x89HDF", b"PK\x03\x04")) or location.head.endswith(".json")
 
 
-def _in_a_child(location: Location, work: Callable[[], _Answer]) -> _Answer | Finding:
+def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _Answer | Finding:
     """Return what `work` on a checkpoint gives in a process of its own, or what became of that."""
     patience = _FEWEST_SECONDS + location.nbytes() / _BYTES_A_SECOND
     forks = location.store.forks
@@ -248,7 +251,7 @@ def _report_to(sender: Connection, work: Callable[[], object], head: str, counti
     sender.send((answer, reads_of_child()))
 
 
-def end_of_child(code: int, location: Location) -> tuple[str, str]:
+def end_of_child(code: int, location: CheckpointLocation) -> tuple[str, str]:
     """Return what became of a process that read a checkpoint and gave no answer, and its finding code.
 
     A crash is laid to the checkpoint; of any other end nobody can tell.
@@ -261,7 +264,7 @@ def end_of_child(code: int, location: Location) -> tuple[str, str]:
     return f"{library} crashed on it: signal {-code}", "hdf5-read"
 
 
-def _is_hdf5(location: Location) -> bool:
+def _is_hdf5(location: CheckpointLocation) -> bool:
     with Probe(location) as probe:
         return probe.head.startswith(b"\x89HDF")
 

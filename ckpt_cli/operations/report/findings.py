@@ -12,7 +12,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from formats.store.paths import absolute, relative
 from formats.store.urls import scheme_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from formats.model.verification import Finding
 
 
-class Table(NamedTuple):
+class FindingsTable(NamedTuple):
     """A table for people: the first cell of a row is a name out of a file, others are words and numbers."""
 
     title: str
@@ -41,7 +40,7 @@ class Subject(NamedTuple):
     summary: str
     findings: Sequence[Finding]
     cases: Sequence[str] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[FindingsTable] = ()
     commands: Sequence[str] = ()
 
     @property
@@ -88,7 +87,7 @@ def place(path: str) -> str:
     """Return a path as services take it: relative to the working directory where it lies below."""
     if scheme_of(path):
         return path
-    below = relative(absolute(path), os.getcwd())
+    below = os.path.relpath(path)
     return path if below.startswith("..") else below
 
 

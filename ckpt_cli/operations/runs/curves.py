@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import CheckpointNotFoundError
 from formats.tf.run.events import START, EventReader, event_files, scalars
+
+if TYPE_CHECKING:
+    from formats.location import Location
 
 _LOSSES = ("loss", "epoch_loss")
 """What Estimators and Keras call it; with a scope before it, in programs of one's own."""
@@ -42,7 +45,7 @@ class Curve:
         return (self.steps[at], self.values[at]) if at >= 0 and self.steps[at] > after else None
 
 
-class Told(NamedTuple):
+class EventCurves(NamedTuple):
     """What the event files of a directory told: the curve, the files, their other tags, what is amiss."""
 
     curve: Curve
@@ -51,7 +54,7 @@ class Told(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_curve(directory: str, tag: str | None = None) -> Told:
+def read_curve(directory: Location, tag: str | None = None) -> EventCurves:
     """Return the numbers under a tag; without one, those of the loss.
 
     What is cut off or damaged gives what is whole, and a note.
@@ -72,7 +75,7 @@ def read_curve(directory: str, tag: str | None = None) -> Told:
             notes.append(f"{reader.flaw}{more}; what is whole is taken")
     names = (tag,) if tag is not None else (*_LOSSES, *curves)
     found = next((curves[name] for name in names if name in curves), Curve(tag or ""))
-    return Told(found, tuple(files), tuple(tags), tuple(notes))
+    return EventCurves(found, tuple(files), tuple(tags), tuple(notes))
 
 
 def _read(reader: EventReader, tag: str | None, curves: dict[str, Curve], tags: dict[str, None]) -> None:

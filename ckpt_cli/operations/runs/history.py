@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
     from formats.core.chunks import Chunk
     from formats.core.dtypes import DType
-    from formats.model.location import Location
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
     from formats.store.ranges import FileRange
-    from formats.store.workers import Workers
+    from formats.store.work.workers import Workers
 
     from .curves import Curve
-    from .log import Row, RunLog, Seen
+    from .log import LogRow, RunLog, Seen
 
 
 _MOST_LAYERS = 400
@@ -42,7 +43,7 @@ _MOST_POINTS = 2000
 _BLOCK = 1 << 14
 
 
-class Told(NamedTuple):
+class LayerHistory(NamedTuple):
     """A layer at one checkpoint; None is what is not known.
 
     The share of its tensors that changed, the norm of its weights, how far these moved by that
@@ -59,11 +60,11 @@ class History:
     """Watches a run go by (`RunLog`); `rows` are by checkpoint, each by layer."""
 
     def __init__(self, workers: Workers) -> None:
-        self.rows: dict[str, dict[str, Told]] = {}
+        self.rows: dict[str, dict[str, LayerHistory]] = {}
         self.ratios: dict[str, float | None] = {}
         self._workers = workers
         self._depth: int | None = None
-        self._last: dict[int, tuple[Mapping[str, Seen], Location]] = {}
+        self._last: dict[int, tuple[Mapping[str, Seen], CheckpointLocation]] = {}
 
     def watch(self, reader: CheckpointReader, before: Mapping[str, Seen], now: Mapping[str, Seen]) -> None:
         """Take in a checkpoint; what was found in the one before it, and what in this one."""
@@ -134,12 +135,12 @@ def _tell(
     before: Mapping[str, Seen],
     now: Mapping[str, Seen],
     moved: Mapping[str, float],
-) -> Told:
+) -> LayerHistory:
     fates = [has_changed(before[key].fingerprint, now[key].fingerprint) for key in keys if key in before]
     known = [fate for fate in fates if fate is not None]
     weights = [key for key in keys if _is_weight(reader, key)]
     measures = [found for key in keys if (found := now[key].measure) is not None]
-    return Told(
+    return LayerHistory(
         sum(known) / len(known) if known else None,
         _norm(weights, now),
         _ratio(weights, before, moved),
@@ -164,7 +165,7 @@ def _ratio(keys: Sequence[str], before: Mapping[str, Seen], moved: Mapping[str, 
 # How far weights moved ------------------------------------------------------------------
 
 
-class _Task(NamedTuple):
+class _PairTask(NamedTuple):
     """Two tensors that lie in files in one piece; plain data."""
 
     left: FileRange
@@ -184,15 +185,15 @@ def _distances(
                 yield key, found
 
 
-def _task(left: LazyTensor, right: LazyTensor) -> _Task | None:
+def _task(left: LazyTensor, right: LazyTensor) -> _PairTask | None:
     try:
         one, other = left.file_range(), right.file_range()
     except CheckpointError:
         return None
-    return _Task(one, other, left.spec.dtype) if one is not None and other is not None else None
+    return _PairTask(one, other, left.spec.dtype) if one is not None and other is not None else None
 
 
-def _do(task: _Task | None) -> float | None:
+def _do(task: _PairTask | None) -> float | None:
     """Return the norm of a difference; None where one of the sides is damaged, as the log tells."""
     if task is None:
         return None
@@ -248,13 +249,14 @@ def _squares(dtype: DType, left: Chunk, right: Chunk) -> float:
 
 
 def history_document(
-    directory: str, name: str, run: RunLog, rows: Sequence[Row], seen: History
+    directory: Location, name: str, run: RunLog, rows: Sequence[LogRow], seen: History
 ) -> dict[str, Any]:
     """Return what a page tells of a run."""
     curve = run.curve
     layers = sorted({layer for row in rows for layer in seen.rows.get(row.path, ())}, key=_order)
     by_layer = {
-        field: [[_of(seen, row, layer, field) for row in rows] for layer in layers] for field in Told._fields
+        field: [[_of(seen, row, layer, field) for row in rows] for layer in layers]
+        for field in LayerHistory._fields
     }
     return {
         "what": "run",
@@ -283,7 +285,7 @@ def _order(layer: str) -> tuple[bool, list[tuple[int, str]]]:
     return layer.startswith("("), [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _of(seen: History, row: Row, layer: str, field: str) -> float | int | str | None:
+def _of(seen: History, row: LogRow, layer: str, field: str) -> float | int | str | None:
     told = seen.rows.get(row.path, {}).get(layer)
     return number(getattr(told, field)) if told is not None else None
 

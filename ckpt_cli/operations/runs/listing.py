@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.words import command_line, counted, spoken_age
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member
-from formats.find.location import spelling
 from formats.find.opening import open_location
-from formats.model.location import is_event_file, is_leftover, step_of
-from formats.store.paths import absolute, entry_at, join, names_in, relative, store_of
+from formats.find.resolve import spelling
+from formats.model.checkpoint_files import is_event_file, is_leftover, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
     from formats.store.base import Identity
 
@@ -48,7 +48,7 @@ def findings_in_short(reader: CheckpointReader) -> list[str]:
     return [reader.findings[0].text + (f", and {counted(more, 'more finding')}" if more else "")]
 
 
-class _Row(NamedTuple):
+class _ListingRow(NamedTuple):
     """A checkpoint as a directory's listing shows it; no fields where it has just gone."""
 
     fields: dict[str, Any] | None
@@ -56,7 +56,7 @@ class _Row(NamedTuple):
     files: frozenset[Identity] = frozenset()
 
 
-def _member_row(member: Member, *, kept: bool | None) -> _Row:
+def _member_row(member: Member, *, kept: bool | None) -> _ListingRow:
     row: dict[str, Any] = {
         "name": member.called(spelling(member.location)),
         "path": spelling(member.location),
@@ -70,18 +70,18 @@ def _member_row(member: Member, *, kept: bool | None) -> _Row:
         "shared_nbytes": 0,
     }
     if member.error is not None:
-        return _Row(row, [str(member.error)])
+        return _ListingRow(row, [str(member.error)])
     try:
         with open_location(member.location) as reader:
             sizes = [0 if key in reader.tied else spec.nbytes or 0 for key, spec in reader.specs.items()]
             row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
             is_local = member.location.store.system_path(member.location.head) is not None
             files = frozenset((reader.fingerprint or {}).values()) if is_local else frozenset()
-            return _Row(row, findings_in_short(reader), files)
+            return _ListingRow(row, findings_in_short(reader), files)
     except CheckpointNotFoundError:
-        return _Row(None, [])
+        return _ListingRow(None, [])
     except CheckpointError as error:
-        return _Row(row, [str(error)])
+        return _ListingRow(row, [str(error)])
 
 
 def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> None:
@@ -100,7 +100,7 @@ def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> 
         fields["shared_nbytes"] = sum(size for _, _, size, _ in shared if isinstance(size, int))
 
 
-def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]:
+def directory_document(path: Location) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return a directory's document, notes on it, and warnings about its damaged members.
 
     Somebody may be saving into it: where a checkpoint goes away meanwhile, it is looked at again.
@@ -112,14 +112,14 @@ def directory_document(path: str) -> tuple[dict[str, Any], list[str], list[str]]
     return _directory_document(path)[0]
 
 
-def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
+def _directory_document(path: Location) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
     """Return the document, notes and warnings, and whether all was there from beginning to end."""
     directory = Directory(path)
     rows: list[tuple[dict[str, Any], frozenset[Identity]]] = []
     warnings = []
     complete = True
     for member in directory.members:
-        listed = absolute(member.location.path) in directory.listed
+        listed = member.location.path.absolute() in directory.listed
         row = _member_row(member, kept=listed if directory.state is not None else None)
         if row.fields is None:
             complete = False
@@ -132,7 +132,7 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
         complete = False
         directory.notes.append(f"{path}: {directory.latest_flaw}")
     directory.notes.extend(_interrupted(path))
-    name = relative(spelling(latest), path) if latest is not None else None
+    name = spelling(latest).relative_to(path) if latest is not None else None
     document = {
         "directory": path,
         "latest": name,
@@ -142,7 +142,7 @@ def _directory_document(path: str) -> tuple[tuple[dict[str, Any], list[str], lis
     return (document, directory.notes, warnings), complete
 
 
-def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
+def _beside(path: Location) -> dict[str, list[dict[str, Any]]]:
     """Return the event files and graphs of a run directory, and the event files of its evaluations.
 
     An Estimator evaluates into `eval`, or `eval_NAME`.
@@ -150,7 +150,7 @@ def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {"events": [], "graphs": []}
     for name, is_directory in _entries(path):
         if is_directory and (name == "eval" or name.startswith("eval_")):
-            inside = [f"{name}/{below}" for below, _ in _entries(join(path, name)) if is_event_file(below)]
+            inside = [f"{name}/{below}" for below, _ in _entries(path / name) if is_event_file(below)]
             found["events"] += _sized(path, inside)
         elif not is_directory and is_event_file(name):
             found["events"] += _sized(path, [name])
@@ -159,7 +159,7 @@ def _beside(path: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _interrupted(path: str) -> list[str]:
+def _interrupted(path: Location) -> list[str]:
     """Return notes on interrupted conversions that somebody may go on with, with their age and size."""
     names = [name for name, is_folder in _entries(path) if is_folder and is_leftover(name, directory=True)]
     if not names:
@@ -168,9 +168,9 @@ def _interrupted(path: str) -> list[str]:
 
     from formats.tf.run.leftovers import Freed, half_sent_in, interrupted  # which few listings need
 
-    here = (interrupted(join(path, name)) for name in names)
+    here = (interrupted(path / name) for name in names)
     notes = []
-    for found in half_sent_in(path) if store_of(path).scheme else here:
+    for found in half_sent_in(path) if path.store.scheme else here:
         if found is not None:
             age, size = spoken_age(time.time() - found.modified), found.frees(Freed())
             doing = found.in_the_way or f"{command_line('state', '--fix', path)} removes it"
@@ -178,19 +178,19 @@ def _interrupted(path: str) -> list[str]:
     return notes
 
 
-def _entries(path: str) -> list[tuple[str, bool]]:
+def _entries(path: Location) -> list[tuple[str, bool]]:
     """Return the names in a directory; of one that has gone, none."""
     try:
-        return names_in(path)
+        return path.names()
     except CheckpointError:
         return []
 
 
-def _sized(directory: str, names: Iterable[str]) -> list[dict[str, Any]]:
+def _sized(directory: Location, names: Iterable[str]) -> list[dict[str, Any]]:
     """Return files with their sizes and times, those that are still there."""
     found = []
     for name in names:
-        entry = entry_at(join(directory, name))
+        entry = (directory / name).entry()
         if entry is not None:
             found.append({"name": name, "nbytes": entry.size, "modified": iso_time(entry.modified)})
     return found

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
-from formats.find.location import spelling
 from formats.find.opening import open_location
-from formats.model.location import step_of
+from formats.find.resolve import spelling
+from formats.model.checkpoint_files import step_of
 from formats.model.reader import CheckpointReader
-from formats.store.paths import entry_at
-from formats.store.workers import SERIAL, Workers
+from formats.store.work.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
 
-from ..choose.select import NothingSelectedError, choose
 from ..look.stats import do_task, file_task, statistics
+from ..select.selection import NothingSelectedError, choose
 from .listing import findings_in_short, iso_time
 
 if TYPE_CHECKING:
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats.find.directory import Directory, Member
+    from formats.location import Location
     from formats.model.tensor import LazyTensor
     from formats.store.base import Identity
 
-    from ..choose.select import Selection
     from ..look.stats import FileTask, Statistics
+    from ..select.selection import Selection
     from .curves import Curve
 
 
@@ -75,7 +75,7 @@ class _Look(NamedTuple):
     flaw: CheckpointError | None = None
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """One checkpoint of a run; null is what is not known.
 
     `changed` and `unchanged` count the chosen tensors that the checkpoint before has as well (the
@@ -87,7 +87,7 @@ class Row(NamedTuple):
     """
 
     name: str
-    path: str
+    path: Location
     format: str | None
     step: int | None
     modified: str | None
@@ -150,7 +150,7 @@ class RunLog:
                 total += _size(path)
         return total
 
-    def rows(self, advance: Callable[[int], None] = lambda _: None) -> Iterator[Row]:
+    def rows(self, advance: Callable[[int], None] = lambda _: None) -> Iterator[LogRow]:
         """Yield a row for each checkpoint that is still there.
 
         Raises NothingSelectedError where the selection matches nothing in any of them.
@@ -177,10 +177,10 @@ class RunLog:
         if nothing is not None and not chosen:
             raise nothing
 
-    def _row(self, member: Member, advance: Callable[[int], None]) -> Row | None:
+    def _row(self, member: Member, advance: Callable[[int], None]) -> LogRow | None:
         """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
         name = member.called(spelling(member.location))
-        blank = Row(name, member.location.path, None, step_of(member.name), iso_time(member.modified))
+        blank = LogRow(name, member.location.path, None, step_of(member.name), iso_time(member.modified))
         for attempt in range(ATTEMPTS):
             state = _state(member.location.head)
             try:
@@ -198,8 +198,8 @@ class RunLog:
         raise AssertionError
 
     def _look(
-        self, reader: CheckpointReader, blank: Row, state: Identity | None, advance: Callable[[int], None]
-    ) -> Row:
+        self, reader: CheckpointReader, blank: LogRow, state: Identity | None, advance: Callable[[int], None]
+    ) -> LogRow:
         keys = choose(reader, self.selection, noted=False)
         kinds, specs = reader.kinds, reader.specs
         series = _series(blank.name)
@@ -263,7 +263,9 @@ class RunLog:
         task = file_task(reader, key)
         return _Look(seen, task, tensor if task is None else None)
 
-    def _compare(self, row: Row, before: dict[str, Seen], now: dict[str, Seen], weights: list[str]) -> Row:
+    def _compare(
+        self, row: LogRow, before: dict[str, Seen], now: dict[str, Seen], weights: list[str]
+    ) -> LogRow:
         counts = {True: 0, False: 0, None: 0}
         is_weight = set(weights)
         for key in now.keys() & before.keys():
@@ -327,7 +329,7 @@ def _measure(found: Statistics | None) -> Measure:
     return Measure(found.l2, found.nan, found.inf)
 
 
-def _measured(row: Row, seen: dict[str, Seen], weights: list[str]) -> Row:
+def _measured(row: LogRow, seen: dict[str, Seen], weights: list[str]) -> LogRow:
     measures = {key: found.measure for key, found in seen.items() if found.measure is not None}
     norms = [measures[key].l2 for key in weights if key in measures]
     known = [norm for norm in norms if norm is not None]
@@ -344,14 +346,14 @@ def _series(name: str) -> str:
     return name.rpartition("-")[0] if step_of(name) is not None else ""
 
 
-def _size(path: str) -> int:
-    found = entry_at(path)
+def _size(path: Location) -> int:
+    found = path.entry()
     return found.size if found is not None else 0
 
 
-def _state(path: str) -> Identity | None:
+def _state(path: Location) -> Identity | None:
     """Return what changes when a file is replaced; None where it is gone."""
-    found = entry_at(path)
+    found = path.entry()
     return found.identity if found is not None else None
 
 

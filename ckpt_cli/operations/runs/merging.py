@@ -7,14 +7,14 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from formats.model.location import step_of
+from formats.model.checkpoint_files import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from formats.find.directory import Member
 
-    from .state import Entry
+    from .state import StateEntry
 
 
 class Places:
@@ -24,7 +24,7 @@ class Places:
     none.  The list need not be in order.
     """
 
-    def __init__(self, entries: Sequence[Entry], modified: Callable[[Entry], float]) -> None:
+    def __init__(self, entries: Sequence[StateEntry], modified: Callable[[StateEntry], float]) -> None:
         steps = [step_of(entry.name) for entry in entries]
         times = [modified(entry) if entry.location is not None else -math.inf for entry in entries]
         stepless = [time if step is None else -math.inf for step, time in zip(steps, times, strict=True)]
@@ -41,11 +41,11 @@ class Places:
 
 
 def merged(
-    entries: Sequence[Entry],
+    entries: Sequence[StateEntry],
     members: Iterable[Member],
-    modified: Callable[[Entry], float],
-    entry_of: Callable[[Member, bool], Entry | None],
-) -> list[Entry]:
+    modified: Callable[[StateEntry], float],
+    entry_of: Callable[[Member, bool], StateEntry | None],
+) -> list[StateEntry]:
     """Return entries with others among them, each in the place that `Places` tells.
 
     `members` come oldest first, as `Member.order` has it: those without a step before the others, and none of
@@ -58,7 +58,7 @@ def merged(
         by_kind[step_of(member.name) is not None].append(member)
     for some in filter(None, by_kind.values()):
         places = Places(found, modified)
-        added: dict[int, list[Entry]] = {}
+        added: dict[int, list[StateEntry]] = {}
         for member in some:
             at = places.of(member)
             entry = entry_of(member, at == len(found))

@@ -7,26 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member, is_listing
-from formats.find.location import find_listed, resolve, sharded_folder, suggest
 from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
-from formats.model.location import Location, bundle, step_of
+from formats.find.resolve import find_listed, resolve, sharded_folder, suggest
+from formats.model.checkpoint_files import CheckpointLocation, bundle, step_of
 from formats.store.base import NO_FOLDER
-from formats.store.paths import (
-    entry_at,
-    is_file,
-    is_folder,
-    is_only_read,
-    is_there,
-    join,
-    missing_place,
-    open_file,
-    parent,
-    real_path,
-    refuse_closed,
-    relative,
-    store_of,
-)
 from formats.store.urls import scheme_of
 from formats.tf.run.leftovers import find_leftovers, half_sent_in
 from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_file
@@ -34,14 +19,15 @@ from formats.tf.run.state_file import FILE_NAME, StateFile, looks_like_state_fil
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from formats.store.sent import HalfSent
+    from formats.location import Location
+    from formats.store.remote.upload_journal import HalfSent
     from formats.tf.run.leftovers import Leftover
 
 
 NOT_THERE = "is not there"
 
 
-class Entry(NamedTuple):
+class StateEntry(NamedTuple):
     """A checkpoint that a state file lists, or shall list; `location` is None where there is none.
 
     `listed` is the path as the file has it, `name` the one it has in the directory.  `absence` says why
@@ -51,7 +37,7 @@ class Entry(NamedTuple):
     listed: str
     name: str
     timestamp: float | None
-    location: Location | None
+    location: CheckpointLocation | None
     absence: str = NOT_THERE
 
     @property
@@ -75,14 +61,14 @@ def _plain(name: str) -> str:
     return name if scheme_of(name) else os.path.normpath(name)
 
 
-def _inside(path: str, folder: str) -> str:
+def _inside(path: Location, folder: Location) -> str:
     """Return by which name a path lies in a folder; one that `is_inside` denies where it does not."""
     if scheme_of(path) == scheme_of(folder):
-        return relative(real_path(path), real_path(folder))
+        return path.real().relative_to(folder.real())
     return path
 
 
-def flaw_of(location: Location) -> str | None:
+def flaw_of(location: CheckpointLocation) -> str | None:
     """Return why a checkpoint cannot be restored, as its index and its files tell; None where it can."""
     try:
         with open_location(location) as reader:
@@ -101,13 +87,13 @@ class Run:
     it `is_only_read` nothing is changed.
     """
 
-    def __init__(self, path: str) -> None:
-        self.is_only_read = is_only_read(path)
-        self.is_in_store = bool(store_of(path).scheme)
+    def __init__(self, path: Location) -> None:
+        self.is_only_read = path.is_read_only
+        self.is_in_store = bool(path.store.scheme)
         self.path, self.state_path = places_of(path)
         self.directory = Directory(self.path, self.state_path)
         self.state = self.directory.state
-        self.has_file = is_file(self.state_path)
+        self.has_file = self.state_path.is_file()
         listed = dict.fromkeys((*self.state.paths, self.state.latest)) if self.state else {}
         members = {member.location.path: member for member in self.directory.members}
         sound = any(member.error is None for member in members.values())
@@ -130,39 +116,37 @@ class Run:
 
     def _find_leftovers(self, listed: Iterable[str], *, has_checkpoints: bool) -> list[Leftover]:
         """Return what interrupted saves left."""
-        prefixes = [
-            os.path.join(self.path, name) for path in listed for name in (path, os.path.basename(path))
-        ]
+        prefixes = [self.path / name for path in listed for name in (path, os.path.basename(path))]
         return find_leftovers(self.path, prefixes, has_checkpoints=has_checkpoints)
 
-    def entry(self, listed: str, timestamp: float | None = None) -> Entry:
+    def entry(self, listed: str, timestamp: float | None = None) -> StateEntry:
         """Return what a listed path names: in this directory if it is here, else where the path says."""
         names = [listed]
         if is_absolute(listed):
-            inside = _inside(listed, self.path)
+            inside = _inside(self.path.of(listed), self.path)
             # The directory may be a copy: its own checkpoint goes before one of that name elsewhere.
             names = [inside] if is_inside(inside) else [os.path.basename(listed), listed]
         absence = NOT_THERE
         for name in names:
             member = self._there.get(_plain(name))
-            location = member.location if member else find_listed(join(self.path, name))
+            location = member.location if member else find_listed(self.path / name)
             if location is None:
                 continue
             if not member and is_listing(location):
                 absence = "is a saved listing"
                 continue
-            own = name if is_absolute(name) else relative(location.path, self.path)
-            return Entry(listed, own, timestamp, location)
-        return Entry(listed, listed, timestamp, None, absence)
+            own = name if is_absolute(name) else location.path.relative_to(self.path)
+            return StateEntry(listed, own, timestamp, location)
+        return StateEntry(listed, listed, timestamp, None, absence)
 
-    def modified(self, entry: Entry) -> float:
+    def modified(self, entry: StateEntry) -> float:
         """Return when a checkpoint was written: the time of the file that says what it is."""
         assert entry.location is not None
         member = self._there.get(entry.name)
         return member.modified if member else _modified(entry.location.head)
 
     @property
-    def latest(self) -> Entry | None:
+    def latest(self) -> StateEntry | None:
         if self.state is None:
             return None
         return next(entry for entry in self.entries if entry.listed == self.state.latest)
@@ -179,7 +163,7 @@ class Run:
             "checkpoints": [
                 {
                     "name": entry.name,
-                    "path": entry.location.path if entry.location else join(self.path, entry.name),
+                    "path": entry.location.path if entry.location else self.path / entry.name,
                     "timestamp": entry.timestamp,
                     "exists": entry.location is not None,
                     "listed": entry.listed,
@@ -187,46 +171,46 @@ class Run:
                 for entry in self.entries
             ],
             "unlisted": [member.name for member in self.unlisted],
-            "leftovers": [relative(leftover.path, self.path) for leftover in self.leftovers],
+            "leftovers": [leftover.path.relative_to(self.path) for leftover in self.leftovers],
         }
 
 
-def places_of(path: str) -> tuple[str, str]:
+def places_of(path: Location) -> tuple[Location, Location]:
     """Return the directory and the state file that a path stands for: either names both."""
-    if is_file(path):
-        with open_file(path) as file:
+    if path.is_file():
+        with path.open() as file:
             if not looks_like_state_file(file.read(0, 4096)):
                 _refuse_checkpoint(path)
                 message = "neither a directory nor a state file"
                 raise CheckpointError(message, path=path)
-        return parent(path) or ".", path
-    if not is_folder(path):
+        return path.parent or path.of("."), path
+    if not path.is_folder():
         _refuse_checkpoint(path)
-        if is_there(path):
+        if path.exists():
             raise CheckpointError("neither a directory nor a state file", path=path)
-        refuse_closed(path)
-        message = missing_place(path) or NO_FOLDER
+        path.require_access()
+        message = path.missing_container() or NO_FOLDER
         raise CheckpointNotFoundError(message, path=path, hints=_suggest_directory(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
-    return path, join(path, FILE_NAME)
+    return path, path / FILE_NAME
 
 
-def _suggest_directory(path: str) -> tuple[str, ...]:
+def _suggest_directory(path: Location) -> tuple[str, ...]:
     """Return a hint for a path that is not there: where it is called like a checkpoint, the run it was in."""
-    run = parent(path) or "."
-    if step_of(path) is not None and is_folder(run) and Directory(run).members:
+    run = path.parent or path.of(".")
+    if step_of(path) is not None and run.is_folder() and Directory(run).members:
         return (f"name its directory: {run}",)
     return suggest(path)
 
 
-def _refuse_checkpoint(path: str) -> None:
+def _refuse_checkpoint(path: Location) -> None:
     """Say of a path that names one checkpoint what it is, and which directory it is in."""
     try:
         detect_format(resolve(path))
     except CheckpointError:
         return
-    hints = (f"name its directory: {parent(path) or '.'}",)
+    hints = (f"name its directory: {path.parent or '.'}",)
     raise CheckpointError("one checkpoint, not a directory of them", path=path, hints=hints)
 
 
@@ -236,17 +220,17 @@ def _timestamps(state: StateFile | None) -> dict[str, float]:
     return dict(zip(state.paths, state.timestamps, strict=True))
 
 
-def _modified(path: str) -> float:
+def _modified(path: Location) -> float:
     """Return when something was changed, in seconds since 1970; CheckpointNotFoundError where it has gone."""
-    found = entry_at(path)
+    found = path.entry()
     if found is None:
         raise CheckpointNotFoundError("is there no longer", path=path)
     return found.modified
 
 
-def _waiting(directory: str, aside: Iterable[str]) -> list[Member]:
+def _waiting(directory: Location, aside: Iterable[Location]) -> list[Member]:
     """Return the bundles that putting these files back brings into a directory."""
     # They were replaced a moment before the kill, so the directory's time is as good as their own.
     time = _modified(directory)
     prefixes = [path.removesuffix(".index") for path in aside if path.endswith(".index")]
-    return [Member(bundle(prefix), os.path.relpath(prefix, directory), time) for prefix in prefixes]
+    return [Member(bundle(prefix), prefix.relative_to(directory), time) for prefix in prefixes]

@@ -34,25 +34,26 @@ from formats.errors import (
     CorruptCheckpointError,
     UnsupportedFeatureError,
 )
-from formats.find.location import resolve, suggest
 from formats.find.opening import open_location
 from formats.find.registry import detect_format, format_named
-from formats.model.location import Location, step_of
+from formats.find.resolve import resolve, suggest
+from formats.location import Location, parse_location
+from formats.model.checkpoint_files import CheckpointLocation, step_of
 from formats.model.reader import Family
-from formats.store.beside import V1_SHARD
-from formats.store.object_lock import LeftLock, lock_path, locks_in
-from formats.store.paths import absolute, is_file, is_in_store, join, relative
-from formats.store.removing import Attempts
-from formats.store.sent import HalfSent
-from formats.store.staging import FULL, holding, refusing, replace_file, sync_directory
+from formats.store.local.removing import Attempts
+from formats.store.local.staging import FULL, holding, refusing, replace_file, sync_directory
+from formats.store.remote.object_lock import LeftLock, lock_path, locks_in
+from formats.store.remote.upload_journal import HalfSent
+from formats.store.siblings import V1_SHARD
 from formats.tf.run.leftovers import Freed
 from formats.tf.run.state_file import StateFile
 
 from .merging import merged
-from .state import NOT_THERE, Entry, Run, flaw_of, is_inside
+from .state import NOT_THERE, Run, StateEntry, flaw_of, is_inside
 
 if TYPE_CHECKING:
     from formats.find.directory import Member
+    from formats.location import Location
     from formats.tf.run.leftovers import Leftover
 
 
@@ -77,7 +78,7 @@ class Change(NamedTuple):
     action: str
     name: str
     why: str
-    files: tuple[str, ...] = ()
+    files: tuple[Location, ...] = ()
     leftover: Leftover | HalfSent | LeftLock | None = None
 
     nbytes: int = 0
@@ -87,7 +88,7 @@ class Change(NamedTuple):
         return {"action": self.action, "name": self.name, "why": self.why, "nbytes": self.nbytes}
 
 
-class Plan(NamedTuple):
+class StatePlan(NamedTuple):
     """What is to be done.  `state` is what the state file shall say, None where it stays as it is."""
 
     changes: list[Change]
@@ -95,13 +96,13 @@ class Plan(NamedTuple):
     warnings: list[str]
 
 
-def make_plan(run: Run, wish: Wish) -> Plan:
+def make_plan(run: Run, wish: Wish) -> StatePlan:
     """Return what there is to do; CheckpointError where it cannot be done."""
-    is_in_store(run.path)  # or raises what nothing there takes
-    return _Planner(run).plan(wish)
+    run.path.is_object()  # or raises what nothing there takes
+    return _StatePlanner(run).plan(wish)
 
 
-class _Planner:
+class _StatePlanner:
     """Works on `entries`, the list that the state file shall have, oldest first."""
 
     def __init__(self, run: Run) -> None:
@@ -112,7 +113,7 @@ class _Planner:
         self.warnings: list[str] = []
         self._freed = Freed()
 
-    def plan(self, wish: Wish) -> Plan:
+    def plan(self, wish: Wish) -> StatePlan:
         run = self.run
         if run.has_file and run.state is None and not wish.fix:
             hints = (f"to write it anew: {command_line('state', '--fix', run.path)}",)
@@ -135,7 +136,7 @@ class _Planner:
         state = self._state()
         if wish.fix:
             self._remove_leftovers()
-        return Plan(self.changes, state if state != run.state else None, self.warnings)
+        return StatePlan(self.changes, state if state != run.state else None, self.warnings)
 
     @property
     def _preserved(self) -> float | None:
@@ -147,7 +148,7 @@ class _Planner:
     # The list ---------------------------------------------------------------------
 
     def _mend(self) -> None:
-        mended: dict[str, Entry] = {}
+        mended: dict[str, StateEntry] = {}
         for entry in self.entries:
             if entry.is_stale:
                 self._change("mend", entry.name, f"was listed as {entry.listed}")
@@ -168,10 +169,10 @@ class _Planner:
         preserved = self._preserved
         waiting = set(self.run.waiting)
 
-        def added(member: Member, is_newest: bool) -> Entry:
+        def added(member: Member, is_newest: bool) -> StateEntry:
             self._change("add", member.name, "is there, but was not listed")
             time = member.modified if is_newest or preserved is None else min(member.modified, preserved)
-            return Entry(member.name, member.name, time, member.location)
+            return StateEntry(member.name, member.name, time, member.location)
 
         members = [member for member in self.run.unlisted if member in waiting or self._is_sound(member)]
         self.entries = merged(self.entries, members, self.run.modified, added)
@@ -195,9 +196,9 @@ class _Planner:
         entry = self.run.entry(name)
         if entry.location is None and os.path.dirname(name):
             with contextlib.suppress(CheckpointNotFoundError):
-                entry = self.run.entry(absolute(resolve(name).path))
+                entry = self.run.entry(resolve(parse_location(name)).path.absolute())
         if entry.location is None:
-            path = join(self.run.path, name)
+            path = self.run.path / name
             if entry.absence != NOT_THERE:
                 raise CheckpointError(f"cannot be the latest: it {entry.absence}", path=path)
             raise CheckpointNotFoundError("no such checkpoint", path=path, hints=suggest(path))
@@ -214,7 +215,7 @@ class _Planner:
         self.latest = chosen._replace(listed=entry.name)
         self.entries = [*known.values(), self.latest]
 
-    def _fresh_time(self, entry: Entry) -> float:
+    def _fresh_time(self, entry: StateEntry) -> float:
         """Return the time of a checkpoint that comes back to the list, which the manager is not to delete."""
         time = self.run.modified(entry)
         return time if self._preserved is None else min(time, self._preserved)
@@ -253,7 +254,7 @@ class _Planner:
         paths = tuple(entry.listed for entry in listed)
         return StateFile(self.latest.listed, paths, times, self._preserved)
 
-    def _time(self, entry: Entry) -> float:
+    def _time(self, entry: StateEntry) -> float:
         if entry.timestamp is not None:
             return entry.timestamp
         return self.run.modified(entry) if entry.location is not None else 0.0
@@ -263,7 +264,7 @@ class _Planner:
     def _keep(self, count: int) -> None:
         """Plan to delete all but the `count` latest sound checkpoints, and take them off the list."""
         order = self._in_order()
-        whole: list[Entry] = []
+        whole: list[StateEntry] = []
         spared: set[str] = set()
         while order and len(whole) < count:
             entry = order.pop()
@@ -287,7 +288,9 @@ class _Planner:
             if self.run.state is not None and not self.entries:
                 self.entries = whole[:1]
 
-    def _not_led_to(self, going: list[tuple[Entry, tuple[str, ...]]]) -> list[tuple[Entry, tuple[str, ...]]]:
+    def _not_led_to(
+        self, going: list[tuple[StateEntry, tuple[Location, ...]]]
+    ) -> list[tuple[StateEntry, tuple[Location, ...]]]:
         """Return those of some checkpoints, with their files, that no symbolic link that stays leads to."""
         links = _links_in(self.run.path)
         if not links:
@@ -307,7 +310,7 @@ class _Planner:
             self.warnings.append(f"{link} is a symbolic link to {name}, which is left alone")
         return [(entry, files) for entry, files in going if entry.name not in left]
 
-    def _in_order(self) -> list[Entry]:
+    def _in_order(self) -> list[StateEntry]:
         """Return the checkpoints among which the latest are kept, the latest last."""
         listed = [entry for entry in self.entries if entry.location is not None]
         for entry in listed:
@@ -328,19 +331,19 @@ class _Planner:
             elif member not in waiting:
                 members.append(member)
 
-        def counted_in(member: Member, is_newest: bool) -> Entry | None:
+        def counted_in(member: Member, is_newest: bool) -> StateEntry | None:
             if is_newest and self.latest in inside[-1:]:
                 why = "is newer than the latest and not in the state file"
                 self.warnings.append(f"{member.name} {why}; it is left alone")
                 return None
-            return Entry(member.name, member.name, member.modified, member.location)
+            return StateEntry(member.name, member.name, member.modified, member.location)
 
         return merged(inside, members, self.run.modified, counted_in)
 
     # Leftovers --------------------------------------------------------------------
 
     def _name(self, leftover: Leftover | HalfSent | LeftLock) -> str:
-        return relative(leftover.path, self.run.path)
+        return leftover.path.relative_to(self.run.path)
 
     def _put_back(self) -> None:
         for leftover in self.run.leftovers:
@@ -386,7 +389,7 @@ class _Planner:
             self.changes.append(change)
 
 
-def _to_delete(entry: Entry, spared: set[str]) -> tuple[str, ...]:
+def _to_delete(entry: StateEntry, spared: set[str]) -> tuple[Location, ...]:
     """Return the files of a checkpoint but for those that others have as well."""
     assert entry.location is not None
     return tuple(path for path in files_of(entry.location) if path not in spared)
@@ -417,7 +420,7 @@ def _place(path: str) -> str:
     return os.path.join(os.path.realpath(folder), name)
 
 
-def files_of(location: Location) -> list[str]:
+def files_of(location: CheckpointLocation) -> list[Location]:
     """Return the files of a checkpoint, the one first without which it is none."""
     try:
         with open_location(location) as reader:
@@ -425,19 +428,19 @@ def files_of(location: Location) -> list[str]:
     except CheckpointError:
         files = location.files()
     shard = V1_SHARD.fullmatch(location.path)
-    graph = (shard["prefix"] if shard else location.path) + ".meta"
-    if is_file(graph):
+    graph = (location.path.of(shard["prefix"]) if shard else location.path) + ".meta"
+    if graph.is_file():
         files = [*files, graph]
     return list(dict.fromkeys(files))
 
 
-def carry_out(run: Run, plan: Plan) -> None:
+def carry_out(run: Run, plan: StatePlan) -> None:
     """Do what a plan says; CheckpointError where the state file is not what the plan was made for."""
     with holding(run.path):
         _carry_out(run, plan)
 
 
-def _carry_out(run: Run, plan: Plan) -> None:
+def _carry_out(run: Run, plan: StatePlan) -> None:
     if plan.state is not None:
         _refuse_changed(run)
     for change in plan.changes:
@@ -453,7 +456,7 @@ def _carry_out(run: Run, plan: Plan) -> None:
     failed.raise_first()
 
 
-def _write_and_delete(run: Run, plan: Plan) -> None:
+def _write_and_delete(run: Run, plan: StatePlan) -> None:
     """Replace the state file and delete checkpoints, on a full disk in the other order."""
     checkpoints = [change.files for change in plan.changes if change.files]
     is_said = plan.state is None or _replaced(run, plan.state, may_delete_first=bool(checkpoints))
@@ -486,14 +489,14 @@ def _refuse_changed(run: Run) -> None:
         raise CheckpointError("has just been changed by another process", path=run.state_path, hints=hints)
 
 
-def _state_in(path: str) -> StateFile | None:
+def _state_in(path: Location) -> StateFile | None:
     try:
         return StateFile.read(path)
     except (CheckpointNotFoundError, CorruptCheckpointError):
         return None
 
 
-def _delete(files: tuple[str, ...]) -> None:
+def _delete(files: tuple[Location, ...]) -> None:
     """Delete the files of a checkpoint.  What has gone meanwhile is what was wanted."""
     failed = Attempts()
     for number, path in enumerate(files):
@@ -506,6 +509,6 @@ def _delete(files: tuple[str, ...]) -> None:
     failed.raise_first()
 
 
-def _is_tensorflows(location: Location) -> bool:
+def _is_tensorflows(location: CheckpointLocation) -> bool:
     """Whether TensorFlow restores it; what it does not is on the list only if somebody put it there."""
     return format_named(detect_format(location)).family is Family.TENSORFLOW

@@ -10,11 +10,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import CheckpointError
-from formats.model.location import step_of
-from formats.store.beside import V1_SHARD
-from formats.store.paths import is_file, join, list_folder, split
+from formats.model.checkpoint_files import step_of
+from formats.store.siblings import V1_SHARD
 
 if TYPE_CHECKING:
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
     from formats.tf.run.meta_graph import MetaGraph
 
@@ -34,7 +34,7 @@ class Trainable(NamedTuple):
 def trainable_tensors(reader: CheckpointReader) -> Trainable:
     """Return what the graph beside a checkpoint tells; without one, nothing."""
     shard = V1_SHARD.fullmatch(reader.location.path)
-    prefix = shard["prefix"] if shard else reader.location.path
+    prefix = reader.location.path.of(shard["prefix"]) if shard else reader.location.path
     path = _graph_beside(prefix)
     if path is None:
         return Trainable({})
@@ -50,23 +50,23 @@ def trainable_tensors(reader: CheckpointReader) -> Trainable:
     return Trainable(marks, path, path != prefix + ".meta", flaws)
 
 
-def _graph_beside(prefix: str) -> str | None:
+def _graph_beside(prefix: Location) -> Location | None:
     """Return the graph of a checkpoint; where it has none, that of the nearest step of the same run."""
     own = prefix + ".meta"
-    if is_file(own):
+    if own.is_file():
         return own
     step = step_of(prefix)
     if step is None:
         return None
-    directory, base = split(prefix)
+    directory, base = prefix.split_name()
     pattern = re.compile(re.escape(base.rpartition("-")[0]) + r"-(\d+)\.meta", re.DOTALL)
     try:
-        names = list_folder(directory)
+        names = directory.listing()
     except CheckpointError:
         return None
     found = [match for name, _ in names if (match := pattern.fullmatch(name))]
     nearest = min(found, key=lambda match: (abs(int(match[1]) - step), int(match[1])), default=None)
-    return None if nearest is None else join(directory, nearest[0])
+    return None if nearest is None else (directory / nearest[0])
 
 
 def _compare(

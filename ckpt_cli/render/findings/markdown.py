@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from formats.model.verification import Finding
 
-    from ...operations.report.findings import Report, Subject, Table
+    from ...operations.report.findings import FindingsTable, Report, Subject
 
 MOST_BYTES = 60_000
 _MOST_FINDINGS = 200
@@ -67,7 +67,7 @@ def _findings(findings: Sequence[Finding]) -> str:
     return "\n".join([*lines, f"*{left:,} more findings.*\n"] if left > 0 else lines)
 
 
-def _table(table: Table) -> str:
+def _table(table: FindingsTable) -> str:
     lines = [f"**{table.title}**\n", "| " + " | ".join(table.head) + " |"]
     lines.append("| " + " | ".join("---" for _ in table.head) + " |")
     lines += ["| " + " | ".join([cell(row[0]), *row[1:]]) + " |" for row in table.rows]

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError, CheckpointNotFoundError
-from formats.store.paths import list_folder
+from formats.location import parse_location
 
 from ..checkpoint import Checkpoint
 from ..errors import FailedPreconditionError, NotFoundError
@@ -54,7 +54,7 @@ class Restorer:
     """A directory's most recent checkpoint."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self._directory = parse_location(directory)
 
     def latest(self) -> str | None:
         """Return the most recent checkpoint, None where there is none; refuse to guess."""
@@ -70,7 +70,7 @@ class Restorer:
     def _newest(self) -> str | None:
         """Return the name of the checkpoint with the most steps among the files."""
         try:
-            names = list_folder(self._directory)
+            names = self._directory.listing()
         except CheckpointNotFoundError:
             return None
         found = [match for name, _ in names if (match := _CHECKPOINT.fullmatch(name))]

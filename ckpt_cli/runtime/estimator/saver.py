@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from formats.location import parse_location
 from formats.store.base import FILE
-from formats.store.paths import entry_at, real_path
 from formats.tf.run.state_file import FILE_NAME
 
 from .. import graphs
@@ -79,7 +79,7 @@ class _Keeper(ABC):
         kept = []
         for path in checkpoint_paths:
             for file in (path + ".index", path):
-                entry = entry_at(file)
+                entry = parse_location(file).entry()
                 if entry is not None and entry.kind == FILE:
                     kept.append(_Kept(path, entry.modified))
                     break
@@ -94,11 +94,11 @@ class _Keeper(ABC):
         """
         state = get_checkpoint_state(directory)
         listed = state.all_model_checkpoint_paths if state is not None else []
-        here = real_path(directory)
+        here = parse_location(directory).real()
         self.recover_last_checkpoints(
             os.path.join(directory, os.path.basename(path))
             for path in listed
-            if real_path(os.path.dirname(path) or ".") == here
+            if parse_location(path).parent.real() == here
         )
 
     def save(
@@ -136,7 +136,8 @@ class _Keeper(ABC):
         """Note the newest checkpoint, if not all are kept; return those that are too many now."""
         if not self._max_to_keep:
             return []
-        others = (one for one in self._kept if real_path(one.path) != real_path(path))
+        own = parse_location(path).real()
+        others = (one for one in self._kept if parse_location(one.path).real() != own)
         kept = [*others, _Kept(path, time.time())]
         surplus = max(len(kept) - self._max_to_keep, 0)
         self._kept = kept[surplus:]
@@ -146,7 +147,7 @@ class _Keeper(ABC):
         if self._hours and one.saved > self._next_preserved:
             self._next_preserved += self._hours * 3600.0
             return
-        remove_checkpoint(one.path)
+        remove_checkpoint(parse_location(one.path))
 
     def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
         """Restore a checkpoint, or nothing of it: raise before the first variable is changed."""
@@ -158,7 +159,7 @@ class _Keeper(ABC):
         if graphs.current() is None and not checkpoint_exists(path):
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
         self._read(path)
-        self.restored_from = real_path(path)
+        self.restored_from = parse_location(path).real()
 
     @abstractmethod
     def _write(self, path: str) -> None:

@@ -12,7 +12,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from formats.store.paths import real_path
+from formats.location import parse_location
 from formats.tf.run.events import CHECKPOINT, START, EventWriter
 
 from .hooks import SecondOrStepTimer, SessionRunArgs, SessionRunHook, _global_step
@@ -103,7 +103,7 @@ class CheckpointSaverHook(SessionRunHook):
         del coord
         step = int(self._step)
         # What was just restored is not written once more: it may hold more than this model does.
-        if self._get_saver().restored_from != real_path(f"{self._save_path}-{step}"):
+        if self._get_saver().restored_from != parse_location(f"{self._save_path}-{step}").real():
             self._save(session, step)
         self._timer.update_last_triggered_step(step)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from formats.location import parse_location
 from formats.model.reader import Family
-from formats.store.paths import entry_at, is_file, is_folder
 
 from .. import dtypes, graphs
 from ..checkpoint import CheckpointOptions, read_into, write_checkpoint
@@ -145,14 +145,14 @@ class Model(Trainer, Layer):
         path = os.fspath(filepath)
         if save_format == "h5" or (save_format is None and path.endswith(_HDF5)):
             self._require_built()
-            if not overwrite and entry_at(path) is not None:
+            if not overwrite and parse_location(path).entry() is not None:
                 raise FileExistsError(path)
             write = save_weights_file if path.endswith(_OBJECT_PATHS) else save_h5
             write(path, self)
             return
         if save_format not in (None, "tf", "tensorflow"):
             raise ValueError(f"Unknown format: `{save_format}`. Was expecting one of {{'tf', 'h5'}}.")
-        if not overwrite and entry_at(path + ".index") is not None:
+        if not overwrite and parse_location(path + ".index").entry() is not None:
             raise FileExistsError(path)
         write_checkpoint(path, self._weights_view, options or CheckpointOptions())
         update_state_file(os.path.dirname(path), path, [path])
@@ -166,16 +166,16 @@ class Model(Trainer, Layer):
     ) -> LoadStatus | None:
         """Read weights: a file of Keras', or by `restore` a checkpoint, whose status is returned."""
         del options
-        path = os.fspath(filepath)
-        if is_file(path) and self._load_keras_file(path, by_name, skip_mismatch):
+        path = parse_location(filepath)
+        if path.is_file() and self._load_keras_file(path, by_name, skip_mismatch):
             return None
         if by_name or skip_mismatch:
             raise ValueError(
                 "Weights may only be loaded based on topology into Models when loading "
                 "TensorFlow-formatted weights."
             )
-        if is_folder(path):
-            path = latest_checkpoint(path) or path
+        if path.is_folder():
+            path = parse_location(latest_checkpoint(path) or path)
         status = read_into(path, self._weights_view)
         status.assert_nontrivial_match()
         return status

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.facts import TOP_LEVEL, KerasFacts, keras_facts, variables_by_group
-from formats.keras.layouts import h5_layout, objects_in, weights_layout
 from formats.keras.match import fill, knows
 from formats.keras.model import Edge, ModelError, Unit, Variable, from_config, legacy_order
+from formats.keras.variable_layout import h5_layout, objects_in, weights_layout
 
 from ..containers import Container
 from ..names import to_snake_case
@@ -33,7 +33,7 @@ from .optimizers import Optimizer, legacy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from formats.keras.layouts import Placed
+    from formats.keras.variable_layout import Placed
     from formats.model.reader import CheckpointReader
 
 __all__ = ["assign", "assign_weights", "load_h5", "load_weights_file", "save_h5", "save_weights_file"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...store.fileobject import FileObject
+from ...store.file_object import FileObject
 from ..native.heap import COLLECTION, HEADER_SIZE, collection_size, objects_of
 
 if TYPE_CHECKING:

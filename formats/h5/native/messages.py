@@ -40,7 +40,7 @@ def unpack(form: struct.Struct, data: bytes) -> tuple[int, int]:
     return first, second
 
 
-class Layout(NamedTuple):
+class DataLayout(NamedTuple):
     """How many bytes are stored, and where if that is in one piece; None for what only the library tells."""
 
     offset: int | None
@@ -56,7 +56,7 @@ class Outline(NamedTuple):
     dtype: DType
     opaque: int
     shape: tuple[int, ...] | None
-    layout: Layout
+    layout: DataLayout
 
 
 class Attribute(NamedTuple):
@@ -86,20 +86,20 @@ def outline_of(datatype: bytes, dataspace: bytes, layout: bytes) -> Outline:
     raise UnfamiliarError
 
 
-def layout_of(layout: bytes) -> Layout:
+def layout_of(layout: bytes) -> DataLayout:
     """Return how a dataset's values are stored, which is in its own file."""
     if len(layout) < 4 or layout[0] != 3 or layout[1] > _CHUNKED:
         raise UnfamiliarError
     if layout[1] == _COMPACT:
-        return Layout(None, int.from_bytes(layout[2:4], "little"))
+        return DataLayout(None, int.from_bytes(layout[2:4], "little"))
     if layout[1] == _CHUNKED:
-        return Layout(None, None)
+        return DataLayout(None, None)
     offset, size = unpack(PLACE, layout[2:])
     if offset == _UNDEFINED:
-        return Layout(None, 0)
+        return DataLayout(None, 0)
     if offset + size > _UNDEFINED:
         raise UnfamiliarError
-    return Layout(offset, size)
+    return DataLayout(offset, size)
 
 
 def shape_of(dataspace: bytes) -> tuple[int, ...] | None:

@@ -35,7 +35,7 @@ from .heap import COLLECTION, HEADER_SIZE, collection_size, objects_of
 from .messages import (
     PLACE,
     Attribute,
-    Layout,
+    DataLayout,
     Outline,
     UnfamiliarError,
     fixed_strings,
@@ -67,6 +67,7 @@ _HEAP = struct.Struct("<4sB3xQQQ")
 _DATASPACE, _DATATYPE, _LAYOUT, _ATTRIBUTE_TYPE, _CONTINUATION, _SYMBOL_TABLE = 1, 3, 8, 0x0C, 0x10, 0x11
 _PASSED_OVER = frozenset((0, 4, 5, 0x0B, 0x0D, 0x0E, 0x12))
 """Nothing, fill values, filters, comments, times: nothing that a listing needs."""
+_UNDERSTOOD = frozenset((_DATASPACE, _DATATYPE, _LAYOUT, _ATTRIBUTE_TYPE, _CONTINUATION, _SYMBOL_TABLE))
 _SHARED = 0x02
 """The flag of a message whose data are elsewhere."""
 
@@ -109,12 +110,12 @@ class Object:
         """Return what a dataset is; UnfamiliarError where its type is none of the commonest."""
         return outline_of(self.messages[_DATATYPE], self.messages[_DATASPACE], self.messages[_LAYOUT])
 
-    def layout(self) -> Layout:
+    def layout(self) -> DataLayout:
         """Return how a dataset's values are stored, which is in its own file."""
         return layout_of(self.messages[_LAYOUT])
 
 
-class Structure:
+class FileStructure:
     """The structure of what `read(offset, size)` reads; UnfamiliarError for any but the layout above.
 
     `expect(offsets, size)` is told what will be read at many places next.
@@ -203,16 +204,14 @@ class Structure:
                 count -= 1
                 if kind in _PASSED_OVER:
                     continue
-                if at > length or flags & _SHARED or kind in messages:
+                if at > length or flags & _SHARED or kind in messages or kind not in _UNDERSTOOD:
                     raise UnfamiliarError
                 if kind == _ATTRIBUTE_TYPE:
                     attributes.append(body)
                 elif kind == _CONTINUATION:
                     blocks.append(unpack(PLACE, body))
-                elif kind in (_DATASPACE, _DATATYPE, _LAYOUT, _SYMBOL_TABLE):
-                    messages[kind] = body
                 else:
-                    raise UnfamiliarError
+                    messages[kind] = body
         if count or messages.keys() not in ({_SYMBOL_TABLE}, {_DATASPACE, _DATATYPE, _LAYOUT}):
             raise UnfamiliarError
         return Object(messages, attributes)

@@ -1,4 +1,4 @@
-"""Putting a staged bundle in the place of another (`formats.store.exchange`).
+"""Putting a staged bundle in the place of another (`formats.store.local.replacing`).
 
 Both are `PREFIX.index` and `PREFIX.data-SSSSS-of-NNNNN`.  The second names of old data
 shards are those of a count M that is not in use, and the index that stands in has the old
@@ -12,17 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
-from ...model.location import data_shards
-from ...store.beside import SHARD
-from ...store.exchange import Exchange
-from ...store.paths import is_there
+from ...model.checkpoint_files import data_shards
+from ...store.local.replacing import Exchange
+from ...store.siblings import SHARD
 from ...wire.sstable import TableBuilder
 from .index import BundleIndex, data_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ...store.staging import StagedFile, Staging
+    from ...location import Location
+    from ...store.local.staging import StagedFile, Staging
     from .links import Mirror
 
 
@@ -35,7 +35,7 @@ class BundleExchange(Exchange):
     def __init__(
         self,
         staging: Staging,
-        prefix: str,
+        prefix: Location,
         num_shards: int,
         restage: Callable[[int], None],
         mirror: Mirror,
@@ -46,7 +46,7 @@ class BundleExchange(Exchange):
         self._num_shards = num_shards
         self._restage = restage
 
-    def _shards(self) -> list[str]:
+    def _shards(self) -> Sequence[Location]:
         return [data_shard(self._prefix, shard, self._num_shards) for shard in range(self._num_shards)]
 
     def _keep_old(self) -> None:
@@ -68,7 +68,7 @@ class BundleExchange(Exchange):
         self._mirror.tidy()
 
     def _shares_names(self) -> bool:
-        return is_there(self._index) and any(map(is_there, self._shards()))
+        return self._index.exists() and any(shard.exists() for shard in self._shards())
 
     def _free_count(self, above: int) -> int:
         """Return the lowest count of shards above one that no file here has in its name."""

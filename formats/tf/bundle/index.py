@@ -37,10 +37,9 @@ from ...errors import (
     CorruptCheckpointError,
     UnsupportedFeatureError,
 )
-from ...model.location import data_shards
+from ...model.checkpoint_files import data_shards
 from ...model.verification import Finding
-from ...store.beside import SHARD
-from ...store.paths import open_file
+from ...store.siblings import SHARD
 from ...wire.coding import decode_varint, encode_fixed32, encode_varint
 from ...wire.limits import are_keys_too_long
 from ...wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ...core.region import Extents
+    from ...location import Location
     from ...wire.messages import VersionDef
 
 
@@ -77,9 +77,14 @@ to tensor, so what they say is looked up; any other entry is decoded.
 """
 
 
-def data_shard(prefix: str, shard: int, num_shards: int) -> str:
-    """Return the path of a data shard."""
-    return f"{prefix}.data-{shard:05d}-of-{num_shards:05d}"
+def shard_name(base: str, shard: int, num_shards: int) -> str:
+    """Return the name of a data shard of the bundle that is called `base` in its folder."""
+    return f"{base}.data-{shard:05d}-of-{num_shards:05d}"
+
+
+def data_shard(prefix: Location, shard: int, num_shards: int) -> Location:
+    """Return the location of a data shard."""
+    return prefix.of(shard_name(prefix, shard, num_shards))
 
 
 class BundleEntry(NamedTuple):
@@ -256,7 +261,7 @@ def refusal_of(version: VersionDef | None, path: str) -> CheckpointError | None:
     return None
 
 
-class Values(Sequence[bytes]):
+class IndexValues(Sequence[bytes]):
     """The entries of an index as they are stored, in one piece of memory."""
 
     def __init__(self, values: Iterable[bytes] = ()) -> None:
@@ -300,7 +305,7 @@ class BundleIndex:
 
     def __init__(
         self,
-        prefix: str,
+        prefix: Location,
         *,
         lenient: bool = False,
         table: Table | None = None,
@@ -309,11 +314,11 @@ class BundleIndex:
         self.prefix = prefix
         self.path = prefix + ".index"
         self.findings: list[Finding] = [] if findings is None else findings
-        self.values = Values()
+        self.values = IndexValues()
         self._begin(lenient=lenient)
         with ExitStack() as stack:
             if table is None:
-                file = stack.enter_context(open_file(self.path))
+                file = stack.enter_context(self.path.open())
                 table = Table(file.read, file.size, self.path)
             stack.enter_context(collector_paused())
             self.size = table.size

@@ -22,24 +22,24 @@ from ...core.dtypes import VARIANT
 from ...core.spec import key_text
 from ...errors import CheckpointError
 from ...model.verification import Finding
-from ...store.paths import open_file
 from ...wire.crc32c import mask
 from . import payload
-from .index import BundleEntry, BundleIndex, EntryError, Values, data_shard, decode_entry, encode_entry
+from .index import BundleEntry, BundleIndex, EntryError, IndexValues, data_shard, decode_entry, encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ...location import Location
     from ...store.base import File
     from ...wire.messages import BundleHeaderProto
-    from .index_remains import Remains
+    from .index_fragments import Remains
 
 
 CHECKSUM, UNCHANGED = "checksum", "sibling"
 """What proves a tensor: its stored checksum, or that it is the sibling's to the last bit."""
 
 
-class Placed(NamedTuple):
+class ProvenEntry(NamedTuple):
     """An entry, what proves the bytes it names, and if nothing does, why."""
 
     entry: BundleEntry
@@ -50,12 +50,12 @@ class Placed(NamedTuple):
 class SalvagedIndex(BundleIndex):
     """An index made of entries instead of a file."""
 
-    def __init__(self, prefix: str, header: BundleHeaderProto, entries: Mapping[bytes, bytes]) -> None:
+    def __init__(self, prefix: Location, header: BundleHeaderProto, entries: Mapping[bytes, bytes]) -> None:
         self.prefix = prefix
         self.path = prefix + ".index"
         self.findings = []
         keys = sorted(entries)
-        self.values = Values(entries[key] for key in keys)
+        self.values = IndexValues(entries[key] for key in keys)
         self.size = sum(map(len, entries.values()))
         self.header = header
         self.big_endian = header.endianness == 1
@@ -66,7 +66,7 @@ class SalvagedIndex(BundleIndex):
 class _Shards:
     """The data shards of a prefix, opened when they are read."""
 
-    def __init__(self, prefix: str, count: int, *, big_endian: bool) -> None:
+    def __init__(self, prefix: Location, count: int, *, big_endian: bool) -> None:
         self._prefix = prefix
         self._count = count
         self._big_endian = big_endian
@@ -75,7 +75,7 @@ class _Shards:
     def file(self, shard: int) -> File | None:
         if shard not in self._files:
             try:
-                self._files[shard] = open_file(data_shard(self._prefix, shard, self._count))
+                self._files[shard] = data_shard(self._prefix, shard, self._count).open()
             except CheckpointError:
                 self._files[shard] = None
         return self._files[shard]
@@ -134,8 +134,8 @@ def _elements(entry: BundleEntry) -> int:
 
 
 def place_by(
-    sibling: BundleIndex, prefix: str, remains: Remains
-) -> tuple[dict[bytes, Placed], list[Finding]]:
+    sibling: BundleIndex, prefix: Location, remains: Remains
+) -> tuple[dict[bytes, ProvenEntry], list[Finding]]:
     """Return the entries that a sibling has and sound blocks have not, as they lie in these shards.
 
     Findings say which of the sibling's tensors cannot be told, and why.
@@ -144,7 +144,7 @@ def place_by(
     known = {key for key, value in remains.sound.items() if _decoded(value) is not None}
     entries = {key: entry for key, entry in _entries(sibling) if key not in known}
     shards = _Shards(prefix, header.num_shards, big_endian=header.endianness == 1)
-    placed: dict[bytes, Placed] = {}
+    placed: dict[bytes, ProvenEntry] = {}
     findings: list[Finding] = []
     try:
         places = {
@@ -154,10 +154,10 @@ def place_by(
         for key, entry in entries.items():
             doubtful = _decoded(remains.doubtful.get(key, b""))
             if entry.slices:
-                placed[key] = Placed(entry, CHECKSUM)  # it holds no data; its pieces tell
+                placed[key] = ProvenEntry(entry, CHECKSUM)  # it holds no data; its pieces tell
                 continue
             found = _prove(entry, doubtful, places[entry.shard], shards)
-            if isinstance(found, Placed):
+            if isinstance(found, ProvenEntry):
                 placed[key] = found
             else:
                 path = data_shard(prefix, entry.shard, header.num_shards)
@@ -184,14 +184,14 @@ def _entries(index: BundleIndex) -> Iterator[tuple[bytes, BundleEntry]]:
 
 
 def _prove(
-    entry: BundleEntry, doubtful: BundleEntry | None, layout: _Layout, shards: _Shards
-) -> Placed | str:
+    entry: BundleEntry, doubtful: BundleEntry | None, layout: _SiblingLayout, shards: _Shards
+) -> ProvenEntry | str:
     """Return where a sibling's tensor lies here and what proves it, or why that cannot be said."""
     if shards.file(entry.shard) is None:
         return "its data shard is missing"
     if doubtful is not None and (doubtful.dtype, doubtful.shape) == (entry.dtype, entry.shape):
         if shards.crc(doubtful) == doubtful.crc32c:
-            return Placed(doubtful, CHECKSUM)
+            return ProvenEntry(doubtful, CHECKSUM)
     else:
         doubtful = None
     place = layout.places.get((entry.offset, entry.size))
@@ -203,24 +203,24 @@ def _prove(
         return "its bytes contradict themselves, or are cut off"
     here = here._replace(crc32c=crc)
     if doubtful is not None and crc == doubtful.crc32c:
-        return Placed(here, CHECKSUM)
+        return ProvenEntry(here, CHECKSUM)
     if crc == entry.crc32c and here.size == entry.size:
-        return Placed(here, UNCHANGED)
+        return ProvenEntry(here, UNCHANGED)
     if doubtful is not None and not layout.fits:
         return "its bytes contradict its checksum"
     if not layout.fits:
         return "the sibling's layout does not end where this shard does, and no checksum of it is known"
-    return Placed(here, None, "it is where the sibling has it, and no checksum of it is known")
+    return ProvenEntry(here, None, "it is where the sibling has it, and no checksum of it is known")
 
 
-class _Layout(NamedTuple):
+class _SiblingLayout(NamedTuple):
     """Place and size here, by offset and size in the sibling; whether it all ends with the file."""
 
     places: dict[tuple[int, int], tuple[int, int]]
     fits: bool
 
 
-def _walk(sibling: BundleIndex, shard: int, shards: _Shards) -> _Layout:
+def _walk(sibling: BundleIndex, shard: int, shards: _Shards) -> _SiblingLayout:
     """Return where the tensors of the sibling's shard lie in the one here."""
     file = shards.file(shard)
     found = (entry for _, entry in _entries(sibling) if not entry.slices and entry.shard == shard)
@@ -246,17 +246,17 @@ def _walk(sibling: BundleIndex, shard: int, shards: _Shards) -> _Layout:
         shift += size - entry.size
     tail = max(0, size_there - theirs) if size_there is not None else 0
     fits = file is not None and not adrift and file.size in (end + tail, size_there)
-    return _Layout(places, fits)
+    return _SiblingLayout(places, fits)
 
 
-def _size(path: str) -> int | None:
+def _size(path: Location) -> int | None:
     try:
-        with open_file(path) as file:
+        with path.open() as file:
             return file.size
     except CheckpointError:
         return None
 
 
-def encoded(placed: Mapping[bytes, Placed]) -> dict[bytes, bytes]:
+def encoded(placed: Mapping[bytes, ProvenEntry]) -> dict[bytes, bytes]:
     """Return entries as an index stores them."""
     return {key: encode_entry(found.entry) for key, found in placed.items()}

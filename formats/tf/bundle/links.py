@@ -17,16 +17,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
-from ...model.location import data_shards
-from ...store.links import followed
-from ...store.paths import entry_at, is_link, is_there, real_path
-from ...store.staging import sync_directory
+from ...model.checkpoint_files import data_shards
+from ...store.local.links import followed
+from ...store.local.staging import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ...location import Location
 
-def followed_index(prefix: str) -> str:
+
+def followed_index(prefix: Location) -> Location:
     """Return the prefix whose index the link in the place of a bundle's index leads to."""
     index = prefix + ".index"
     real = followed(index)
@@ -37,19 +38,19 @@ def followed_index(prefix: str) -> str:
     return real.removesuffix(".index")
 
 
-def followed_prefix(prefix: str) -> str:
+def followed_prefix(prefix: Location) -> Location:
     """Return the prefix of the files that links in the place of a bundle's lead to.
 
     Raises CheckpointError where they do not lead to the files of one bundle.
     """
     shards = data_shards(prefix)
-    if not any(map(is_link, (prefix + ".index", *shards))):
+    if not any(path.is_link() for path in (prefix + ".index", *shards)):
         return prefix
     real = followed_index(prefix)
     for shard in shards:
         # One that is not there yet may be what a killed process left.
-        leads_to = real_path(shard)
-        if leads_to != real_path(os.path.dirname(real)) + os.sep + _renamed(shard, prefix, real):
+        leads_to = shard.real()
+        if leads_to != real.parent.real() / _renamed(shard, prefix, real):
             raise _no_bundle(shard, leads_to)
     return real
 
@@ -65,18 +66,18 @@ def _no_bundle(link: str, leads_to: str) -> CheckpointError:
     return CheckpointError(message, path=link, hints=hints)
 
 
-def prefixes_to(real: str) -> list[str]:
+def prefixes_to(real: Location) -> list[Location]:
     """Return the prefixes beside a bundle at which links lead to all of its files (`best` -> `ckpt-7`)."""
-    folder, index = os.path.dirname(real), real_path(real + ".index")
+    folder, index = real.parent, (real + ".index").real()
     with os.scandir(folder or ".") as entries:
         links = sorted(
             entry.name for entry in entries if entry.name.endswith(".index") and entry.is_symlink()
         )
     found = []
-    for prefix in (os.path.join(folder, link.removesuffix(".index")) for link in links):
+    for prefix in (folder / link.removesuffix(".index") for link in links):
         # What has some files of its own, or another's, is no second name of this bundle.
         with suppress(CheckpointError):
-            if real_path(prefix + ".index") == index and followed_prefix(prefix) != prefix:
+            if (prefix + ".index").real() == index and followed_prefix(prefix) != prefix:
                 found.append(prefix)
     return found
 
@@ -84,26 +85,26 @@ def prefixes_to(real: str) -> list[str]:
 class Mirror:
     """The links to the files of the bundle at `real`, at the other prefixes that lead there."""
 
-    def __init__(self, prefixes: Collection[str], real: str) -> None:
+    def __init__(self, prefixes: Collection[Location], real: Location) -> None:
         self._prefixes = prefixes
         self._real = real
 
     def add(self, path: str) -> None:
         """Make the links to a shard of the bundle, which may still be about to come."""
         for prefix in self._prefixes:
-            directory = os.path.dirname(prefix)
-            link = os.path.join(directory, _renamed(path, self._real, prefix))
-            if not is_there(link):
+            directory = prefix.parent
+            link = directory / _renamed(path, self._real, prefix)
+            if not link.exists():
                 target = os.path.abspath(path)
                 if not os.path.isabs(os.readlink(prefix + ".index")):
-                    target = os.path.relpath(target, real_path(directory))
+                    target = os.path.relpath(target, directory.real())
                 os.symlink(target, link)
 
     def tidy(self) -> None:
         """Remove the links to shards that are gone."""
         for prefix in self._prefixes:
             for link in data_shards(prefix):
-                if is_link(link) and entry_at(link) is None:
+                if link.is_link() and link.entry() is None:
                     os.unlink(link)
         self.sync()
 

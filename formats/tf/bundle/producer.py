@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import CheckpointError
 from ...model.facts import Nothing
-from ...store.paths import is_file, open_file
 from ...wire.coding import decode_varint
 from ...wire.protobuf import LENGTH, VARINT
 
 if TYPE_CHECKING:
+    from ...location import Location
     from ...model.facts import Facts
 
 _MOST_READ = 1 << 22
@@ -40,10 +40,10 @@ class TensorFlowFacts(NamedTuple):
         return {"producer": self.producer, **self._asdict()}
 
 
-def producer_of(prefix: str) -> Facts:
+def producer_of(prefix: Location) -> Facts:
     """Return which TensorFlow the graph of a checkpoint speaks of, or nothing."""
     base = "variables/variables"
-    places: list[tuple[str, tuple[int, ...]]] = [(prefix + ".meta", ())]
+    places: list[tuple[Location, tuple[int, ...]]] = [(prefix + ".meta", ())]
     if prefix.endswith(base):
         places.append((prefix.removesuffix(base) + "saved_model.pb", (_META_GRAPH,)))
     for path, outer in places:
@@ -53,11 +53,11 @@ def producer_of(prefix: str) -> Facts:
     return Nothing()
 
 
-def _version(path: str, outer: tuple[int, ...]) -> str | None:
-    if not is_file(path):
+def _version(path: Location, outer: tuple[int, ...]) -> str | None:
+    if not path.is_file():
         return None
     try:
-        with open_file(path) as file:
+        with path.open() as file:
             data: bytes | None = file.read(0, _MOST_READ)
         for number in (*outer, _META_INFO, _VERSION):
             data = _field(data or b"", number)

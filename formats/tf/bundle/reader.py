@@ -29,15 +29,14 @@ from ...core.region import (
 from ...core.slicing import allocate, keep_chunks, keep_region
 from ...core.spec import SpecColumns, Stored, TensorSpec, key_bytes, spec_columns
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ...model.checkpoint_files import data_shards
 from ...model.expansion import expansion_flaw
-from ...model.location import data_shards
 from ...model.reader import CheckpointReader
 from ...model.tensor import LazyTensor
 from ...store.base import CLOSED
-from ...store.paths import is_missing, open_file
 from ...store.ranges import FileRange, Sum
 from ...store.readahead import ReadAhead
-from ...store.workers import SERIAL, Workers
+from ...store.work.workers import SERIAL, Workers
 from ...wire.coding import encode_fixed32
 from ...wire.crc32c import extend, spelled, unmask
 from . import payload
@@ -46,15 +45,16 @@ from .shards import ComparedFile
 from .slices import slice_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
 
     from ...core.chunks import Chunk
     from ...core.region import Extents, Index
     from ...core.spec_table import SpecTable
+    from ...location import Location
+    from ...model.checkpoint_files import CheckpointLocation
     from ...model.facts import Facts
-    from ...model.location import Location
     from ...model.probe import Probe
     from ...model.verification import Finding, Verification
     from ...store.base import File
@@ -247,16 +247,16 @@ class BundleReader(CheckpointReader):
         self._table = probe.table
         self._begin(probe.location, [])
 
-    def begin(self, location: Location, index: BundleIndex) -> None:
+    def begin(self, location: CheckpointLocation, index: BundleIndex) -> None:
         """Take an index, which need not be that of a file."""
         self.index = index
         self._begin(location, index.findings)
 
-    def _begin(self, location: Location, findings: list[Finding]) -> None:
+    def _begin(self, location: CheckpointLocation, findings: list[Finding]) -> None:
         self.location = location
         self.findings = findings
         self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
-        self._copies: Mapping[int, str] = {}
+        self._copies: Mapping[int, Location] = {}
         self._expansions: dict[tuple[int, int], str | None] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -424,8 +424,8 @@ class BundleReader(CheckpointReader):
                 )
             try:
                 path, copy = data_shard(self.index.prefix, shard, num_shards), self._copies.get(shard)
-                file = open_file(path)
-                ahead = ReadAhead(file if copy is None else ComparedFile(file, open_file(copy)))
+                file = path.open()
+                ahead = ReadAhead(file if copy is None else ComparedFile(file, copy.open()))
             except CheckpointError as error:
                 error.key = key
                 raise
@@ -472,7 +472,7 @@ class BundleReader(CheckpointReader):
         return found
 
     @contextmanager
-    def compared_with(self, copies: Mapping[int, str]) -> Iterator[None]:
+    def compared_with(self, copies: Mapping[int, Location]) -> Iterator[None]:
         """Read these shards, by number, together with copies of them in this block.
 
         CorruptCheckpointError is what reading raises then where a byte differs.
@@ -540,7 +540,7 @@ class BundleReader(CheckpointReader):
     def is_index_alone(self) -> bool:
         return bool(self.specs) and not data_shards(self.location.path)
 
-    def missing_files(self) -> list[str]:
+    def missing_files(self) -> Sequence[Location]:
         """Return the data shards that are not there, of those that hold tensors.
 
         Where as many shards as the header counts are there, none of them is missing,
@@ -553,7 +553,7 @@ class BundleReader(CheckpointReader):
         entries = map(self.index.entry_or_none, range(len(self.index.values)))
         used = {entry.shard for entry in entries if entry and not entry.slices and entry.shard < count}
         expected = (data_shard(prefix, shard, count) for shard in sorted(used))
-        return [path for path in expected if path not in there and is_missing(path)]
+        return [path for path in expected if path not in there and path.is_missing()]
 
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
         from .verify import verify_bundle

@@ -29,13 +29,12 @@ from ...errors import (
     DuplicateKeyError,
     UnsupportedFeatureError,
 )
-from ...store.paths import entry_at, is_file, is_in_store, open_file, real_path
-from ...store.staging import Staging, refusing, sync_directory
-from ...store.upload import Uploading
-from ...store.workers import SERIAL, Workers
+from ...store.local.staging import Staging, refusing, sync_directory
+from ...store.remote.upload import Uploading
+from ...store.work.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask
-from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry
+from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry, shard_name
 from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
 from .shards import CLONE, COPY, HARD_LINKS, LINK, Brought, why_not_shared
@@ -47,9 +46,10 @@ from .writer import BundleWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ...location import Location
     from ...model.object_graph import ObjectGraph
     from ...model.verification import Finding
-    from ...store.staging import StagedFile
+    from ...store.local.staging import StagedFile
     from .reader import BundleReader
 
 
@@ -69,7 +69,7 @@ class BundleRename:
     def __init__(
         self,
         reader: BundleReader,
-        prefix: str,
+        prefix: Location,
         keys: Mapping[str, str],
         graph: ObjectGraph | None,
         *,
@@ -84,7 +84,7 @@ class BundleRename:
         differs = graph is not None and _differs(graph, reader)
         self._prefix = followed_index(prefix) if self.in_place and not differs else followed_prefix(prefix)
         self._graph = self._encoded(graph) if graph is not None and differs else None
-        if self._graph is not None and is_in_store(prefix):
+        if self._graph is not None and prefix.is_object():
             message = "its object graph has the names, and lies in a shard, which is not changed in a store"
             hints = ("convert takes the same rules, and writes a checkpoint of its own",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
@@ -104,7 +104,7 @@ class BundleRename:
     @property
     def nbytes(self) -> int:
         """Bytes of the shards to be brought."""
-        return sum(found.size for path in self._sources().values() if (found := entry_at(path)) is not None)
+        return sum(found.size for path in self._sources().values() if (found := path.entry()) is not None)
 
     def _encoded(self, graph: ObjectGraph) -> bytes:
         """Return the new object graph as it is written, once every tensor that had an object has one."""
@@ -160,7 +160,7 @@ class BundleRename:
             message = "no such file, and tensors are in it"
             raise CheckpointNotFoundError(message, path=missing[0], code="shard-missing")
 
-    def _sources(self) -> dict[int, str]:
+    def _sources(self) -> dict[int, Location]:
         """Return the shards to bring by number; none where the index alone is replaced."""
         if self._is_index_alone:
             return {}
@@ -183,7 +183,7 @@ class BundleRename:
         values are compared with its checksum as they are with the copy.  What is shared is not read,
         and held against the sizes of the shards.
         """
-        if is_in_store(self._prefix):
+        if self._prefix.is_object():
             self._put_index(verify=verify)
             return self._notes({})
         staging = Staging(self._prefix, BundleWriter.existing(self._prefix))
@@ -263,7 +263,7 @@ class BundleRename:
         return encode_entry(BundleEntry(STRING, (), self._graph_shard, 0, shard.size, mask(crc)))
 
     def _name(self, shard: int) -> str:
-        return data_shard(os.path.basename(self._prefix), shard, self._num_shards)
+        return shard_name(self._prefix.name, shard, self._num_shards)
 
     def _verify_index(self, staging: Staging, bundle: StagedBundle) -> None:
         """Hold what is staged of the index against what it is to say, an entry at a time, and the graph."""
@@ -276,7 +276,7 @@ class BundleRename:
     def _graph_in(self, staging: Staging) -> bytes:
         """Return the object graph of what is staged, as its entry says where it is."""
         entry = decode_entry(self._entries[OBJECT_GRAPH_KEY])
-        with open_file(staging.path(self._name(entry.shard))) as file:
+        with staging.path(self._name(entry.shard)).open() as file:
 
             def read(offset: int, size: int) -> bytes:
                 return file.read_exactly(entry.offset + offset, size)
@@ -312,7 +312,7 @@ class BundleRename:
     def _all_fits(self) -> bool:
         """Whether tensors have the sizes of their shapes and end in their shards."""
         prefix, count = self._reader.index.prefix, self._reader.index.header.num_shards
-        found = ((entry_at(data_shard(prefix, number, count)), end) for number, end in self._used.items())
+        found = ((data_shard(prefix, number, count).entry(), end) for number, end in self._used.items())
         return not self._has_odd_sizes and all(shard and end <= shard.size for shard, end in found)
 
     def _damaged(self, finding: Finding) -> CorruptCheckpointError:
@@ -344,16 +344,16 @@ class BundleRename:
             notes.append(f"the data shards are copied, for they cannot be shared: {refused.refusal}")
         if any(shard.way == LINK for shard in brought.values()) and not self.in_place:
             notes.append(HARD_LINKS)
-        if is_file(self._reader.index.prefix + ".meta"):
+        if (self._reader.index.prefix + ".meta").is_file():
             notes.append(
                 f"{self._reader.index.prefix}.meta is a graph with the old names, and stays as it is"
             )
         return notes
 
 
-def _place(prefix: str) -> tuple[str, str]:
-    directory, name = os.path.split(prefix)
-    return real_path(directory), name
+def _place(prefix: Location) -> tuple[Location, str]:
+    directory, name = prefix.split_name()
+    return directory.real(), name
 
 
 def _differs(graph: ObjectGraph, reader: BundleReader) -> bool:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CheckpointError, CorruptCheckpointError
 from ...store.base import File
-from ...store.paths import open_file, real_path, store_of
-from ...store.removing import let_go
-from ...store.staging import refusing
-from ...store.tally import tally_of
+from ...store.local.removing import let_go
+from ...store.local.staging import refusing
+from ...store.work.counters import tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...store.staging import Staging
+    from ...location import Location
+    from ...store.local.staging import Staging
 
 
 LINK, CLONE, COPY = "link", "clone", "copy"
@@ -62,11 +62,11 @@ class Brought(NamedTuple):
     refusal: str = ""
 
 
-def why_not_shared(path: str, target: str) -> str:
+def why_not_shared(path: Location, target: Location) -> str:
     """Return why a file cannot be shared with a target, as far as that shows without trying; else nothing."""
-    if store_of(target).scheme:
+    if target.store.scheme:
         return ELSEWHERE
-    real, directory = store_of(path).system_path(path), os.path.abspath(target)
+    real, directory = path.store.system_path(path), os.path.abspath(target)
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
     if real is None:
@@ -76,7 +76,7 @@ def why_not_shared(path: str, target: str) -> str:
 
 def bring(
     staging: Staging,
-    path: str,
+    path: Location,
     name: str,
     ways: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
@@ -85,9 +85,9 @@ def bring(
 
     `advance` is told of bytes that were copied.  Raises InaccessibleError for what is no regular file.
     """
-    open_file(path).close()  # a pipe would be waited for, and what cannot be read not be TARGET's fault
-    real, refusal = real_path(path), ""
-    if store_of(path).system_path(path) is None:
+    path.open().close()  # a pipe would be waited for, and what cannot be read not be TARGET's fault
+    real, refusal = path.real(), ""
+    if path.store.system_path(path) is None:
         ways, refusal = [way for way in ways if way == COPY], ELSEWHERE
     with refusing(staging.target):
         for way in ways:
@@ -131,8 +131,8 @@ def _clone(path: str, new: str) -> None:
         let_go(source, target)
 
 
-def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
-    with open_file(path) as source:
+def _copy(path: Location, new: str, advance: Callable[[int], None]) -> None:
+    with path.open() as source:
         target = _create(new)
         try:
             done = _copied_by_kernel(path, target, advance)
@@ -150,9 +150,9 @@ def _copy(path: str, new: str, advance: Callable[[int], None]) -> None:
         os.close(target)
 
 
-def _copied_by_kernel(path: str, target: int, advance: Callable[[int], None]) -> int:
+def _copied_by_kernel(path: Location, target: int, advance: Callable[[int], None]) -> int:
     """Return how many bytes the kernel copied before it could not; none of a file that it does not know."""
-    if store_of(path).system_path(path) is None:
+    if path.store.system_path(path) is None:
         return 0
     source = _open(path)
     tally = tally_of(path)

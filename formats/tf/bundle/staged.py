@@ -17,22 +17,22 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from ...model.location import data_shards
-from ...store.beside import SHARD
-from ...store.paths import open_file
+from ...model.checkpoint_files import data_shards
+from ...store.siblings import SHARD
 from ...wire.messages import BundleHeaderProto
 from ...wire.sstable import Table, TableBuilder
 from .commit import BundleExchange
-from .index import data_shard
+from .index import shard_name
 from .links import Mirror, prefixes_to
 from .shards import Brought, bring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ...store.sent import SentJournal
-    from ...store.staging import StagedFile, Staging
-    from ...store.upload import Upload, Uploading
+    from ...location import Location
+    from ...store.local.staging import StagedFile, Staging
+    from ...store.remote.upload import Upload, Uploading
+    from ...store.remote.upload_journal import SentJournal
 
 
 class _Bundle:
@@ -49,7 +49,7 @@ class _Bundle:
 
     def shard_name(self, shard: int, num_shards: int) -> str:
         """Return the name of a shard, of as many as there are."""
-        return data_shard(self._name, shard, num_shards)
+        return shard_name(self._name, shard, num_shards)
 
 
 def write_index(
@@ -65,10 +65,10 @@ def write_index(
     table.finish()
 
 
-def index_flaw(path: str, wanted: Mapping[bytes, bytes], num_shards: int) -> str | None:
+def index_flaw(path: Location, wanted: Mapping[bytes, bytes], num_shards: int) -> str | None:
     """Return how an index differs from what it is to say; None where it does not."""
     count, last = 0, b""
-    with open_file(path) as file:
+    with path.open() as file:
         entries = iter(Table(file.read, file.size, file.path))
         header = BundleHeaderProto.decode(next(entries, (b"", b""))[1])
         for key, value in entries:
@@ -85,7 +85,7 @@ class StagedBundle(_Bundle):
     has_room = True
     """Whether there may be more shards."""
 
-    def __init__(self, staging: Staging, named: str, header: BundleHeaderProto) -> None:
+    def __init__(self, staging: Staging, named: Location, header: BundleHeaderProto) -> None:
         super().__init__(staging.target, header)
         self._staging = staging
         self._named = named
@@ -110,7 +110,7 @@ class StagedBundle(_Bundle):
         return shard
 
     def share(
-        self, path: str, ways: Sequence[str], advance: Callable[[int], None] = lambda _: None
+        self, path: Location, ways: Sequence[str], advance: Callable[[int], None] = lambda _: None
     ) -> Brought:
         """Take a whole file for the next shard; return how it came, if any way works.
 

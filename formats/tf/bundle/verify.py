@@ -23,14 +23,13 @@ from ...core.dtypes import INVALID
 from ...core.region import region_text, tiling_flaw
 from ...core.spec import TensorSpec, is_utf8, key_bytes, key_text
 from ...errors import CheckpointError, ChecksumError, CorruptCheckpointError
-from ...model.location import data_shards
+from ...model.checkpoint_files import data_shards
 from ...model.object_keys import looks_object_based
 from ...model.verification import Finding, Verification
-from ...store.beside import SHARD
-from ...store.hand import HAND
-from ...store.paths import entry_at, is_missing
 from ...store.ranges import Sum, cut
-from ...store.workers import SERIAL, Workers
+from ...store.siblings import SHARD
+from ...store.work.task_context import HAND
+from ...store.work.workers import SERIAL, Workers
 from ...wire.crc32c import crc32c, extend, mask
 from . import payload
 from .index import OBJECT_GRAPH_KEY, data_shard
@@ -207,7 +206,7 @@ class _Structure:
         index = self.reader.index
         if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
             path = data_shard(index.prefix, entry.shard, index.header.num_shards)
-            if is_missing(path):  # else it cannot be opened, or the directory not be listed
+            if path.is_missing():  # else it cannot be opened, or the directory not be listed
                 message = "its data shard is missing"
                 yield Finding("error", "shard-missing", message, spec.key, path, entry.offset)
                 return
@@ -266,7 +265,7 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     for path in data_shards(reader.index.prefix):
         match = SHARD.fullmatch(path)
         if match and int(match["count"]) == count and int(match["shard"]) < count:
-            found = entry_at(path)
+            found = path.entry()
             if found is not None:  # replaced by another save's just now, or a link to nowhere
                 sizes[int(match["shard"])] = found.size
     return sizes
@@ -288,7 +287,7 @@ class _Elements(NamedTuple):
     big_endian: bool
 
 
-class _Task(NamedTuple):
+class _VerifyTask(NamedTuple):
     """A stretch as data: where its parts lie in an open file, or the error that opening it met.
 
     `offset` is that of the first part, `begin` and `end` are counted from there, and `places` are offset and
@@ -309,7 +308,7 @@ def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) 
     tally = _Tally(reader, structure)
     waiting: deque[_Stretch] = deque()
 
-    def tasks() -> Iterator[_Task]:
+    def tasks() -> Iterator[_VerifyTask]:
         for stretch in _stretches(structure, workers.task_bytes):
             waiting.append(stretch)
             yield _task(reader, structure, stretch)
@@ -399,7 +398,7 @@ def _stretches(structure: _Structure, step: int) -> Iterator[_Stretch]:
         yield whole()
 
 
-def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _Task:
+def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _VerifyTask:
     """Return the task of reading a stretch."""
     parts, first = structure.parts, stretch.parts[0]
     start = parts.offset[first]
@@ -415,10 +414,10 @@ def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _Ta
         )
     elif dtype.itemsize is None:
         elements = _Elements(dtype, parts.count[first], reader.index.big_endian)
-    return _Task(file, start, stretch.begin, stretch.end, parts.size[first], places, elements)
+    return _VerifyTask(file, start, stretch.begin, stretch.end, parts.size[first], places, elements)
 
 
-def _checksums(task: _Task) -> list[int | CheckpointError]:
+def _checksums(task: _VerifyTask) -> list[int | CheckpointError]:
     """Do one task: return the unmasked checksum of each part, or of a range of one, or an error for each."""
     count = len(task.places) // 2 or 1
     if isinstance(task.file, CheckpointError):
@@ -433,7 +432,7 @@ def _checksums(task: _Task) -> list[int | CheckpointError]:
         return [error] * count
 
 
-def _checksum(task: _Task, file: File) -> int:
+def _checksum(task: _VerifyTask, file: File) -> int:
     """Return the unmasked checksum of one part or a range of it."""
     start = task.offset
     if task.elements is not None:

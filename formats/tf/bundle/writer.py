@@ -18,12 +18,11 @@ from ...core.dtypes import STRING, VARIANT
 from ...core.region import region_of, tiling_flaw, volume
 from ...core.spec import TensorSpec, key_bytes
 from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyError
-from ...model.location import Location, bundle, bundle_prefix, data_shards
-from ...model.writer import CheckpointWriter, Place, bounded, check_text
-from ...store.paths import is_file, is_folder, is_link, list_folder, parent
-from ...store.removing import scratch_file
-from ...store.sent import SentObject
-from ...store.staging import StagedFile, Staging, refusing, remove_files
+from ...model.checkpoint_files import CheckpointLocation, bundle, bundle_prefix, data_shards
+from ...model.writer import CheckpointWriter, Placement, bounded, check_text
+from ...store.local.removing import scratch_file
+from ...store.local.staging import StagedFile, Staging, refusing, remove_files
+from ...store.remote.upload_journal import SentObject
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask
 from ...wire.messages import BundleHeaderProto, VersionDef
@@ -48,11 +47,12 @@ if TYPE_CHECKING:
 
     from ...core.chunks import Chunk
     from ...core.region import Extents, Region
+    from ...location import Location
     from ...model.reader import CheckpointReader, Format
-    from ...model.writer import Target
+    from ...model.writer import WriteTarget
     from ...store.ranges import Sum
-    from ...store.sent import SentJournal
-    from ...store.upload import Handed, Upload
+    from ...store.remote.upload import Handed, Upload
+    from ...store.remote.upload_journal import SentJournal
 
 
 _Stretch = tuple[int, int, int]
@@ -77,10 +77,10 @@ _NOT_JOINED = BUNDLE_DTYPES - {
 """dtypes whose slices TensorFlow can write, and then not put together again."""
 
 
-def bundle_target(target: Target) -> Target:
+def bundle_target(target: WriteTarget) -> WriteTarget:
     """Return a target with its prefix for a path, whichever file of the bundle was named."""
     prefix = bundle_prefix(target.path)
-    if not os.path.basename(prefix) or is_folder(prefix):
+    if not os.path.basename(prefix) or prefix.is_folder():
         hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
         message = "a directory; a bundle's path is the prefix of its files"
         raise ConversionError(message, path=target.path, hints=(hint,))
@@ -94,7 +94,7 @@ class BundleWriter(CheckpointWriter):
     has_slices = True
     is_resumable = True
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         _check_keys(target)
         self._named = target.path
         self._first_shards: dict[str, int] = {}
@@ -115,16 +115,16 @@ class BundleWriter(CheckpointWriter):
             self._bundle = SentBundle(self.staging, header, _planned_shards(self.target), journal)
 
     @classmethod
-    def followed(cls, path: str) -> str:
+    def followed(cls, path: Location) -> Location:
         return followed_prefix(path)
 
     @classmethod
-    def existing(cls, path: str) -> list[str]:
-        named = [name for name in (path + ".index", path) if is_file(name) or is_link(name)]
+    def existing(cls, path: Location) -> list[Location]:
+        named = [name for name in (path + ".index", path) if name.is_file() or name.is_link()]
         return named + data_shards(path)
 
     @classmethod
-    def location(cls, path: str) -> Location:
+    def location(cls, path: Location) -> CheckpointLocation:
         return bundle(path)
 
     def _shard(self, size: int) -> tuple[int, StagedFile | Upload]:
@@ -139,7 +139,7 @@ class BundleWriter(CheckpointWriter):
             self._filling.append(last)
         return self._bundle.num_shards - 1, last
 
-    def share(self, path: str, ways: Sequence[str]) -> tuple[int, Brought]:
+    def share(self, path: Location, ways: Sequence[str]) -> tuple[int, Brought]:
         """Let a whole file be a data shard; return its number, and how it came, if any way works.
 
         `ways` are those of `formats.tf.bundle.shards`.  What is written next begins a shard of its own.
@@ -220,16 +220,16 @@ class BundleWriter(CheckpointWriter):
         self._close_full_shards()
         return True
 
-    def _place(self, spec: TensorSpec) -> Place | None:
+    def _place(self, spec: TensorSpec) -> Placement | None:
         size = spec.nbytes
         if spec.dtype.itemsize is None or size is None:
             return None
         _, file = self._shard(size)
         assert isinstance(file, StagedFile)
         self._open_places[file] += 1
-        return Place(file, file.reserve(size))
+        return Placement(file, file.reserve(size))
 
-    def _filled(self, spec: TensorSpec, place: Place, extents: Extents | None, found: Sum) -> None:
+    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:
         assert isinstance(self._bundle, StagedBundle)
         shard = self._bundle.number_of(place.file)
         self._add(spec, extents, (shard, place.offset, spec.nbytes or 0), mask(found.crc))
@@ -258,7 +258,7 @@ class BundleWriter(CheckpointWriter):
 
         `sent` is called when it was sent.
         """
-        from ...store.upload import Handed
+        from ...store.remote.upload import Handed
 
         spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
         size = spec.nbytes or 0
@@ -406,14 +406,14 @@ class BundleWriter(CheckpointWriter):
         remove_files(sorted(set(data_shards(path)) - own), path)
 
 
-def _planned_shards(target: Target) -> int:
+def _planned_shards(target: WriteTarget) -> int:
     """Return how many shards take all tensors in their order, as far as their sizes are known.
 
     Raises CheckpointError where shards may lie there, and their names cannot be listed.
     """
     if target.overwrite:
         with suppress(CheckpointNotFoundError):
-            list_folder(parent(target.path))
+            target.path.parent.listing()
     sizes = []
     for spec in target.specs:
         regions = [region_of(extents, spec.shape) for extents in target.slices.get(spec.key, ())]
@@ -442,7 +442,7 @@ def _is_cut(index: BundleIndex, limit: int) -> bool:
     return shard + 1 == index.header.num_shards
 
 
-def _check_keys(target: Target) -> None:
+def _check_keys(target: WriteTarget) -> None:
     """Refuse what cannot be a key of the index, and what would be twice."""
     keys: set[bytes] = set()
     for spec in target.specs:
@@ -466,7 +466,7 @@ def _check_keys(target: Target) -> None:
         check_text(target.path, spec.key, LISTED)
 
 
-def _notes(target: Target) -> list[str]:
+def _notes(target: WriteTarget) -> list[str]:
     """Return what TensorFlow will make difficulties with."""
     notes = []
     recent = sorted({spec.dtype.name for spec in target.specs} & _RECENT)

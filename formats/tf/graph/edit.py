@@ -22,7 +22,7 @@ from ...errors import ConversionError, DuplicateKeyError
 from ...model.object_graph import ROOT, KeyResolver, ObjectGraph
 from ...model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, escape, unescape
 from ...wire.messages import BoolValue, ObjectReference, TrackableObject
-from .plan import Plan, holds_something, in_words, make_plan, parent_of
+from .plan import GraphRenamePlan, holds_something, in_words, make_plan, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,7 +95,7 @@ def _rename_attributes(graph: ObjectGraph, keys: Mapping[str, str], full_names: 
 
 
 def _new_stems(
-    graph: ObjectGraph, plan: Plan, slot_names: Mapping[int, str]
+    graph: ObjectGraph, plan: GraphRenamePlan, slot_names: Mapping[int, str]
 ) -> dict[int, tuple[str | None, str | None]]:
     """Return what stands before `/.ATTRIBUTES/` in the keys of nodes: by their path, as a slot."""
     stems: dict[int, tuple[str | None, str | None]] = {
@@ -156,7 +156,7 @@ class _Hanging:
     The graph is changed in place, its messages are not: they are those of another graph, too.
     """
 
-    def __init__(self, graph: ObjectGraph, plan: Plan) -> None:
+    def __init__(self, graph: ObjectGraph, plan: GraphRenamePlan) -> None:
         self._graph = graph
         self._plan = plan
         self._count = len(graph.nodes)

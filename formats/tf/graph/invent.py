@@ -81,7 +81,7 @@ class Invented(NamedTuple):
 
 
 _UNNUMBERED = -1
-_NO_EDGES: dict[str, _Node] = {}
+_NO_EDGES: dict[str, _GrowingNode] = {}
 """The edges of all nodes without any, most of which get none: it is never written to."""
 
 
@@ -101,7 +101,7 @@ _UNNAMED = _Owner("", "")
 """The owner of slots whose names say nothing of their optimizer."""
 
 
-class _Node:
+class _GrowingNode:
     """A node while the graph grows, `edge` leading to it from its parent.
 
     It holds a variable, of that full name, or a hash table, of that name, or nothing; `slots` are those
@@ -111,15 +111,15 @@ class _Node:
 
     __slots__ = ("_slot_names", "edge", "edges", "full_name", "number", "parent", "slots", "table")
 
-    def __init__(self, parent: _Node | None = None, edge: str = "") -> None:
+    def __init__(self, parent: _GrowingNode | None = None, edge: str = "") -> None:
         self.parent = parent
         self.edge = edge
-        self.edges: dict[str, _Node] = _NO_EDGES
+        self.edges: dict[str, _GrowingNode] = _NO_EDGES
         self.full_name: str | None = None
         self.number = _UNNUMBERED
         self.table: str | None = None
-        self.slots: list[tuple[str, _Node, _Node]] | None = None
-        self._slot_names: dict[_Node, set[str]] | None = None
+        self.slots: list[tuple[str, _GrowingNode, _GrowingNode]] | None = None
+        self._slot_names: dict[_GrowingNode, set[str]] | None = None
 
     @property
     def path(self) -> str:
@@ -134,22 +134,22 @@ class _Node:
     def key(self) -> str:
         return f"{self.path}/{ATTRIBUTES}/{VARIABLE_VALUE if self.table is None else TABLE}"
 
-    def child(self, name: str) -> _Node:
+    def child(self, name: str) -> _GrowingNode:
         found = self.edges.get(name)
         if found is None:
-            found = _Node(self, name)
+            found = _GrowingNode(self, name)
             self.add_edge(name, found)
         return found
 
-    def add_edge(self, name: str, child: _Node) -> None:
+    def add_edge(self, name: str, child: _GrowingNode) -> None:
         if not self.edges:
             self.edges = {}
         self.edges[name] = child
 
-    def new_child(self, name: str) -> _Node:
+    def new_child(self, name: str) -> _GrowingNode:
         return self.child(_free(name, self.edges))
 
-    def add_slot(self, name: str, variable: _Node, full_name: str) -> None:
+    def add_slot(self, name: str, variable: _GrowingNode, full_name: str) -> None:
         if self.slots is None or self._slot_names is None:
             self.slots, self._slot_names = [], {}
         taken = self._slot_names.setdefault(variable, set())
@@ -160,12 +160,12 @@ class _Node:
         self.slots.append((name, variable, node))
 
 
-class _Slot(_Node):
+class _Slot(_GrowingNode):
     """A slot variable, whose key begins with that of its variable."""
 
     __slots__ = ("optimizer",)
 
-    def __init__(self, variable: _Node, optimizer: _Node, name: str) -> None:
+    def __init__(self, variable: _GrowingNode, optimizer: _GrowingNode, name: str) -> None:
         super().__init__(variable, name)
         self.optimizer = optimizer
 
@@ -188,7 +188,7 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     """Return an object graph for the tensors of a name-based checkpoint."""
     slots = named_slots(specs)
     kinds = name_kinds(specs, slots)
-    root = _Node()
+    root = _GrowingNode()
     owners = {slot.variable for slot in slots.values()}
     hyperparameters = {key for key, kind in kinds.items() if kind == "optimizer"} - owners
     tables = _tables(specs)
@@ -196,9 +196,9 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     for table in tables:
         _node_of(root, table).table = table
     variables = _hang(root, [key for key in specs if key not in apart])
-    optimizers: dict[_Owner, _Node] = {}
+    optimizers: dict[_Owner, _GrowingNode] = {}
 
-    def optimizer(owner: _Owner) -> _Node:
+    def optimizer(owner: _Owner) -> _GrowingNode:
         if owner not in optimizers:
             optimizers[owner] = root.new_child("optimizer")
         return optimizers[owner]
@@ -247,7 +247,7 @@ def add_count(graph: ObjectGraph, optimizer: str) -> str:
     return key
 
 
-def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:
+def _hang(root: _GrowingNode, names: Iterable[str]) -> dict[str, _GrowingNode]:
     """Return a new node for each name, hung up below the root by way of its parts."""
     variables = {}
     for name in names:
@@ -257,7 +257,7 @@ def _hang(root: _Node, names: Iterable[str]) -> dict[str, _Node]:
     return variables
 
 
-def _node_of(root: _Node, name: str) -> _Node:
+def _node_of(root: _GrowingNode, name: str) -> _GrowingNode:
     """Return the node of a name, which lies below the root by way of its parts."""
     if name.count("/") > _MOST_EDGES:
         raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key=name[:100] + "…")
@@ -274,7 +274,7 @@ def _edge_name(part: str) -> str:
     return part or _NAMELESS
 
 
-def _name_edges(root: _Node) -> None:
+def _name_edges(root: _GrowingNode) -> None:
     """Give the parts of names that cannot be edges others, and all nodes their paths."""
     waiting = [root]
     for node in waiting:
@@ -364,7 +364,7 @@ def _hyperparameter(key: str, owners: list[_Owner]) -> tuple[_Owner, str]:
     return where, key.rpartition("/")[2]
 
 
-def _restored(optimizers: Mapping[_Owner, _Node], of_numbers: set[_Owner]) -> _Owner | None:
+def _restored(optimizers: Mapping[_Owner, _GrowingNode], of_numbers: set[_Owner]) -> _Owner | None:
     """Return whose numbers are those of the slots that no name tells the optimizer of.
 
     Slots that a restore made, of a legacy optimizer of Keras, are `<variable>/m`; its numbers are
@@ -377,7 +377,9 @@ def _restored(optimizers: Mapping[_Owner, _Node], of_numbers: set[_Owner]) -> _O
     return strangers[0] if names <= KERAS_SLOTS else None
 
 
-def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str, _Node]) -> None:
+def _share_iterations(
+    optimizers: Mapping[_Owner, _GrowingNode], variables: Mapping[str, _GrowingNode]
+) -> None:
     """Give Keras' optimizers without iterations of their own the global step, as Estimator heads do."""
     step = variables.get("global_step")
     for owner, node in optimizers.items():
@@ -388,7 +390,7 @@ def _share_iterations(optimizers: Mapping[_Owner, _Node], variables: Mapping[str
 # Numbering -------------------------------------------------------------------------
 
 
-def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]:
+def _numbered(root: _GrowingNode, counter: _GrowingNode) -> tuple[ObjectGraph, dict[str, str]]:
     """Return the graph as TensorFlow numbers it, breadth-first and slots last, and the keys of all names.
 
     Edges are used up, so that they are not there twice.
@@ -417,12 +419,12 @@ def _numbered(root: _Node, counter: _Node) -> tuple[ObjectGraph, dict[str, str]]
     return ObjectGraph(TrackableObjectGraph(nodes=protos)), keys
 
 
-def _by_number(node: _Node) -> list[tuple[str, _Node, _Node]]:
+def _by_number(node: _GrowingNode) -> list[tuple[str, _GrowingNode, _GrowingNode]]:
     """Return the slots of a node in the order in which TensorFlow numbers them."""
     return sorted(node.slots or (), key=lambda slot: (slot[0], slot[1].number))
 
 
-def _proto(node: _Node, key: str) -> TrackableObject:
+def _proto(node: _GrowingNode, key: str) -> TrackableObject:
     """Return the message of a node that is numbered, as are all that it speaks of."""
     proto = TrackableObject.decode(b"")  # which has no lists of its own, of which nearly all would be empty
     proto.has_checkpoint_values = _HOLDS_VALUES

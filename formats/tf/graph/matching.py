@@ -13,7 +13,7 @@ through their variable and their optimizer, once both have a partner.
       -> slot variables of each new partner
       -> the same for each new pair
 
-The target is anything that answers `Target`: live objects in the runtime, another
+The target is anything that answers `RestoreTarget`: live objects in the runtime, another
 checkpoint's object graph in `ckpt match` (`GraphTarget`).
 tensorflow/python/checkpoint/restore.py: _queue_children_for_restoration, _queue_slot_variables
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Target(Protocol[T]):
+class RestoreTarget(Protocol[T]):
     """The side that is restored into."""
 
     def child(self, owner: T, name: str) -> T | None:
@@ -80,7 +80,7 @@ class Matching(Generic[T]):
     come, `waiting_slots` those whose optimizer has not.
     """
 
-    def __init__(self, graph: ObjectGraph, target: Target[T], bound: MutableMapping[int, T]) -> None:
+    def __init__(self, graph: ObjectGraph, target: RestoreTarget[T], bound: MutableMapping[int, T]) -> None:
         self.graph = graph
         self.target = target
         self.bound = bound

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Tree = dict[int, tuple[int, str] | None]
 
 
-class Plan(NamedTuple):
+class GraphRenamePlan(NamedTuple):
     """Each node's way from the root, its path before and after, and the nodes that dissolve into others."""
 
     tree: Tree
@@ -100,7 +100,7 @@ def _nameless(old: str, path: str) -> ConversionError:
     return ConversionError(f"{in_words(old)!r} cannot become {path!r}: an edge needs a name")
 
 
-def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> Plan:
+def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> GraphRenamePlan:
     """Return where everything goes when the nodes of `moves` get these paths, escaped.
 
     Raises ConversionError for paths that are taken and for a node below itself,
@@ -119,8 +119,8 @@ def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> Plan:
     moves, dissolved = _containers(graph, tree, old, moves)
     new = _paths(graph, tree, moves)
     _refuse_cycles(old, moves)
-    _settle(graph, Plan(tree, old, new, dissolved))
-    return Plan(tree, old, new, dissolved)
+    _settle(graph, GraphRenamePlan(tree, old, new, dissolved))
+    return GraphRenamePlan(tree, old, new, dissolved)
 
 
 def holds_something(node: TrackableObject) -> bool:
@@ -187,7 +187,7 @@ def _refuse_cycles(old: Mapping[int, str], moves: Mapping[int, str]) -> None:
             above = parent_of(above)
 
 
-def _settle(graph: ObjectGraph, plan: Plan) -> None:
+def _settle(graph: ObjectGraph, plan: GraphRenamePlan) -> None:
     """Let containers that end on the path of another node dissolve in it; refuse what cannot be one."""
     _, old, new, dissolved = plan
     by_path: dict[str, list[int]] = {}

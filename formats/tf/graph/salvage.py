@@ -69,7 +69,7 @@ def without_lost(graph: ObjectGraph, keys: Mapping[str, object], kept: Mapping[s
 
 def graph_of_keys(keys: Iterable[str]) -> tuple[ObjectGraph, list[str]]:
     """Return the graph that object-based keys tell, and the keys that tell nothing."""
-    nodes = _Nodes()
+    nodes = _SalvagedNodes()
     unplaced = []
     for key in keys:
         path, found, attribute = key.rpartition(f"/{ATTRIBUTES}/")
@@ -90,7 +90,7 @@ def graph_of_keys(keys: Iterable[str]) -> tuple[ObjectGraph, list[str]]:
     return graph, unplaced
 
 
-class _Nodes:
+class _SalvagedNodes:
     """A graph that grows by paths, as keys spell them."""
 
     def __init__(self) -> None:

@@ -71,7 +71,7 @@ class _Attribute(Message):
     FIELDS = fields(key=Field(1, TEXT), value=Field(2, _Value))
 
 
-class _Node(Message):
+class _DatasetNode(Message):
     name: str
     op: str
     input: list[str]
@@ -89,10 +89,10 @@ class _Versions(Message):
     FIELDS = fields(producer=Field(1, INT32))
 
 
-class _Graph(Message):
-    node: list[_Node]
+class _DatasetGraph(Message):
+    node: list[_DatasetNode]
     versions: _Versions | None
-    FIELDS = fields(node=Field(1, _Node, repeated=True), versions=Field(4, _Versions))
+    FIELDS = fields(node=Field(1, _DatasetNode, repeated=True), versions=Field(4, _Versions))
 
 
 class Window(NamedTuple):
@@ -122,12 +122,12 @@ def encode_window(elements: Sequence[Sequence[np.ndarray[Any, Any]]]) -> Window:
     nodes.append(_node(window, "WindowOp", names, attributes))
     returned = {"index": _Value(i=0), "T": _Value(type=VARIANT.number)}
     nodes.append(_node("dataset", "_Retval", [window], returned))
-    return Window(_Graph(node=nodes, versions=_Versions(producer=_PRODUCER)).encode(), window)
+    return Window(_DatasetGraph(node=nodes, versions=_Versions(producer=_PRODUCER)).encode(), window)
 
 
 def decode_window(window: Window) -> list[list[np.ndarray[Any, Any]]]:
     """Return a window's elements, each a list of components; ValueError where it is no window's graph."""
-    nodes = {node.name: node for node in _Graph.decode(window.graph).node}
+    nodes = {node.name: node for node in _DatasetGraph.decode(window.graph).node}
     root = nodes.get(window.node)
     if root is None or root.op != "WindowOp":
         raise ValueError(f"a dataset of {root.op if root else 'no operation'}, only windows are understood")
@@ -143,12 +143,12 @@ def decode_window(window: Window) -> list[list[np.ndarray[Any, Any]]]:
     return [values[at : at + width] for at in range(0, len(values), width)]
 
 
-def _node(name: str, op: str, inputs: list[str], attributes: dict[str, _Value]) -> _Node:
+def _node(name: str, op: str, inputs: list[str], attributes: dict[str, _Value]) -> _DatasetNode:
     attr = [_Attribute(key=key, value=value) for key, value in attributes.items()]
-    return _Node(name=name, op=op, input=inputs, attr=attr)
+    return _DatasetNode(name=name, op=op, input=inputs, attr=attr)
 
 
-def _constant(number: int, value: np.ndarray[Any, Any]) -> _Node:
+def _constant(number: int, value: np.ndarray[Any, Any]) -> _DatasetNode:
     shape = TensorShapeProto(dim=[Dim(size=size) for size in value.shape])
     tensor = _Tensor(dtype=_number(value), tensor_shape=shape)
     if value.dtype == object:
@@ -174,7 +174,7 @@ def _common_shape(values: list[np.ndarray[Any, Any]]) -> TensorShapeProto:
     return TensorShapeProto(dim=[Dim(size=one.pop() if len(one) == 1 else -1) for one in sizes])
 
 
-def _attribute(node: _Node, key: str) -> _Value:
+def _attribute(node: _DatasetNode, key: str) -> _Value:
     found = [one.value for one in node.attr if one.key == key and one.value is not None]
     if not found:
         raise ValueError(f"node {node.name!r} without its {key!r}")

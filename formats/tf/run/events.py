@@ -23,8 +23,7 @@ import time
 from typing import IO, TYPE_CHECKING, Self
 
 from ...errors import CorruptCheckpointError
-from ...model.location import is_event_file
-from ...store.paths import is_file, join, list_folder, open_file
+from ...model.checkpoint_files import is_event_file
 from ...store.readahead import ReadAhead
 from ...wire.messages import TensorShapeProto
 from ...wire.protobuf import BYTES, DOUBLE, FLOAT, INT32, INT64, TEXT, Field, Message, fields
@@ -32,6 +31,8 @@ from ...wire.tfrecord import encode_record, iter_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from ...location import Location
 
 
 FILE_VERSION = "brain.Event:2"
@@ -123,10 +124,10 @@ class Event(Message):
 # Reading -------------------------------------------------------------------------
 
 
-def event_files(directory: str) -> list[str]:
+def event_files(directory: Location) -> list[Location]:
     """Return the paths of the event files in a directory, those that began first first."""
-    paths = [join(directory, name) for name, _ in list_folder(directory) if is_event_file(name)]
-    return [path for path in paths if is_file(path)]
+    paths = [directory / name for name, _ in directory.listing() if is_event_file(name)]
+    return [path for path in paths if path.is_file()]
 
 
 class EventReader:
@@ -136,7 +137,7 @@ class EventReader:
     records that could not be read.  Memory is that of one event.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Location) -> None:
         self.path = path
         self.flaw: CorruptCheckpointError | None = None
         self.damaged = 0
@@ -144,7 +145,7 @@ class EventReader:
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.  Raises CheckpointNotFoundError, CheckpointError where there is no such file."""
         self.flaw, self.damaged = None, 0
-        with open_file(self.path) as file:
+        with self.path.open() as file:
             for record in iter_records(ReadAhead(file).read, file.size, LARGEST_EVENT):
                 if record.payload is None:
                     if record.flaw is not None:

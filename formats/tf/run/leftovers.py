@@ -1,16 +1,17 @@
 """What interrupted saves and conversions leave in a directory, and what of it is provably debris.
 
-    FILE.tempstate<number>        a file being written (TensorFlow, and `formats.store.staging`)
+    FILE.tempstate<number>        a file being written (TensorFlow, and `formats.store.local.staging`)
     checkpoint.tmp<32 hex>        a state file being replaced (TensorFlow)
     P_temp/part-S-of-N.*          a save before its parts are merged (TensorFlow 2)
-    P_temp_<32 hex>/              the same of TensorFlow 1, and what `formats.store.staging` stages
+    P_temp_<32 hex>/              the same of TensorFlow 1, and what `formats.store.local.staging` stages
     P_temp_<32 hex>/aside/        an old set moved out of the way: it is put back, not removed
     P_temp_<32 hex>/ckpt.journal  what an interrupted conversion has finished, and can be gone on with
     P.data-S-of-N, no P.index     the index is written last and deleted first
     P.data-S-of-M, P.index of N   second names of an exchange (`formats.tf.bundle.commit`)
     P-S-of-M.safetensors          the same of a sharded safetensors checkpoint
 
-In a store of objects it is what an interrupted conversion has sent, and its journal (`formats.store.sent`);
+In a bucket it is what an interrupted conversion has sent, and its journal
+(`formats.store.remote.upload_journal`);
 what an index in its place names is the checkpoint's by then.
 
 A directory's name alone proves nothing: one called `my_temp` may be anybody's, so what
@@ -18,7 +19,7 @@ lies in it must be parts, too.  A data shard without an index may also be all th
 left of a checkpoint whose index was lost.  It is debris only where the state file does
 not list it and the directory has a whole checkpoint besides.
 
-What a living process needs is no debris.  `formats.store.staging` holds a lock on what it
+What a living process needs is no debris.  `formats.store.local.staging` holds a lock on what it
 stages; TensorFlow locks nothing, but keeps open what it writes, which Linux tells.
 tensorflow/core/util/tensor_bundle/tensor_bundle.cc, python/lib/io/file_io.py
 """
@@ -33,20 +34,22 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CheckpointError
-from ...model.location import INDEX_SUFFIX
+from ...location import Location
+from ...model.checkpoint_files import INDEX_SUFFIX
 from ...model.weight_map import files_of_map
-from ...store.beside import SAFETENSORS_SHARD, SHARD
-from ...store.journal import told
-from ...store.locks import is_locked
-from ...store.objects import ObjectStore
-from ...store.paths import is_file, join, name_of, names_in, store_of
-from ...store.sent import HalfSent, half_sent
-from ...store.staging import aside_of, refusing, remove_staged
+from ...store.local.journal import told
+from ...store.local.locks import is_locked
+from ...store.local.staging import aside_of, refusing, remove_staged
+from ...store.remote.objects import ObjectStore
+from ...store.remote.upload_journal import HalfSent, half_sent
+from ...store.siblings import SAFETENSORS_SHARD, SHARD
 from ..bundle.index import BundleIndex, data_shard
 from .state_file import FILE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+
+    from ...location import Location
 
 
 _FILE = re.compile(rf".+\.tempstate\d+|{FILE_NAME}\.tmp[0-9a-f]{{32}}", re.DOTALL)
@@ -76,10 +79,10 @@ class Freed:
 class Leftover(NamedTuple):
     """Something an interrupted save left; `in_the_way` says why it may not be removed."""
 
-    path: str
+    path: Location
     what: str
     in_the_way: str | None = None
-    aside: tuple[str, ...] = ()
+    aside: tuple[Location, ...] = ()
     """The files of an old set that lies in it, by the paths to which they are put back."""
 
     @property
@@ -105,18 +108,18 @@ class Leftover(NamedTuple):
                 os.unlink(self.path)
 
 
-def interrupted(path: str) -> Leftover | None:
+def interrupted(path: Location) -> Leftover | None:
     """Return what an interrupted conversion left in a directory that is called so; None where nobody did."""
     what = told(path) if _STAGING.fullmatch(path) else None
     return None if what is None else Leftover(path, what, "it is being written" if is_locked(path) else None)
 
 
-def half_sent_in(folder: str) -> list[HalfSent]:
+def half_sent_in(folder: Location) -> list[HalfSent]:
     """Return what interrupted conversions have sent to a folder, sorted; nothing where nobody can."""
-    if not isinstance(store_of(folder), ObjectStore):
+    if not isinstance(folder.store, ObjectStore):
         return []
-    staged = [name for name, is_folder in names_in(folder) if is_folder and _STAGING.fullmatch(name)]
-    found = (half_sent(join(folder, name)) for name in staged)
+    staged = [name for name, is_folder in folder.names() if is_folder and _STAGING.fullmatch(name)]
+    found = (half_sent(folder / name) for name in staged)
     return sorted(_but_for_named(each) for each in found if each is not None)
 
 
@@ -130,16 +133,16 @@ def _but_for_named(found: HalfSent) -> HalfSent:
         return found._replace(in_the_way=f"what lies at {found.target} may be made of its objects")
     if len(left) == len(found.objects):
         return found
-    what = f"a conversion to {name_of(found.target)} that was interrupted when it was all but done"
+    what = f"a conversion to {found.target.name} that was interrupted when it was all but done"
     return found._replace(what=what, objects=left)
 
 
-def _is_named(path: str, target: str) -> bool:
+def _is_named(path: str, target: Location) -> bool:
     """Whether the index of a bundle, or of a sharded folder, that lies at a target has a file for a shard."""
     shard = SHARD.fullmatch(path)
-    if shard is not None and is_file(target + ".index"):
+    if shard is not None and (target + ".index").is_file():
         return BundleIndex(target).header.num_shards == int(shard["count"])
-    if SAFETENSORS_SHARD.fullmatch(path) and is_file(target):
+    if SAFETENSORS_SHARD.fullmatch(path) and target.is_file():
         named = files_of_map(target)
         if not named:
             raise CheckpointError("names no shards", path=target)
@@ -155,26 +158,26 @@ def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
             yield each, os.lstat(each)
 
 
-def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
+def find_leftovers(directory: Location, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
     """Return what lies around in a directory, sorted.
 
     `listed` are the prefixes that the state file names, as paths; `has_checkpoints`
     says whether there is any whole checkpoint.
     """
     found = []
-    shards: dict[str, list[str]] = {}
-    sharded: dict[str, list[str]] = {}
+    shards: dict[Location, list[Location]] = {}
+    sharded: dict[Location, list[Location]] = {}
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            path = os.path.join(directory, entry.name)
+            path = directory / entry.name
             if entry.is_dir(follow_symlinks=False):
                 found += _staged(path)
             elif _FILE.fullmatch(entry.name):
                 found.append(Leftover(path, "a file that was being written"))
             elif match := SHARD.fullmatch(path):
-                shards.setdefault(match["prefix"], []).append(path)
+                shards.setdefault(path.of(match["prefix"]), []).append(path)
             elif match := SAFETENSORS_SHARD.fullmatch(path):
-                sharded.setdefault(match["prefix"] + INDEX_SUFFIX, []).append(path)
+                sharded.setdefault(path.of(match["prefix"] + INDEX_SUFFIX), []).append(path)
     in_exchange = any(leftover.in_the_way for leftover in found)
     known = {os.path.abspath(prefix) for prefix in listed}
     for prefix, paths in shards.items():
@@ -189,7 +192,7 @@ def find_leftovers(directory: str, listed: Collection[str], *, has_checkpoints: 
     return sorted(_unless_open(leftover, opened) for leftover in found)
 
 
-def _staged(path: str) -> list[Leftover]:
+def _staged(path: Location) -> list[Leftover]:
     """Return a directory of parts or of staged files as a leftover; nothing where it is none."""
     ours = bool(_STAGING.fullmatch(path))
     if not ours and not path.endswith("_temp"):
@@ -221,13 +224,13 @@ def _staged(path: str) -> list[Leftover]:
 _EXCHANGE = "a checkpoint is being written here"
 
 
-def _without_index(paths: list[str], *, lost: bool, in_exchange: bool) -> list[Leftover]:
+def _without_index(paths: list[Location], *, lost: bool, in_exchange: bool) -> list[Leftover]:
     lost_index = "its index may have been lost, and ckpt rescue can rebuild one"
     why = lost_index if lost else _EXCHANGE if in_exchange else None
     return [Leftover(path, "a data shard without an index", why) for path in paths]
 
 
-def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
+def _surplus(prefix: Location, paths: list[Location], *, in_exchange: bool) -> list[Leftover]:
     """Return the shards whose count is not the index's; none where those it needs are not all there."""
     counts = {path: int(match["count"]) for path in paths if (match := SHARD.fullmatch(path))}
     if len(set(counts.values())) == 1:
@@ -247,7 +250,7 @@ def _surplus(prefix: str, paths: list[str], *, in_exchange: bool) -> list[Leftov
     return [Leftover(path, what, why) for path, count in counts.items() if count != counted]
 
 
-def _unnamed(index: str, paths: list[str], *, in_exchange: bool) -> list[Leftover]:
+def _unnamed(index: Location, paths: list[Location], *, in_exchange: bool) -> list[Leftover]:
     """Return the shards of a count that the index does not speak of, where those it names are all there."""
     named = files_of_map(index)
     if not named or not all(map(os.path.isfile, named)):

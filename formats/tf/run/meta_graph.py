@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...errors import CorruptCheckpointError, UnsupportedFeatureError
-from ...store.paths import open_file
 from ...store.readahead import ReadAhead
 from ...wire.coding import decode_varint
 from ...wire.messages import TensorShapeProto
@@ -27,6 +26,7 @@ from ...wire.protobuf import BYTES, INT32, INT64, TEXT, Field, Message, fields
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ...location import Location
     from ...store.base import File
 
 
@@ -85,7 +85,7 @@ class _AttrEntry(Message):
     FIELDS = fields(key=Field(1, TEXT), value=Field(2, _AttrValue))
 
 
-class _Node(Message):
+class _GraphNode(Message):
     name: str
     op: str
     attr: list[_AttrEntry]
@@ -112,12 +112,12 @@ class MetaGraph(NamedTuple):
     variables: dict[str, GraphVariable]
 
 
-def read_meta_graph(path: str) -> MetaGraph:
+def read_meta_graph(path: Location) -> MetaGraph:
     """Return what the MetaGraphDef at `path` tells.
 
     Raises CorruptCheckpointError where it is none, CheckpointNotFoundError, UnsupportedFeatureError.
     """
-    with open_file(path) as file:
+    with path.open() as file:
         return _MetaGraphFile(file).read()
 
 
@@ -188,7 +188,7 @@ class _MetaGraphFile:
             if b"Var" not in data:  # which is faster than taking every node apart
                 continue
             try:
-                node = _Node.decode(data)
+                node = _GraphNode.decode(data)
             except ValueError as error:
                 raise self._corrupt(str(error), at) from error
             if node.op in _VARIABLE_OPS:
@@ -235,7 +235,7 @@ def _key(variable: VariableDef) -> str:
     return variable.slice.full_name if variable.slice else _operation(variable.variable_name)
 
 
-def _shape(node: _Node) -> tuple[int, ...] | None:
+def _shape(node: _GraphNode) -> tuple[int, ...] | None:
     for attribute in node.attr:
         if attribute.key == "shape" and attribute.value is not None and attribute.value.shape is not None:
             shape = attribute.value.shape

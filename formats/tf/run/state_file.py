@@ -18,10 +18,12 @@ tensorflow/python/training/checkpoint_state.proto, python/checkpoint/checkpoint_
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CorruptCheckpointError
-from ...store.paths import open_file
+
+if TYPE_CHECKING:
+    from ...location import Location
 
 FILE_NAME = "checkpoint"
 _LONGEST_PATH = 1 << 20  # No system opens one of more than a few thousand.
@@ -73,9 +75,9 @@ class StateFile(NamedTuple):
     last_preserved: float | None = None
 
     @classmethod
-    def read(cls, path: str) -> StateFile:
+    def read(cls, path: Location) -> StateFile:
         """Return the state file at `path`; CorruptCheckpointError where it is none, or names no latest."""
-        with open_file(path) as file:
+        with path.open() as file:
             if file.size > _LARGEST:
                 raise CorruptCheckpointError(f"{file.size} bytes, too large for a state file", path=path)
             text = file.read(0, file.size)

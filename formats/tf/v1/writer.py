@@ -21,10 +21,9 @@ from ...core.dtypes import STRING, DType
 from ...core.region import WHOLE, region_of, tiling_flaw, volume
 from ...core.spec import key_bytes
 from ...errors import CheckpointExistsError, ConversionError
-from ...model.location import v1_shards
+from ...model.checkpoint_files import v1_shards
 from ...model.writer import CheckpointWriter, check_text
-from ...store.beside import V1_SHARD
-from ...store.paths import is_there
+from ...store.siblings import V1_SHARD
 from ...wire.messages import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices, VersionDef
 from ...wire.sstable import TableBuilder
 from ..bundle.index import encode_shape, refuse_shape
@@ -39,8 +38,9 @@ if TYPE_CHECKING:
     from ...core.chunks import Chunk
     from ...core.region import Extents
     from ...core.spec import TensorSpec
+    from ...location import Location
     from ...model.reader import Format
-    from ...model.writer import Target
+    from ...model.writer import WriteTarget
 
 
 PRODUCER = 1
@@ -69,12 +69,12 @@ class V1Writer(CheckpointWriter):
 
     has_slices = True
 
-    def __init__(self, format: Format, target: Target) -> None:  # noqa: A002  as its base
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         slices = {spec.key: _in_key_order(spec, target.slices.get(spec.key, ())) for spec in target.specs}
         _check_target(target)
         for spec in target.specs:
             _check(target, spec, slices[spec.key])
-        if is_there(target.path + ".index"):
+        if (target.path + ".index").exists():
             message = "a V2 checkpoint of this name, which would be read instead of the new one"
             hints = ("choose another name, or remove the V2 checkpoint",)
             raise CheckpointExistsError(message, path=target.path + ".index", hints=hints)
@@ -89,7 +89,7 @@ class V1Writer(CheckpointWriter):
             self.notes.append(f"{target.path}: TensorFlow takes the name for a pattern and will not find it")
 
     @classmethod
-    def existing(cls, path: str) -> list[str]:
+    def existing(cls, path: Location) -> list[Location]:
         return super().existing(path) + v1_shards(path)
 
     def _start(self) -> None:
@@ -162,7 +162,7 @@ def _whole(spec: TensorSpec, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     source.finish()
 
 
-def _check_target(target: Target) -> None:
+def _check_target(target: WriteTarget) -> None:
     """Refuse what a V1 checkpoint has not: shards, by size or by name, and an object graph."""
     if target.shard_size is not None or V1_SHARD.fullmatch(os.path.basename(target.path)):
         hints = ("name the one file, and leave out --shard-size",)
@@ -172,7 +172,7 @@ def _check_target(target: Target) -> None:
         raise ConversionError("V1 checkpoints have no object graph", path=target.path, hints=hints)
 
 
-def _check(target: Target, spec: TensorSpec, slices: Sequence[Extents]) -> None:
+def _check(target: WriteTarget, spec: TensorSpec, slices: Sequence[Extents]) -> None:
     """Refuse shapes that TensorFlow has not, slices beside their tensor, and messages too large."""
     check_text(target.path, spec.key, LISTED)
     refuse_shape(target.path, spec)
@@ -186,7 +186,7 @@ def _check(target: Target, spec: TensorSpec, slices: Sequence[Extents]) -> None:
             raise _too_large(target, spec, size)
 
 
-def _too_large(target: Target, spec: TensorSpec, size: int) -> ConversionError:
+def _too_large(target: WriteTarget, spec: TensorSpec, size: int) -> ConversionError:
     message = f"up to {size} bytes in one message, V1 checkpoints have less than {_LARGEST_MESSAGE}"
     hints = ("a V2 checkpoint has no such limit: --to tf-name",)
     return ConversionError(message, path=target.path, key=spec.key, hints=hints)

@@ -11,6 +11,7 @@ import numpy as np
 
 import formats
 from formats.find.directory import Directory
+from formats.location import parse_location
 from tests.support import data_path
 
 
@@ -20,7 +21,7 @@ def test_damaged_files_are_listed_with_what_is_wrong(tmp_path):
     (tmp_path / "model-3.keras").write_bytes(b"")
     (tmp_path / "notes.bin").write_bytes(b"\x89HDF\r\n\x1a\n")
     (tmp_path / "loss.json").write_text("{}")
-    members = {member.name: member.error for member in Directory(str(tmp_path)).members}
+    members = {member.name: member.error for member in Directory(parse_location(str(tmp_path))).members}
     assert sorted(members) == ["model-1.h5", "model-2.h5", "model-3.keras"]
     assert members["model-1.h5"] is None
     assert "truncated" in str(members["model-2.h5"])
@@ -36,5 +37,5 @@ def test_shards_are_listed_by_their_map_alone(tmp_path):
     shards = [f"m_0000{number}.weights.h5" for number in (0, 1)]
     weight_map = {f"/{shard.partition('.')[0]}/vars": shard for shard in shards}
     (tmp_path / "m.weights.json").write_text(json.dumps({"weight_map": weight_map}))
-    names = [member.name for member in Directory(str(tmp_path)).members]
+    names = [member.name for member in Directory(parse_location(str(tmp_path))).members]
     assert sorted(names) == ["m.weights.json", "other_00000.weights.h5"]

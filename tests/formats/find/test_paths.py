@@ -19,9 +19,10 @@ from formats import (
 )
 from formats.errors import NoCheckpointsError
 from formats.find.directory import Directory
-from formats.find.location import resolve, spelling
 from formats.find.opening import is_directory, locate
-from formats.model.location import is_leftover, step_of
+from formats.find.resolve import resolve, spelling
+from formats.location import parse_location
+from formats.model.checkpoint_files import is_leftover, step_of
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path, shard_path, write_bundle
 
@@ -46,7 +47,7 @@ def latest(path: object) -> str:
 
 
 def names(directory: Path | str) -> list[str]:
-    return [member.name for member in Directory(str(directory)).members]
+    return [member.name for member in Directory(parse_location(str(directory))).members]
 
 
 # One checkpoint -------------------------------------------------------------------
@@ -60,7 +61,7 @@ def test_prefix_and_every_file_of_a_bundle_name_it(tmp_path: Path, name: str) ->
     prefix = str(tmp_path / name)
     (tmp_path / f"{name}.meta").write_bytes(b"a graph")
     for path in (prefix, prefix + ".index", prefix + ".meta", shard_path(prefix)):
-        location = locate(path)
+        location = locate(parse_location(path))
         assert location.path == prefix
         assert location.head == prefix + ".index"
         assert location.files() == [prefix + ".index", shard_path(prefix)]
@@ -105,14 +106,14 @@ def test_bundle_goes_before_a_file_of_the_same_name(tmp_path: Path) -> None:
         assert reader.format.name == "tf-name"
         what = "the checkpoint with this prefix, not the file of this name"
         assert reader.location.note == f"{tmp_path}/both-1: {what}"
-    assert [member.location.head for member in Directory(str(tmp_path)).members] == [
+    assert [member.location.head for member in Directory(parse_location(str(tmp_path))).members] == [
         str(tmp_path / "both-1.index")
     ]
 
 
 def test_prefix_that_is_also_a_directory(tmp_path: Path) -> None:
     save(tmp_path, "run", "run/ckpt-1")
-    assert not is_directory(str(tmp_path / "run"))
+    assert not is_directory(parse_location(str(tmp_path / "run")))
     with open_checkpoint(tmp_path / "run") as reader:
         assert reader["v"].read() == 0
 
@@ -122,23 +123,23 @@ def test_v1_shards_are_one_checkpoint() -> None:
     pattern = os.path.join(folder, "model.ckpt-1-?????-of-00002")
     shards = [os.path.join(folder, f"model.ckpt-1-0000{shard}-of-00002") for shard in range(2)]
     for path in (os.path.join(folder, "model.ckpt-1"), pattern, *shards):
-        location = resolve(path)
+        location = resolve(parse_location(path))
         assert location.path == pattern
         assert location.files() == shards
-    assert resolve(os.path.join(folder, "model.ckpt-1.meta")).path == pattern
+    assert resolve(parse_location(os.path.join(folder, "model.ckpt-1.meta"))).path == pattern
 
 
 def test_v1_file_is_itself() -> None:
     path = data_path("v1_format/plain/model.ckpt-1")
-    assert resolve(path) == (path, path, None)
-    assert resolve(path).files() == [path]
+    assert resolve(parse_location(path)) == (path, path, None)
+    assert resolve(parse_location(path)).files() == [path]
 
 
 @pytest.mark.parametrize("folder", ["module", "keras_model"])
 def test_saved_model_directory_names_its_variables(folder: str) -> None:
     path = data_path("saved_model", folder)
-    assert not is_directory(path)
-    location = locate(path)
+    assert not is_directory(parse_location(path))
+    location = locate(parse_location(path))
     assert location.path == os.path.join(path, "variables", "variables")
     with open_checkpoint(path) as reader:
         assert reader.format.name == "tf-object"
@@ -187,7 +188,7 @@ def test_stale_absolute_paths_are_looked_for_beside_the_state_file(tmp_path: Pat
     save(tmp_path, "model-1", "model-2", "model-3")
     state(tmp_path, "/data/run1/model-2", "/data/run1/model-1", "/data/run1/model-2")
     assert latest(tmp_path) == "model-2"
-    note = Directory(str(tmp_path)).require_latest().note
+    note = Directory(parse_location(str(tmp_path))).require_latest().note
     assert note is not None
     assert "/data/run1/model-2" in note
 
@@ -278,7 +279,7 @@ def test_two_prefixes_in_one_directory(tmp_path: Path) -> None:
 def test_damaged_state_file_is_noted_and_passed_over(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1", "ckpt-2")
     (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "ckpt-1" colour: "red"')
-    directory = Directory(str(tmp_path))
+    directory = Directory(parse_location(str(tmp_path)))
     assert directory.require_latest().name == "ckpt-2"
     assert "unknown field 'colour'" in directory.notes[0]
 
@@ -320,7 +321,9 @@ def test_of_pipes_and_broken_links_in_a_directory_an_index_is_a_member(tmp_path:
     os.symlink("nowhere", tmp_path / "broken")
     (tmp_path / "folder-4.index").mkdir()
     assert names(tmp_path) == ["ckpt-1", "pipe-2", "broken-3"]
-    errors = [str(member.error).rpartition(": ")[2] for member in Directory(str(tmp_path)).members]
+    errors = [
+        str(member.error).rpartition(": ")[2] for member in Directory(parse_location(str(tmp_path))).members
+    ]
     assert errors == [
         "None",
         "this is a pipe, not a regular file",
@@ -452,7 +455,7 @@ def test_text_file_under_the_name_of_an_index(tmp_path: Path) -> None:
 def test_lfs_pointer_in_place_of_an_index_is_listed_as_damaged(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1", "ckpt-2")
     (tmp_path / "ckpt-2.index").write_bytes(LFS)
-    members = Directory(str(tmp_path)).members
+    members = Directory(parse_location(str(tmp_path))).members
     assert [(member.name, member.error is None) for member in members] == [
         ("ckpt-1", True),
         ("ckpt-2", False),
@@ -492,26 +495,26 @@ def test_mistyped_name_is_answered_with_close_ones(tmp_path: Path) -> None:
 def test_the_graph_of_a_v1_checkpoint_names_it(tmp_path: Path) -> None:
     for name in ("model.ckpt-1", "model.ckpt-1.meta", "shards-00000-of-00001", "shards.meta"):
         (tmp_path / name).write_bytes(b"")
-    assert resolve(f"{tmp_path}/model.ckpt-1.meta").path == f"{tmp_path}/model.ckpt-1"
-    assert resolve(f"{tmp_path}/shards.meta").path == f"{tmp_path}/shards-?????-of-00001"
+    assert resolve(parse_location(f"{tmp_path}/model.ckpt-1.meta")).path == f"{tmp_path}/model.ckpt-1"
+    assert resolve(parse_location(f"{tmp_path}/shards.meta")).path == f"{tmp_path}/shards-?????-of-00001"
 
 
 def test_a_file_that_is_also_a_prefix_is_that_file_and_a_note_says_so(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1", "ckpt-1.index")
     prefix = f"{tmp_path}/ckpt-1"
-    found = resolve(prefix + ".index")
+    found = resolve(parse_location(prefix + ".index"))
     assert (found.path, found.head) == (prefix, prefix + ".index")
     assert found.note is not None
     assert found.note.endswith(f"the checkpoint with this prefix is named by {prefix}.index.index")
-    other = resolve(prefix + ".index.index")
+    other = resolve(parse_location(prefix + ".index.index"))
     assert (other.path, spelling(other), other.note) == (prefix + ".index", prefix + ".index.index", None)
-    assert resolve(prefix).note is None
+    assert resolve(parse_location(prefix)).note is None
 
 
 def test_a_state_file_names_prefixes(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1", "ckpt-1.index")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1.index"\n')
-    assert Directory(str(tmp_path)).require_latest().path == f"{tmp_path}/ckpt-1.index"
+    assert Directory(parse_location(str(tmp_path))).require_latest().path == f"{tmp_path}/ckpt-1.index"
 
 
 def test_pipes_links_and_directories_in_place_of_an_index_are_named(tmp_path: Path) -> None:
@@ -520,7 +523,7 @@ def test_pipes_links_and_directories_in_place_of_an_index_are_named(tmp_path: Pa
     (tmp_path / "l.index").symlink_to("nowhere")
     for name, what in {"f": "a pipe", "d": "a directory", "l": "a symbolic link that leads nowhere"}.items():
         with pytest.raises(InaccessibleError, match=f"/{name}.index: this is {what}, not an index"):
-            resolve(f"{tmp_path}/{name}")
+            resolve(parse_location(f"{tmp_path}/{name}"))
     (tmp_path / "gone").symlink_to("nowhere")
     with pytest.raises(InaccessibleError, match="gone is a symbolic link that leads nowhere"):
-        resolve(f"{tmp_path}/gone/ckpt-1")
+        resolve(parse_location(f"{tmp_path}/gone/ckpt-1"))

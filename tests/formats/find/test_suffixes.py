@@ -13,7 +13,8 @@ import formats
 from formats.find.directory import Directory
 from formats.find.registry import all_formats
 from formats.find.suffixes import format_of_suffix, without_suffix
-from formats.store.staging import Staging, replace_file
+from formats.location import parse_location
+from formats.store.local.staging import Staging, replace_file
 from tests.support import data_path
 from tests.writing import spec_of
 
@@ -151,7 +152,7 @@ def test_a_url_is_no_path(url: str, hint: str, tmp_path: Path, monkeypatch: pyte
         lambda path: formats.create_checkpoint(path, format="tf-name", specs=[]),
     ):
         with pytest.raises(formats.UnsupportedFeatureError, match="://") as caught:
-            take(url)
+            take(parse_location(url))
         assert hint in caught.value.hints[0]
     assert os.listdir(tmp_path) == []
 

@@ -254,7 +254,7 @@ LINES = [
     ["verify", "{}"],
     ["rescue", "{}", "+.npz"],
 ]
-RUN = "import sys; from ckpt_cli.main import main; main(sys.argv[1:])"
+RUN = "import sys; from ckpt_cli.cli.main import main; main(sys.argv[1:])"
 
 
 SECONDS = 30

@@ -16,9 +16,10 @@ from formats.find.registry import detect
 from formats.h5 import safe
 from formats.h5.facts import H5Facts
 from formats.h5.native.messages import UnfamiliarError
-from formats.h5.native.structure import HARD, SOFT, Structure
+from formats.h5.native.structure import HARD, SOFT, FileStructure
 from formats.h5.native.superblock import Superblock
 from formats.h5.safe import open_h5
+from formats.location import parse_location
 from formats.model.probe import Probe
 from tests.counts import count
 from tests.support import data_path, recorded
@@ -35,10 +36,10 @@ KERAS = sorted(
 
 
 def opened(path: str, *, natively: bool) -> formats.CheckpointReader:
-    probe = Probe(locate(path))
+    probe = Probe(locate(parse_location(path)))
     superblock = Superblock.find(probe.head)
     assert superblock is not None
-    file = open_h5(path, probe.size, superblock, natively=natively)
+    file = open_h5(parse_location(path), probe.size, superblock, natively=natively)
     probe.__dict__["hdf5"] = H5Facts(file)
     return detect(probe).reader(probe, True)
 
@@ -164,10 +165,10 @@ def test_whatever_h5py_writes_is_read_as_the_library_reads_it(
     assert told(path, natively=True) == told(path, natively=False)
 
 
-def structure_of(data: bytes) -> Structure:
+def structure_of(data: bytes) -> FileStructure:
     superblock = Superblock.find(data[:4096])
     assert superblock is not None
-    return Structure(lambda offset, size: data[offset : offset + size], len(data), superblock)
+    return FileStructure(lambda offset, size: data[offset : offset + size], len(data), superblock)
 
 
 def test_links_are_told_by_kind(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 import formats
 from formats.core.spec import key_bytes
-from formats.find.location import resolve
 from formats.find.registry import all_formats, detect_format
+from formats.find.resolve import resolve
+from formats.location import parse_location
 from formats.model.probe import Probe
 from tests.support import DATA, FORMAT_IDS, data_path, digest, manifest, reads_alike, recorded
 
@@ -74,7 +75,7 @@ ALL = [entry for entry in manifest()["checkpoints"] if entry["format"] in FORMAT
 
 @pytest.mark.parametrize("entry", ALL, ids=paths(ALL))
 def test_exactly_one_format_recognises_a_golden(entry):
-    probe = Probe(resolve(data_path(entry["path"])))
+    probe = Probe(resolve(parse_location(data_path(entry["path"]))))
     said_yes = [found.name for found in all_formats() if found.sniff(probe)]
     assert said_yes == [FORMAT_IDS[entry["format"]]]
 
@@ -84,7 +85,7 @@ def test_content_decides_and_not_the_suffix(tmp_path):
         disguised = tmp_path / "weights.bin"
         with open(data_path(entry["path"]), "rb") as file:
             disguised.write_bytes(file.read())
-        assert detect_format(resolve(str(disguised))) == FORMAT_IDS[entry["format"]]
+        assert detect_format(resolve(parse_location(str(disguised)))) == FORMAT_IDS[entry["format"]]
 
 
 def test_no_other_file_of_the_data_is_taken_for_a_checkpoint():
@@ -103,7 +104,7 @@ def test_no_other_file_of_the_data_is_taken_for_a_checkpoint():
             if is_part or path in known:
                 continue
             try:
-                stray.append((path, detect_format(resolve(path))))
+                stray.append((path, detect_format(resolve(parse_location(path)))))
             except formats.UnknownFormatError:
                 continue
     assert stray == []

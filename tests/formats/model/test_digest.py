@@ -15,7 +15,8 @@ import pytest
 import formats
 from formats.errors import ChecksumError, UnsupportedFeatureError
 from formats.model.digest import digests, digests_like
-from formats.store import ranges, workers
+from formats.store import ranges
+from formats.store.work import workers
 from formats.tf.bundle.slices import slice_key
 from formats.wire.crc32c import crc32c, unmask
 from formats.wire.messages import BundleHeaderProto

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from formats.find.location import find
+from formats.find.resolve import find
+from formats.location import parse_location
 from formats.model import hub_config as module
 from formats.model.hub_config import hub_config
 from tests.support import data_path
@@ -20,7 +21,7 @@ def told(folder: Path, text: str, name: str = "model.safetensors") -> dict[str, 
     (folder / "config.json").write_text(text)
     with open(data_path("interop", "weights.safetensors"), "rb") as file:
         (folder / name).write_bytes(file.read())
-    return hub_config(find(str(folder / name)))
+    return hub_config(find(parse_location(folder / name)))
 
 
 def test_it_is_one_of_a_model(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_it_is_of_the_weights_that_are_called_so(tmp_path: Path) -> None:
     assert told(tmp_path, '{"model_type": "bert"}', "other.safetensors") is None
     assert told(tmp_path, '{"model_type": "bert"}', "pytorch_model.bin") == {"model_type": "bert"}
     (tmp_path / "config.json").unlink()
-    assert hub_config(find(str(tmp_path / "other.safetensors"))) is None
+    assert hub_config(find(parse_location(tmp_path / "other.safetensors"))) is None
 
 
 @pytest.mark.parametrize(("more", "is_read"), [(0, True), (1, False)])

@@ -13,8 +13,9 @@ import pytest
 import formats
 from formats import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, UnknownFormatError
 from formats.find.directory import Directory
-from formats.find.location import resolve
-from formats.model.location import is_leftover, step_of
+from formats.find.resolve import resolve
+from formats.location import parse_location
+from formats.model.checkpoint_files import is_leftover, step_of
 from formats.tf.run.leftovers import find_leftovers
 from tests.faults.each_step import failures, kills
 from tests.faults.steps import full, interrupt_after, interrupt_before, no_links
@@ -77,9 +78,11 @@ def test_a_directory_lists_it_as_one_member_beside_others(tmp_path: Path) -> Non
         document = {"weight_map": {"a": "pytorch_model-00001-of-00002.bin"}}
         (tmp_path / name).write_text(json.dumps(document))
     save(tmp_path / "model.fp16.safetensors", {"a": np.zeros(2, np.float16)}, "safetensors", overwrite=True)
-    names = [member.name for member in Directory(str(tmp_path)).members if member.error is None]
+    names = [
+        member.name for member in Directory(parse_location(str(tmp_path))).members if member.error is None
+    ]
     assert sorted(names) == ["model.fp16.safetensors", INDEX, "pytorch_model.bin.index.json"]
-    assert resolve(str(tmp_path)).path == str(tmp_path / INDEX)
+    assert resolve(parse_location(str(tmp_path))).path == str(tmp_path / INDEX)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +96,10 @@ def test_a_variant_is_a_member_of_its_own(shard: str, tmp_path: Path) -> None:
         save(tmp_path / places[key], {key: np.zeros(2, np.float16)}, "safetensors")
     variant = "model.safetensors.index.fp16.json"
     (tmp_path / variant).write_text(json.dumps({"metadata": {}, "weight_map": places}))
-    members = Directory(str(tmp_path)).members
+    members = Directory(parse_location(str(tmp_path))).members
     assert sorted((member.name, member.error) for member in members) == [(variant, None), (INDEX, None)]
     assert list(read_all(tmp_path / variant)) == ["a", "b"]
-    assert resolve(str(tmp_path)).path == str(tmp_path / INDEX)
+    assert resolve(parse_location(str(tmp_path))).path == str(tmp_path / INDEX)
 
 
 def test_folders_of_diffusers_are_one_checkpoint_too(tmp_path: Path) -> None:
@@ -107,13 +110,15 @@ def test_folders_of_diffusers_are_one_checkpoint_too(tmp_path: Path) -> None:
 
 def test_a_folder_with_one_whole_file_stays_a_directory(tmp_path: Path) -> None:
     save(tmp_path / "model.safetensors", {"a": np.arange(3)}, "safetensors")
-    assert not formats.find.opening.sharded_folder(str(tmp_path))
-    assert [member.name for member in Directory(str(tmp_path)).members] == ["model.safetensors"]
+    assert not formats.find.opening.sharded_folder(parse_location(tmp_path))
+    assert [member.name for member in Directory(parse_location(str(tmp_path))).members] == [
+        "model.safetensors"
+    ]
 
 
 def test_shards_without_their_index_are_refused_by_name(tmp_path: Path) -> None:
     os.unlink(write(tmp_path))
-    (member,) = Directory(str(tmp_path)).members
+    (member,) = Directory(parse_location(str(tmp_path))).members
     assert member.name == "model-?????-of-00002.safetensors"
     assert member.location.files() == [str(tmp_path / name) for name in SHARDS]
     with pytest.raises(CheckpointError, match=f"2 of 2 shards are there, but not {INDEX}"):
@@ -424,7 +429,7 @@ def test_what_a_kill_left_is_found_and_what_is_needed_is_not(tmp_path: Path) -> 
     """Second names of old shards are all there is of the old checkpoint until the new index is there."""
     removed = 0
     for folder, path, before in kills(EXCHANGES["same names"], tmp_path):
-        for leftover in find_leftovers(str(folder), (), has_checkpoints=True):
+        for leftover in find_leftovers(parse_location(str(folder)), (), has_checkpoints=True):
             assert leftover.in_the_way is None
             leftover.clear()
             removed += leftover.path.endswith(".safetensors")

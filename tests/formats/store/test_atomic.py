@@ -17,9 +17,10 @@ import pytest
 import formats
 from formats import CheckpointError, CheckpointExistsError, CheckpointNotFoundError, open_checkpoint
 from formats.find.directory import Directory
-from formats.model.location import is_leftover
-from formats.store.beside import SHARD
-from formats.store.staging import replace_file
+from formats.location import parse_location
+from formats.model.checkpoint_files import is_leftover
+from formats.store.local.staging import replace_file
+from formats.store.siblings import SHARD
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.faults.each_step import failures, kills
 from tests.faults.steps import full, interrupt_after, interrupt_before, no_links, steps
@@ -102,7 +103,7 @@ def check_names(directory: Path) -> None:
         is_directory = os.path.isdir(directory / name)
         expected = name in ("ckpt-1", "ckpt-1.index") or SHARD.fullmatch(name)
         assert expected or is_leftover(name, directory=is_directory), name
-    assert [member.name for member in Directory(str(directory)).members] in ([], ["ckpt-1"])
+    assert [member.name for member in Directory(parse_location(str(directory))).members] in ([], ["ckpt-1"])
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "old_index_damaged"])
@@ -319,14 +320,14 @@ def test_a_process_that_is_really_killed(name: str, at: int, sent: str, tmp_path
 
 def test_small_file_is_replaced_whole(tmp_path: Path) -> None:
     path = str(tmp_path / "checkpoint")
-    replace_file(path, b"old")
+    replace_file(parse_location(path), b"old")
     for act in (full, interrupt_before):
         for at in range(1, 6):
             with steps(at, act), pytest.raises((CheckpointError, KeyboardInterrupt)):
-                replace_file(path, b"new")
+                replace_file(parse_location(path), b"new")
             assert files(tmp_path) == {"checkpoint": b"old" if at < 5 else b"new"}
-            replace_file(path, b"old")
-    replace_file(path, b"new")
+            replace_file(parse_location(path), b"old")
+    replace_file(parse_location(path), b"new")
     assert files(tmp_path) == {"checkpoint": b"new"}
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from formats import CheckpointError
 from formats.errors import InaccessibleError
-from formats.store import called_off, transport
-from formats.store.called_off import OverdueError, aside, end_soon, go_on, rest, until, working
-from formats.store.transport import Again, together, trying
+from formats.store.remote import transport
+from formats.store.remote.transport import Again, together, trying
+from formats.store.work import cancellation
+from formats.store.work.cancellation import OverdueError, aside, end_soon, go_on, rest, until, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,4 +75,4 @@ def test_after_a_signal_nothing_waits_for_long(name: str, monkeypatch: pytest.Mo
     began = time.monotonic()
     with pytest.raises(InaccessibleError, match="did not answer before this command had to end"):
         WAITS[name]()
-    assert time.monotonic() - began < called_off.TAKEN_BACK_WITHIN + 2
+    assert time.monotonic() - began < cancellation.TAKEN_BACK_WITHIN + 2

@@ -11,7 +11,7 @@ import pytest
 
 import formats
 from formats.errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
-from formats.store import paths
+from formats.location import parse_location
 from formats.store.git import GitStore, find, split_revision
 from tests.repository import ENVIRONMENT, Repository
 
@@ -34,8 +34,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     (made.folder / "loop").symlink_to("loop")
     made.commit("one")
     monkeypatch.chdir(made.folder)
-    yield made
-    paths._revisions.clear()
+    return made
 
 
 @pytest.mark.parametrize(
@@ -55,77 +54,87 @@ def test_a_revision_ends_where_git_says(path: str, parts: tuple[str, str]) -> No
 
 def test_files_are_read_at_places(repository: Repository) -> None:
     (repository.folder / "sub" / "a").write_bytes(b"changed")
-    path = paths.named("HEAD:sub/a")
+    path = parse_location("HEAD:sub/a")
     assert path == "HEAD:sub/a"
-    with paths.open_file(path) as file:
+    with parse_location(path).open() as file:
         assert (file.size, file.read(3, 4), file.read(8, 9), file.read(-1, 2)) == (10, b"3456", b"89", b"")
         again = pickle.loads(pickle.dumps(file))
         assert (again.read(0, 2), again.identity) == (b"01", file.identity)
         again.close()
     blob = repository.git("rev-parse", "HEAD:sub/a").strip()
     assert file.identity == (blob,)
-    assert (file.closed, paths.is_file(path), paths.is_folder("HEAD:sub")) == (True, True, True)
+    assert (file.closed, parse_location(path).is_file(), parse_location("HEAD:sub").is_folder()) == (
+        True,
+        True,
+        True,
+    )
 
 
 def test_names_are_whatever_they_are(repository: Repository) -> None:
-    assert paths.named("HEAD:") == "HEAD:"
-    names = [each.name for each in paths.list_folder("HEAD:")]
+    assert parse_location("HEAD:") == "HEAD:"
+    names = [each.name for each in parse_location("HEAD:").listing()]
     assert names == sorted(["b\nwith: odd", "link", "loop", "out", "sub"])
-    with paths.open_file(paths.join("HEAD:", "b\nwith: odd")) as file:
+    with parse_location(parse_location("HEAD:") / "b\nwith: odd").open() as file:
         assert file.read(0, 9) == b"odd"
-    assert paths.split("HEAD:sub/a") == ("HEAD:sub", "a")
-    assert paths.split("HEAD:sub") == ("HEAD:", "sub")
-    assert paths.join("HEAD:sub", "../a") == "HEAD:sub/../a"
-    assert paths.entry_at("HEAD:sub/../a") is None
-    assert paths.relative("HEAD:sub/a", "HEAD:sub") == "a"
+    assert parse_location("HEAD:sub/a").split_name() == ("HEAD:sub", "a")
+    assert parse_location("HEAD:sub").split_name() == ("HEAD:", "sub")
+    assert (parse_location("HEAD:sub") / "../a") == "HEAD:sub/../a"
+    assert parse_location("HEAD:sub/../a").entry() is None
+    assert parse_location("HEAD:sub/a").relative_to("HEAD:sub") == "a"
 
 
 def test_links_are_followed_within_the_tree(repository: Repository) -> None:
-    paths.named("HEAD:")
-    with paths.open_file("HEAD:sub/up") as file:
+    parse_location("HEAD:")
+    with parse_location("HEAD:sub/up").open() as file:
         assert file.read(0, 3) == b"012"
-    assert paths.is_link("HEAD:sub/up")
-    assert [paths.entry_at(f"HEAD:{name}") for name in ("out", "loop", "absent", "sub/a/x")] == [None] * 4
+    assert parse_location("HEAD:sub/up").is_link()
+    assert [parse_location(f"HEAD:{name}").entry() for name in ("out", "loop", "absent", "sub/a/x")] == [
+        None
+    ] * 4
     with pytest.raises(CheckpointNotFoundError):
-        paths.open_file("HEAD:out")
+        parse_location("HEAD:out").open()
     with pytest.raises(InaccessibleError, match="directory"):
-        paths.open_file("HEAD:sub")
+        parse_location("HEAD:sub").open()
 
 
 def test_a_path_is_from_the_top_or_with_a_dot_from_here(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository.folder / "sub")
-    assert paths.named("HEAD:./a") == "HEAD:sub/a"
-    assert paths.named("HEAD:../link") == "HEAD:link"
-    assert paths.named("HEAD:sub/a") == "HEAD:sub/a"
+    assert parse_location("HEAD:./a") == "HEAD:sub/a"
+    assert parse_location("HEAD:../link") == "HEAD:link"
+    assert parse_location("HEAD:sub/a") == "HEAD:sub/a"
 
 
 def test_a_file_of_that_name_is_meant_first(repository: Repository) -> None:
     (repository.folder / "HEAD:sub").mkdir()
     (repository.folder / "HEAD:sub" / "a").write_bytes(b"here")
-    assert paths.store_of(paths.named("HEAD:sub/a")).scheme == ""
+    assert parse_location(parse_location("HEAD:sub/a")).store.scheme == ""
     for other in ("HEAD~7:sub/a", "--help:x", "--output=x:y", "absent:x", "a\0:b"):
-        assert paths.store_of(paths.named(other)).scheme == "" if "\0" not in other else find(other) is None
+        assert (
+            parse_location(parse_location(other)).store.scheme == ""
+            if "\0" not in other
+            else find(other) is None
+        )
     assert not (repository.folder / "x").exists()
 
 
 def test_nothing_is_written_there(repository: Repository) -> None:
     with pytest.raises(UnsupportedFeatureError, match="read here, and not written"):
-        paths.is_in_store(paths.named("HEAD:new"))
+        parse_location(parse_location("HEAD:new")).is_object()
 
 
 def test_packed_objects_are_read(repository: Repository) -> None:
     repository.git("gc", "-q")
     assert not [name for name in os.listdir(repository.folder / ".git" / "objects") if len(name) == 2]
-    with paths.open_file(paths.named("HEAD:sub/a")) as file:
+    with parse_location(parse_location("HEAD:sub/a")).open() as file:
         assert file.read(0, 3) == b"012"
 
 
 def test_an_object_that_is_not_there_is_an_error(repository: Repository) -> None:
     blob = repository.git("rev-parse", "HEAD:sub/a").strip()
     place = repository.folder / ".git" / "objects" / blob[:2] / blob[2:]
-    file = paths.open_file(paths.named("HEAD:sub/a"))
+    file = parse_location(parse_location("HEAD:sub/a")).open()
     place.chmod(0o644)
     place.unlink()
     with file, pytest.raises(InaccessibleError, match=f"git cannot read the blob {blob}"):
@@ -164,14 +173,14 @@ def test_a_hostile_repository_starts_nothing(repository: Repository, tmp_path: P
     repository.git("config", "extensions.partialClone", "origin")
     repository.git("config", "core.repositoryformatversion", "1")
     (tmp_path / "sprung").unlink(missing_ok=True)
-    with paths.open_file(paths.named("HEAD:sub/a")) as file:
+    with parse_location(parse_location("HEAD:sub/a")).open() as file:
         assert file.read(0, 3) == b"012"
     blob = repository.run("sh", "-c", f"GIT_CONFIG_COUNT=0 git rev-parse {file.identity[0]}").strip()
     place = repository.folder / ".git" / "objects" / blob[:2] / blob[2:]
     place.chmod(0o644)
     place.unlink()
     with (
-        paths.open_file("HEAD:sub/up") as file,
+        parse_location("HEAD:sub/up").open() as file,
         pytest.raises(InaccessibleError, match="git cannot"),
     ):
         file.read(0, 1)
@@ -191,5 +200,5 @@ def test_without_git_a_path_is_a_path(repository: Repository, monkeypatch: pytes
 
 def test_no_other_start_asks_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", None)
-    assert paths.named("run/ckpt-1") == "run/ckpt-1"
+    assert parse_location("run/ckpt-1") == "run/ckpt-1"
     assert isinstance(GitStore("HEAD", "0" * 40, "/nowhere"), GitStore)

@@ -20,8 +20,8 @@ from formats import (
     open_checkpoint,
 )
 from formats.find.directory import Directory
-from formats.store import http, paths, transport
-from formats.store.paths import named, open_file
+from formats.location import parse_location
+from formats.store.remote import http, transport
 from tests.servers.web import MODIFIED, Handler, Web, serving
 from tests.support import data_path, write_bundle
 
@@ -51,25 +51,25 @@ def web() -> Iterator[Web]:
 
 
 def read(web: Web, begin: int = 0, size: int = len(DATA), path: str = "/run/x") -> bytes:
-    with open_file(named(web.url + path)) as file:
+    with parse_location(web.url + path).open() as file:
         return file.read(begin, size)
 
 
 def test_a_file_is_looked_at_once_and_its_ranges_are_asked_for(web: Web) -> None:
     path = f"{web.url}/run/x"
-    entry = paths.entry_at(path)
+    entry = parse_location(path).entry()
     assert entry is not None
     assert (entry.kind, entry.size, entry.modified) == ("file", len(DATA), MODIFIED)
-    with open_file(path) as file:
+    with parse_location(path).open() as file:
         assert (file.size, file.identity) == (len(DATA), entry.identity)
         assert file.read_exactly(300, 1000) == DATA[300:1300]
         assert file.read_exactly(500_000, 200_000) == DATA[500_000:700_000]
     assert web.asked() == [("HEAD", "/run/x"), ("GET", "/run/x"), ("GET", "/run/x")]
     assert web.sent == (64 << 10) + 200_000
     with pytest.raises(CheckpointNotFoundError, match="no such file"):
-        open_file(path + "y")
+        parse_location(path + "y").open()
     with pytest.raises(InaccessibleError, match="this is a directory"):
-        open_file(f"{web.url}/run")
+        parse_location(f"{web.url}/run").open()
 
 
 def test_connections_are_kept(web: Web) -> None:
@@ -80,7 +80,7 @@ def test_connections_are_kept(web: Web) -> None:
         return False
 
     web.fault = note
-    with open_file(f"{web.url}/run/x") as file:
+    with parse_location(f"{web.url}/run/x").open() as file:
         for at in range(0, 1_000_000, 200_000):
             file.read(at, 100)
     assert len(web.requests) == 6
@@ -92,20 +92,20 @@ def test_a_folder_is_listed_where_the_server_does_in_json(web: Web) -> None:
     with pytest.raises(
         InaccessibleError, match="cannot be listed: the server does not answer in JSON"
     ) as caught:
-        paths.list_folder(f"{web.url}/run")
+        parse_location(f"{web.url}/run").listing()
     assert caught.value.hints
     for store in http.STORES:
         store.forget()
     web.lists = True
-    found = paths.list_folder(f"{web.url}/run")
+    found = parse_location(f"{web.url}/run").listing()
     assert [tuple(each) for each in found] == [("a b%.h5", "file"), ("sub", "folder"), ("x", "file")]
-    path = paths.join(f"{web.url}/run", "a b%.h5")
-    assert paths.split(path) == (f"{web.url}/run", "a b%.h5")
-    with open_file(path) as file:
+    path = parse_location(f"{web.url}/run") / "a b%.h5"
+    assert parse_location(path).split_name() == (f"{web.url}/run", "a b%.h5")
+    with parse_location(path).open() as file:
         assert file.read(0, 9) == b"0"
-    assert paths.is_folder(f"{web.url}/run/sub")
+    assert parse_location(f"{web.url}/run/sub").is_folder()
     with pytest.raises(CheckpointNotFoundError, match="no such directory"):
-        paths.list_folder(f"{web.url}/other")
+        parse_location(f"{web.url}/other").listing()
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", "/etc/passwd", "a\0b", "\ud800"])
@@ -119,7 +119,7 @@ def test_a_listing_names_nothing_elsewhere(name: str, web: Web) -> None:
 
     web.fault = lie
     with pytest.raises(InaccessibleError, match="the server lists the name"):
-        paths.list_folder(f"{web.url}/run")
+        parse_location(f"{web.url}/run").listing()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_listing_that_is_none_is_none(body: bytes, web: Web) -> None:
 
     web.fault = lie
     with pytest.raises(InaccessibleError, match="cannot be listed"):
-        paths.list_folder(f"{web.url}/run")
+        parse_location(f"{web.url}/run").listing()
 
 
 def test_names_lead_to_no_other_server() -> None:
@@ -147,9 +147,9 @@ def test_names_lead_to_no_other_server() -> None:
         "http://host/y": "https://host/run/http%3A%2F%2Fhost%2Fy",
         "a?b#c%d": "https://host/run/a%3Fb%23c%25d",
     }.items():
-        assert paths.join(folder, name) == path
-    assert paths.join("https://host", "x") == "https://host/x"
-    assert paths.split("https://host/x") == ("https://host", "x")
+        assert (parse_location(folder) / name) == path
+    assert (parse_location("https://host") / "x") == "https://host/x"
+    assert parse_location("https://host/x").split_name() == ("https://host", "x")
 
 
 # What goes wrong ---------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_an_object_that_changes_is_an_error(etag: str | None, web: Web) -> None:
     """By its ETag, and without a strong one by its size."""
     if etag is not None:
         web.etags["/run/x"] = etag
-    with open_file(f"{web.url}/run/x") as file:
+    with parse_location(f"{web.url}/run/x").open() as file:
         file.read(0, 10)
         web.files["/run/x"] = DATA[:-1] + (b"?" if etag is None else b"")
         with pytest.raises(CheckpointError, match="changed since it was opened"):
@@ -304,7 +304,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_no_mixture(web: Web, 
 
 
 def test_an_object_that_changes_where_if_match_is_not_known(web: Web) -> None:
-    with open_file(f"{web.url}/run/x") as file:
+    with parse_location(f"{web.url}/run/x").open() as file:
 
         def newer(handler: Handler, data: bytes) -> None:
             web.etags[handler.place] = '"new"'
@@ -317,7 +317,7 @@ def test_an_object_that_changes_where_if_match_is_not_known(web: Web) -> None:
 
 def test_a_server_without_ranges_is_read_whole_once(web: Web) -> None:
     web.knows_ranges = False
-    with open_file(f"{web.url}/run/x") as file:
+    with parse_location(f"{web.url}/run/x").open() as file:
         assert file.read(1000, 10) == DATA[1000:1010]
         assert file.read(900_000, 10) == DATA[900_000:900_010]
     assert web.asked() == [("HEAD", "/run/x"), ("GET", "/run/x")]
@@ -401,7 +401,7 @@ def test_a_byte_now_and_then_puts_no_end_off(
     """Each byte of a header, an interim answer or a trailer began the time anew."""
     monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
     monkeypatch.setattr(transport, "ATTEMPTS", 2)
-    monkeypatch.setattr("formats.store.pieces.LOOK", 1)
+    monkeypatch.setattr("formats.store.remote.range_cache.LOOK", 1)
     ended = threading.Event()
 
     def drip(handler: Handler, data: bytes | None) -> bool:
@@ -452,7 +452,7 @@ def test_who_asks_of_many_waits_for_nobody_whom_it_leaves() -> None:
 
 def test_nobody_there_is_said_at_once(web: Web, pauses: list[float]) -> None:
     with pytest.raises(InaccessibleError, match=r"127.0.0.1 cannot be reached: connection refused"):
-        open_file("http://127.0.0.1:1/run/x")
+        parse_location("http://127.0.0.1:1/run/x").open()
     assert pauses == []
 
 
@@ -483,7 +483,7 @@ def test_what_speaks_another_language_is_not_cut(answer: bytes, scheme: str, mes
         thread = threading.Thread(target=speak, daemon=True)
         thread.start()
         with pytest.raises(InaccessibleError, match=message):
-            open_file(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/x")
+            parse_location(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/x").open()
         thread.join()
 
 
@@ -501,7 +501,7 @@ def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
     with pytest.raises(
         InaccessibleError, match="cannot be listed: the server answered 401 Unauthorized; who"
     ):
-        paths.list_folder(f"{web.url}/run")
+        parse_location(f"{web.url}/run").listing()
 
 
 def test_a_server_that_knows_no_size_without_the_file_is_asked_for_a_byte(web: Web) -> None:
@@ -585,11 +585,11 @@ def test_secrets_go_to_their_server_and_nowhere_else(web: Web) -> None:
         other.files["/run/x"] = DATA
         web.fault = lambda handler, _: handler.say(302, b"", {"Location": f"{other.url}/run/x"}) or True
         url = web.url.replace("http://", "http://me:pass%20word@") + "/run/x?token=secret"
-        path = named(url)
+        path = parse_location(url)
         assert path.startswith("http://***")
         assert path.endswith("/run/x")
-        assert named(path) == path == named(url)
-        with open_file(path) as file:
+        assert parse_location(path) == path == parse_location(url)
+        with parse_location(path).open() as file:
             assert file.read(0, 10) == DATA[:10]
     for each in web.requests:
         assert each.headers["Authorization"] == "Basic bWU6cGFzcyB3b3Jk"
@@ -618,51 +618,51 @@ def test_a_server_without_a_path_is_a_folder_and_no_other_server(
         open_checkpoint(f"http://user:secret@{place}{end}")
     assert set(places) == {place}
     web.lists = True
-    assert [each.name for each in paths.list_folder(named(web.url + end))] == ["run"]
+    assert [each.name for each in parse_location(parse_location(web.url + end)).listing()] == ["run"]
 
 
 def test_secrets_are_of_one_server() -> None:
-    mark = named("http://user:secret@host/x").partition("://")[2].partition("@")[0]
+    mark = parse_location("http://user:secret@host/x").partition("://")[2].partition("@")[0]
     assert http.STORES[1].asked(f"http://{mark}@host/y").authorization is not None
     assert http.STORES[1].asked(f"http://{mark}@host.evil/y").authorization is None
     with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
-        named(f"http://{mark}@host.evil/y")
+        parse_location(f"http://{mark}@host.evil/y")
 
 
 def test_names_beside_are_asked_for_with_the_same_secrets(web: Web) -> None:
-    path = named(f"{web.url}/run/y?token=secret")
-    assert not paths.is_file(path)
-    with open_file(paths.join(paths.parent(path), "x")) as file:
+    path = parse_location(f"{web.url}/run/y?token=secret")
+    assert not parse_location(path).is_file()
+    with parse_location(parse_location(parse_location(path).parent) / "x").open() as file:
         assert file.read(0, 10) == DATA[:10]
     assert {each.query for each in web.requests} == {"token=secret"}
 
 
 def test_urls_that_differ_in_their_secrets_are_not_one(web: Web) -> None:
-    one, two, plain = (named(f"{web.url}/run/x{query}") for query in ("?v=1", "?v=2", ""))
+    one, two, plain = (parse_location(f"{web.url}/run/x{query}") for query in ("?v=1", "?v=2", ""))
     assert len({one, two, plain}) == 3
     with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
-        named("https://***99@host/x")
+        parse_location("https://***99@host/x")
 
 
 def test_urls_are_taken_as_they_are_typed(web: Web) -> None:
-    assert named("http://host/run/") == "http://host/run"
-    assert named("http://host/50%/a%20b") == "http://host/50%25/a%20b"
+    assert parse_location("http://host/run/") == "http://host/run"
+    assert parse_location("http://host/50%/a%20b") == "http://host/50%25/a%20b"
     assert read(web, 0, 10, "/run/x/") == DATA[:10]
 
 
 def test_urls_that_cannot_be_asked_are_errors() -> None:
     for url in ("https://", "https:///x", "http://[", "http://host:port/x"):
         with pytest.raises(CheckpointError, match="a URL without a host"):
-            named(url)
+            parse_location(url)
 
 
 def test_a_file_url_is_a_path(tmp_path: Any) -> None:
     (tmp_path / "a b").write_bytes(b"0")
     for host in ("", "localhost"):
-        with open_file(named(f"file://{host}{tmp_path}/a%20b")) as file:
+        with parse_location(f"file://{host}{tmp_path}/a%20b").open() as file:
             assert file.path == os.fspath(tmp_path / "a b")
     with pytest.raises(UnsupportedFeatureError, match="names a path of this machine"):
-        named("file://other/x")
+        parse_location("file://other/x")
 
 
 # Proxies -----------------------------------------------------------------------------------
@@ -672,7 +672,7 @@ def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.Monk
     monkeypatch.setenv("HTTP_PROXY", web.url.replace("http://", "http://user:secret@"))
     monkeypatch.setenv("http_proxy", web.url.replace("http://", "http://user:secret@"))
     web.files["/there/x"] = DATA
-    with open_file("http://far.invalid/there/x") as file:
+    with parse_location("http://far.invalid/there/x").open() as file:
         assert file.read(0, 10) == DATA[:10]
     assert {each.headers["Host"] for each in web.requests} == {"far.invalid"}
     assert {each.headers["Proxy-Authorization"] for each in web.requests} == {"Basic dXNlcjpzZWNyZXQ="}
@@ -686,7 +686,7 @@ def test_a_proxy_that_is_none_is_said_to_be(proxy: str, monkeypatch: pytest.Monk
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, proxy)
     with pytest.raises(InaccessibleError, match="the proxy that the environment names") as caught:
-        open_file("http://far.invalid/x")
+        parse_location("http://far.invalid/x").open()
     assert caught.value.path == "http://far.invalid/x"
     assert "topsecret" not in "".join(traceback.format_exception(caught.value))
 
@@ -715,7 +715,7 @@ def test_files_that_are_read_one_after_the_other_are_asked_for_together(
 
     web.fault = meet
     if what == "run":
-        assert len(Directory(f"{web.url}/many").members) == 3
+        assert len(Directory(parse_location(f"{web.url}/many")).members) == 3
     else:
         open_checkpoint(f"{web.url}/{what}.index.json").close()
     assert not together.broken

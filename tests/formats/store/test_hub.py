@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    InaccessibleError,
+    UnsupportedFeatureError,
+    location,
+)
 from formats.find.opening import open_checkpoint
-from formats.store import hub as store
-from formats.store import paths, transport
-from formats.store.paths import named, open_file
+from formats.location import parse_location
+from formats.store.remote import hub as store
+from formats.store.remote import transport
 from tests.servers.hub import Hub, serving_hub
 from tests.support import data_path, write_bundle
 
@@ -33,7 +39,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     store.STORES[0].forget()
-    paths._kept.clear()
+    location._kept.clear()
     found = Hub()
     found.files = {"config.json": b"{}", "model.bin": DATA, "sub/deep/x": DATA[:5000]}
     with serving_hub(found):
@@ -45,12 +51,12 @@ def test_urls_name_repositories_and_what_is_none_is_refused() -> None:
     assert tuple(store.place_of("hf://org/repo/a/b")) == ("", "org/repo", "main", "a/b")
     assert tuple(store.place_of("hf://datasets/org/re.po@v1.0/x")) == ("datasets", "org/re.po", "v1.0", "x")
     assert store.place_of("hf://org/repo@refs%2Fpr%2F1").revision == "refs/pr/1"
-    assert named("hf://org/repo@refs%2Fpr%2F1/x/") == "hf://org/repo@refs%2Fpr%2F1/x"
-    assert named("hf://org/repo@main") == "hf://org/repo"
+    assert parse_location("hf://org/repo@refs%2Fpr%2F1/x/") == "hf://org/repo@refs%2Fpr%2F1/x"
+    assert parse_location("hf://org/repo@main") == "hf://org/repo"
     for url in ("hf://", "hf://repo", "hf://org/..", "hf://../repo", "hf://org/repo/../x", "hf://datasets/x",
                 "hf://user:secret@org/repo", "hf://org/repo@..%2Fx/y", "hf://org/repo@a%00/y"):  # fmt: skip
         with pytest.raises(UnsupportedFeatureError, match="no repository of the Hub, expected") as caught:
-            named(url)
+            parse_location(url)
         assert "secret" not in str(caught.value)
 
 
@@ -61,45 +67,45 @@ def test_names_lead_to_no_other_repository() -> None:
         "/etc/passwd": "hf://org/repo/run/etc/passwd",
         "hf://org/repo/y": "hf://org/repo/y",
     }.items():
-        assert paths.join("hf://org/repo/run", name) == path
-    assert paths.join("hf://org/repo", "hf://org/other/y").startswith("hf://org/repo/")
-    assert paths.split("hf://org/repo/x") == ("hf://org/repo", "x")
+        assert (parse_location("hf://org/repo/run") / name) == path
+    assert (parse_location("hf://org/repo") / "hf://org/other/y").startswith("hf://org/repo/")
+    assert parse_location("hf://org/repo/x").split_name() == ("hf://org/repo", "x")
 
 
 def test_a_folder_is_one_request_and_a_large_file_one_more_than_its_ranges(hub: Hub) -> None:
-    assert [tuple(each) for each in paths.list_folder(URL)] == [
+    assert [tuple(each) for each in parse_location(URL).listing()] == [
         ("config.json", "file"), ("model.bin", "file"), ("sub", "folder"),
     ]  # fmt: skip
-    assert paths.is_file(f"{URL}/model.bin")
-    assert not paths.is_file(f"{URL}/other")
-    assert not paths.is_file(f"{URL}/other/below")
+    assert parse_location(f"{URL}/model.bin").is_file()
+    assert not parse_location(f"{URL}/other").is_file()
+    assert not parse_location(f"{URL}/other/below").is_file()
     assert hub.web.asked() == [("GET", "/api/models/org/repo/tree/main")]
-    with open_file(f"{URL}/model.bin") as file:
+    with parse_location(f"{URL}/model.bin").open() as file:
         assert file.read(0, 10) == DATA[:10]
         assert file.read(200_000, 10) == DATA[200_000:200_010]
     assert hub.web.asked()[1:] == [("HEAD", "/org/repo/resolve/main/model.bin")]
     assert [each.method for each in hub.storage.requests] == ["GET", "GET"]
-    with open_file(f"{URL}/config.json") as file:
+    with parse_location(f"{URL}/config.json").open() as file:
         assert file.read(0, 10) == b"{}"
-    with open_file(f"{URL}/sub/deep/x") as file:
+    with parse_location(f"{URL}/sub/deep/x").open() as file:
         assert file.read(0, 10) == DATA[:10]
     with pytest.raises(CheckpointNotFoundError, match="no such file"):
-        open_file(f"{URL}/sub/y")
+        parse_location(f"{URL}/sub/y").open()
 
 
 def test_the_token_goes_to_the_hub_alone(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hub.token = "hf_tokensecret"
     with pytest.raises(InaccessibleError, match="the Hub answered 401 Unauthorized") as caught:
-        paths.list_folder(URL)
+        parse_location(URL).listing()
     assert "HF_TOKEN" in caught.value.hints[0]
     (tmp_path / "token").write_text("hf_tokensecret\n")
-    with open_file(f"{URL}/model.bin") as file:
+    with parse_location(f"{URL}/model.bin").open() as file:
         file.read(0, 10)
     assert {each.headers.get("Authorization") for each in hub.storage.requests} == {None}
     monkeypatch.setenv("HF_TOKEN", "hf_oth er")
     store.STORES[0].forget()
     with pytest.raises(InaccessibleError, match="characters that none has") as error:
-        paths.list_folder(f"{URL}/sub")
+        parse_location(f"{URL}/sub").listing()
     assert "hf_oth" not in str(error.value)
 
 
@@ -109,13 +115,13 @@ def test_what_is_kept_of_storage_without_ranges_is_of_one_object(hub: Hub) -> No
     for data in (DATA, DATA[::-1]):
         hub.files["model.bin"] = data
         store.STORES[0].forget_listings()
-        paths._kept.clear()
-        with open_file(f"{URL}/model.bin") as file:
+        location._kept.clear()
+        with parse_location(f"{URL}/model.bin").open() as file:
             assert file.read(0, 10) == data[:10]
 
 
 def test_a_signature_that_has_expired_is_asked_for_anew(hub: Hub) -> None:
-    with open_file(f"{URL}/model.bin") as file:
+    with parse_location(f"{URL}/model.bin").open() as file:
         file.read(0, 10)
         hub.signature = "Signature=new"
         assert file.read(200_000, 10) == DATA[200_000:200_010]
@@ -123,11 +129,11 @@ def test_a_signature_that_has_expired_is_asked_for_anew(hub: Hub) -> None:
 
 
 def test_a_file_that_changes_is_an_error(hub: Hub) -> None:
-    with open_file(f"{URL}/model.bin") as file:
+    with parse_location(f"{URL}/model.bin").open() as file:
         hub.files["model.bin"] = DATA[:-1] + b"?"
         with pytest.raises(CheckpointError, match="changed since it was opened"):
             file.read(0, 10)
-    with open_file(f"{URL}/config.json") as file:
+    with parse_location(f"{URL}/config.json").open() as file:
         hub.files["config.json"] = b"[]"
         with pytest.raises(CheckpointError, match="changed since it was opened"):
             file.read(0, 10)
@@ -135,7 +141,7 @@ def test_a_file_that_changes_is_an_error(hub: Hub) -> None:
 
 def test_listings_have_pages(hub: Hub) -> None:
     hub.page = 1
-    assert [name for name, _ in paths.list_folder(URL)] == ["config.json", "model.bin", "sub"]
+    assert [name for name, _ in parse_location(URL).listing()] == ["config.json", "model.bin", "sub"]
 
 
 def test_listings_have_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +149,7 @@ def test_listings_have_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None
     hub.page = 1
     hub.link = f"{hub.web.url}/api/models/org/repo/tree/main?cursor=0"
     with pytest.raises(InaccessibleError, match="lists more than 4 pages"):
-        paths.list_folder(URL)
+        parse_location(URL).listing()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +158,7 @@ def test_listings_have_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None
 def test_listings_go_on_nowhere_else(link: str, hub: Hub) -> None:
     hub.page, hub.link = 1, link
     with pytest.raises(InaccessibleError, match=r"goes on elsewhere|no URL"):
-        paths.list_folder(URL)
+        parse_location(URL).listing()
 
 
 SPOILT: list[tuple[Callable[[Any], Any], str]] = [
@@ -172,20 +178,20 @@ SPOILT: list[tuple[Callable[[Any], Any], str]] = [
 def test_listings_that_lie_are_refused(at: int, hub: Hub) -> None:
     hub.tampered, message = SPOILT[at]
     with pytest.raises(InaccessibleError, match=message):
-        paths.list_folder(URL)
+        parse_location(URL).listing()
 
 
 def test_a_folder_lists_nothing_of_another(hub: Hub) -> None:
     hub.tampered = lambda page: [{**each, "path": "other/x"} for each in page]
     with pytest.raises(InaccessibleError, match="does not lie in this folder"):
-        paths.list_folder(f"{URL}/sub")
+        parse_location(f"{URL}/sub").listing()
 
 
 @pytest.mark.parametrize("where", ["file:///etc/passwd", "ftp://host/x", "", "http://["])
 def test_files_lie_at_no_other_scheme(where: str, hub: Hub) -> None:
     hub.redirect = where
     with (
-        open_file(f"{URL}/model.bin") as file,
+        parse_location(f"{URL}/model.bin").open() as file,
         pytest.raises(InaccessibleError, match="redirected") as caught,
     ):
         file.read(0, 10)
@@ -195,7 +201,7 @@ def test_files_lie_at_no_other_scheme(where: str, hub: Hub) -> None:
 def test_nobody_is_asked_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InaccessibleError, match="HF_HUB_OFFLINE is set"):
-        paths.list_folder(URL)
+        parse_location(URL).listing()
     assert hub.web.requests == []
 
 
@@ -203,7 +209,7 @@ def test_nobody_is_asked_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_endpoint_is_a_server(url: str, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", url)
     with pytest.raises(InaccessibleError, match="HF_ENDPOINT is no URL of a server") as caught:
-        paths.list_folder(URL)
+        parse_location(URL).listing()
     assert "secret" not in str(caught.value)
 
 
@@ -232,7 +238,7 @@ def test_terms_that_are_not_accepted_are_named(hub: Hub) -> None:
 
     hub.web.fault = refuse
     with pytest.raises(InaccessibleError, match="to those alone who have accepted its terms") as caught:
-        open_file(f"{URL}/config.json").read(0, 2)
+        parse_location(f"{URL}/config.json").open().read(0, 2)
     assert caught.value.hints[0].startswith("accept them on the repository's page")
 
 

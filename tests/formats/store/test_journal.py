@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.errors import CheckpointError
-from formats.store import journal
-from formats.store.journal import (
+from formats.location import parse_location
+from formats.store.local import journal
+from formats.store.local.journal import (
     JOURNAL,
     Claim,
     Claims,
@@ -38,7 +39,7 @@ def written(directory: Path, *values: Any, end: bytes = b"") -> str:
 
 
 def test_each_line_is_read(tmp_path: Path) -> None:
-    found = read_journal(written(tmp_path, HEADER, CHANGED, FILLED, RENAMED, MOVED))
+    found = read_journal(parse_location(written(tmp_path, HEADER, CHANGED, FILLED, RENAMED, MOVED)))
     assert found.header == HEADER
     assert found.lines == [line_of(FILLED)]
     assert found.changes == [("shard-0", "shard-1"), Moved("shard-0", "out.data", (1, 2, 3))]
@@ -47,7 +48,7 @@ def test_each_line_is_read(tmp_path: Path) -> None:
 
 
 def test_nothing_written_is_whole(tmp_path: Path) -> None:
-    found = read_journal(str(tmp_path))
+    found = read_journal(parse_location(str(tmp_path)))
     assert (found.header, found.lines, found.is_whole) == (None, [], True)
 
 
@@ -68,7 +69,7 @@ def test_nothing_written_is_whole(tmp_path: Path) -> None:
 )
 def test_headers_that_are_none(tmp_path: Path, header: Any) -> None:
     assert header_of(line_of(header)) is None
-    found = read_journal(written(tmp_path, header, FILLED))
+    found = read_journal(parse_location(written(tmp_path, header, FILLED)))
     assert (found.header, found.lines, found.is_whole) == (None, [], False)
 
 
@@ -120,7 +121,9 @@ BAD = [
 
 @pytest.mark.parametrize("bad", BAD, ids=repr)
 def test_what_stands_behind_a_line_that_is_none_is_forgotten(tmp_path: Path, bad: Any) -> None:
-    found = read_journal(written(tmp_path, HEADER, FILLED, RENAMED, CHANGED, bad, MOVED, FILLED))
+    found = read_journal(
+        parse_location(written(tmp_path, HEADER, FILLED, RENAMED, CHANGED, bad, MOVED, FILLED))
+    )
     assert (found.header, found.lines, found.is_whole) == (HEADER, [line_of(FILLED)], False)
     assert found.changes == [("shard-0", "shard-1")]
     assert found.changed == CHANGED[1]
@@ -130,7 +133,9 @@ def test_what_stands_behind_a_line_that_is_none_is_forgotten(tmp_path: Path, bad
     "value", [["filled", "s", 0, [[LARGEST, (1 << 32) - 1]]], ["filled", "s", 0, []], ["changed", {}]]
 )
 def test_extremes_are_believed(tmp_path: Path, value: Any) -> None:
-    assert read_journal(written(tmp_path, HEADER, value, RENAMED)).changes == [("shard-0", "shard-1")]
+    assert read_journal(parse_location(written(tmp_path, HEADER, value, RENAMED))).changes == [
+        ("shard-0", "shard-1")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -145,23 +150,23 @@ def test_extremes_are_believed(tmp_path: Path, value: Any) -> None:
     ],
 )
 def test_a_line_that_is_not_whole_is_none(tmp_path: Path, end: bytes) -> None:
-    found = read_journal(written(tmp_path, HEADER, RENAMED, end=end))
+    found = read_journal(parse_location(written(tmp_path, HEADER, RENAMED, end=end)))
     assert (found.changes, found.is_whole) == ([("shard-0", "shard-1")], False)
 
 
 def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / JOURNAL)
-    assert not read_journal(str(tmp_path)).is_whole
+    assert not read_journal(parse_location(str(tmp_path))).is_whole
     (tmp_path / JOURNAL).unlink()
     written(tmp_path, HEADER)
     monkeypatch.setattr(journal, "LONGEST", len(line_of(HEADER)))
-    assert read_journal(str(tmp_path)).is_whole
+    assert read_journal(parse_location(str(tmp_path))).is_whole
     monkeypatch.setattr(journal, "LONGEST", len(line_of(HEADER)) - 1)
-    assert not read_journal(str(tmp_path)).is_whole
+    assert not read_journal(parse_location(str(tmp_path))).is_whole
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(CheckpointError, match="somebody else's") as refused:
-        read_journal(str(tmp_path))
+        read_journal(parse_location(str(tmp_path)))
     assert refused.value.hints == ("remove it, or leave out --resume",)
 
 
@@ -212,15 +217,17 @@ def test_neighbours_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_lies_there_is_told(tmp_path: Path) -> None:
-    assert told(str(tmp_path)) is None
+    assert told(parse_location(str(tmp_path))) is None
     more = ["filled", "shard-1", 0, [[1000, 1]]]
     assert (
-        told(written(tmp_path, HEADER, FILLED, more, RENAMED, MOVED))
+        told(parse_location(written(tmp_path, HEADER, FILLED, more, RENAMED, MOVED)))
         == "an interrupted conversion to out, 1,150 of 300 bytes done; --resume goes on with it"
     )
     last = ["moved", "out.index", "out.index", [1, 2, 3]]
     assert (
-        told(written(tmp_path, HEADER, FILLED, last))
+        told(parse_location(written(tmp_path, HEADER, FILLED, last)))
         == "a conversion to out that was interrupted when it was all but done"
     )
-    assert told(written(tmp_path, None)) == "an interrupted conversion whose journal is damaged"
+    assert (
+        told(parse_location(written(tmp_path, None))) == "an interrupted conversion whose journal is damaged"
+    )

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from formats import CheckpointError
-from formats.store.staging import replace_file
+from formats.location import parse_location
+from formats.store.local.staging import replace_file
 from formats.tf.bundle.links import Mirror
 from tests.faults.steps import Killed, die, full, steps
 from tests.hostile.commands import Ended, run_command
@@ -182,7 +183,7 @@ def test_a_file_is_written_where_its_link_leads(form: str, tmp_path: Path) -> No
 def test_small_files_are_written_where_their_links_lead(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     os.symlink("real", tmp_path / "link")
-    replace_file(str(tmp_path / "link"), b"new")
+    replace_file(parse_location(str(tmp_path / "link")), b"new")
     assert os.readlink(tmp_path / "link") == "real"
     assert (tmp_path / "real").read_bytes() == b"new"
 
@@ -249,7 +250,7 @@ def test_a_state_file_behind_a_link_is_written_there(tmp_path: Path) -> None:
 
 
 def test_without_links_there_is_no_mirror(tmp_path: Path) -> None:
-    mirror = Mirror((), str(tmp_path / "c"))
+    mirror = Mirror((), parse_location(str(tmp_path / "c")))
     mirror.add(shard_path(str(tmp_path / "c")))
     mirror.tidy()
     assert os.listdir(tmp_path) == []

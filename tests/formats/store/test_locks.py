@@ -16,8 +16,9 @@ import pytest
 
 from formats import CheckpointError
 from formats.core import notices
-from formats.store import locks
-from formats.store.staging import Staging, holding
+from formats.location import parse_location
+from formats.store.local import locks
+from formats.store.local.staging import Staging, holding
 from tests.cli.running import run_ckpt
 from tests.support import data_path
 from tests.writing import save
@@ -59,7 +60,7 @@ def test_who_holds_it_is_told_after_a_second_and_the_lock_comes(
     timer = threading.Timer(1.5, holder.stdin.close)
     started = time.monotonic()
     timer.start()
-    with holding(str(tmp_path)):
+    with holding(parse_location(str(tmp_path))):
         assert time.monotonic() - started > 1.4
     timer.join()
     (text,) = told
@@ -72,7 +73,7 @@ def test_a_short_wait_is_not_worth_a_word(tmp_path: Path, told: list[str]) -> No
     fcntl.flock(fd, fcntl.LOCK_EX)
     timer = threading.Timer(0.2, os.close, [fd])
     timer.start()
-    with holding(str(tmp_path)):
+    with holding(parse_location(str(tmp_path))):
         pass
     timer.join()
     assert told == []
@@ -83,7 +84,7 @@ def test_nobody_waits_for_ever(
 ) -> None:
     monkeypatch.setenv("CKPT_LOCK_TIMEOUT", "0.3")
     started = time.monotonic()
-    with pytest.raises(CheckpointError) as caught, holding(str(tmp_path)):
+    with pytest.raises(CheckpointError) as caught, holding(parse_location(str(tmp_path))):
         pass
     assert 0.3 <= time.monotonic() - started < 60  # and not the 600 of who says nothing
     assert f"{tmp_path}: process {holder.pid} ({sys.executable}" in str(caught.value)
@@ -124,14 +125,17 @@ def test_a_system_that_does_not_tell_who_is_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CKPT_LOCK_TIMEOUT", "0")
-    with holding(str(tmp_path)):
+    with holding(parse_location(str(tmp_path))):
         with (
             pytest.raises(CheckpointError, match="another thread of this process is changing"),
-            holding(str(tmp_path)),
+            holding(parse_location(str(tmp_path))),
         ):
             pass
         monkeypatch.setattr(locks, "_holding_process", lambda _: None)
-        with pytest.raises(CheckpointError, match=": another process is changing"), holding(str(tmp_path)):
+        with (
+            pytest.raises(CheckpointError, match=": another process is changing"),
+            holding(parse_location(str(tmp_path))),
+        ):
             pass
 
 
@@ -142,7 +146,7 @@ def test_without_a_listener_notices_are_logged(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_staging_directory_is_locked_while_it_lives(tmp_path: Path) -> None:
-    staging = Staging(str(tmp_path / "ckpt-1"))
+    staging = Staging(parse_location(str(tmp_path / "ckpt-1")))
     assert locks.is_locked(staging.staged)
     assert not locks.is_locked(str(tmp_path))
     staging.remove()

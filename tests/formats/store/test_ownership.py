@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from formats.store.ownership import Ownership, give, ownership_of, strictest
-from formats.store.staging import Staging, replace_file
+from formats.location import parse_location
+from formats.store.local.ownership import Ownership, give, ownership_of, strictest
+from formats.store.local.staging import Staging, replace_file
 from tests.cli.running import run_ckpt
 from tests.faults.operations import OPERATIONS, prepare
 from tests.faults.steps import steps
@@ -165,7 +166,7 @@ def test_root_gives_files_back_to_their_owner(tmp_path: Path) -> None:
     for name in os.listdir(tmp_path):
         os.chown(tmp_path / name, 1234, 5678)
     save(tmp_path / "c", NEW, overwrite=True)
-    replace_file(str(tmp_path / "c.index"), b"new")
+    replace_file(parse_location(str(tmp_path / "c.index")), b"new")
     owners = {os.stat(tmp_path / name)[4:6] for name in os.listdir(tmp_path)}
     assert owners == {(1234, 5678)}
 
@@ -205,6 +206,6 @@ def test_strictest_is_what_all_allow() -> None:
 
 
 def test_a_staging_directory_is_closed_to_others(tmp_path: Path) -> None:
-    staging = Staging(str(tmp_path / "c"))
+    staging = Staging(parse_location(str(tmp_path / "c")))
     assert stat.S_IMODE(os.stat(staging.staged).st_mode) == 0o700
     staging.remove()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats import CheckpointError
-from formats.store import local
-from formats.store.local import LOCAL
+from formats.store.local import files as local_files
+from formats.store.local.files import LOCAL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ COUNT = 20
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[File]:
     """Open files, each of whose content is its number; but three of them are parked."""
-    monkeypatch.setattr(local, "_MOST_OPEN", 3)
+    monkeypatch.setattr(local_files, "_MOST_OPEN", 3)
     for number in range(COUNT):
         (tmp_path / str(number)).write_bytes(b"%04d" % number)
     return [LOCAL.open(str(tmp_path / str(number))) for number in range(COUNT)]

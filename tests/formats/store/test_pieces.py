@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from formats.store import pieces
-from formats.store.pieces import LOOK, REQUEST, Pieces
-from formats.store.workers import workers
+from formats.store.remote import range_cache
+from formats.store.remote.range_cache import LOOK, REQUEST, Pieces
+from formats.store.work.workers import workers
 
 MIB = 1 << 20
 
@@ -39,13 +39,13 @@ class Asked:
 
     def settle(self) -> None:
         """Wait for what is read ahead."""
-        for run in list(pieces._held):
+        for run in list(range_cache._held):
             run.done.wait()
 
 
 @pytest.fixture(autouse=True)
 def nothing_held() -> None:
-    pieces._held.clear()
+    range_cache._held.clear()
 
 
 def test_a_look_takes_64_kib_and_the_next_ones_nothing() -> None:
@@ -140,7 +140,7 @@ def test_what_is_read_once_more_is_fetched_to_its_end_and_no_further() -> None:
         for at in range(8 * MIB, 16 * MIB, MIB):
             file.read(at, at + MIB)
     assert file.nbytes == 8 * MIB
-    pieces._held.clear()
+    range_cache._held.clear()
     file.pieces._runs.clear()
     file.pieces.expect(8 * MIB, 16 * MIB)
     file.read(8 * MIB, 9 * MIB)
@@ -207,9 +207,9 @@ def test_memory_is_bounded() -> None:
         for at in range(0, 40 * MIB, MIB):
             file.read(at, at + MIB)
             file.settle()
-    held = sum(run.end - run.begin for run in pieces._held)
-    assert held <= pieces._MOST_HELD
-    assert sum(len(file.pieces._runs) for file in files) == len(pieces._held)
+    held = sum(run.end - run.begin for run in range_cache._held)
+    assert held <= range_cache._MOST_HELD
+    assert sum(len(file.pieces._runs) for file in files) == len(range_cache._held)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -268,7 +268,7 @@ def test_a_forked_process_waits_for_nobody_s_threads() -> None:
     file.pieces._fetch = slow
     thread = threading.Thread(target=file.read, args=(0, 10))
     thread.start()
-    while not pieces._held:
+    while not range_cache._held:
         pass
     child = os.fork()
     if not child:

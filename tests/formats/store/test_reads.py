@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from formats import open_checkpoint
-from formats.store import tally
+from formats.store.work import counters
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "_tallies", None)
+    monkeypatch.setattr(counters, "_tallies", None)
 
 
 def reads(path: str) -> tuple[int, int]:
     """Return how many bytes of an index opening and listing reads, and in how many reads."""
-    counted = tally.count_reads()
+    counted = counters.count_reads()
     with open_checkpoint(path) as reader:
         assert len(reader.specs)
         assert reader.kinds

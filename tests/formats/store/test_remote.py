@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import formats
-from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from formats import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    InaccessibleError,
+    UnsupportedFeatureError,
+    location,
+)
 from formats.find.opening import open_checkpoint
-from formats.store import buckets, paths, remote, transport
+from formats.location import Location, parse_location, store_of_scheme
 from formats.store.base import UnlistedError
-from formats.store.objects import NOTHING
-from formats.store.paths import named, open_file
-from formats.store.pieces import REQUEST
-from formats.store.providers import PROVIDERS
-from formats.store.upload import Upload
+from formats.store.remote import bucket_objects, buckets, transport
+from formats.store.remote.credentials import PROVIDERS
+from formats.store.remote.objects import NOTHING
+from formats.store.remote.range_cache import REQUEST
+from formats.store.remote.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,39 +107,39 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     found.objects = {"run/x": bytes(range(256)) * 1000, "run/sub/y": b"y", "run/sub": b"", "top": b"t"}
     monkeypatch.setitem(sys.modules, "obstore", found)
     monkeypatch.setattr(transport, "pause", lambda _: None)
-    for store in remote.STORES:
+    for store in bucket_objects.STORES:
         store.forget()
         monkeypatch.setattr(store, "client", lambda bucket: bucket)
-    paths._kept.clear()
+    location._kept.clear()
     yield found
-    for store in remote.STORES:
+    for store in bucket_objects.STORES:
         store.forget()
 
 
 def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> None:
-    entry = paths.entry_at("s3://bucket/run/x")
+    entry = parse_location("s3://bucket/run/x").entry()
     assert entry is not None
     assert (entry.kind, entry.size, entry.modified) == ("file", 256_000, TIME.timestamp())
-    assert [tuple(each) for each in paths.list_folder("s3://bucket/run")] == [
+    assert [tuple(each) for each in parse_location("s3://bucket/run").listing()] == [
         ("sub", "folder"),
         ("x", "file"),
     ]
-    assert paths.is_folder("s3://bucket/run/sub")
-    assert not paths.is_there("s3://bucket/run/other")
-    assert not paths.is_there("s3://bucket/run/other/below/that")
+    assert parse_location("s3://bucket/run/sub").is_folder()
+    assert not parse_location("s3://bucket/run/other").exists()
+    assert not parse_location("s3://bucket/run/other/below/that").exists()
     assert library.asked == [("list", "run")]
-    with open_file("s3://bucket/run/x") as file:
+    with parse_location("s3://bucket/run/x").open() as file:
         assert file.read(255, 3) == b"\xff\0\1"
     assert library.asked[1:] == [("get", "run/x")]
     with pytest.raises(CheckpointNotFoundError, match="no such directory"):
-        paths.list_folder("s3://bucket/nothing")
+        parse_location("s3://bucket/nothing").listing()
 
 
 def test_of_a_bucket_no_other_is_asked_for(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """The prefix of a bundle can have no bucket's name: there is no file beside a bucket."""
     library.objects = {"model.h5": b"", "checkpoint": b'model_checkpoint_path: "model.h5"'}
     asked: list[str] = []
-    for store in remote.STORES:
+    for store in bucket_objects.STORES:
         monkeypatch.setattr(store, "client", asked.append)
     with pytest.raises(CheckpointError):
         open_checkpoint("s3://bucket")
@@ -143,8 +149,8 @@ def test_of_a_bucket_no_other_is_asked_for(library: Library, monkeypatch: pytest
 def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library) -> None:
     library.error = OSError("status code: 403 Forbidden: <Error><Code>AccessDenied</Code><Key>topsecret")
     library.times = 1
-    assert paths.is_file("s3://bucket/run/x")
-    assert not paths.is_file("s3://bucket/run/z")
+    assert parse_location("s3://bucket/run/x").is_file()
+    assert not parse_location("s3://bucket/run/z").is_file()
     assert library.asked == [("list", "run"), ("head", "run/x"), ("head", "run/z")]
 
 
@@ -155,7 +161,7 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
     with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
         formats.create_checkpoint("s3://bucket/run/ckpt-1", format="tf-name", specs=[])
     with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
-        paths.refuse_missing_place("s3://bucket/k.npy")
+        parse_location("s3://bucket/k.npy").require_container()
     library.error = None
     with pytest.raises(CheckpointNotFoundError, match="no such file, prefix or directory"):
         open_checkpoint("s3://bucket/nothing/ckpt-1")
@@ -184,14 +190,14 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
 def test_errors_are_said_without_what_was_asked(text: str, message: str, library: Library) -> None:
     library.error = RuntimeError(f"Error performing GET http://topsecret/x?sig=topsecret: {text}")
     with pytest.raises(InaccessibleError, match=message) as caught:
-        open_file("s3://bucket/run/x")
+        parse_location("s3://bucket/run/x").open()
     assert "topsecret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_what_passes_is_asked_again(library: Library) -> None:
     library.error, library.times = RuntimeError("status code: 500"), 3
-    with open_file("s3://bucket/run/x") as file:
+    with parse_location("s3://bucket/run/x").open() as file:
         library.times = 3
         assert file.read(0, 2) == b"\0\1"
 
@@ -199,7 +205,7 @@ def test_what_passes_is_asked_again(library: Library) -> None:
 def test_short_ranges_are_never_the_end(library: Library) -> None:
     library.cut = 1
     with (
-        open_file("s3://bucket/run/x") as file,
+        parse_location("s3://bucket/run/x").open() as file,
         pytest.raises(InaccessibleError, match=r"65,535 of 65,536 bytes came"),
     ):
         file.read(0, 10)
@@ -210,7 +216,7 @@ def test_objects_that_change_are_errors(library: Library) -> None:
         lambda: library.objects.update({"run/x": b"1" * 256_000}),
         lambda: library.objects.pop("run/x"),
     ):
-        with open_file("s3://bucket/run/x") as file:
+        with parse_location("s3://bucket/run/x").open() as file:
             change()
             with pytest.raises(CheckpointError, match="changed since it was opened"):
                 file.read(0, 10)
@@ -226,7 +232,7 @@ def test_listings_that_lead_elsewhere_are_refused(
     }
     monkeypatch.setattr(library, "list_with_delimiter", lambda *_: found)
     with pytest.raises(InaccessibleError, match="the server lists"):
-        paths.list_folder("s3://bucket/run")
+        parse_location("s3://bucket/run").listing()
 
 
 def test_a_listing_without_end_is_an_error(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +240,7 @@ def test_a_listing_without_end_is_an_error(library: Library, monkeypatch: pytest
     monkeypatch.setattr(library, "list_with_delimiter", lambda *_: ended.wait(60))
     monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
     with pytest.raises(InaccessibleError, match=r"listing has not ended after 0\.1 seconds") as caught:
-        paths.list_folder("s3://bucket/run")
+        parse_location("s3://bucket/run").listing()
     ended.set()
     assert "CKPT_TIMEOUT" in caught.value.hints[0]
 
@@ -243,7 +249,7 @@ def test_large_ranges_take_memory_that_is_used_again(library: Library) -> None:
     """And who has some of it keeps it: what was read is never another range's."""
     blocks, pieces = buckets._blocks, []
     library.objects["run/x"] = data = bytes(range(251)) * (6 * REQUEST // 251)
-    with open_file("s3://bucket/run/x") as file:
+    with parse_location("s3://bucket/run/x").open() as file:
         file.expect(0, file.size)
         for at in range(0, len(data), 1 << 20):
             pieces.append(file.read(at, 1 << 20))
@@ -260,7 +266,7 @@ def test_large_ranges_take_memory_that_is_used_again(library: Library) -> None:
 def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, library: Library) -> None:
     library.objects["run/x"] = bytes(3 * REQUEST)
     library.cut = cut
-    with open_file("s3://bucket/run/x") as file:
+    with parse_location("s3://bucket/run/x").open() as file:
         file.expect(0, file.size)
         with pytest.raises(CheckpointError, match="bytes came"):
             file.read(0, 1 << 20)
@@ -270,9 +276,9 @@ def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, librar
 def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> None:
     """Objects beside it are asked for one by one."""
     library.error, library.times = OSError("Encountered object with invalid path: run/../x"), 1
-    assert paths.is_file("s3://bucket/run/x")
+    assert parse_location("s3://bucket/run/x").is_file()
     with pytest.raises(UnlistedError, match="the server lists a name that no path has"):
-        paths.list_folder("s3://bucket/run")
+        parse_location("s3://bucket/run").listing()
     assert library.asked == [("list", "run"), ("head", "run/x")]
 
 
@@ -289,7 +295,7 @@ def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> N
 def test_another_range_is_never_taken_for_the_one_asked_for(
     text: str, message: str, library: Library
 ) -> None:
-    with open_file("s3://bucket/run/x") as file:
+    with parse_location("s3://bucket/run/x").open() as file:
         library.error = OSError(f"Generic S3 error: {text}")
         with pytest.raises(InaccessibleError, match=message):
             file.read(0, 10)
@@ -298,19 +304,20 @@ def test_another_range_is_never_taken_for_the_one_asked_for(
 @pytest.mark.parametrize("bucket", ["b", "ab", "1"])
 def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> None:
     with pytest.raises(UnsupportedFeatureError, match=f"'{bucket}' is no bucket: their names have three"):
-        named(f"s3://{bucket}/x")
+        parse_location(f"s3://{bucket}/x")
 
 
 @pytest.mark.parametrize("key", ["run//ckpt-1", "/run/ckpt-1", "run/./ckpt-1", "x/../run/ckpt-1"])
 def test_a_key_that_is_not_asked_for_is_no_other_key(key: str, library: Library) -> None:
     """`run//ckpt-1` is another object than `run/ckpt-1`; the library asks for none with an empty name."""
     with pytest.raises(UnsupportedFeatureError, match="no key that can be asked for") as caught:
-        named(f"s3://bucket/{key}")
+        parse_location(f"s3://bucket/{key}")
     assert caught.value.hints == ("did you mean s3://bucket/run/ckpt-1?",)
-    assert named("s3://bucket/run/ckpt-1//") == "s3://bucket/run/ckpt-1"
+    assert parse_location("s3://bucket/run/ckpt-1//") == "s3://bucket/run/ckpt-1"
 
 
 def test_names_are_keys_of_the_same_store() -> None:
+    store = store_of_scheme("s3")
     for name, path in {
         "x": "s3://bucket/run/x",
         "/etc/passwd": "s3://bucket/run/etc/passwd",
@@ -318,20 +325,20 @@ def test_names_are_keys_of_the_same_store() -> None:
         "s3://bucket/other/ckpt-1": "s3://bucket/other/ckpt-1",
         "gs://bucket/x": "s3://bucket/run/gs://bucket/x",
     }.items():
-        assert paths.join("s3://bucket/run", name) == path
-    assert paths.split("s3://bucket/x") == ("s3://bucket", "x")
-    assert paths.split("s3://bucket") == ("s3://bucket", "")
+        assert Location("s3://bucket/run", store) / name == path
+    assert Location("s3://bucket/x", store).split_name() == ("s3://bucket", "x")
+    assert Location("s3://bucket", store).split_name() == ("s3://bucket", "")
 
 
 def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
-    assert named("gcs://bucket/x/") == "gs://bucket/x"
-    assert named("abfs://container/x") == "az://container/x"
+    assert parse_location("gcs://bucket/x/") == "gs://bucket/x"
+    assert parse_location("abfs://container/x") == "az://container/x"
     for url in ("s3://", "s3://key:topsecret@bucket/x", "gcs://key:topsecret@bucket/x", "s3:///x"):
         with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
-            named(url)
+            parse_location(url)
         assert "topsecret" not in str(caught.value)
     with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
-        named("abfs://container@account.dfs.core.windows.net/x")  # as Hadoop spells it
+        parse_location("abfs://container@account.dfs.core.windows.net/x")  # as Hadoop spells it
     assert "who asks, and of which account, is said by the environment" in caught.value.hints[0]
 
 
@@ -486,7 +493,7 @@ def test_parts_that_cannot_be_taken_back_are_said_in_a_line(
 ) -> None:
     """Also where they are gone already."""
     monkeypatch.setattr(library, "open_writer", lambda *_, **__: Writer(answer), raising=False)
-    store = paths.store_of("s3://bucket/x")
+    store = parse_location("s3://bucket/x").store
     monkeypatch.setattr(store, "client", lambda *_: None)
 
     def send(upload: Upload) -> None:
@@ -496,7 +503,7 @@ def test_parts_that_cannot_be_taken_back_are_said_in_a_line(
             upload.remove()
 
     with pytest.raises(CheckpointError, match=message):
-        send(Upload("s3://bucket/x", NOTHING, 8))
+        send(Upload(parse_location("s3://bucket/x"), NOTHING, 8))
 
 
 class PanicException(BaseException):
@@ -518,9 +525,9 @@ def test_where_the_library_is_missing_the_extra_is_named(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    for store in remote.STORES:
+    for store in bucket_objects.STORES:
         store.forget()
-    paths._kept.clear()
+    location._kept.clear()
     with pytest.raises(UnsupportedFeatureError, match="is read by obstore, which is not installed") as caught:
         open_checkpoint(f"{scheme}://bucket/run")
     assert caught.value.hints == ("pip install 'ckpt-tools[remote]'",)

@@ -11,11 +11,10 @@ import pytest
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from formats.find.directory import Directory
 from formats.find.opening import locate, open_checkpoint
-from formats.store import paths
-from formats.store.fileobject import FileObject
-from formats.store.local import LOCAL
+from formats.location import parse_location, reachable
+from formats.store.file_object import FileObject
+from formats.store.local.files import LOCAL
 from formats.store.memory import MemoryStore
-from formats.store.paths import open_file, reachable, store_of
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -33,12 +32,12 @@ def store() -> Iterator[MemoryStore]:
 
 
 def test_a_path_says_where_it_lies(store: MemoryStore) -> None:
-    assert store_of("mem://run/ckpt-1") is store_of("MEM://run") is store
+    assert parse_location("mem://run/ckpt-1").store is parse_location("MEM://run").store is store
     for path in ("run/ckpt-1", "./mem://run", "/mem://run", "1s://x", "mem:/run", ":// x", ""):
-        assert store_of(path) is LOCAL
-    for url in ("ftp://host/run", "file:///run", "nothing+such://x"):
+        assert parse_location(path).store is LOCAL
+    for url in ("ftp://host/run", "nothing+such://x"):
         with pytest.raises(UnsupportedFeatureError, match="is not read or written here"):
-            store_of(url)
+            parse_location(url)
 
 
 def test_a_store_is_reached_as_long_as_somebody_wants_it() -> None:
@@ -46,29 +45,29 @@ def test_a_store_is_reached_as_long_as_somebody_wants_it() -> None:
     store.put("mem://run/x", b"x")
     with reachable(store):
         with reachable(MemoryStore()), pytest.raises(CheckpointNotFoundError):
-            open_file("mem://run/x")
-        with open_file("mem://run/x") as file:
+            parse_location("mem://run/x").open()
+        with parse_location("mem://run/x").open() as file:
             assert file.store is store
     with pytest.raises(UnsupportedFeatureError, match="mem:// is not read or written here"):
-        open_file("mem://run/x")
+        parse_location("mem://run/x").open()
 
 
 def test_paths_are_taken_apart_as_their_store_does(store: MemoryStore) -> None:
-    assert paths.split("mem://run/ckpt-1") == ("mem://run", "ckpt-1")
-    assert paths.split("mem://run") == ("mem://", "run")
+    assert parse_location("mem://run/ckpt-1").split_name() == ("mem://run", "ckpt-1")
+    assert parse_location("mem://run").split_name() == ("mem://", "run")
     for folder in ("mem://run", "mem://run/"):
-        assert paths.join(folder, "ckpt-1") == "mem://run/ckpt-1"
-        assert paths.relative("mem://run/sub/ckpt-1", folder) == "sub/ckpt-1"
-    assert paths.join("mem://", "run", "ckpt-1") == "mem://run/ckpt-1"
-    assert paths.absolute("mem://run/") == paths.real_path("mem://run") == "mem://run"
-    assert store.split("mem://a/b") == (paths.parent("mem://a/b"), paths.name_of("mem://a/b"))
+        assert (parse_location(folder) / "ckpt-1") == "mem://run/ckpt-1"
+        assert parse_location("mem://run/sub/ckpt-1").relative_to(folder) == "sub/ckpt-1"
+    assert (parse_location("mem://") / "run" / "ckpt-1") == "mem://run/ckpt-1"
+    assert parse_location("mem://run/").absolute() == parse_location("mem://run").real() == "mem://run"
+    assert store.split("mem://a/b") == (parse_location("mem://a/b").parent, parse_location("mem://a/b").name)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "s3://bucket/x", "file:///etc/passwd", "../../etc/passwd"])
 def test_no_name_leads_out_of_its_store(name: str, store: MemoryStore, tmp_path: Path) -> None:
     """State files hold whatever somebody wrote into them."""
     for folder, home in (("mem://run", store), (str(tmp_path), LOCAL), ("", LOCAL), (".", LOCAL)):
-        assert store_of(paths.join(folder, name)) is home
+        assert parse_location(parse_location(folder) / name).store is home
 
 
 def test_a_state_file_elsewhere_opens_nothing_here(store: MemoryStore, tmp_path: Path) -> None:
@@ -100,14 +99,18 @@ def where(request: pytest.FixtureRequest) -> str:
 
 def test_every_store_opens_looks_and_lists_alike(where: str, store: MemoryStore, tmp_path: Path) -> None:
     path = _one(where, store, tmp_path, b"0123456789")
-    folder = paths.parent(path)
-    entry = paths.entry_at(path)
+    folder = parse_location(path).parent
+    entry = parse_location(path).entry()
     assert entry is not None
     assert (entry.kind, entry.size) == ("file", 10)
-    assert [tuple(listed) for listed in paths.list_folder(folder)] == [("x", "file")]
-    assert (paths.is_file(path), paths.is_folder(path), paths.is_there(path)) == (True, False, True)
-    assert (paths.is_file(folder), paths.is_folder(folder)) == (False, True)
-    with open_file(path) as file:
+    assert [tuple(listed) for listed in parse_location(folder).listing()] == [("x", "file")]
+    assert (
+        parse_location(path).is_file(),
+        parse_location(path).is_folder(),
+        parse_location(path).exists(),
+    ) == (True, False, True)
+    assert (parse_location(folder).is_file(), parse_location(folder).is_folder()) == (False, True)
+    with parse_location(path).open() as file:
         assert (file.path, file.size, file.identity) == (path, 10, entry.identity)
         assert [file.read(*at) for at in ((0, 4), (8, 4), (10, 1), (99, 1), (1 << 70, 1), (3, 0))] == [
             b"0123",
@@ -128,17 +131,17 @@ def test_every_store_opens_looks_and_lists_alike(where: str, store: MemoryStore,
         with pytest.raises(CheckpointError, match="closed"):
             read()
     with pytest.raises(CheckpointNotFoundError, match="no such file"):
-        open_file(path + "y")
+        parse_location(path + "y").open()
     with pytest.raises(InaccessibleError, match="this is a directory, not a regular file"):
-        open_file(folder)
+        parse_location(folder).open()
     with pytest.raises(CheckpointNotFoundError, match="no such directory"):
-        paths.list_folder(path + "y")
-    assert paths.entry_at(path + "y") is None
+        parse_location(path + "y").listing()
+    assert parse_location(path + "y").entry() is None
 
 
 def test_a_pickled_file_is_opened_again_once(where: str, store: MemoryStore, tmp_path: Path) -> None:
     path = _one(where, store, tmp_path, b"0123456789")
-    with open_file(path) as file:
+    with parse_location(path).open() as file:
         data = pickle.dumps(file)
         assert len(data) < 1024
         again: list[File] = [pickle.loads(data) for _ in range(2)]
@@ -151,7 +154,7 @@ def test_a_pickled_file_is_opened_again_once(where: str, store: MemoryStore, tmp
 
 def test_a_pickled_file_that_was_replaced_is_refused(where: str, store: MemoryStore, tmp_path: Path) -> None:
     path = _one(where, store, tmp_path, b"0123456789")
-    with open_file(path) as file:
+    with parse_location(path).open() as file:
         data = pickle.dumps(file)
     _one(where, store, tmp_path, b"01234")
     with pytest.raises(CheckpointError, match="changed since it was opened") as caught:
@@ -161,7 +164,7 @@ def test_a_pickled_file_that_was_replaced_is_refused(where: str, store: MemorySt
 
 def test_a_file_object_is_sought_as_any(store: MemoryStore) -> None:
     store.put("mem://run/x", b"0123456789")
-    with open_file("mem://run/x") as file:
+    with parse_location("mem://run/x").open() as file:
         stream = FileObject(file.read, file.size)
         assert (stream.seek(-3, 2), stream.read(), stream.tell(), stream.read(1)) == (7, b"789", 10, b"")
         assert (stream.seek(2), stream.seek(1, 1), stream.read(2)) == (2, 3, b"34")
@@ -171,12 +174,19 @@ def test_a_file_object_is_sought_as_any(store: MemoryStore) -> None:
 
 def test_a_run_is_one_wherever_it_lies(store: MemoryStore) -> None:
     folder = store.put_tree("mem://tests", data_path("guide_adam_legacy", "tf_ckpts"))
-    there, here = Directory(folder), Directory(data_path("guide_adam_legacy", "tf_ckpts"))
+    there, here = (
+        Directory(parse_location(folder)),
+        Directory(parse_location(data_path("guide_adam_legacy", "tf_ckpts"))),
+    )
     assert [member.name for member in there.members] == [member.name for member in here.members]
     assert [member.modified for member in there.members] == [member.modified for member in here.members]
-    assert locate(folder).name == locate(here.path).name
-    assert locate(folder).nbytes() == locate(here.path).nbytes()
-    assert locate(folder + "/ckpt-10.index").path == locate(folder + "/ckpt-10").path == f"{folder}/ckpt-10"
+    assert locate(parse_location(folder)).name == locate(here.path).name
+    assert locate(parse_location(folder)).nbytes() == locate(here.path).nbytes()
+    assert (
+        locate(parse_location(folder + "/ckpt-10.index")).path
+        == locate(parse_location(folder + "/ckpt-10")).path
+        == f"{folder}/ckpt-10"
+    )
 
 
 def test_hdf5_is_read_wherever_it_lies(store: MemoryStore) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 import formats
 from formats import CheckpointError, CheckpointExistsError, ConversionError
-from formats.store.staging import Staging, replace_file
+from formats.location import parse_location
+from formats.store.local.staging import Staging, replace_file
 from tests.cli.conftest import ckpt
 from tests.writing import read_all, save, spec_of
 
@@ -77,7 +78,7 @@ def test_directories_and_devices_are_not_replaced(overwrite: bool, tmp_path: Pat
         way = f"name the file, for instance {tmp_path}/d.npz/NAME"
         assert caught.value.hints == ((way,) if name == "d.npz" else ())
     with pytest.raises(CheckpointExistsError, match="a device"):
-        replace_file(str(tmp_path / "pipe.npz"), b"")
+        replace_file(parse_location(str(tmp_path / "pipe.npz")), b"")
     assert sorted(os.listdir(tmp_path)) == ["d.npz", "link.npz", "pipe.npz"]
 
 

@@ -12,11 +12,12 @@ import pytest
 
 import formats
 from ckpt_cli.operations.runs.listing import directory_document
-from formats.store import local, paths
-from formats.store import whole as module
-from formats.store.local import LocalFile
-from formats.store.paths import as_if_there, list_folder, open_file
-from formats.store.whole import whole
+from formats import location
+from formats.location import as_if_there, parse_location
+from formats.store import content_cache as module
+from formats.store.content_cache import whole
+from formats.store.local import files
+from formats.store.local.files import LocalFile
 from tests.support import write_bundle
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_another_file_of_the_same_number_size_and_time_is_read_again(two: tuple[
     assert expected[0] != expected[1]
     put_in_place(two[1], two[0])
     assert keys_and_checksums(two[0] / "ckpt-1") == expected[1]
-    document, _, _ = directory_document(str(two[0]))
+    document, _, _ = directory_document(parse_location(str(two[0])))
     assert [row["tensors"] for row in document["checkpoints"]] == [1]
 
 
@@ -88,7 +89,7 @@ def test_two_changes_within_a_tick_of_the_clock(
     monkeypatch.setattr(LocalFile, "version", property(lambda file: file.identity))
     expected = [keys_and_checksums(path / "ckpt-1") for path in two]
     module.forget_unsettled()
-    monkeypatch.setattr(local, "_is_settled", lambda changed, now: False)
+    monkeypatch.setattr(files, "_is_settled", lambda changed, now: False)
     assert keys_and_checksums(two[0] / "ckpt-1") == expected[0]
     put_in_place(two[1], two[0])
     assert keys_and_checksums(two[0] / "ckpt-1") == expected[1]
@@ -100,28 +101,28 @@ def test_a_directory_of_the_same_number_and_time_is_listed_again(tmp_path: Path)
     (folder / "a").touch()
     for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
         os.utime(folder, (0, 0))
-        assert [each.name for each in list_folder(str(folder))] == [name]
+        assert [each.name for each in parse_location(str(folder)).listing()] == [name]
         time.sleep(0.02)  # until what was listed is kept
-        assert [each.name for each in list_folder(str(folder))] == [name]
+        assert [each.name for each in parse_location(str(folder)).listing()] == [name]
         (folder / name).rename(folder / other)
-    assert paths._kept[str(folder)].stamp is not None
+    assert location._kept[str(folder)].stamp is not None
 
 
 def test_two_files_that_are_not_there_yet_are_two(tmp_path: Path) -> None:
     path = str(tmp_path / "x.index")
     for data in (b"one", b"two"):
-        with as_if_there(path, data), open_file(path) as file:
+        with as_if_there(parse_location(path), data), parse_location(path).open() as file:
             assert whole(file) == data
 
 
 def test_bytes_are_kept_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_kept", module._Kept())
+    monkeypatch.setattr(module, "_kept", module._KeptFiles())
     monkeypatch.setattr(module, "_MOST_KEPT", 10_000)
     for number in range(100):
         path = tmp_path / f"{number}"
         path.write_bytes(bytes([number]) * 300)
         for _ in range(2):
-            with open_file(str(path)) as file:
+            with parse_location(str(path)).open() as file:
                 assert whole(file) == bytes([number]) * 300
         kept = module._kept.files.values()
         assert 0 < sum(map(len, kept)) <= 10_000
@@ -129,9 +130,9 @@ def test_bytes_are_kept_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_large_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_kept", module._Kept())
+    monkeypatch.setattr(module, "_kept", module._KeptFiles())
     monkeypatch.setattr(module, "LARGEST_KEPT", 100)
     (tmp_path / "c").write_bytes(bytes(101))
-    with open_file(str(tmp_path / "c")) as file:
+    with parse_location(str(tmp_path / "c")).open() as file:
         assert whole(file) == bytes(101)
     assert not module._kept.files

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.core.chunks import PIECE
-from formats.store.executors import lent_by
-from formats.store.paths import open_file
+from formats.location import parse_location
 from formats.store.ranges import FileRange, Sum, buffers, cut
-from formats.store.workers import TASK_BYTES, workers
+from formats.store.work.executors import lent_by
+from formats.store.work.workers import TASK_BYTES, workers
 from formats.wire.crc32c import crc32c
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_checksums_of_neighbours_make_that_of_the_whole(stretches: list[bytes]) 
 
 def test_a_range_that_lacks_the_kind_that_is_stored_never_fits() -> None:
     """As one of which a journal tells too little."""
-    there = FileRange(open_file(__file__), 0, 8, "w", crc32=zlib.crc32(b"ab"))
+    there = FileRange(parse_location(__file__).open(), 0, 8, "w", crc32=zlib.crc32(b"ab"))
     whole = Sum(crc32c(b"a"), 1, zlib.crc32(b"a"))
     whole.add(Sum(crc32c(b"b"), 1))
     assert not there.fits(whole)

@@ -8,6 +8,7 @@ import pytest
 
 from ckpt_cli.operations.look.verify import verify_one
 from formats.find.opening import locate
+from formats.location import parse_location
 
 from .contradictions import OVERLOOKED, REFUSED, SOUND
 
@@ -30,7 +31,7 @@ SAID = {
 def test_contradictions_are_errors(tmp_path: Path, name: str) -> None:
     prefix = str(tmp_path / "c-1")
     (REFUSED | OVERLOOKED)[name](prefix)
-    result = verify_one(locate(prefix + ".index"))
+    result = verify_one(locate(parse_location(prefix + ".index")))
     assert not result.ok
     code, text = SAID.get(name, ("", ""))
     assert any(code in finding.code and text in finding.message for finding in result.findings)
@@ -40,4 +41,4 @@ def test_contradictions_are_errors(tmp_path: Path, name: str) -> None:
 def test_oddities_are_no_findings(tmp_path: Path, make: Callable[[str], object]) -> None:
     prefix = str(tmp_path / "c-1")
     make(prefix)
-    assert verify_one(locate(prefix + ".index")).findings == ()
+    assert verify_one(locate(parse_location(prefix + ".index"))).findings == ()

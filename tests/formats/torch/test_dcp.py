@@ -11,7 +11,7 @@ import pytest
 
 import formats
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
-from formats.store.part import Part
+from formats.store.archive.subfile import SubFile
 from tests.formats.torch.test_torch_reader import digest
 from tests.sampling import seeds
 from tests.support import data_path, reads_alike
@@ -296,10 +296,10 @@ def test_chunks_without_metadata_are_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_file_ends_where_it_does() -> None:
-    from formats.store.paths import open_file
+    from formats.location import parse_location
 
-    with open_file(data_path("pytorch", "dcp", ".metadata")) as whole:
-        part = Part(whole, 100, 50)
+    with parse_location(data_path("pytorch", "dcp", ".metadata")).open() as whole:
+        part = SubFile(whole, 100, 50)
         assert part.read(0, 1000) == whole.read(100, 50)
         assert part.read(49, 9) == whole.read(149, 1)
         assert part.read(60, 9) == b""

@@ -16,7 +16,7 @@ import pytest
 import formats
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from formats.core.chunks import PIECE
-from formats.store.workers import workers
+from formats.store.work.workers import workers
 from formats.torch.reader import TorchReader
 from tests.support import data_path, reads_alike
 from tests.torch_files import Call, Named, Opcodes, legacy, storage, tensor, untyped, written, zipped

@@ -14,14 +14,15 @@ import pytest
 import formats
 from formats import ConversionError, TensorSpec, UnsupportedDtypeError
 from formats.core.dtypes import BY_NAME, DTYPES
-from formats.store import zipped as zips
-from formats.store.staging import StagedFile
+from formats.location import parse_location
+from formats.store.archive import writer as zips
+from formats.store.local.staging import StagedFile
 from formats.torch.encoding import encode
 from formats.torch.facts import TorchFacts
-from formats.torch.objects import DTYPES_READ, GLOBALS, Placed, storage_of
+from formats.torch.objects import DTYPES_READ, GLOBALS, TensorPosition, storage_of
 from formats.torch.pickle import Machine
 from formats.torch.reader import TorchReader
-from formats.torch.structure import Structure
+from formats.torch.structure import NestedStructure
 from formats.torch.values import Bag, Made, Pairs
 from tests.support import data_path, same
 from tests.torch_files import Call, Named, Opcodes, storage, tensor, written, zipped
@@ -280,9 +281,13 @@ def test_tensors_that_are_said_to_be_one_and_differ_are_refused(tmp_path: Path) 
 def test_structures_can_be_made(tmp_path: Path) -> None:
     """As a conversion of layouts makes an optimizer's state."""
     root = Pairs(
-        [("model", Pairs([("w", Placed("model/w"))])), ("epoch", 3), ("groups", [{"lr": 0.5, "params": [0]}])]
+        [
+            ("model", Pairs([("w", TensorPosition("model/w"))])),
+            ("epoch", 3),
+            ("groups", [{"lr": 0.5, "params": [0]}]),
+        ]
     )
-    save(tmp_path / "x.pt", {"model/w": DRAWN}, TorchFacts(structure=Structure(root)))
+    save(tmp_path / "x.pt", {"model/w": DRAWN}, TorchFacts(structure=NestedStructure(root)))
     assert root_of(tmp_path / "x.pt") == {
         "model": {"w": ("tensor", (3, 4))},
         "epoch": 3,
@@ -318,7 +323,7 @@ def test_a_member_of_4_gib_and_more_members_than_16_bits_count(
 ) -> None:
     """With the limits set low, for the sake of time; the real ones are the same branches."""
     monkeypatch.setattr(zips, "_MOST_MEMBERS", 3)
-    file = StagedFile(str(tmp_path / "x.zip"), "x")
+    file = StagedFile(str(tmp_path / "x.zip"), parse_location("x"))
     archive = zips.Zipped(file)
     for number in range(5):
         archive.add(f"m/{number}", bytes([number]) * number)
@@ -388,10 +393,10 @@ def test_tensors_get_other_names_in_a_time_that_grows_with_their_number() -> Non
     """Keys that have no place yet were looked for in all that stands beside them."""
     count = 20_000
     keys = [f"new/{number}" for number in range(count)]
-    root = Pairs([("old", Pairs([(f"w{number}", Placed("")) for number in range(count)]))])
+    root = Pairs([("old", Pairs([(f"w{number}", TensorPosition("")) for number in range(count)]))])
     names = {f"old/w{number}": key for number, key in enumerate(keys)}
     names["old/w0"] = "other/0"
     begun = time.process_time()
-    arranged = Structure(root, names).arranged([*names.values()])
+    arranged = NestedStructure(root, names).arranged([*names.values()])
     assert time.process_time() - begun < 5
     assert [key for key, _ in arranged.root.items] == ["other", "new"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.store.local import LocalFile
+from formats.store.local.files import LocalFile
 from formats.store.readahead import ReadAhead
 from formats.wire.coding import encode_varint
 from formats.wire.salvage import find_blocks, readable_entries

@@ -19,7 +19,7 @@ from formats import ChecksumError, LazyTensor, open_checkpoint
 from formats.core import dtypes
 from formats.core.chunks import PIECE
 from formats.store import ranges
-from formats.store.workers import TASK_BYTES, Workers
+from formats.store.work.workers import TASK_BYTES, Workers
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.support import numbers, partitioned, shard_path, strings, variants, write_bundle
 from tests.writing import save

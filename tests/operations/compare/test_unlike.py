@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckpt_cli.operations.compare.diff import diff_pairs, pair_up
-from ckpt_cli.operations.compare.unlike import Unlike, unlike
+from ckpt_cli.operations.compare.index_difference import Unlike, unlike
 from formats import CorruptCheckpointError
 from formats.core.spec import TensorSpec
 from formats.find.opening import locate, open_location
+from formats.location import parse_location
 from formats.tf.bundle import reader
 from tests.support import Entries, partitioned, strings, write_bundle
 
@@ -39,8 +40,8 @@ def _every_index_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(one: str, other: str) -> Unlike | None:
     with (
-        open_location(locate(one), loaded=False) as left,
-        open_location(locate(other), loaded=False) as right,
+        open_location(locate(parse_location(one)), loaded=False) as left,
+        open_location(locate(parse_location(other)), loaded=False) as right,
     ):
         return unlike(left, right)
 
@@ -49,7 +50,10 @@ def check(one: str, other: str) -> None:
     """Hold what is left over, compared, against a comparison of all."""
     found = told(one, other)
     assert found is not None
-    with open_location(locate(one)) as left, open_location(locate(other)) as right:
+    with (
+        open_location(locate(parse_location(one))) as left,
+        open_location(locate(parse_location(other))) as right,
+    ):
         every = diff_pairs(left, right, pair_up(left, right))
         some = diff_pairs(left, right, found.pairs)._replace(same=found.same)
     assert some.summary == every.summary

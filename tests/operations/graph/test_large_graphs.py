@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckpt_cli.main import cli
+from ckpt_cli.cli.main import cli
 from formats.wire.messages import TrackableObject, TrackableObjectGraph
 from tests.hostile.bombs import GRAPH, _node, _variable
 from tests.support import strings, write_bundle

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.main import cli
-from ckpt_cli.operations.look.complaints import Row, complaints, placeholders, topics
+from ckpt_cli.cli.main import cli
+from ckpt_cli.operations.look.complaints import Complaint, complaints, placeholders, topics
 from ckpt_cli.operations.look.explain import (
     MOST_BYTES,
     explain,
@@ -86,7 +86,7 @@ def test_what_is_quoted_is_explained(title: str, program: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("row", complaints(), ids=lambda row: row.title)
-def test_a_complaint_has_all_that_a_reader_needs(row: Row) -> None:
+def test_a_complaint_has_all_that_a_reader_needs(row: Complaint) -> None:
     assert row.patterns
     assert row.seen.endswith(".")
     assert row.provoked or row.quoted or row.own, "how it came to be known"
@@ -103,7 +103,7 @@ def test_titles_are_headings_and_tell_rows_apart() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)
-def test_every_command_can_be_typed(row: Row) -> None:
+def test_every_command_can_be_typed(row: Complaint) -> None:
     for line in row.commands:
         program, *words = shlex.split(line.format(path="run/ckpt-10", dir="run", key="net/kernel"))
         assert program == "ckpt"
@@ -294,8 +294,8 @@ def test_the_topic_of_formats_is_the_registrys() -> None:
 
 
 def test_the_topic_of_exit_codes_is_what_the_program_does() -> None:
-    from ckpt_cli import main
-    from ckpt_cli.ending import exit_code
+    from ckpt_cli.cli import main
+    from ckpt_cli.cli.signals import exit_code
 
     ended = {exit_code(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)}
     told = {int(word) for word, _ in topics()["exit-codes"].entries}

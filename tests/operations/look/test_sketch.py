@@ -12,7 +12,7 @@ import pytest
 from ckpt_cli.operations.look.sketch import BINS, CELLS, look, look_at
 from formats import open_checkpoint
 from formats.core.dtypes import dtype_named, from_numpy
-from formats.store.workers import SERIAL
+from formats.store.work.workers import SERIAL
 from tests.support import shard_path, write_bundle
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckpt_cli.operations.rescue.rescuing import plan_rescue
+from ckpt_cli.operations.rescue.recovery import plan_rescue
 from formats.errors import ConversionError
+from formats.location import parse_location
 from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from tests import counts
 from tests.support import data_path, same
@@ -45,7 +46,11 @@ def damages(path: str, step: int) -> Iterator[bytes]:
 
 def claims_hold(directory: Path, expected: dict[str, Any], sibling: str | None) -> None:
     try:
-        rescue = plan_rescue(str(directory / "ckpt"), str(directory / "out"), sibling)
+        rescue = plan_rescue(
+            parse_location(str(directory / "ckpt")),
+            parse_location(str(directory / "out")),
+            None if sibling is None else parse_location(sibling),
+        )
     except ConversionError:  # the sibling cannot help
         rescue = None
     if rescue is None or rescue.refusal is not None:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ckpt_cli.operations.runs.curves import Curve, read_curve
+from formats.location import parse_location
 from formats.tf.run.events import START, EventWriter
 from tests.support import data_path
 
@@ -20,14 +21,14 @@ def points(curve: Curve) -> list[tuple[int, float]]:
 
 
 def test_the_loss_of_an_estimator() -> None:
-    told = read_curve(IRIS)
+    told = read_curve(parse_location(IRIS))
     assert told.curve.tag == "loss"
     assert told.curve.steps == [1, 2, 102]
     assert told.notes == ()
     assert [os.path.basename(path) for path in told.files] == ["events.out.tfevents.1700000001.host"]
     assert {"loss", "average_loss", "global_step/sec"} <= set(told.tags)
-    assert read_curve(IRIS, "global_step/sec").curve.steps == [102]
-    assert read_curve(IRIS, "accuracy").curve.steps == []
+    assert read_curve(parse_location(IRIS), "global_step/sec").curve.steps == [102]
+    assert read_curve(parse_location(IRIS), "accuracy").curve.steps == []
 
 
 def test_a_run_that_begins_anew_takes_back_what_an_earlier_one_told(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_a_run_that_begins_anew_takes_back_what_an_earlier_one_told(tmp_path: Pa
     with EventWriter(str(tmp_path), now=2.0) as writer:  # it had died, and its last checkpoint was 150
         writer.session_log(150, START)
         writer.scalars(151, {"loss": 0.5})
-    assert points(read_curve(str(tmp_path)).curve) == [(1, 1.0), (101, 101.0), (151, 0.5)]
+    assert points(read_curve(parse_location(str(tmp_path))).curve) == [(1, 1.0), (101, 101.0), (151, 0.5)]
 
 
 def test_a_step_told_again_counts_as_told_last_and_steps_are_put_in_order() -> None:
@@ -54,11 +55,11 @@ def test_a_step_told_again_counts_as_told_last_and_steps_are_put_in_order() -> N
 def test_the_loss_under_other_names(tmp_path: Path) -> None:
     with EventWriter(str(tmp_path)) as writer:
         writer.scalars(1, {"head/loss": 1.0, "accuracy": 0.5})
-        assert read_curve(str(tmp_path)).curve.tag == "head/loss"
+        assert read_curve(parse_location(str(tmp_path))).curve.tag == "head/loss"
         writer.scalars(2, {"epoch_loss": 2.0})
-        assert read_curve(str(tmp_path)).curve.tag == "epoch_loss"
+        assert read_curve(parse_location(str(tmp_path))).curve.tag == "epoch_loss"
         writer.scalars(3, {"loss": 3.0})
-        assert points(read_curve(str(tmp_path)).curve) == [(3, 3.0)]
+        assert points(read_curve(parse_location(str(tmp_path))).curve) == [(3, 3.0)]
 
 
 def test_a_cut_file_gives_what_is_whole_and_a_note(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_cut_file_gives_what_is_whole_and_a_note(tmp_path: Path) -> None:
         writer.scalars(1, {"loss": 1.0})
         writer.scalars(2, {"loss": 2.0})
     os.truncate(writer.path, os.path.getsize(writer.path) - 1)
-    told = read_curve(str(tmp_path))
+    told = read_curve(parse_location(str(tmp_path)))
     assert points(told.curve) == [(1, 1.0)]
     (note,) = told.notes
     assert note.startswith(f"{writer.path}: offset ")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from formats.model.location import data_shards
-from formats.store.paths import is_file
+from formats.location import parse_location
+from formats.model.checkpoint_files import data_shards
 
 from ... import graphs
 from ...checkpoint import Checkpoint
@@ -20,6 +19,7 @@ from ...variable import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 __all__ = [
     "Checkpoint", "NewCheckpointReader", "checkpoint_exists", "create_global_step", "get_checkpoint_state",
@@ -111,9 +111,10 @@ def update_checkpoint_state(
 def remove_checkpoint(checkpoint_prefix: str, *options: Any) -> None:
     """Delete a checkpoint's files, its .meta among them."""
     del options
-    paths = [checkpoint_prefix + ".meta", checkpoint_prefix + ".index", *data_shards(checkpoint_prefix)]
+    prefix = parse_location(checkpoint_prefix)
+    paths = [prefix + ".meta", prefix + ".index", *data_shards(prefix)]
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    if glob.glob(glob.escape(checkpoint_prefix)) and is_file(checkpoint_prefix):
+    if os.path.isfile(checkpoint_prefix):
         os.unlink(checkpoint_prefix)

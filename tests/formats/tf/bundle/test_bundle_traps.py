@@ -25,7 +25,7 @@ from formats import (
 from formats.core import dtypes
 from formats.core.spec import key_bytes
 from formats.model.verification import Finding
-from formats.store.local import LocalFile
+from formats.store.local.files import LocalFile
 from formats.tf.bundle.slices import slice_key
 from formats.wire.crc32c import crc32c, masked_crc32c, unmask
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef

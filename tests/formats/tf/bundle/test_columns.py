@@ -11,6 +11,7 @@ from formats import CheckpointError, CorruptCheckpointError, open_checkpoint
 from formats.core.dtypes import INVALID
 from formats.core.spec import Stored
 from formats.find.opening import locate, open_location
+from formats.location import parse_location
 from formats.tf.bundle import reader
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, Dim, TensorShapeProto, VersionDef
 from formats.wire.sstable import encode_block
@@ -29,7 +30,7 @@ def _every_index_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def listed(path: str) -> tuple[list[TensorSpec], list[str]]:
     """Return the specs that columns tell, and what is found on the way."""
-    with open_location(locate(path), loaded=False) as opened:
+    with open_location(locate(parse_location(path)), loaded=False) as opened:
         parts = list(opened.columns())
         told = (
             specs[number]._replace(key=key)
@@ -134,7 +135,7 @@ def test_specs_that_were_told_keep_their_numbers_where_the_rest_is_read(tmp_path
     prefix = str(tmp_path / "c")
     other = BundleEntryProto(dtype=9, shape=TensorShapeProto(dim=[Dim(size=3)]), size=24).encode()
     write_blocks(prefix, encode_block(rows("", "a", "c")), encode_block([(b"b", other)]))
-    with open_location(locate(prefix), loaded=False) as opened:
+    with open_location(locate(parse_location(prefix)), loaded=False) as opened:
         first, rest = opened.columns()
         assert rest.specs[: len(first.specs)] == first.specs
         assert [rest.specs[number].dtype.name for number in rest.numbers] == ["int64"]
@@ -144,7 +145,7 @@ def test_what_columns_have_found_is_not_found_twice(tmp_path: Path) -> None:
     prefix = str(tmp_path / "c")
     unknown = BundleEntryProto(dtype=99, shape=TensorShapeProto(), size=4).encode()
     write_blocks(prefix, encode_block([*rows("", "a"), (b"b", unknown)]))
-    with open_location(locate(prefix), loaded=False) as opened:
+    with open_location(locate(parse_location(prefix)), loaded=False) as opened:
         list(opened.columns())
         assert len(opened.specs) == 2
         assert [finding.key for finding in opened.findings] == ["b"]
@@ -162,7 +163,7 @@ def test_a_header_that_is_not_read_is_an_error_before_the_first_line(tmp_path: P
     prefix = str(tmp_path / "c")
     write_blocks(prefix, encode_block([(b"", header), *rows("a", "b")]))
     with (
-        open_location(locate(prefix), loaded=False) as opened,
+        open_location(locate(parse_location(prefix)), loaded=False) as opened,
         pytest.raises(CheckpointError, match=r"header|version|endianness"),
     ):
         next(opened.columns())
@@ -179,7 +180,7 @@ def test_no_header_is_an_error(tmp_path: Path) -> None:
 def test_lines_come_before_a_damaged_block_and_then_the_error(tmp_path: Path, spoiled: bytes) -> None:
     prefix = str(tmp_path / "c")
     write_blocks(prefix, encode_block(rows("", "a", "b")), spoiled)
-    with open_location(locate(prefix), loaded=False) as opened:
+    with open_location(locate(parse_location(prefix)), loaded=False) as opened:
         parts = opened.columns()
         assert next(parts).keys == ["a", "b"]
         with pytest.raises(CorruptCheckpointError):

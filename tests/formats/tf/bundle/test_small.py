@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, open_checkpoint
 from formats.core import dtypes
-from formats.store.local import LocalFile
+from formats.location import parse_location
+from formats.store.local.files import LocalFile
 from formats.store.readahead import ReadAhead
 from formats.tf.bundle import small
 from formats.tf.bundle.index import (
@@ -78,7 +79,7 @@ def agree(values: list[bytes]) -> int:
 
 def test_places_are_those_of_tensorflows_entries() -> None:
     for golden in recorded(*BUNDLES):
-        index = BundleIndex(data_path(golden["path"]))
+        index = BundleIndex(parse_location(data_path(golden["path"])))
         entries = list(map(index.entry, range(len(index.values))))
         small_ones = [not entry.slices and entry.size <= SMALL for entry in entries]
         assert agree(index.values) == sum(small_ones), golden["path"]

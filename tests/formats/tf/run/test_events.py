@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.errors import CheckpointError, CheckpointNotFoundError
+from formats.location import parse_location
 from formats.store.readahead import ReadAhead
 from formats.tf.run import events
 from formats.tf.run.events import CHECKPOINT, START, Event, EventReader, EventWriter, event_files, scalars
@@ -31,7 +32,7 @@ def what(event: Event) -> str:
 
 
 def test_an_estimators_file_is_read_as_tensorflow_reads_it() -> None:
-    reader = EventReader(IRIS)
+    reader = EventReader(parse_location(IRIS))
     found = list(reader)
     assert (reader.flaw, reader.damaged) == (None, 0)
     assert [(what(event), event.step) for event in found] == [
@@ -58,16 +59,16 @@ def test_an_estimators_file_is_read_as_tensorflow_reads_it() -> None:
 
 
 def test_events_lie_across_what_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = list(EventReader(IRIS))
+    whole = list(EventReader(parse_location(IRIS)))
     for size in (1, 13, 100, 5000):
         monkeypatch.setattr(ReadAhead, "SIZE", size)
-        assert list(EventReader(IRIS)) == whole
+        assert list(EventReader(parse_location(IRIS))) == whole
 
 
 def test_every_event_of_tensorflows_encodes_to_its_own_bytes() -> None:
     with open(IRIS, "rb") as file:
         data = file.read()
-    assert b"".join(encode_record(event.encode()) for event in EventReader(IRIS)) == data
+    assert b"".join(encode_record(event.encode()) for event in EventReader(parse_location(IRIS))) == data
 
 
 def test_numbers_written_as_tensors_by_tensorflow_2() -> None:
@@ -95,7 +96,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
         writer.scalars(7, {"loss": 0.0, "global_step/sec": float("nan")}, wall_time=3.5)
         writer.scalars(8, {"loss": 1e300})
     assert os.path.basename(writer.path).startswith("events.out.tfevents.1700000001.")
-    reader = EventReader(writer.path)
+    reader = EventReader(parse_location(writer.path))
     version, saved, began, first, second = reader
     assert reader.flaw is None
     assert (version.wall_time, version.file_version) == (1700000001.0, "brain.Event:2")
@@ -115,7 +116,9 @@ def test_each_event_is_in_the_file_at_once(tmp_path: Path) -> None:
     with EventWriter(str(tmp_path)) as writer:
         for step in range(3):
             writer.scalars(step, {"loss": 1.0})
-            assert [event.step for event in EventReader(writer.path)][1:] == list(range(step + 1))
+            assert [event.step for event in EventReader(parse_location(writer.path))][1:] == list(
+                range(step + 1)
+            )
 
 
 def test_two_writers_in_one_second_have_files_of_their_own(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_two_writers_in_one_second_have_files_of_their_own(tmp_path: Path) -> No
         assert one.path != other.path
     (tmp_path / "model.ckpt-1.index").touch()
     (tmp_path / "tfevents").mkdir()
-    assert event_files(str(tmp_path)) == [one.path, other.path]
+    assert event_files(parse_location(str(tmp_path))) == [one.path, other.path]
 
 
 def test_a_file_cut_in_the_middle_gives_what_is_whole_and_says_so(tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_a_file_cut_in_the_middle_gives_what_is_whole_and_says_so(tmp_path: Path
         data = file.read()
     path = tmp_path / "cut"
     path.write_bytes(data[: len(data) - 3])
-    reader = EventReader(str(path))
+    reader = EventReader(parse_location(str(path)))
     assert len(list(reader)) == 10
     assert str(reader.flaw) == f"{path}: offset {len(data) - 56}: ends 53 bytes into a record of 56"
     path.write_bytes(b"")  # TensorFlow creates the file before it writes to it
@@ -147,7 +150,7 @@ def test_damaged_and_foreign_records_are_counted_and_passed_over(tmp_path: Path)
     path.write_bytes(
         encode_record(sound[0]) + bytes(damaged) + encode_record(b"\xff" * 4) + encode_record(sound[2])
     )
-    reader = EventReader(str(path))
+    reader = EventReader(parse_location(str(path)))
     assert [event.step for event in reader] == [0, 2]
     assert reader.damaged == 2
     assert reader.flaw is not None
@@ -159,22 +162,22 @@ def test_damaged_and_foreign_records_are_counted_and_passed_over(tmp_path: Path)
 
 def test_a_file_that_has_gone_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFoundError):
-        list(EventReader(str(tmp_path / "gone")))
+        list(EventReader(parse_location(str(tmp_path / "gone"))))
     with pytest.raises(CheckpointError, match="no such directory"):
-        event_files(str(tmp_path / "gone"))
+        event_files(parse_location(str(tmp_path / "gone")))
 
 
 def test_no_payload_is_too_odd(tmp_path: Path) -> None:
     """What is framed soundly is an event, or is counted as damaged; nothing is raised."""
     generator = random.Random(5)
-    payloads = [event.encode() for event in EventReader(IRIS)]
+    payloads = [event.encode() for event in EventReader(parse_location(IRIS))]
     with open(tmp_path / "odd", "wb") as file:
         for number in range(500):
             payload = bytearray(payloads[number % len(payloads)])
             for _ in range(generator.randrange(1, 6)):
                 payload[generator.randrange(len(payload))] = generator.randrange(256)
             file.write(encode_record(bytes(payload)))
-    reader = EventReader(str(tmp_path / "odd"))
+    reader = EventReader(parse_location(str(tmp_path / "odd")))
     found = list(reader)
     told = [number for event in found for _, number in scalars(event)]
     assert len(found) + reader.damaged == 500

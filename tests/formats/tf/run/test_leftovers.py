@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import formats
-from formats.store.staging import Staging
+from formats.location import parse_location
+from formats.store.local.staging import Staging
 from formats.tf.run.leftovers import Leftover, find_leftovers
 from tests.support import data_path, shard_path, write_bundle
 
@@ -23,7 +24,7 @@ HEX = "0123456789abcdef" * 2
 def found_in(
     path: Path, listed: Collection[str] = (), *, has_checkpoints: bool = True
 ) -> dict[str, Leftover]:
-    leftovers = find_leftovers(str(path), listed, has_checkpoints=has_checkpoints)
+    leftovers = find_leftovers(parse_location(str(path)), listed, has_checkpoints=has_checkpoints)
     return {os.path.basename(leftover.path): leftover for leftover in leftovers}
 
 
@@ -113,7 +114,7 @@ def test_surplus_shards_of_a_damaged_index_stay(tmp_path: Path) -> None:
 def test_a_living_writer_keeps_what_it_needs(tmp_path: Path) -> None:
     prefix = bundle_at(tmp_path / "ckpt-1")
     os.link(shard_path(prefix), shard_path(prefix, 0, 2))
-    staging = Staging(prefix)
+    staging = Staging(parse_location(prefix))
     assert len(found_in(tmp_path)) == 2
     assert removable(tmp_path) == []
     staging.remove()
@@ -147,12 +148,12 @@ def test_an_old_set_that_was_moved_aside_goes_back(tmp_path: Path) -> None:
 def test_staging_sets_aside_and_puts_back(tmp_path: Path) -> None:
     prefix = bundle_at(tmp_path / "ckpt-1")
     before = sorted(os.listdir(tmp_path))
-    staging = Staging(prefix)
+    staging = Staging(parse_location(prefix))
     staging.set_aside(before)
     assert [name for name in os.listdir(tmp_path) if "_temp_" not in name] == []
     staging.remove()
     assert sorted(os.listdir(tmp_path)) == before
-    staging = Staging(prefix)
+    staging = Staging(parse_location(prefix))
     staging.set_aside(before)
     staging.forget_aside()
     staging.remove()

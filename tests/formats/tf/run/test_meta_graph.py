@@ -9,6 +9,7 @@ import pytest
 
 import formats
 from formats.errors import CheckpointNotFoundError, CorruptCheckpointError, UnsupportedFeatureError
+from formats.location import parse_location
 from formats.tf.run import meta_graph
 from formats.tf.run.meta_graph import GraphVariable, read_meta_graph
 from formats.wire.coding import encode_varint
@@ -30,7 +31,7 @@ def message(number: int, *parts: bytes | str) -> bytes:
 
 @pytest.mark.parametrize("prefix", [IRIS, ADAM, OBJECTS])
 def test_the_graph_knows_the_tensors_of_its_checkpoint_and_their_shapes(prefix: str) -> None:
-    graph = read_meta_graph(prefix + ".meta")
+    graph = read_meta_graph(parse_location(prefix + ".meta"))
     assert graph.tensorflow_version == "2.15.1"
     with formats.open_checkpoint(prefix) as reader:
         shapes = {
@@ -62,7 +63,10 @@ def test_a_partition_counts_as_its_variable(tmp_path: Path) -> None:
     ]
     path = tmp_path / "model.meta"
     path.write_bytes(message(1, message(5, "1.12.0")) + b"".join(collections))
-    assert read_meta_graph(str(path)) == ("1.12.0", {"net/w": GraphVariable("net/w", (7, 2), True)})
+    assert read_meta_graph(parse_location(str(path))) == (
+        "1.12.0",
+        {"net/w": GraphVariable("net/w", (7, 2), True)},
+    )
 
 
 def test_a_shape_that_the_graph_leaves_open_is_not_known(tmp_path: Path) -> None:
@@ -82,7 +86,9 @@ def test_a_shape_that_the_graph_leaves_open_is_not_known(tmp_path: Path) -> None
     path.write_bytes(
         message(2, *nodes) + message(4, message(1, "variables"), message(2, message(2, *variables)))
     )
-    shapes = {key: variable.shape for key, variable in read_meta_graph(str(path)).variables.items()}
+    shapes = {
+        key: variable.shape for key, variable in read_meta_graph(parse_location(str(path))).variables.items()
+    }
     assert shapes == {"rank": None, "size": None, "scalar": (), "without_node": None}
 
 
@@ -95,10 +101,10 @@ def test_constants_and_collections_of_other_names_are_not_read(
     path.write_bytes(
         message(2, message(1, huge)) + message(4, message(1, "losses"), message(2, message(2, huge)))
     )
-    assert read_meta_graph(str(path)) == ("", {})
+    assert read_meta_graph(parse_location(str(path))) == ("", {})
     path.write_bytes(message(2) + message(4, message(1, "variables"), message(2, huge)))
     with pytest.raises(UnsupportedFeatureError, match="a CollectionEntry of 160"):
-        read_meta_graph(str(path))
+        read_meta_graph(parse_location(str(path)))
 
 
 def test_every_cut_and_random_damage_is_an_error_of_ours_or_another_graph(tmp_path: Path) -> None:
@@ -116,7 +122,7 @@ def test_every_cut_and_random_damage_is_an_error_of_ours_or_another_graph(tmp_pa
                 damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
         path.write_bytes(damaged)
         try:
-            read_meta_graph(str(path))
+            read_meta_graph(parse_location(str(path)))
         except CorruptCheckpointError as error:
             refusals.append(error)
     assert len(refusals) > 150
@@ -144,9 +150,9 @@ def test_what_is_none_says_so(data: bytes, what: str, tmp_path: Path) -> None:
     path = tmp_path / "model.meta"
     path.write_bytes(data)
     with pytest.raises(CorruptCheckpointError, match=what):
-        read_meta_graph(str(path))
+        read_meta_graph(parse_location(str(path)))
 
 
 def test_a_graph_that_has_gone_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFoundError):
-        read_meta_graph(str(tmp_path / "gone.meta"))
+        read_meta_graph(parse_location(str(tmp_path / "gone.meta")))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats import open_checkpoint
+from formats.location import parse_location
 from formats.tf.bundle.producer import producer_of
 from tests.support import data_path
 
@@ -49,7 +50,7 @@ def test_a_damaged_graph_says_nothing_or_the_truth(tmp_path: Path) -> None:
     version = whole.index(b"2.15.1")
     for cut in (*range(64), *range(version - 4, version + 8), len(whole) // 2, len(whole)):
         target.write_bytes(whole[:cut])
-        assert producer_of(str(tmp_path / "x")).document() in ({}, KNOWN)
+        assert producer_of(parse_location(str(tmp_path / "x"))).document() in ({}, KNOWN)
     for garbage in (
         b"\xff" * 100,
         b"\x0b" * 10,
@@ -57,4 +58,4 @@ def test_a_damaged_graph_says_nothing_or_the_truth(tmp_path: Path) -> None:
         b"\x0a\x04\x2a\x02\x1b[",
     ):
         target.write_bytes(garbage)
-        assert producer_of(str(tmp_path / "x")).document() == {}
+        assert producer_of(parse_location(str(tmp_path / "x"))).document() == {}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import CorruptCheckpointError
+from formats.location import parse_location
 from formats.tf.run.state_file import StateFile, looks_like_state_file
 from tests.support import data_path, manifest
 
@@ -19,7 +20,7 @@ RECORDED = list(manifest()["state_files"].items())
 
 @pytest.mark.parametrize(("path", "fields"), RECORDED, ids=[path for path, _ in RECORDED])
 def test_files_are_parsed_as_tensorflow_does(path: str, fields: dict[str, Any]) -> None:
-    state = StateFile.read(data_path(path))
+    state = StateFile.read(parse_location(data_path(path)))
     assert state.latest == fields["model_checkpoint_path"]
     assert list(state.paths) == fields["all_model_checkpoint_paths"]
     assert list(state.timestamps) == fields["all_model_checkpoint_timestamps"]
@@ -135,7 +136,7 @@ def test_what_tensorflow_ignores_is_an_error(tmp_path: Path, text: bytes, what: 
     path = tmp_path / "checkpoint"
     path.write_bytes(text)
     with pytest.raises(CorruptCheckpointError, match=what) as caught:
-        StateFile.read(str(path))
+        StateFile.read(parse_location(str(path)))
     assert caught.value.path == str(path)
 
 
@@ -144,7 +145,7 @@ def test_huge_file_is_refused_unread(tmp_path: Path) -> None:
     with open(path, "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(CorruptCheckpointError, match="too large"):
-        StateFile.read(str(path))
+        StateFile.read(parse_location(str(path)))
 
 
 @pytest.mark.parametrize(

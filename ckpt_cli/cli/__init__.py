@@ -1,0 +1,1 @@
+"""The program around the commands: start, options, help, completion, signals."""

@@ -1,0 +1,91 @@
+"""What `ckpt COMMAND --help` shows: a screen, on which each option is a line in the group it belongs to.
+
+What the docstring of a command, or the help of an option, says behind a form feed is left to the manual
+page and to docs/reference.md, as click has it with docstrings.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import GENERAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Subcommand", "left_out", "subcommand"]
+
+_OWN = "Options"
+
+_GROUPS = {
+    _OWN: (),  # what no other group has
+    "Which tensors": ("--match", "--exclude", "--regex", "--dtype", "--kind", "--weights-only"),
+    "Under which keys": ("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names"),
+    "What is written": (
+        *("--output", "--overwrite", "--dry-run", "--verify", "--no-verify", "--update-state"),
+        *("--shard-size", "--merge-slices", "--link", "--resume", "--in-place"),
+    ),
+    "Work and output": (
+        *("--jobs", "--executor", "--format", "--json", "--color", "--quiet", "--verbose", "--help"),
+    ),
+}
+"""Headings, in their order, and the options below them."""
+
+_GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
+
+
+class Subcommand(click.Command):
+    """A command with the options that all have, whose help tells them in groups.
+
+    What a `paged` one prints goes through a pager, where that is a terminal.
+    """
+
+    def __init__(self, *args: Any, paged: bool = False, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.paged = paged
+        own = {name for param in self.params for name in param.opts}
+        self.params += [option for option in GENERAL if own.isdisjoint(option.opts)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not self.paged:
+            return super().invoke(ctx)
+        from ..render.pager import paging
+
+        with paging():
+            return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                term, text = record
+                group = next((_GROUP_OF[name] for name in param.opts if name in _GROUP_OF), _OWN)
+                groups[group].append((term, text.partition("\f")[0]))
+        longest = max(len(term) for rows in groups.values() for term, _ in rows)
+        formatter.write_paragraph()
+        for group, rows in groups.items():
+            if rows:
+                formatter.write_heading(group)
+                with formatter.indentation():
+                    # Terms of one width, so that the texts of all groups stand below each other.
+                    formatter.write_dl([(term.ljust(longest), text) for term, text in rows])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"More: man {ctx.command_path.replace(' ', '-')}\n")
+
+
+def left_out(command: click.Command) -> list[str]:
+    """Return the paragraphs that the help of a command leaves out."""
+    rest = inspect.cleandoc(command.help or "").partition("\f")[2].strip("\n")
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    told = [(max(option.opts, key=len), (option.help or "").partition("\f")[2]) for option in options]
+    return [*filter(None, rest.split("\n\n")), *(f"{name}: {text}" for name, text in told if text)]
+
+
+def subcommand(name: str, *, paged: bool = False) -> Callable[[Callable[..., Any]], Subcommand]:
+    """Make a function a command of `ckpt`; its docstring is its help."""
+    return click.command(name, cls=Subcommand, paged=paged)

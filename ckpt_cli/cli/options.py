@@ -1,0 +1,533 @@
+"""Arguments and options that more than one command has: the same name, the same meaning."""
+
+from __future__ import annotations
+
+import functools
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .option_rules import excludes, needs, option_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats.core.dtypes import DType
+    from formats.store.work.workers import Workers
+
+    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.select.keys import Rules
+    from ..operations.select.name_map import NameMap
+    from ..operations.select.selection import Selection
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class LocalPath(click.Path):
+    """A path, taken literally, or a URL of a store; others are refused before anything takes them for paths.
+
+    What cannot be read is an error when it is opened, not one of usage.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(readable=False, **settings)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from formats.location import parse_location
+
+        if not value:
+            self.fail("an empty path names nothing", param, ctx)
+        if value == "-" and not self.allow_dash:
+            self.fail("stdin is not read, nor stdout written here; a file of that name is ./-", param, ctx)
+        return super().convert(parse_location(os.fsdecode(value)), param, ctx)
+
+
+class TargetPath(LocalPath):
+    """A path that is written to; a URL of what is only read is refused before anything is asked of it.
+
+    A URL of a store keeps the `/` at its end, which says that a directory is meant.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        is_directory = path.is_object() and os.fsdecode(value).endswith("/")
+        return path.of(path.rstrip("/") + "/") if is_directory else path
+
+
+def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Return what a parameter's `shell_complete` shall be: a function of `ckpt_cli.cli.completion`."""
+
+    def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from . import completion as functions
+
+        found: list[Any] = getattr(functions, what)(ctx, param, incomplete)
+        return found
+
+    return offer
+
+
+def _set_color(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from ..render.base import choose_color
+
+        choose_color(value)
+
+
+color_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    expose_value=False,
+    callback=_set_color,
+    help="Colour on a terminal, always, or never.\fNO_COLOR and TERM=dumb are honoured.",
+)
+
+
+def set_quiet(_: click.Context, __: click.Parameter, value: bool) -> bool:
+    """Silence notes and progress, where --quiet says so."""
+    if value:
+        from ..render.base import choose_quiet
+
+        choose_quiet(True)
+    return value
+
+
+_VERBOSE = "ckpt.verbose"
+"""What of a command's context says that -v was given."""
+
+
+def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> None:
+    """Say what was read when the command has ended, however it ends."""
+    if not value or context.resilient_parsing:
+        return
+    from formats.core.words import counted
+    from formats.store.urls import scheme_of
+    from formats.store.work.counters import count_reads
+
+    from ..render.base import choose_verbose, remark
+
+    choose_verbose(True)
+    tallies = count_reads()
+    context.meta[_VERBOSE] = True
+
+    def tell() -> None:
+        asked = [tally for path, tally in tallies.items() if scheme_of(path)]
+        for path, tally in tallies.items():
+            if tally.nbytes or tally not in asked:
+                times = counted(tally.reads, "request" if tally in asked else "read")
+                remark(f"read {path}: {tally.nbytes:,} bytes in {times}")
+        if asked:
+            files = counted(sum(tally.nbytes > 0 for tally in asked), "file")
+            requests = counted(sum(tally.reads for tally in asked), "request")
+            sent = sum(tally.sent for tally in asked)
+            more = f", {sent:,} bytes sent" if sent else ""
+            remark(f"servers: {sum(tally.nbytes for tally in asked):,} bytes of {files} in {requests}{more}")
+
+    context.call_on_close(tell)
+
+
+GENERAL = (
+    click.Option(
+        ["-q", "--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=set_quiet,
+        help="Print no notes and no progress; warnings and errors remain.",
+    ),
+    click.Option(
+        ["-v", "--verbose"],
+        is_flag=True,
+        expose_value=False,
+        callback=_set_verbose,
+        help="Say at the end what was read; each 30 s how far it is.\fHow far only where no bar is drawn.",
+    ),
+)
+"""The options that all commands have, unless a command has one of the name for itself."""
+
+
+def _default_jobs() -> int:
+    from formats.store.work.workers import default_jobs  # a listing starts without it
+
+    return default_jobs()
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+FORMS = ("text", "json", "sarif", "junit", "markdown", "github", "gitlab")
+"""How findings are shown; those behind the first two are modules of `ckpt_cli.render.findings`."""
+
+
+def form_option(function: F) -> F:
+    """Add the option that says how findings are shown, of which --json is one way."""
+    function = click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMS),
+        default="text",
+        metavar="FORM",
+        help="text, json, sarif, junit, markdown, github or gitlab.\fPrints findings for a service, or in "
+        "Markdown; json is --json.",
+    )(function)
+    return option_rules(excludes("--format", "--json"))(function)
+
+
+update_state_option = click.option(
+    "--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file."
+)
+
+
+def _lend(context: click.Context, _: click.Parameter, value: int) -> Workers | None:
+    """Return that many threads, for as long as the command runs."""
+    from formats.store.work.workers import workers
+
+    return None if context.resilient_parsing else context.with_resource(workers(value))
+
+
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    "workers",
+    type=click.IntRange(1),
+    default=_default_jobs,
+    metavar="N",
+    callback=_lend,
+    help="Parts to work on at a time; else one a processor, at most 4.\fThe result does not depend on it.",
+)
+
+
+def _workers(context: click.Context, param: click.Parameter, value: str | None) -> Workers | None:
+    """Return the workers that --executor names, who are looked for when there is work."""
+    if value is None or context.resilient_parsing:
+        return None
+    from formats.store.work.executors import workers_named
+
+    try:
+        return workers_named(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, param) from error
+
+
+def sharing_options(function: F) -> F:
+    """Add the options that say who does the work; the command knows them as `workers`."""
+
+    @option_rules(excludes("--executor", "--jobs"))
+    @functools.wraps(function)
+    def shared(*args: Any, executor: Workers | None, **options: Any) -> Any:
+        if executor is not None:
+            from contextlib import closing
+
+            context = click.get_current_context()
+            options["workers"] = context.with_resource(closing(executor))
+            if _VERBOSE in context.meta:
+                context.call_on_close(partial(_tell_shares, executor))
+        return function(*args, **options)
+
+    added = click.option(
+        "--executor",
+        callback=_workers,
+        metavar="E",
+        shell_complete=completing("executors"),
+        help="Who works: threads[:N], processes[:N], dask, dask://HOST:PORT.\fdask is a cluster on this "
+        "machine.  The result does not depend on it.",
+    )(shared)
+    return jobs_option(added)  # type: ignore[return-value]
+
+
+def _tell_shares(workers: Workers) -> None:
+    """Say what was handed out, and what this process did itself."""
+    from formats.core.words import counted
+
+    from ..render.base import remark
+
+    remark(f"handed out: {counted(workers.sent[0], 'task')}, {workers.sent[1]:,} bytes")
+    tensors, nbytes = workers.kept
+    if tensors:
+        why = "strings, slices to be joined, compressed values, zip and HDF5 containers"
+        remark(f"done by this process: {counted(tensors, 'tensor')}, {nbytes:,} bytes ({why} stay here)")
+
+
+def recursive_option(
+    help: str = "Take the checkpoints of the directories below, too.",  # noqa: A002  click's word
+) -> Callable[[F], F]:
+    """Return the option that takes in what lies below a directory."""
+    return click.option("-R", "--recursive", is_flag=True, help=help)
+
+
+def output_option(
+    metavar: str,
+    help: str,  # noqa: A002
+    *,
+    allow_dash: bool = False,
+    **settings: Any,
+) -> Callable[[F], F]:
+    """Return the option that says where to write; the command knows it as `target`."""
+    path = TargetPath(allow_dash=allow_dash)
+    return click.option("-o", "--output", "target", type=path, metavar=metavar, help=help, **settings)
+
+
+def each_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that takes all checkpoints of a directory, where one is taken otherwise."""
+    return click.option("--each", is_flag=True, help=help)
+
+
+def depth_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that says how deep to go."""
+    return click.option("--depth", type=click.IntRange(1), metavar="N", help=help)
+
+
+def exact_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option with which stored checksums are not enough."""
+    return click.option("--exact", is_flag=True, help=help)
+
+
+def no_values_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option with which indexes alone are read."""
+    return click.option("--no-values", is_flag=True, help=help)
+
+
+def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that says what ends a command with exit code 1."""
+    return click.option("--fail-on", help=help, **settings)
+
+
+def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that names a file for pairs of keys, as --map takes it."""
+    return click.option("--save-map", type=TargetPath(), metavar="FILE", help=help)
+
+
+def overwrite_option(help: str = "Replace DST where it is there already.") -> Callable[[F], F]:  # noqa: A002
+    """Return the option without which nothing that is there is replaced."""
+    return click.option("--overwrite", is_flag=True, help=help)
+
+
+def dry_run_option(help: str = "Print the plan and write nothing.") -> Callable[[F], F]:  # noqa: A002
+    """Return the option with which a command says what it would do."""
+    return click.option("-n", "--dry-run", is_flag=True, help=help)
+
+
+def verify_options(other: str = "its source") -> Callable[[F], F]:
+    """Return the options that say how what was written is held against `other`."""
+
+    def add(function: F) -> F:
+        function = click.option("--no-verify", is_flag=True, help="The same as --verify none.")(function)
+        function = click.option(
+            "--verify",
+            type=click.Choice(["full", "sent", "none"]),
+            help=f"Compare with {other}; what was sent; or nothing.\ffull reads the result back; "
+            "sent, the default of stores, holds what was sent against the store's checksums.",
+        )(function)
+        return option_rules(excludes("--verify", "--no-verify"))(function)
+
+    return add
+
+
+def link_option() -> Callable[[F], F]:
+    """Return the option that has a bundle take its source's files for data shards."""
+    return click.option(
+        "--link", is_flag=True, help="Share SRC's files where that can be; write what is new alone."
+    )
+
+
+def path_argument(name: str = "path", **settings: Any) -> Callable[[F], F]:
+    """Return an argument that names a checkpoint; it is taken literally, and need not exist as a file."""
+    usual = {"type": LocalPath(), "shell_complete": completing("checkpoints")}
+    return click.argument(name, **{**usual, **settings})
+
+
+def target_argument(metavar: str, **settings: Any) -> Callable[[F], F]:
+    """Return the argument that says where to write; the command knows it as `target`."""
+    return path_argument("target", metavar=metavar, type=TargetPath(), **settings)
+
+
+def match_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option of patterns that keys match; the command knows them as `matches`."""
+    return click.option(
+        "--match",
+        "matches",
+        multiple=True,
+        metavar="GLOB",
+        help=help,
+        shell_complete=completing("keys"),
+    )
+
+
+_CHOOSING = (
+    click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
+    match_option("Keep keys that match; * crosses /."),
+    click.option(
+        "--exclude",
+        "excludes",
+        multiple=True,
+        metavar="GLOB",
+        help="Drop keys that match.",
+        shell_complete=completing("keys"),
+    ),
+    click.option("--regex", is_flag=True, help="Take KEY, --match and --exclude as regular expressions."),
+    click.option(
+        "--dtype",
+        "dtype",
+        metavar="NAME",
+        help="Keep tensors of this dtype.",
+        shell_complete=completing("dtypes"),
+    ),
+    click.option(
+        "--kind",
+        "kind",
+        metavar="KIND[,KIND]",
+        help="Keep these: variable, slot, optimizer, state, graph.",
+        shell_complete=completing("kinds"),
+    ),
+)
+
+
+def choosing(function: F) -> F:
+    """Add KEY arguments and the options that choose tensors; `selection_of` takes what they give."""
+    for option in reversed(_CHOOSING):
+        function = option(function)
+    return option_rules(needs("--regex", "KEY", "--match", "--exclude"))(function)
+
+
+def selection_of(options: dict[str, Any]) -> Selection:
+    """Return the selection that the options of `choosing` describe; UsageError where they make no sense."""
+    from ..operations.select.selection import Selection
+
+    try:
+        return Selection.make(
+            (*options["keys"], *options["matches"]),
+            options["excludes"],
+            regex=options["regex"],
+            dtype=options["dtype"],
+            kinds=options["kind"],
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def format_option(name: str, help: str) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that names a format to write; the command knows it as `to`."""
+    return click.option(
+        name, "to", callback=known_format, metavar="FORMAT", help=help, shell_complete=completing("formats")
+    )
+
+
+def known_format(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Return the id of the format that an option names, by its id or its short name; UsageError for none."""
+    if value is None:
+        return None
+    from formats.errors import UnknownFormatError
+    from formats.find.registry import format_named
+
+    from ..operations.convert.planner import ALIASES
+
+    try:
+        return format_named(ALIASES.get(value, value)).name
+    except UnknownFormatError as error:
+        raise click.UsageError(str(error), context) from error
+
+
+def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
+    if value is None:
+        return None
+    from formats.core.dtypes import BY_NAME, dtype_named
+
+    try:
+        dtype = dtype_named(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    if not dtype.is_floating:
+        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
+        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
+    return dtype
+
+
+cast_option = click.option(
+    "--cast",
+    callback=_floating,
+    metavar="DTYPE",
+    help="Write floating tensors in this dtype.",
+    shell_complete=completing("dtypes"),
+)
+
+
+map_option = click.option(
+    "--map",
+    "map_file",
+    type=LocalPath(),
+    metavar="FILE",
+    help="Take new keys from a file: old TAB new, or JSON.\fA third column has operations on values.",
+    shell_complete=completing("maps"),
+)
+
+_CHANGING = (
+    click.option(
+        "--sub",
+        "subs",
+        multiple=True,
+        metavar="REGEX=>REPLACEMENT",
+        help="Change what matches, as re.sub does; may be given again.\fThey apply in order.",
+    ),
+    click.option("--strip-prefix", metavar="P", help="Take P away from where keys begin with it."),
+    click.option("--add-prefix", metavar="P", help="Put P before every key."),
+    map_option,
+)
+
+
+def changing(function: F) -> F:
+    """Add the options that change keys; `rules_of` takes what they give."""
+    for option in reversed(_CHANGING):
+        function = option(function)
+    return function
+
+
+def rules_of(options: dict[str, Any], layout: FrameworkLayout | None = None) -> Rules:
+    """Return the rules that the options of `changing` describe; UsageError where they make no sense.
+
+    Where there is a layout, that has the map.
+    """
+    from ..operations.select.keys import Rules
+    from ..operations.select.name_map import NO_NAMES
+
+    names = _map_of(options) if layout is None else NO_NAMES
+    if names.has_operations:
+        raise names.refused(
+            "which change values: convert, diff and extract take such a map, others names alone"
+        )
+    try:
+        return Rules.make(options["subs"], options["strip_prefix"], options["add_prefix"], names)
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+# Layouts ------------------------------------------------------------------------------
+
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(["pytorch", "tensorflow"]),
+    help="Names and axes of PyTorch, or of TensorFlow again."
+    "\fA configuration, the names of an object graph, or --map tell them.",
+)
+config_option = click.option(
+    "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
+)
+
+
+def layout_of(options: dict[str, Any], *, every_map: bool = False) -> FrameworkLayout | None:
+    """Return the layout that is asked for, by its name or by a map with operations; None where none is.
+
+    With `every_map` a map that changes names alone is one, too.
+    """
+    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.convert.keras.plan import read_config
+
+    names = _map_of(options)
+    if options["layout"] is None and not names.has_operations and not (every_map and names.rows):
+        return None
+    config = read_config(options["config"]) if options["config"] else None
+    return FrameworkLayout(options["layout"], names if options["map_file"] is not None else None, config)
+
+
+def _map_of(options: dict[str, Any]) -> NameMap:
+    from ..operations.select.name_map import NO_NAMES, read_map
+
+    return read_map(options["map_file"]) if options["map_file"] is not None else NO_NAMES

@@ -1,0 +1,79 @@
+"""What `--resume` means on the command line: the options that count, and the command that goes on."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from formats.core.words import command_line
+from formats.errors import CheckpointError
+from formats.location import parse_location
+from formats.store.urls import public, scheme_of
+
+from ..operations.convert.resume import Resume
+from .option_rules import values_given
+from .signals import EndedBySignal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+
+_WITHOUT_EFFECT = frozenset(
+    [
+        *("SRC", "DST", "--jobs", "--executor", "--json", "--color", "--quiet", "--verbose", "--verify"),
+        *("--no-verify", "--update-state", "--overwrite", "--dry-run", "--resume", "--save-map"),
+    ]
+)
+"""Parameters that may differ the second time: staged bytes do not depend on them, or sources tell them."""
+
+_WHOLE_URL = "name the same URL, with what *** stands for: that may be secret, and is not printed"
+
+
+def wish_to_resume(context: click.Context) -> Resume:
+    """Return the wish of a command line with --resume."""
+    given = values_given(context)
+    options = {name: _said(value) for name, value in given.items() if name not in _WITHOUT_EFFECT}
+    return Resume(options)
+
+
+def _said(value: Any) -> str:
+    return " ".join(map(str, value)) if type(value) is tuple else str(value)
+
+
+@contextmanager
+def going_on(context: click.Context, resume: Resume | None) -> Iterator[None]:
+    """Have the last line of what is interrupted, or fails and can go on, be the command that goes on."""
+    try:
+        yield
+    except (KeyboardInterrupt, EndedBySignal) as error:
+        if resume is not None:
+            for line in _same_command(context):
+                error.add_note(line)
+        raise
+    except CheckpointError as error:
+        if resume is not None and resume.has_kept:
+            *about, command = _same_command(context)
+            error.hints = (*error.hints, *about, f"to go on with what is finished: {command}")
+        raise
+    else:
+        if resume is not None:
+            resume.forget()
+
+
+def _same_command(context: click.Context) -> list[str]:
+    """Return the command line as it was given, last; before it what to do about what was cut out of URLs."""
+    words = [_public(word) for word in context.find_root().obj or ()]
+    about = [_WHOLE_URL] if any("://***" in word for word in words) else []
+    return [*about, command_line(*words)]
+
+
+def _public(word: str) -> str:
+    """Return a word without what may be secret in it: `***` stands for that."""
+    name, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not scheme_of(value):
+        return word
+    try:
+        return name + equals + parse_location(value)
+    except CheckpointError:  # it is refused
+        return name + equals + public(value)

@@ -1,0 +1,126 @@
+"""What may differ between two large bundles, told by their indexes alone.
+
+Of a million tensors that stand in both, most often all but a few have the checksum that they
+had.  Their indexes are gone through in step, in the order of keys, and the columns of dtypes,
+shapes and checksums are held against each other.  What these do not tell to be the same is left
+to be compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from formats.core.dtypes import INVALID
+from formats.core.spec import key_bytes
+
+from .diff import KeyPair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from formats.core.spec import SpecColumns, TensorSpec
+    from formats.model.reader import CheckpointReader
+
+
+_LEAST, _MOST = 16, 1 << 14
+"""Tensors that are looked at together: few behind a key that only one side has, then ever more."""
+
+
+class Unlike(NamedTuple):
+    """The pairs of tensors that may differ, in the order of their keys, and how many others are the same."""
+
+    pairs: list[KeyPair]
+    same: int
+
+
+def unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
+    """Return what may differ; None where a side is not listed with its checksums.
+
+    Raises what listing them raises.
+    """
+    numbers: dict[TensorSpec, int] = {}
+    one, other = _Side(left.columns(), numbers), _Side(right.columns(), numbers)
+    pairs: list[KeyPair] = []
+    same, together = 0, _MOST
+    while one.has_more() and other.has_more():
+        count = min(together, len(one.keys) - one.at, len(other.keys) - other.at)
+        keys = one.keys[one.at : one.at + count]
+        common = _in_common(keys, other.keys[other.at : other.at + count])
+        alike = one.is_like(other, common)
+        same += int(alike.sum())
+        pairs += [KeyPair(keys[at], keys[at], keys[at]) for at in np.flatnonzero(~alike).tolist()]
+        one.at, other.at = one.at + common, other.at + common
+        together = min(2 * together, _MOST)
+        if common < count:
+            together = _LEAST
+            if key_bytes(one.keys[one.at]) < key_bytes(other.keys[other.at]):
+                pairs.append(_removed(one.take()))
+            else:
+                pairs.append(_added(other.take()))
+    while one.has_more():
+        pairs.append(_removed(one.take()))
+    while other.has_more():
+        pairs.append(_added(other.take()))
+    return Unlike(pairs, same) if one.tells and other.tells else None
+
+
+def _removed(key: str) -> KeyPair:
+    return KeyPair(key, key, None)
+
+
+def _added(key: str) -> KeyPair:
+    return KeyPair(key, None, key)
+
+
+def _in_common(one: list[str], other: list[str]) -> int:
+    """Return how many keys two lists of one length begin with alike."""
+    if one == other:
+        return len(one)
+    return next(at for at, keys in enumerate(zip(one, other, strict=True)) if keys[0] != keys[1])
+
+
+class _Side:
+    """One side: the part of its columns that one stands in, and where.
+
+    It `tells` something as long as checksums are among the columns; else it has no more.
+    `numbers` are those of specs, on both sides: there may be as many specs as tensors.
+    """
+
+    def __init__(self, parts: Iterator[SpecColumns], numbers: dict[TensorSpec, int]) -> None:
+        self._parts = parts
+        self._common = numbers
+        self._known: list[int] = []
+        self.keys: list[str] = []
+        self.at = 0
+        self.tells = True
+
+    def has_more(self) -> bool:
+        """Whether there is another tensor; goes on to the next part where this is at its end."""
+        while self.tells and self.at == len(self.keys):
+            part = next(self._parts, None)
+            if part is None:
+                return False
+            self.keys, self.at, self.tells = part.keys, 0, part.checksums is not None
+            self._known += map(self._number_of, part.specs[len(self._known) :])
+            self._numbers = np.array([self._known[number] for number in part.numbers], np.int64)
+            self._sums = np.array(part.checksums if self.tells else (), np.int64)
+        return self.tells
+
+    def take(self) -> str:
+        """Step over a tensor, and return its key."""
+        self.at += 1
+        return self.keys[self.at - 1]
+
+    def is_like(self, other: _Side, count: int) -> np.ndarray[tuple[int], np.dtype[np.bool]]:
+        """Return which of the next tensors have dtype, shape and checksum of those of the other side."""
+        mine, theirs = slice(self.at, self.at + count), slice(other.at, other.at + count)
+        numbers, sums = self._numbers[mine], self._sums[mine]
+        alike = (numbers >= 0) & (numbers == other._numbers[theirs])
+        found: np.ndarray[tuple[int], np.dtype[np.bool]] = alike & (sums >= 0) & (sums == other._sums[theirs])
+        return found
+
+    def _number_of(self, spec: TensorSpec) -> int:
+        """Return the number of a spec, -1 of one that is not known."""
+        return -1 if spec.dtype is INVALID else self._common.setdefault(spec, len(self._common))

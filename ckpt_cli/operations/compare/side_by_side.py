@@ -1,0 +1,184 @@
+"""What a page tells of two checkpoints: what `diff` finds, and how both sides of what changed look.
+
+Tensors are paired by their keys, or where no key is on both sides by what pairs the most.  One that
+cannot be read is told of as damaged, and the others are compared all the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from formats.errors import CheckpointError
+
+from ..look.listing import split_layer
+from ..look.report import MOST_DRAWN, Page, about, cells_of, number, sketch_document
+from ..look.sketch import look_at
+from ..select.selection import Selection, sift, unmatched
+from .diff import DiffEntry, DiffOptions, better_by, diff_pairs, labels, pair_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from formats.core.spec import TensorSpec
+    from formats.model.reader import CheckpointReader
+    from formats.store.work.workers import Workers
+
+    from ..look.sketch import Looked
+    from .diff import KeyPair
+
+
+def two(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    matches: Sequence[str] = (),
+    *,
+    workers: Workers,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Page:
+    """Return what a page tells of two checkpoints; `matches` are patterns of tensors that are to be drawn.
+
+    Raises NothingSelectedError where one of them matches nothing on either side.
+    """
+    by = better_by(left, right, "key") or "key"
+    pairs = pair_up(left, right, by)
+    flaws: dict[KeyPair, CheckpointError] = {}
+    options = DiffOptions(by)
+    entries = list(_entries(left, right, pairs, options, flaws, workers=workers, advance=advance))
+    names = {**labels(left, "object-path"), **labels(right, "object-path")}
+    separator = "/" if any("/" in entry.key for entry in entries) else "."
+    layers: dict[str, list[int]] = {}
+    for entry in entries:
+        layer = split_layer(names.get(entry.key, entry.key), separator)[0]
+        layers.setdefault(layer, [len(layers), 0])[1] += _size(entry)
+    drawn = _drawn(left, right, entries, matches)
+    sides = [_sketched(left, [_left_key(entry) for entry in drawn], workers)]
+    sides.append(_sketched(right, [entry.right.key if entry.right else None for entry in drawn], workers))
+    shown = [entry for entry in entries if entry.change != "same"]
+    places = {entry.key: at for at, entry in enumerate(shown)}
+    return Page(
+        {
+            "what": "two",
+            "name": f"{left.location.name} → {right.location.name}",
+            "path": left.location.path,
+            "other": right.location.path,
+            "by": by,
+            "left": about(left),
+            "right": about(right),
+            "layers": [[layer, size] for layer, (_, size) in layers.items()],
+            "same": len(entries) - len(shown),
+            "entries": [_row(entry, names.get(entry.key, entry.key), layers, separator) for entry in shown],
+            "broken": {pair.key: str(flaw) for pair, flaw in flaws.items()},
+            "matches": list(matches),
+            "sketches": {
+                places[entry.key]: [side.get(at) for side in sides] for at, entry in enumerate(drawn)
+            },
+        },
+        list(flaws.values()),
+    )
+
+
+def _entries(
+    left: CheckpointReader,
+    right: CheckpointReader,
+    pairs: list[KeyPair],
+    options: DiffOptions,
+    flaws: dict[KeyPair, CheckpointError],
+    *,
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Iterator[DiffEntry]:
+    """Yield the entries of pairs that can be compared; of the others the flaws are kept.
+
+    Damage ends a comparison, so what cannot be compared together is compared in halves.
+    """
+    waiting = [pairs]
+    while waiting:
+        some = waiting.pop()
+        try:
+            found = diff_pairs(left, right, some, options, workers=workers)
+        except CheckpointError as error:
+            if len(some) == 1:
+                flaws[some[0]] = error
+                yield _damaged(left, right, some[0])
+                continue
+            middle = len(some) // 2
+            waiting += [some[middle:], some[:middle]]
+            continue
+        for entry in found.entries:
+            advance((entry.right and entry.right.nbytes) or 0)
+            yield entry
+
+
+def _damaged(left: CheckpointReader, right: CheckpointReader, pair: KeyPair) -> DiffEntry:
+    one = left.specs[pair.left] if pair.left is not None else None
+    other = right.specs[pair.right] if pair.right is not None else None
+    return DiffEntry(pair.key, "damaged", pair.left if pair.left != pair.key else None, one, other)
+
+
+def _left_key(entry: DiffEntry) -> str | None:
+    return entry.left.key if entry.left is not None else None
+
+
+def _drawn(
+    left: CheckpointReader, right: CheckpointReader, entries: Sequence[DiffEntry], matches: Sequence[str]
+) -> list[DiffEntry]:
+    """Return the entries that are drawn: the largest that changed, and those that match and changed."""
+    chosen: set[str] = set()
+    for text in matches:
+        found = [set(sift(reader, Selection(keep=(text,))).chosen) for reader in (left, right)]
+        if not any(found):
+            raise unmatched(right, text)
+        chosen |= found[0] | found[1]
+    changed = [entry for entry in entries if entry.change in ("value", "shape", "dtype")]
+    changed = [entry for entry in changed if entry.left is not None and entry.left.dtype.is_number]
+    largest = sorted(changed, key=lambda entry: -((entry.right and entry.right.nbytes) or 0))[:MOST_DRAWN]
+    taken = {entry.key for entry in largest}
+    more = [entry for entry in changed if entry.key in chosen and entry.key not in taken]
+    return [*largest, *more]
+
+
+def _sketched(
+    reader: CheckpointReader, keys: Sequence[str | None], workers: Workers
+) -> dict[int, dict[str, Any]]:
+    """Return what tensors look like, by their place among those that are drawn."""
+    wanted = [key for key in keys if key is not None]
+    with closing(look_at(reader, wanted, set(wanted), cells_of(2 * len(wanted)), workers)) as found:
+        looked = dict(found)
+    return {at: _side(looked[key]) for at, key in enumerate(keys) if key is not None}
+
+
+def _side(looked: Looked) -> dict[str, Any]:
+    found = looked.statistics
+    statistics = {name: number(value) for name, value in found._asdict().items()} if found else None
+    sketch = sketch_document(looked.sketch) if looked.sketch is not None else {}
+    return {"statistics": statistics, **sketch}
+
+
+def _size(entry: DiffEntry) -> int:
+    return max(spec.size for spec in (entry.left, entry.right) if spec is not None)
+
+
+def _row(entry: DiffEntry, name: str, layers: Mapping[str, Sequence[int]], separator: str) -> dict[str, Any]:
+    """Return an entry as a page has it; what is not known, or as usual, is left out."""
+    found = entry.difference
+    layer, leaf = split_layer(name, separator)
+    row = {
+        "layer": layers[layer][0],
+        "leaf": leaf,
+        "key": entry.key,
+        "name": name if name != entry.key else None,
+        "change": entry.change,
+        "from": entry.source,
+        "left": _spec(entry.left),
+        "right": _spec(entry.right),
+        "differing": found.differing,
+        "max_abs": number(found.max_abs),
+        "max_rel": number(found.max_rel),
+        "apart": entry.apart,
+    }
+    return {field: value for field, value in row.items() if value is not None}
+
+
+def _spec(spec: TensorSpec | None) -> list[Any] | None:
+    return [spec.type_name, list(spec.shape), spec.nbytes, spec.size] if spec is not None else None

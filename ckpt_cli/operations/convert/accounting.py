@@ -1,0 +1,194 @@
+"""What becomes of every tensor of TEMPLATE: it gets SRC's value, or is kept on request, or is an error.
+
+A tensor that nobody accounts for would be an untrained weight in a checkpoint that looks converted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.dtypes import VARIANT
+from formats.core.words import command_line, counted, first_of
+from formats.errors import ConversionError
+from formats.find.resolve import spelling
+from formats.model.object_keys import table_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from formats.core.dtypes import DType
+    from formats.core.spec import TensorSpec
+    from formats.model.reader import CheckpointReader
+
+
+KEEP_OPTIMIZER = "to carry every weight, and to keep TEMPLATE's optimizer as it is: --keep-optimizer"
+"""The hint where an optimizer cannot go on as TEMPLATE's, but all weights have their values."""
+
+_OF_MODEL, _OF_OPTIMIZER = frozenset(("variable", "state")), frozenset(("slot", "optimizer"))
+"""Kinds of what a model needs, and of what its training does."""
+
+_MOST_LISTED = 10
+_MOST_WARNED = 100
+_MOST_LEFT_OUT = 8
+"""More is no line that a person wants to paste."""
+
+
+class Account(NamedTuple):
+    """SRC, the keys chosen of it, TEMPLATE, and the key in SRC for each key of TEMPLATE that gets its value.
+
+    `missing` are the keys of TEMPLATE that get no value.
+    """
+
+    source: CheckpointReader
+    keys: Sequence[str]
+    template: CheckpointReader
+    pairs: Mapping[str, str]
+    missing: Sequence[str]
+
+    @property
+    def weights(self) -> list[str]:
+        """The weights of TEMPLATE without a value; a hash table's tensors count as such."""
+        kinds = self.template.kinds
+        return [key for key in self.missing if kinds.get(key) == "variable" or table_part(key)]
+
+    @property
+    def slots(self) -> list[str]:
+        kinds = self.template.kinds
+        return [key for key in self.missing if kinds.get(key) == "slot"]
+
+    def check(self, *, partial: bool, keep_optimizer: bool) -> tuple[str, ...]:
+        """Return warnings of what TEMPLATE keeps; ConversionError for what nobody allowed it to keep."""
+        weights, slots = self.weights, [] if keep_optimizer else self.slots
+        if (weights or slots) and not partial:
+            self._refuse_missing(weights, slots)
+        self._refuse_untrained()
+        kept = (("weight", weights), ("slot", slots))
+        return tuple(self._warning(what, keys) for what, keys in kept if keys)
+
+    def _refuse_missing(self, weights: Sequence[str], slots: Sequence[str]) -> None:
+        lacking = [*weights, *slots]
+        listed = ", ".join(repr(shown(self.template, key)) for key in lacking[:_MOST_LISTED])
+        more = f" and {len(lacking) - _MOST_LISTED} more" if len(lacking) > _MOST_LISTED else ""
+        what = counted(len(lacking), "tensor of TEMPLATE gets", "tensors of TEMPLATE get")
+        hints = [self._left_over(_OF_MODEL if weights else _OF_OPTIMIZER)]
+        if not weights:
+            hints.append(KEEP_OPTIMIZER)
+        elif self._is_any_weight_paired or not self._chosen_weights:
+            hints.append("to keep TEMPLATE's values for them, which are not SRC's: --partial")
+        message = f"{what} no value: {listed}{more}"
+        raise ConversionError(message, path=self.source.location.path, hints=tuple(hints))
+
+    def _left_over(self, of: frozenset[str]) -> str:
+        used, kinds = set(self.pairs.values()), self.source.kinds
+        free = [key for key in self.keys if key not in used and kinds.get(key) in of]
+        if not free:
+            return "SRC has no tensors left to pair"
+        unused = ", ".join(map(repr, free[:3]))
+        count = counted(len(free), "tensor")
+        return f"left over of SRC: {count}, {unused} among them; to pair them: --map or --sub; {self._look()}"
+
+    def _look(self) -> str:
+        return look_at_names(self.source, self.template)
+
+    def _refuse_untrained(self) -> None:
+        """Refuse to write a template as it is, where weights of SRC were to be carried."""
+        chosen = self._chosen_weights
+        if not chosen or self._is_any_weight_paired:
+            return
+        names = first_of([repr(shown(self.source, key)) for key in chosen])
+        count = counted(len(chosen), "weight")
+        message = f"none of the {count} of SRC has a place in TEMPLATE, which would stay untrained: {names}"
+        hints = (f"to pair them: --map or --sub; {self._look()}",)
+        raise ConversionError(message, path=self.source.location.path, hints=hints)
+
+    @property
+    def _chosen_weights(self) -> list[str]:
+        """The chosen weights of SRC; a lone integer counts steps or saves, whatever its kind."""
+        kinds, specs = self.source.kinds, self.source.specs
+        weights = [key for key in self.keys if kinds.get(key) == "variable"]
+        return [key for key in weights if specs[key].shape or specs[key].dtype.is_floating]
+
+    @property
+    def _is_any_weight_paired(self) -> bool:
+        return not set(self.pairs.values()).isdisjoint(self._chosen_weights)
+
+    def _warning(self, what: str, keys: Sequence[str]) -> str:
+        names = first_of([repr(shown(self.template, key)) for key in keys], _MOST_WARNED)
+        verb = "keeps its value" if len(keys) == 1 else "keep their values"
+        return f"{counted(len(keys), what)} of TEMPLATE {verb}, as --partial allows: {names}"
+
+
+def look_at_names(source: CheckpointReader, template: CheckpointReader) -> str:
+    """Return the command that proposes pairs; where formats do not tell enough, one that shows the names."""
+    one, other = spelling(source.location), spelling(template.location)
+    both_by_name = source.format.is_by_name and template.format.is_by_name
+    has_objects = source.format.is_by_name or source.object_graph is not None
+    if both_by_name or (template.object_graph is not None and has_objects):
+        return f"pairs proposed from structure: {command_line('match', one, other, '--save-map', 'map.tsv')}"
+    return f"the names on both sides: {command_line('diff', '--no-values', one, other)}"
+
+
+def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
+    """Refuse slots that have no place in TEMPLATE, each with its optimizer."""
+    if not left:
+        return
+    listed = ", ".join(repr(shown(source, key)) for key in list(left)[:3])
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    owners = " and ".join(dict.fromkeys(left.values()))
+    what = counted(len(left), "slot")
+    message = f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no place in TEMPLATE: {listed}{more}"
+    hints = (KEEP_OPTIMIZER, "--exclude leaves out a part of it")
+    raise ConversionError(message, path=source.location.path, hints=hints)
+
+
+def refuse_different(
+    source: CheckpointReader, template: CheckpointReader, pairs: Mapping[str, str], cast: DType | None
+) -> None:
+    """Refuse pairs of another shape, and of another dtype without a cast."""
+    shapes, dtypes = [], []
+    for key, from_key in pairs.items():
+        mine, theirs = source.specs[from_key], template.specs[key]
+        rows = 1 if has_any_rows(theirs) else 0
+        if len(mine.shape) != len(theirs.shape) or mine.shape[rows:] != theirs.shape[rows:]:
+            shapes.append((key, from_key, list(mine.shape), list(theirs.shape)))
+        elif mine.dtype is not theirs.dtype and not _castable(mine, theirs, cast):
+            dtypes.append((key, from_key, mine.dtype, theirs.dtype))
+    for what, found, hint in (
+        ("shape", shapes, _leave_out([from_key for _, from_key, _, _ in shapes])),
+        ("dtype", dtypes, "TensorFlow never casts on restore: --cast float32 does, for floating tensors"),
+    ):
+        if found:
+            differences = [
+                f"{from_key!r} is {mine}, {shown(template, key)!r} {theirs}"
+                for key, from_key, mine, theirs in found[:3]
+            ]
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            message = f"{len(found)} pairs differ in {what}: {'; '.join(differences)}{more}"
+            raise ConversionError(message, path=source.location.path, hints=(hint,))
+
+
+def _leave_out(keys: Sequence[str]) -> str:
+    if len(keys) > _MOST_LEFT_OUT:
+        return "a tensor of another shape cannot be restored: --exclude leaves it out, with --partial"
+    options = " ".join(f"--exclude {shlex.quote(key)}" for key in keys)
+    return f"a tensor of another shape cannot be restored; to keep TEMPLATE's value: --partial {options}"
+
+
+def _castable(mine: TensorSpec, theirs: TensorSpec, cast: DType | None) -> bool:
+    return cast is not None and mine.dtype.is_floating and theirs.dtype.is_floating
+
+
+def shown(reader: CheckpointReader, key: str) -> str:
+    """Return what people call a tensor: its object path, or else its key."""
+    return place(reader.object_paths.get(key), key) or key
+
+
+def place(path: str | None, key: str) -> str | None:
+    """Return what a saver would call the tensor at an object path: of a hash table, each of the two."""
+    return path and path + table_part(key)
+
+
+def has_any_rows(spec: TensorSpec) -> bool:
+    """Whether a tensor takes as many rows as were saved: of hash tables, and states of iterators."""
+    return bool(table_part(spec.key)) or spec.dtype is VARIANT

@@ -1,0 +1,517 @@
+"""Moving tensors from one checkpoint into another: a plan, carrying it out, and the proof.
+
+A plan says for each tensor of the target where its values come from.  It is made before
+anything is written, so `--dry-run` prints the very plan that a real run executes.
+Carrying it out is a list of tasks and a last step.  A task copies a range of one tensor
+from the files that its values lie in to the place that the writer has given it, and
+returns checksums; tasks do not depend on each other, so it does not matter who does them,
+or when (`formats.store.work.workers`).  What cannot be read or written in ranges (strings, slices to
+be joined, compressed values) is written in its turn while tasks are handed out.  The last
+step writes the index.  Before the result is moved to its place it is opened again and
+every tensor compared with its source, bit for bit, by tasks of the same kind.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from formats.core.chunks import chunks_of, equal_bytes, view_of
+from formats.core.region import region_of, tiling_flaw
+from formats.core.words import counted
+from formats.errors import (
+    CheckpointNotFoundError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnknownFormatError,
+    UnsupportedFeatureError,
+    leave_out,
+)
+from formats.find.creating import create_checkpoint
+from formats.find.registry import format_named
+from formats.store.local.removing import taking_back
+from formats.store.ranges import cut
+from formats.store.work.workers import SERIAL, Workers
+from formats.tf.bundle.payload import chunks_checksum
+from formats.tf.bundle.writer import BundleWriter
+from formats.tf.graph.kinds import GRAPH_KEY
+from formats.wire.crc32c import mask
+
+from .bucket_tasks import can_be_shared, send_objects
+from .lazy import LazyValues, cast
+from .link import Shares, share
+from .placement import Spot, laid_out, units
+from .plan import FULL, NONE, Outcome
+from .resume import Ledger, another_source, finished, known, letting_go
+from .tasks import UnitRange, broken, compared, copied, different, done
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from formats.core.chunks import Chunk
+    from formats.core.region import Extents
+    from formats.core.spec import TensorSpec
+    from formats.model.reader import CheckpointReader
+    from formats.model.tensor import LazyTensor
+    from formats.model.writer import CheckpointWriter
+    from formats.store.local.staging_journal import Journal
+    from formats.store.ranges import Sum
+    from formats.store.remote.upload_journal import SentJournal
+
+    from .placement import Name, WriteUnit
+    from .plan import Move, Plan
+    from .resume import Resume
+
+
+_LAST = Spot(1 << 62, 0, 0)
+"""Where in an order what has no place in it stands."""
+
+
+def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
+    """Return a tensor's chunks in the dtype of `spec`."""
+    return cast(tensor, spec.dtype).chunks()
+
+
+def _chunks(move: Move) -> Iterator[Chunk]:
+    if move.tensor is not None:
+        return cast_chunks(move.tensor, move.spec)
+    return chunks_of(move.spec, move.value)
+
+
+def _checked_chunks(move: Move) -> Iterator[Chunk]:
+    """Yield a move's chunks, held against its spec as a writer does."""
+    return chunks_of(move.spec, _chunks(move))
+
+
+@contextmanager
+def _ended_by_errors(journal: Journal | SentJournal | None) -> Iterator[None]:
+    """Let a journal go where nobody stages anything in its directory after all."""
+    try:
+        yield
+    except BaseException:
+        if journal is not None:
+            journal.remove()
+        raise
+
+
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Let what a tensor's values turn out not to allow name the checkpoint that they are in."""
+    try:
+        yield
+    except ConversionError as error:
+        error.path = error.path or path
+        raise
+
+
+def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
+    """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
+    regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
+    if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
+        hints = (leave_out(spec.key), "or write it whole: --merge-slices")
+        message = (
+            "its slices do not cover its shape, or are of strings; values for the whole cannot be cut so"
+        )
+        raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
+
+
+def execute(
+    plan: Plan,
+    *,
+    overwrite: bool = False,
+    shard_size: int | None = None,
+    proof: str = FULL,
+    workers: Workers = SERIAL,
+    dry_run: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
+    ways: Sequence[str] = (),
+    resume: Resume | None = None,
+) -> Outcome:
+    """Write the plan's target and move it to its place.
+
+    Nothing is left behind where anything fails, and an old target is untouched.  A dry
+    run writes nothing, and refuses what the real one would before its first byte.
+    `ways` are those in which a file of the sources may be a data shard of the target
+    (`formats.tf.bundle.shards`); without any, all values are copied.  Where it is to `resume`, what is
+    finished is kept when it is interrupted, and gone on with.
+    Raises CheckpointExistsError, ConversionError and what reading the source raises.
+    """
+    _refuse_at_once(plan, ways)
+    create = _creator(plan, shard_size, workers, prove_sent=proof != NONE, resumes=resume is not None)
+    journal = None
+    if resume is not None:
+        rehearsed = create(overwrite=True, rehearsal=True)
+        journal = resume.journal(plan, rehearsed)
+        may_be_made = not overwrite and not journal.is_there
+        if may_be_made and _is_made(plan, rehearsed, workers, advance):
+            return known(journal, plan, dry_run=dry_run)
+        with _ended_by_errors(journal):
+            if not dry_run:
+                journal.begin()
+            if journal.is_done:
+                if journal.is_doubtful and not _is_made(plan, rehearsed, workers, advance):
+                    raise another_source(journal, plan)
+                return finished(journal, plan, rehearsed, dry_run=dry_run)
+            overwrite |= journal.has_moved
+    with _ended_by_errors(journal):
+        writer = create(overwrite=overwrite, rehearsal=dry_run, journal=None if dry_run else journal)
+    if proof == FULL:
+        _refuse_to_lose(writer)
+    if dry_run:
+        return _rehearsed(plan, writer, ways)
+    return _carried_out(plan, writer, journal, ways=ways, proof=proof, workers=workers, advance=advance)
+
+
+def _refuse_at_once(plan: Plan, ways: Sequence[str]) -> None:
+    """Refuse what no writer need be asked about: no shards to share, a source without values."""
+    if ways and not format_named(plan.format).is_bundle:
+        hints = ("leave out --link, or write a format that has: --to tf-object, --to tf-name",)
+        raise ConversionError(f"{plan.format} has no data shards to share", path=plan.target, hints=hints)
+    for move in plan.moves:
+        if move.tensor is not None and not move.tensor.has_values:
+            move.tensor.read()  # A listing says so, before anything is written.
+
+
+def _creator(
+    plan: Plan, shard_size: int | None, workers: Workers, *, prove_sent: bool, resumes: bool
+) -> Callable[..., CheckpointWriter]:
+    """Return what makes a plan's writer, once to rehearse and once to write."""
+    is_bucket = plan.target.is_object() and format_named(plan.format).is_bundle
+    return partial(
+        create_checkpoint,
+        plan.target,
+        format=plan.format,
+        specs=[move.spec for move in _in_order(plan)],
+        object_graph=plan.object_graph,
+        slices=plan.slices,
+        shard_size=shard_size,
+        facts=plan.facts,
+        prove_sent=prove_sent,
+        is_shared=is_bucket and workers.shares_all and not resumes and can_be_shared(plan),
+    )
+
+
+def _rehearsed(plan: Plan, writer: CheckpointWriter, ways: Sequence[str]) -> Outcome:
+    """Return what a dry run comes to."""
+    shares = Shares()
+    if ways:
+        shares.rehearse(plan)
+    return Outcome([*plan.notes, *writer.notes, *(shares.notes(plan, dry_run=True) if ways else ())])
+
+
+def _carried_out(
+    plan: Plan,
+    writer: CheckpointWriter,
+    journal: Journal | SentJournal | None,
+    *,
+    ways: Sequence[str],
+    proof: str,
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Outcome:
+    """Share, copy and compare all tensors, and have the target moved to its place."""
+    shares, ledger = Shares(), Ledger(journal)
+    with _about(plan.source), writer, letting_go(journal, plan):
+        if ways:
+            assert isinstance(writer, BundleWriter)
+            shares = share(plan, writer, ways, workers, advance)
+        made = _copy(plan, writer, shares, ledger, workers, advance)
+        writer.finish()
+        is_compared = proof == FULL and writer.is_readable
+        if is_compared:
+            with writer.reopen() as written:
+                if shares:
+                    assert isinstance(writer, BundleWriter)
+                    _check_index(plan, writer)
+                    advance(shares.nbytes)
+                _compare(plan, written, shares, made, workers, advance)
+        plan.check_unchanged()
+    if proof == FULL and not is_compared:
+        _compare_in_place(plan, writer, made, workers, advance)
+    notes = [*plan.notes, *writer.notes, *(shares.notes(plan) if ways else ()), *ledger.notes(plan)]
+    return Outcome(notes, bool(shares))
+
+
+def _refuse_to_lose(writer: CheckpointWriter) -> None:
+    """Refuse to read back one object of a store in place of another, which would be gone by then."""
+    target = writer.target
+    if target.is_local or not writer.is_one_object:
+        return
+    for found in writer.existing(target.path):
+        writer.abandon()
+        hints = ("compare checksums: --verify sent, or write it under another name",)
+        message = "is replaced before the new object can be read back, and would be lost where that differs"
+        raise ConversionError(message, path=found, hints=hints)
+
+
+def _in_order(plan: Plan) -> Sequence[Move]:
+    """Return the moves in the order in which they will be written, as far as a layout tells."""
+    if not plan.target.is_object():
+        return plan.moves  # to which shard a tensor goes need not be known before
+    layout = plan.layout()
+    return sorted(plan.moves, key=lambda move: layout.get((move.spec.key, None), _LAST))
+
+
+_ANOTHER = (
+    CheckpointNotFoundError,
+    ConversionError,
+    CorruptCheckpointError,
+    UnknownFormatError,
+    UnsupportedFeatureError,
+)
+"""What is raised where something else lies at a target than would be written."""
+
+
+def _is_made(
+    plan: Plan, rehearsed: CheckpointWriter, workers: Workers, advance: Callable[[int], None]
+) -> bool:
+    """Whether what lies at the target is what would be written: a kill can come when its journal is gone."""
+    if not rehearsed.existing(rehearsed.target.path):
+        return False
+    try:
+        with rehearsed.reopen() as found:
+            _compare(plan, found, Shares(), {}, workers, advance)
+            graph = [*found[GRAPH_KEY].chunks()] if plan.object_graph is not None else []
+            is_same = graph == ([] if plan.object_graph is None else [plan.object_graph.encode()])
+            return is_same and rehearsed.is_said_by(found)
+    except _ANOTHER:
+        return False
+
+
+def _compare_in_place(
+    plan: Plan,
+    writer: CheckpointWriter,
+    made: Mapping[Name, Sum],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> None:
+    """Compare the one object that nobody could read before it was there; take it away where it differs."""
+    try:
+        with writer.reopen() as written:
+            _compare(plan, written, Shares(), made, workers, advance)
+    except BaseException:
+        with taking_back(writer.target.path):
+            writer.withdraw()
+        raise
+
+
+# Copying --------------------------------------------------------------------------
+
+
+def _copy(  # noqa: PLR0917  what goes where, then who does it
+    plan: Plan,
+    writer: CheckpointWriter,
+    shares: Shares,
+    ledger: Ledger,
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> dict[Name, Sum]:
+    """Write all tensors that are not shared; return the checksums of what could be written in ranges.
+
+    The order of what is laid out is the plan's, whoever does the copying.
+    """
+    if not writer.target.is_local and writer.target.is_shared:
+        assert isinstance(writer, BundleWriter)
+        return send_objects(plan, writer, workers, advance, partial(_write, plan, writer, advance))
+    made: dict[Name, Sum] = {}
+    copies = _copies(plan, writer, shares, ledger, workers, advance)
+    with closing(done(copied, copies, workers, advance, ledger.note)) as written:
+        for unit, part, sums in written:
+            part.values.check(sums)
+            writer.filled(*unit.name, sums.made)
+            made[unit.name] = sums.made
+    return made
+
+
+def _copies(  # noqa: PLR0917  what goes where, then who does it
+    plan: Plan,
+    writer: CheckpointWriter,
+    shares: Shares,
+    ledger: Ledger,
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[WriteUnit, UnitRange]]:
+    """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
+    for unit in laid_out(plan, writer) if shares.left is None else shares.left:
+        move, extents = unit
+        if writer.was_sent(*unit.name):
+            ledger.kept += move.spec.nbytes or 0
+            advance(move.spec.nbytes or 0)
+            continue
+        is_one = extents is not None or move.spec.key not in plan.slices
+        values = unit.values if is_one else None
+        place = writer.place(*unit.name) if is_one and move.spec.dtype.itemsize is not None else None
+        if values is not None and place is not None:
+            for begin, end in cut(values.size, workers.task_bytes):
+                claim = ledger.claim(place, begin, end)
+                yield unit, UnitRange(values, begin, end, place, None, claim, ledger.is_doubtful)
+            continue
+        workers.keep(move.spec.nbytes or 0)
+        if place is not None:
+            found = ledger.stream(place, move.spec.nbytes or 0, partial(_checked_chunks, move))
+            writer.filled(*unit.name, found)
+            advance(move.spec.nbytes or 0)
+            continue
+        if values is not None and isinstance(writer, BundleWriter):
+            _send(writer, unit, values)
+            advance(values.size)
+            continue
+        _write(plan, writer, advance, unit)
+
+
+def _send(writer: BundleWriter, unit: WriteUnit, values: LazyValues) -> None:
+    """Write into an object what is read in ranges; what is read and what is written have one checksum."""
+    sums = values.sums()
+    writer.write_summed(*unit.name, values.pieces(0, values.size, sums), lambda: sums.made.crc)
+    values.check(sums)
+
+
+def _write(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None], unit: WriteUnit) -> None:
+    """Give the writer what it has no place for."""
+    move, extents = unit
+    if extents is None:
+        if plan.slices.get(move.spec.key):
+            _check_tiles(plan, move.spec)
+        writer.write(move.spec.key, _chunks(move))
+    else:
+        writer.write_slice(move.spec.key, extents, _chunks(move))
+    advance(move.spec.nbytes or 0)
+
+
+# The proof ------------------------------------------------------------------------
+
+
+def _compare(  # noqa: PLR0917  what is held against what, then who does it
+    plan: Plan,
+    written: CheckpointReader,
+    shares: Shares,
+    made: Mapping[Name, Sum],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> None:
+    """Hold every written tensor against its source; ConversionError where one differs.
+
+    Where target and source store checksums, what came from the source was held against
+    its own on the way, so reading what was written against the checksum that passed is
+    the proof.  Otherwise both are read again and compared, byte by byte; what was held against
+    checksums on the way is not held against them twice.  Of what is shared there is but one, and
+    the index alone is held against where it lies.
+    """
+    _check_specs(plan, written)
+    comparisons = _comparisons(plan, written, shares, made, workers, advance)
+    with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
+        for unit, part, sums in read:
+            if part.other is None:
+                same = sums.made.crc == made[unit.name].crc
+            else:
+                part.values.check(sums)
+                same = part.other.fits(sums.made)
+            if not same:
+                raise different(plan.target, unit.move.spec.key)
+
+
+def _check_index(plan: Plan, writer: BundleWriter) -> None:
+    """Hold the index that was written against what it is to say of what is shared, and all else."""
+    flaw = writer.index_flaw()
+    if flaw is not None:
+        raise broken(plan.target, flaw)
+
+
+def _check_specs(plan: Plan, written: CheckpointReader) -> None:
+    """Hold keys, dtypes, shapes and slices against the plan."""
+    missing = {move.spec.key: move.spec for move in plan.moves}
+    surplus = 0
+    for keys, numbers, specs, _ in written.columns():
+        for key, number in zip(keys, numbers, strict=True):
+            expected, found = missing.pop(key, None), specs[number]
+            if expected is None:
+                surplus += key != GRAPH_KEY or plan.object_graph is None
+            elif found[1:3] != expected[1:3]:
+                message = f"written as {found.dtype} {list(found.shape)}"
+                message = f"{message}, expected {expected.dtype} {list(expected.shape)}"
+                raise broken(plan.target, message, key)
+    if surplus or missing:
+        raise broken(plan.target, f"{counted(len(missing), 'tensor')} missing, {surplus:,} too many")
+    for key, extents in plan.slices.items():
+        slices = {piece for piece, _ in written[key].pieces()}
+        if slices != set(extents):
+            message = f"written in {len(slices)} slices, which are not those asked for"
+            raise broken(plan.target, message, key)
+    if plan.object_graph is not None:
+        for _ in written[GRAPH_KEY].chunks():  # against the checksum of what was encoded
+            pass
+
+
+def _comparisons(  # noqa: PLR0917  as `_compare`
+    plan: Plan,
+    written: CheckpointReader,
+    shares: Shares,
+    made: Mapping[Name, Sum],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[WriteUnit, UnitRange]]:
+    """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
+    pieces: dict[Extents, LazyTensor] = {}
+    for unit in units(plan) if shares.left is None else shares.left:
+        move, extents = unit
+        found = written[move.spec.key]
+        if extents is not None:
+            pieces = pieces if extents in pieces else dict(found.pieces())
+            found = pieces.pop(extents)
+        mine, values = found.file_range() if found.has_values else None, unit.values
+        if mine is not None and values is not None:
+            passed = made.get(unit.name)
+            proven = passed is not None and all(each.is_checked for each in (mine, *values.sources))
+            if passed is not None:
+                if not mine.fits(passed):
+                    raise different(plan.target, move.spec.key)
+                mine, values = mine.unchecked, values.unchecked
+            for begin, end in cut(mine.size, workers.task_bytes):
+                if proven:
+                    yield unit, UnitRange(LazyValues(mine.size, (mine,)), begin, end)
+                else:
+                    yield unit, UnitRange(values, begin, end, other=mine)
+            continue
+        workers.keep(move.spec.nbytes or 0)
+        if not same_tensor(found, move):
+            raise different(plan.target, move.spec.key)
+        advance(move.spec.nbytes or 0)
+
+
+def same_tensor(found: LazyTensor, move: Move) -> bool:
+    """Whether a written tensor holds its source's values, all of it read."""
+    if not found.has_values:
+        _, crc = chunks_checksum(move.spec.dtype, _chunks(move))
+        return found.stored.crc32c == mask(crc)
+    source = move.tensor
+    if source is not None and source.spec.dtype is move.spec.dtype:
+        mine, theirs = found.stored.crc32c, source.stored.crc32c
+        if mine is not None and mine == theirs:
+            try:
+                for _ in found.chunks():
+                    pass
+            except CorruptCheckpointError:
+                return False
+            return True
+    if found.spec.dtype.itemsize is None:
+        return all(a == b for a, b in zip(found.chunks(), _chunks(move), strict=True))
+    return _same_bytes(found.chunks(), _chunks(move))
+
+
+def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
+    """Whether two streams are the same bytes, however they are cut."""
+    mine: memoryview = memoryview(b"")
+    for chunk in right:
+        theirs = view_of(chunk)
+        while len(theirs):
+            if not mine:
+                following = next(left, None)
+                if following is None:
+                    return False
+                mine = view_of(following)
+            size = min(len(mine), len(theirs))
+            if not equal_bytes(mine[:size], theirs[:size]):
+                return False
+            mine, theirs = mine[size:], theirs[size:]
+    return not len(mine) and next(left, None) is None

@@ -1,0 +1,500 @@
+"""A checkpoint in the layout of PyTorch, or of TensorFlow again: names and axes of another library.
+
+What becomes what is told by a map, or by a model: one made from a configuration, or from the names
+of an object graph, where these tell the classes of its layers (`formats.keras.in_pytorch` knows which
+there are).  Either way it is rows of names and operations, which are held against the tensors that
+there are (`choose.relations`), and the result is a reader of the other layout (`choose.relaid`).  A map
+is written from TensorFlow to PyTorch; `tensorflow` asks for its inverse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.words import FirstNames, counted
+from formats.errors import ConversionError, leave_out
+from formats.keras.classes import model_in
+from formats.keras.facts import KerasFacts, keras_facts
+from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, remarks_on, rows_of
+from formats.keras.layers import is_seed
+from formats.keras.match import fill
+from formats.keras.model import ModelError, Unit, from_config
+from formats.model.facts import Facts, Nothing, Rich
+from formats.model.reader import Family
+from formats.torch.keys import escaped, in_dictionary, unescaped
+
+from ..select.name_map import MapRow, Name, NameMap, packs_hint
+from ..select.relations import inverted, relate
+from ..select.view import Constant, Relaid
+from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
+from .framework_optimizer_back import ReturnedWeights as Trained
+from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
+from .keras.optimizer import optimizer_of
+from .optimizers import Given
+from .plan import Dropped
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from formats.model.reader import CheckpointReader, Format
+
+    from ..select.relations import Relation
+    from .keras.optimizer import StoredOptimizer
+    from .plan import Plan
+
+
+PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
+WAYS = (PYTORCH, TENSORFLOW)
+OF_OPTIMIZER = ("slot", "optimizer")
+"""Kinds of an optimizer's state."""
+
+_MOST_SHOWN = 5
+_CONFIG = (
+    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one"
+)
+_MAP = "--map FILE says it row by row: the name, the name in PyTorch, and operations such as T"
+_LIKE = "convert --like TEMPLATE takes names and axes of a checkpoint that the same program has saved"
+
+
+def _model_hints() -> tuple[str, ...]:
+    """Return the hints that name what tells a model's names and axes."""
+    return _CONFIG, _MAP, packs_hint()
+
+
+class FrameworkLayout(NamedTuple):
+    """What is asked for: `way` is one of WAYS, None where a map alone is; what tells names and axes."""
+
+    way: str | None = None
+    names: NameMap | None = None
+    config: KerasFacts | None = None
+    like: CheckpointReader | None = None
+    """A checkpoint whose keys are wanted: of Keras, where the way is TENSORFLOW."""
+
+    nests: bool = False
+    """Whether what is written has a place for an optimizer's state beside the weights."""
+
+    given: Given = Given()
+    """What is said of the optimizer that no file says."""
+
+
+class LayoutResult(NamedTuple):
+    """A checkpoint in another layout, the map by which it was laid out, and what is to be said of it."""
+
+    reader: Relaid
+    names: NameMap
+    dropped: tuple[Dropped, ...]
+    notes: tuple[str, ...]
+    facts: Facts = Nothing()
+    """What is written beside the tensors."""
+
+    optimizer: StoredOptimizer | None = None
+    """The state of an optimizer as Keras' layouts list it, on the way back."""
+
+    @property
+    def holds_optimizer(self) -> bool:
+        return not isinstance(self.facts, Nothing)
+
+    def told(self, plan: Plan) -> Plan:
+        """Return a plan made of this reader's tensors as one that names those of the file."""
+        self._check_names(plan)
+        origins = self.reader.origins
+        moves = []
+        for move in plan.moves:
+            found = origins.get(move.source or "", ())
+            steps = self.reader.operations.get(move.source or "", "")
+            first = found[0] if found else None
+            moves.append(move._replace(source=first, also=tuple(found[1:]), operations=steps))
+        facts = self.facts if self.holds_optimizer else plan.facts
+        dropped, notes = (*self.dropped, *plan.dropped), (*self.notes, *plan.notes)
+        return plan._replace(moves=tuple(moves), dropped=dropped, notes=notes, facts=facts)
+
+    def _check_names(self, plan: Plan) -> None:
+        """Refuse other keys and dtypes where what stands beside the tensors depends on them."""
+        if not self.holds_optimizer:
+            return
+        for move in plan.moves:
+            spec = self.reader.specs.get(move.source or "")
+            if spec is not None and (spec.key, spec.dtype) != (move.spec.key, move.spec.dtype):
+                message = (
+                    "with an optimizer's state, which depends on them, names and dtypes stay as they are"
+                )
+                raise ConversionError(message, path=plan.source, key=spec.key, hints=(WEIGHTS_ONLY,))
+
+
+def compared_with(layout: FrameworkLayout, right: CheckpointReader) -> FrameworkLayout:
+    """Return the layout to be compared with a checkpoint: back, in the keys of the model that it holds.
+
+    Where that has an optimizer's state, this one's is laid out, too.
+    """
+    if layout.names is not None:
+        return layout
+    layout = layout._replace(nests=holds_optimizer(right.format, layout) and has_optimizer(right))
+    if layout.way != TENSORFLOW:
+        return layout._replace(like=right)
+    facts = keras_facts(right.facts)
+    config = layout.config or facts
+    fits = right.format.family is Family.KERAS or right.format.has_object_graph
+    return layout._replace(config=config, like=right if fits else None)
+
+
+def has_optimizer(reader: CheckpointReader, keys: Iterable[str] | None = None) -> bool:
+    """Whether a checkpoint, or these tensors of it, are state of an optimizer, too."""
+    kinds = reader.kinds
+    return any(kinds.get(key) in OF_OPTIMIZER for key in (reader.specs if keys is None else keys))
+
+
+def holds_optimizer(into: Format, layout: FrameworkLayout) -> bool:
+    """Whether a format has a place for the state of an optimizer in a layout."""
+    if layout.way == TENSORFLOW:
+        return layout.names is None and (into.family is Family.KERAS or into.has_object_graph)
+    return into.keeps_structure
+
+
+def check_target(into: Format, layout: FrameworkLayout, target: str) -> None:
+    """Refuse PyTorch's names and axes in a format from which TensorFlow or Keras restores."""
+    if layout.way == PYTORCH and into.family is not Family.ARRAYS:
+        hints = ("--to safetensors, --to pytorch, or a DST that ends like one",)
+        message = f"{into.name} is restored by TensorFlow, whose names and axes are others than PyTorch's"
+        raise ConversionError(message, path=target, hints=hints)
+
+
+def lay_out(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+    """Return the chosen tensors of a checkpoint in another layout.
+
+    Raises ConversionError, which names tensors and rows, where it cannot be told what becomes of
+    a tensor, where one is missing, and where an operation does not fit.
+    """
+    try:
+        if layout.names is not None:
+            return _by_map(reader, keys, layout, layout.names)
+        if layout.way == TENSORFLOW:
+            return _to_tensorflow(reader, keys, layout)
+        return _to_pytorch(reader, keys, layout)
+    except ModelError as error:
+        raise ConversionError(str(error), path=reader.location.path, hints=_model_hints()) from error
+    except ConversionError as error:
+        error.path = error.path or reader.location.path
+        raise
+
+
+# By a map -----------------------------------------------------------------------------
+
+
+def _by_map(
+    reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout, names: NameMap
+) -> LayoutResult:
+    rows = inverted(names) if layout.way == TENSORFLOW else names
+    config = (layout.config or keras_facts(reader.facts)).config
+    model = _filled(config, reader) if config is not None and layout.way != TENSORFLOW else None
+    called = _called(reader, keys, rows, model)
+    related = relate(rows, {name: reader.specs[key].shape for name, key in called.items()})
+    dropped = _left_over(reader, [called[name] for name in related.left], "no row of the map matches it")
+    used = {relation.row for relation in related.relations}
+    idle = [row for row in rows.rows if not used.intersection(rows.group(row))]
+    notes = [] if model is None else remarks_on(model)
+    if idle:
+        notes.append(f"{len(idle)} of {len(rows.rows)} lines of the map match nothing, {idle[0]} for one")
+    relations = _of_keys(related.relations, called)
+    constants = []
+    if layout.way == PYTORCH:
+        made = {target for relation in relations for target in relation.targets}
+        counts = [
+            f"{name.removesuffix('running_var')}{COUNT}" for name in made if name.endswith(".running_var")
+        ]
+        constants = [Constant(name, 0, (), "int64") for name in counts if name not in made]
+        if constants and model is None:
+            notes.append(
+                f"{COUNT} of {counted(len(constants), 'layer')} is made up, 0: TensorFlow counts none"
+            )
+    laid = Relaid(reader, relations, constants, of_keras=layout.way == TENSORFLOW and config is not None)
+    return LayoutResult(laid, names, tuple(dropped), tuple(notes))
+
+
+def _called(
+    reader: CheckpointReader, keys: Sequence[str], rows: NameMap, model: Unit | None
+) -> dict[str, str]:
+    """Return the keys by what rows call them: key, object path, full name, or the name in the model."""
+    of_model = {}
+    if model is not None:
+        of_model = {variable.key: name for name, variable in model_names(model).items()}
+    paths, full_names = reader.object_paths, reader.full_names
+    out: dict[str, str] = {}
+    for key in keys:
+        names = [name for name in (key, paths.get(key), full_names.get(key), of_model.get(key)) if name]
+        name = next((name for name in names if rows.find(name) is not None), names[-1])
+        if out.setdefault(name, key) != key:
+            raise ConversionError(f"{out[name]!r} and {key!r} are both called {name!r}")
+    return out
+
+
+def _of_keys(relations: Iterable[Relation], called: Mapping[str, str]) -> list[Relation]:
+    return [
+        relation._replace(sources=tuple(called[source] for source in relation.sources))
+        for relation in relations
+    ]
+
+
+def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[Dropped]:
+    """Return what is dropped of tensors that nothing tells of; ConversionError for weights and slots."""
+    kinds = {
+        key: "state"
+        if key.rpartition(".")[2] == COUNT or is_seed(reader.specs[key])
+        else reader.kinds.get(key, "variable")
+        for key in keys
+    }
+    for kind, hints in (
+        ("variable", (_exclude(keys),)),
+        ("slot", _LEFT_HINTS),
+        ("optimizer", _LEFT_HINTS),
+    ):
+        left = [key for key in keys if kinds[key] == kind]
+        if left:
+            some = ", ".join(map(repr, left[1:_MOST_SHOWN]))
+            more = f"; so with {counted(len(left) - 1, 'more', 'more')}: {some}" if len(left) > 1 else ""
+            reason = (
+                why if kind == "variable" else "state of an optimizer, of which this layout tells nothing"
+            )
+            raise ConversionError(f"{reason}{more}", path=reader.location.path, key=left[0], hints=hints)
+    return [Dropped(key, f"{kinds[key]} that the other layout has no place for") for key in keys]
+
+
+_LEFT_HINTS = (WEIGHTS_ONLY, "--to pytorch has a place for it, where a configuration of Keras lays it out")
+
+
+def _exclude(keys: Sequence[str]) -> str:
+    return leave_out(keys[0]) if keys else ""
+
+
+# By a model ---------------------------------------------------------------------------
+
+
+def _filled(config: str, reader: CheckpointReader) -> Unit:
+    model = from_config(config)
+    fill(model, reader)
+    return model
+
+
+class _Model(NamedTuple):
+    """A model filled with the keys of a checkpoint; `facts` have its configuration, if there is one."""
+
+    unit: Unit
+    facts: KerasFacts
+    told: str = ""
+    """Without one, what its layers are taken for."""
+
+    @property
+    def is_configured(self) -> bool:
+        return self.facts.config is not None
+
+    @property
+    def lack(self) -> str:
+        """Why a tensor is none of it."""
+        if self.is_configured:
+            return "the model's configuration has no variable for it"
+        return "no layer of the object graph has it"
+
+    def notes(self, *, back: bool = False) -> list[str]:
+        remarks = remarks_on(self.unit, back=back, configured=self.is_configured)
+        if self.is_configured:
+            return remarks
+        classes = f"no configuration: names of weights tell what layers are: {self.told}"
+        return [classes, "epsilons, padding, activations and Flatten are told by --config alone", *remarks]
+
+
+def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
+    """Return the model of a checkpoint that a configuration tells, or else the names of its object graph."""
+    if facts.config is not None:
+        return _Model(_filled(facts.config, reader), facts)
+    variables = _variables(reader, keys)
+    if reader.object_graph is None:
+        message = f"{reader.format.name} without a model's configuration does not tell names and axes"
+        raise ConversionError(
+            message, path=reader.location.path, key=next(iter(variables), None), hints=_model_hints()
+        )
+    try:
+        unit, told = model_in(reader, variables)
+    except ConversionError as error:
+        error.hints = (*_model_hints(), leave_out(error.key or ""))
+        raise
+    return _Model(unit, facts, told)
+
+
+def _variables(reader: CheckpointReader, keys: Iterable[str]) -> dict[str, None]:
+    kinds = reader.kinds
+    weights = (key for key in keys if kinds.get(key) == "variable")
+    return dict.fromkeys(key for key in weights if not is_seed(reader.specs[key]))
+
+
+def _map_of(rows: Iterable[LayoutRow]) -> NameMap:
+    return NameMap([MapRow(Name((row.old,)), Name((row.new,)), row.steps, repr(row.old)) for row in rows])
+
+
+def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+    model = _model_of(reader, keys, layout.config or keras_facts(reader.facts))
+    rows, fillers = rows_of(model.unit)
+    wanted = set(keys)
+    rows = [row for row in rows if row.variable.key in wanted]
+    called = {row.old: row.variable.key for row in rows if row.variable.key is not None}
+    names = _map_of(rows)
+    shapes = {name: reader.specs[key].shape for name, key in called.items()}
+    relations = _of_keys(relate(names, shapes).relations, called)
+    constants = _constants(fillers, relations, reader)
+    optimizer = _optimizer(reader, wanted, layout)
+    held = {*called.values(), *(optimizer.keys() if optimizer is not None else ())}
+    left = [key for key in keys if key not in held]
+    dropped = _left_over(reader, left, model.lack)
+    notes = model.notes()
+    facts: Facts = Nothing()
+    if optimizer is not None:
+        order = list(dict.fromkeys(row.new for row in rows))
+        weights = ModelWeights(relations, constants, order)
+        relations, constants, facts, idle, more = follow(
+            reader, model.unit, optimizer.given(layout.given), weights
+        )
+        dropped, notes = [*dropped, *idle], [*notes, *more]
+    elif layout.like is not None:
+        relations, constants = _beside(layout.like, relations, constants)
+    return LayoutResult(Relaid(reader, relations, constants), names, tuple(dropped), tuple(notes), facts)
+
+
+def _beside(
+    right: CheckpointReader, relations: Sequence[Relation], constants: Sequence[Constant]
+) -> tuple[list[Relation], list[Constant]]:
+    """Return tensors under the keys of the one dictionary in another checkpoint that has them."""
+    names = [*(name for relation in relations for name in relation.targets), *(one.key for one in constants)]
+    lacking = _dictionaries(right.specs, names)
+    prefix = min(lacking, key=lambda prefix: len(lacking[prefix]))
+    renamed = [
+        relation._replace(targets=tuple(in_dictionary(prefix, name) for name in relation.targets))
+        for relation in relations
+    ]
+    return renamed, [one._replace(key=in_dictionary(prefix, one.key)) for one in constants]
+
+
+def _optimizer(
+    reader: CheckpointReader, wanted: Collection[str], layout: FrameworkLayout
+) -> StoredOptimizer | None:
+    """Return the optimizer whose state is chosen, and has a place; ConversionError for a part of it."""
+    if not layout.nests or not has_optimizer(reader, wanted):
+        return None
+    optimizer = optimizer_of(reader, layout.config)
+    if optimizer is None:
+        return None
+    parts = optimizer.keys()
+    missing = next((key for key in parts if key not in wanted), None)
+    if missing is not None:
+        message = "is left out, and is a part of the optimizer's state, which goes as a whole"
+        raise ConversionError(message, path=reader.location.path, key=missing, hints=(WEIGHTS_ONLY,))
+    return optimizer
+
+
+def _constants(
+    fillers: Iterable[Filler], relations: Iterable[Relation], reader: CheckpointReader
+) -> list[Constant]:
+    """Return what PyTorch's layers have beside: of layers that are there."""
+    made = {
+        target: reader.specs[relation.sources[0]] for relation in relations for target in relation.targets
+    }
+    layers = {target.rpartition(".")[0] for target in made}
+    out = []
+    for filler in fillers:
+        if filler.name.rpartition(".")[0] not in layers:
+            continue
+        like = made.get(filler.like) if filler.like is not None else None
+        shape, dtype = ((), "int64") if like is None else (like.shape, like.dtype.name)
+        out.append(Constant(filler.name, filler.value, shape, dtype))
+    return out
+
+
+def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+    model = _model_back(layout)
+    facts = model.facts
+    rows, fillers = rows_of(model.unit)
+    called = _weights_in(reader, keys, [row.new for row in rows])
+    names = _map_of(rows)
+    related = relate(inverted(names), {name: reader.specs[key].shape for name, key in called.items()})
+    ones = {filler.name: filler for filler in fillers}
+    spare = {called[name] for name in related.left if name in ones and _is_filled(reader, ones[name], called)}
+    torch = chosen_optimizer(reader, keys, layout.given) if layout.nests else None
+    taken = torch.keys() if torch is not None else set()
+    used = {called[source] for relation in related.relations for source in relation.sources}
+    left = [key for key in keys if key not in used | taken | spare]
+    dropped = [Dropped(key, "TensorFlow has none, and needs none") for key in keys if key in spare]
+    dropped += _left_over(reader, left, model.lack)
+    relations = _of_keys(related.relations, called)
+    notes = model.notes(back=True)
+    if facts.config is not None:  # Which holds the shapes against it.
+        fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
+    every = reader.facts.beside() if isinstance(reader.facts, Rich) else ()
+    beside = FirstNames(name for name in every if torch is None or not name.startswith(torch.path))
+    if beside.count and layout.like is None:
+        notes.append(f"left out {beside}: no tensors, which alone are laid out")
+    optimizer = None
+    constants: list[Constant] = []
+    if torch is not None:
+        returned = bring_back(reader, torch, Trained(model.unit, related.relations), layout.given, facts)
+        relations, optimizer = [*relations, *returned.relations], returned.optimizer
+        notes += returned.notes
+    if layout.like is not None:
+        relations, constants = as_in(layout.like, facts, model.unit, relations, optimizer)
+    laid = Relaid(reader, relations, constants, of_keras=True)
+    return LayoutResult(laid, names, tuple(dropped), tuple(notes), optimizer=optimizer)
+
+
+def _model_back(layout: FrameworkLayout) -> _Model:
+    """Return the model whose names and axes are wanted again; with the keys of `like`, where there is one.
+
+    What of that is not told stays out: whoever takes its keys sees what has no value.
+    """
+    facts, like = layout.config or KerasFacts(), layout.like
+    if facts.config is not None:
+        return _Model(from_config(facts.config) if like is None else _filled(facts.config, like), facts)
+    if like is None or like.object_graph is None:
+        message = "back to TensorFlow needs the model's configuration, a checkpoint of it, or a map"
+        raise ConversionError(message, hints=(*_model_hints(), _LIKE))
+    unit, told = model_in(like, _variables(like, like.specs), whole=False)
+    return _Model(unit, facts, told)
+
+
+def _weights_in(reader: CheckpointReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the keys of a model's tensors by their names in PyTorch, wherever in the file its dictionary is.
+
+    Raises ConversionError where no dictionary has all of them, or several have.
+    """
+    prefixes = _dictionaries(keys, names)
+    found = [prefix for prefix, missing in prefixes.items() if not missing]
+    if len(found) > 1:
+        some = ", ".join(map(repr, found[:_MOST_SHOWN]))
+        message = f"{len(found)} dictionaries have all of the model's tensors: {some}"
+        raise ConversionError(message, path=reader.location.path, hints=("--exclude leaves one out",))
+    if not found:
+        missing = min(prefixes.values(), key=len)
+        shown = ", ".join(map(repr, missing[:_MOST_SHOWN]))
+        message = f"lacks {counted(len(missing), 'tensor')} of the model's: {shown}"
+        raise ConversionError(message, path=reader.location.path, hints=(_MAP, packs_hint()))
+    (prefix,) = found
+    if not prefix:
+        return {key: key for key in keys}
+    below = [key for key in keys if key.startswith(prefix) and "/" not in key[len(prefix) :]]
+    return {unescaped(key[len(prefix) :]): key for key in below}
+
+
+def _dictionaries(keys: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the ways to dictionaries that have one of these names, with the names that each has not.
+
+    The empty one leads to a state dict, whose keys are names.
+    """
+    there = frozenset(keys)
+    ends = tuple(f"/{escaped(name)}" for name in names)
+    prefixes = {"", *(key[: key.rindex("/") + 1] for key in there if key.endswith(ends))}
+    return {
+        prefix: [name for name in dict.fromkeys(names) if in_dictionary(prefix, name) not in there]
+        for prefix in sorted(prefixes)
+    }
+
+
+def _is_filled(reader: CheckpointReader, filler: Filler, called: Mapping[str, str]) -> bool:
+    """Whether a tensor that TensorFlow has no place for says nothing: it is what is made up for it."""
+    if filler.like is None:
+        return True
+    return bool((reader[called[filler.name]].read() == filler.value).all())

@@ -1,0 +1,322 @@
+"""The way back of `layout_optimizer`: the state of PyTorch's optimizer as one of Keras'.
+
+    state/<number>/<slot>    the slot of the weights of that parameter, axes as theirs
+    step                     iterations; all parameters have taken the same number of steps
+    param_groups             the rate, and whose the numbers are, by `param_names`
+
+What comes of it is an `Optimizer` as Keras' own files give one, so that each layout of Keras lists
+it as it lists others.  Keras has one group of parameters, and goes on with the numbers of its own
+configuration: where those are others than PyTorch's, it is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.axes import Join
+from formats.errors import ConversionError
+from formats.keras.in_pytorch import model_names
+from formats.keras.model import Variable, trained_order
+from formats.keras.optimizer_state import settings_in
+from formats.keras.optimizers import BY_NAME, PYTORCH
+from formats.keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group, remark_on, scale_of
+from formats.torch.facts import TorchFacts
+from formats.torch.optimizer import Tensor, optimizers_in
+
+from ..select.relations import Relation
+from ..select.view import Constant
+from .framework_optimizer import MOST_STEPS, WEIGHTS_ONLY
+from .keras.optimizer import RATE, StoredOptimizer, generation_told, optimizer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from formats.keras.facts import KerasFacts
+    from formats.keras.model import Unit
+    from formats.keras.optimizers import SlotKind
+    from formats.model.reader import CheckpointReader
+    from formats.torch.optimizer import TorchOptimizer
+
+    from .optimizers import Given
+
+
+_NAMED = (
+    "where it is saved: optimizer.state_dict() of torch.optim.Adam(model.named_parameters()), or "
+    'group["param_names"] = [name for name, _ in model.named_parameters()]'
+)
+_CLOSE = 1e-6
+"""How far numbers of two configurations may be apart, relatively, to be the same in float32."""
+
+
+class Returned(NamedTuple):
+    """Slots as tensors of Keras' variables, and the optimizer that they make."""
+
+    relations: list[Relation]
+    optimizer: StoredOptimizer
+    notes: list[str]
+
+
+class ReturnedWeights(NamedTuple):
+    """A model, and the tensors of PyTorch, by name, that become its variables."""
+
+    model: Unit
+    relations: Sequence[Relation]
+
+
+def chosen_optimizer(
+    reader: CheckpointReader, wanted: Collection[str], given: Given
+) -> TorchOptimizer | None:
+    """Return the optimizer of which tensors are chosen; ConversionError where they are of several.
+
+    One that keeps none, as SGD without momentum, is meant where the steps are given that it has taken.
+    """
+    facts = reader.facts
+    if not isinstance(facts, TorchFacts) or facts.structure is None:
+        return None
+    try:
+        every = optimizers_in(facts.structure.root)
+    except ValueError as error:
+        raise ConversionError(str(error), path=reader.location.path) from error
+    found = [one for one in every if not one.keys().isdisjoint(wanted)]
+    if not found and given.iterations is not None:
+        found = [one for one in every if not one.keys()]
+    if len(found) > 1:
+        some = " and ".join(repr(one.path or "the file itself") for one in found[:3])
+        message = f"{len(found)} optimizers, {some}: Keras' model has one"
+        raise ConversionError(
+            message, path=reader.location.path, hints=("--exclude leaves one out", WEIGHTS_ONLY)
+        )
+    return found[0] if found else None
+
+
+def bring_back(
+    reader: CheckpointReader,
+    torch: TorchOptimizer,
+    weights: ReturnedWeights,
+    given: Given,
+    config: KerasFacts,
+) -> Returned:
+    """Return an optimizer's state for Keras.
+
+    Raises ConversionError, which says why, for a state that Keras' optimizers have no equal of.
+    """
+    try:
+        return _Returning(reader, torch, weights, given).returned(config)
+    except ConversionError as error:
+        error.path = error.path or reader.location.path
+        error.hints = (*error.hints, WEIGHTS_ONLY)
+        raise
+
+
+class _Returning:
+    def __init__(
+        self, reader: CheckpointReader, torch: TorchOptimizer, weights: ReturnedWeights, given: Given
+    ) -> None:
+        self._reader = reader
+        self._torch = torch
+        self._weights = weights
+        self._given = given
+        self._name, self._settings = self._told()
+        self._row = BY_NAME[self._name]
+        self._rate = self._settings[RATE] if given.learning_rate is None else given.learning_rate
+        self._numbers = self._numbered()
+        self._slots = [one for one in self._row.slots if one.pytorch and self._is_kept(one)]
+
+    def _is_kept(self, slot: SlotKind) -> bool:
+        return not slot.made_by or bool(self._settings.get(slot.made_by))
+
+    def returned(self, config: KerasFacts) -> Returned:
+        relations: list[Relation] = []
+        owners: list[tuple[str, str]] = []
+        trained = [relation for relation in self._weights.relations if self._is_trained(relation)]
+        self._check_whole(trained)
+        for slot in self._slots:
+            for relation in trained:
+                relations.append(self._slot(relation, slot))
+                owners += [(target, slot.meaning) for target in relation.targets]
+        keys = [target for relation in relations for target in relation.targets]
+        optimizer = StoredOptimizer(
+            PYTORCH,
+            self._name,
+            self._row,
+            Variable("iterations", False, value=self._steps()),
+            tuple(Variable(meaning, False, key=key) for key, (_, meaning) in zip(keys, owners, strict=True)),
+            {RATE: Variable(RATE, False, value=self._rate)},
+            self._settings,
+            owners=tuple(owners),
+        )
+        return Returned(relations, optimizer, self._notes(config))
+
+    # What it is ---------------------------------------------------------------------------
+
+    @property
+    def _title(self) -> str:
+        return f"the optimizer at {self._torch.path!r}" if self._torch.path else "the optimizer"
+
+    def _told(self) -> tuple[str, dict[str, Any]]:
+        """Return the class in Keras and the settings, which all groups have in common."""
+        if not self._torch.groups:
+            raise ConversionError(f"{self._title} has no groups of parameters")
+        try:
+            found = [optimizer_of_group(group) for group in self._torch.groups]
+        except ValueError as error:
+            raise ConversionError(f"{self._title} has {error}") from error
+        if any(one != found[0] for one in found):
+            raise ConversionError(f"{self._title} has groups of different settings, Keras' have one")
+        name, settings = found[0]
+        odd = next(
+            (each for each, value in settings.items() if not isinstance(value, bool | int | float)), None
+        )
+        if odd is not None:
+            raise ConversionError(f"{odd} of {self._title} is {settings[odd]!r:.60}, expected a number")
+        if not 0 < settings[RATE] < float("inf"):
+            raise ConversionError(f"the learning rate of {self._title} is {settings[RATE]!r}")
+        return name, {**settings, RATE: float(settings[RATE])}
+
+    def _numbered(self) -> dict[str, int]:
+        """Return the number of each parameter, by its name."""
+        found: dict[str, int] = {}
+        taken: set[int] = set()
+        for group in self._torch.groups:
+            numbers, names = group.get("params"), group.get("param_names")
+            if type(names) is not list:
+                message = f"{self._title} has no param_names: nothing tells whose its slots are"
+                raise ConversionError(message, hints=(_NAMED,))
+            if type(numbers) is not list or len(numbers) != len(names):
+                raise ConversionError(f"{self._title} has other names than parameters")
+            for number, name in zip(numbers, names, strict=True):
+                if type(name) is not str or type(number) is not int or name in found or number in taken:
+                    raise ConversionError(
+                        f"{self._title} has two parameters {name!r:.60}, or no number for it"
+                    )
+                found[name] = number
+                taken.add(number)
+        return found
+
+    def _steps(self) -> int:
+        if self._given.iterations is not None:
+            return self._given.iterations
+        if self._name == NO_STEP:
+            message = "PyTorch's SGD counts no steps, of which Keras' keeps the number"
+            raise ConversionError(message, hints=("--iterations N gives it",))
+        steps = {name: self._step(name, number) for name, number in self._numbers.items()}
+        first = next(iter(steps), None)
+        odd = (
+            next((name for name in steps if steps[name] != steps[first]), None) if first is not None else None
+        )
+        if first is None or odd is not None:
+            told = f"{steps[odd]} for {odd!r}, {steps[first]} for {first!r}" if odd and first else "none"
+            raise ConversionError(f"{self._title} has taken different numbers of steps: {told}")
+        return steps[first]
+
+    def _step(self, name: str, number: int) -> int:
+        found = self._torch.states.get(number, {}).get("step")
+        if isinstance(found, Tensor):
+            spec = self._reader.specs[found.key]
+            if spec.shape:
+                raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=found.key)
+            found = float(self._reader[found.key].read())
+        if not isinstance(found, int | float) or found != found // 1 or not 0 <= found <= MOST_STEPS:
+            raise ConversionError(f"{found!r:.60} steps of {name!r}, expected a count up to {MOST_STEPS}")
+        return int(found)
+
+    def _notes(self, config: KerasFacts) -> list[str]:
+        generation = generation_told(config) or ""
+        _, settings = settings_in(config)
+        others = [
+            f"{name} {value:.9g}, the configuration {settings[name]:.9g}"
+            for name, value in {**self._settings, RATE: self._rate}.items()
+            if isinstance(settings.get(name), bool | int | float)
+            and abs(value - settings[name]) > _CLOSE * abs(value)
+            and name != "initial_accumulator_value"  # which begins a sum, and this one has begun
+        ]
+        goes_on = "Keras goes on with the configuration's, but for a rate that it stores"
+        remark = remark_on(self._name, generation, self._settings)
+        told = (f"has {'; '.join(others)}: {goes_on}" if others else None, remark)
+        return [f"torch.optim.{self._row.pytorch}: {each}" for each in told if each]
+
+    # Tensors ------------------------------------------------------------------------------
+
+    def _is_trained(self, relation: Relation) -> bool:
+        """Whether the optimizer changes a tensor; of several together it is all, or none."""
+        trained = [source for source in relation.sources if source in self._numbers]
+        if not trained:
+            return False
+        turn = relation.steps.turn
+        if isinstance(turn, Join) and turn.kind == "sum":
+            message = "PyTorch trains two biases, each by a whole step, of which Keras' is the sum"
+            raise ConversionError(message, key=relation.sources[0])
+        if len(trained) < len(relation.sources):
+            message = f"{relation.targets[0]} is one variable in Keras, of which a part alone is trained"
+            raise ConversionError(message, key=trained[0])
+        return True
+
+    def _check_whole(self, trained: Sequence[Relation]) -> None:
+        """Hold parameters against the model's variables, of which Keras lists those that it trains."""
+        sources = {source for relation in trained for source in relation.sources}
+        lost = next((name for name in self._numbers if name not in sources), None)
+        if lost is not None:
+            raise ConversionError(f"{self._title} has a parameter of no weight of the model", key=lost)
+        changed = {target for relation in trained for target in relation.targets}
+        every = {id(variable) for variable in trained_order(self._weights.model)}
+        for name, variable in model_names(self._weights.model).items():
+            if (name in changed) != (id(variable) in every):
+                does = "does not train it" if name in changed else "trains it"
+                has = "has" if name in changed else "has not"
+                message = f"the configuration {does}, {self._title} {has} its parameter"
+                raise ConversionError(message, key=name)
+
+    def _slot(self, relation: Relation, slot: SlotKind) -> Relation:
+        keys = tuple(self._kept(source, slot.pytorch) for source in relation.sources)
+        targets = tuple(_slot_key(slot.meaning, target) for target in relation.targets)
+        return Relation(keys, targets, relation.steps, relation.row, 1 / scale_of(slot, self._rate))
+
+    def _kept(self, name: str, slot: str) -> str:
+        """Return the key of what is kept of a parameter, of which nothing else is."""
+        state = self._torch.states.get(self._numbers[name], {})
+        found = state.get(slot)
+        if not isinstance(found, Tensor):
+            raise ConversionError(f"{self._title} has no {slot} of it", key=name)
+        known = {"step", *(each.pytorch for each in self._slots)}
+        for other, value in state.items():
+            if isinstance(value, Tensor) and other not in known:
+                message = f"{self._title} has {other!r:.60} of it, by its settings it keeps none"
+                raise ConversionError(message, key=name)
+        return found.key
+
+
+# As another checkpoint has it --------------------------------------------------------------
+
+
+def as_in(
+    like: CheckpointReader,
+    config: KerasFacts,
+    model: Unit,
+    relations: Sequence[Relation],
+    optimizer: StoredOptimizer | None,
+) -> tuple[list[Relation], list[Constant]]:
+    """Return tensors under the keys of another checkpoint of the model, which is filled with these keys."""
+    names = model_names(model)
+    keys = {name: variable.key for name, variable in names.items() if variable.key is not None}
+    constants: list[Constant] = []
+    theirs = optimizer_of(like, config) if optimizer is not None else None
+    if theirs is not None and optimizer is not None:
+        held = theirs.owned(model, {key: spec.shape for key, spec in like.specs.items()}).held
+        for name, variable in names.items():
+            for (whose, meaning), slot in held.items():
+                if whose == id(variable) and slot.key is not None:
+                    keys[_slot_key(meaning, name)] = slot.key
+        numbers = ((optimizer.iteration, theirs.iteration), (optimizer.rates[RATE], theirs.rates.get(RATE)))
+        for mine, other in numbers:
+            if other is not None and other.key is not None and mine.value is not None:
+                spec = like.specs[other.key]
+                constants.append(Constant(other.key, mine.value, spec.shape, spec.dtype.name))
+    renamed = [
+        relation._replace(targets=tuple(keys.get(target, target) for target in relation.targets))
+        for relation in relations
+    ]
+    return renamed, constants
+
+
+def _slot_key(meaning: str, name: str) -> str:
+    return f"optimizer/{meaning}/{name}"

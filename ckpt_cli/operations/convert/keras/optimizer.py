@@ -1,0 +1,498 @@
+"""An optimizer's state, as each layout of Keras has it.
+
+    Keras 2, since 2.11    a list: iteration, then slots, as its class makes them
+    Keras 2, legacy        iter, and slots by variable: all of one name, then all of the next
+    Keras 3                a list: iteration, learning rate, then slots
+
+In keras-h5 the list is `optimizer_weights`, in .weights.h5 and .keras `/optimizer/vars`, in
+TensorFlow's graph the edge `_variables`; a legacy one's slots are slot variables there.  A
+slot is carried as what it means of its variable (`formats.keras.optimizers`), and listed
+where the target's Keras looks for it.  State of which that is not known goes to the same
+generation only, as it is listed; elsewhere it has no place (`NoPlaceError`).
+keras/src/optimizers/ (Keras 2.15, 3.15)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import compress, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.errors import ConversionError
+from formats.keras.config import snake_case
+from formats.keras.facts import keras_facts
+from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
+from formats.keras.optimizer_state import optimizer_state, settings_in
+from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
+from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
+from formats.model.reader import Family
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from formats.keras.facts import KerasFacts
+    from formats.keras.optimizer_state import OptimizerVariable
+    from formats.keras.optimizers import Optimizer as Row
+    from formats.keras.optimizers import SlotKind
+    from formats.keras.variable_layout import Placed, SlotOf
+    from formats.model.reader import CheckpointReader
+
+    from ..optimizers import Given
+
+
+_GENERATIONS = {"2": KERAS2, "legacy": LEGACY, "3": KERAS3}
+RATE = "learning_rate"
+_ACCUMULATES = "gradient_accumulation_steps"
+_PRODUCT = {KERAS2: "_u_product", KERAS3: "variable", LEGACY: "momentum_cache"}
+"""What the product of Nadam's momentums is called."""
+
+
+class NoPlaceError(ConversionError):
+    """A layout has no place for an optimizer's state; the message says why."""
+
+
+class Wanted(NamedTuple):
+    """What a training configuration has its optimizer make: of which class, by which settings."""
+
+    called: str
+    row: Row | None
+    made: frozenset[str]
+    """The settings that make slots and are on."""
+
+    is_scheduled: bool
+    """Whether a schedule has the place of the learning rate, which is then no variable."""
+
+    accumulates: bool
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.called in ("LossScaleOptimizer", "LossScaleOptimizerV3")
+
+    @property
+    def state(self) -> tuple[str, frozenset[str], bool, bool]:
+        """All that decides which list it makes."""
+        name = state_of(self.row) if self.row is not None else self.called
+        return name, self.made, self.is_scheduled, self.accumulates
+
+    def meanings(self, generation: str) -> set[str]:
+        """Return the meanings of the slots that it makes in a generation."""
+        every = self.row.slots if self.row is not None else ()
+        return {
+            slot.meaning
+            for slot in every
+            if slot.name(generation)
+            and (not slot.made_by or slot.made_by in self.made or generation in slot.idle_in)
+        }
+
+
+class StoredOptimizer(NamedTuple):
+    """State of an optimizer; slots are in the order stored.
+
+    `row` is what the table knows of its class.  `rates` are hyperparameters, whose values a
+    configuration may give where no tensor does.
+    """
+
+    generation: str
+    name: str
+    row: Row | None
+    iteration: Variable
+    slots: tuple[Variable, ...]
+    rates: Mapping[str, Variable]
+    settings: Mapping[str, Any] = {}
+    product: Variable | None = None
+    owners: tuple[tuple[str, str], ...] = ()
+    """The key of each slot's variable and the slot's meaning, where an object graph tells."""
+
+    held: Mapping[tuple[int, str], Variable] = {}
+    """The slot of each variable of the model, by its identity and the slot's meaning, where that is known."""
+
+    scaled: bool = False
+    """Whether the configuration has it within a LossScaleOptimizer."""
+
+    wanted: Wanted | None = None
+    """What the target's configuration says, where it does."""
+
+    def given(self, given: Given) -> StoredOptimizer:
+        """Return the same with what options say in place of what SRC does."""
+        found = self
+        if given.iterations is not None:
+            found = found._replace(iteration=replace(found.iteration, key=None, value=given.iterations))
+        if given.learning_rate is not None:
+            rate = found.rates.get(RATE, Variable(RATE, False, RATE))
+            rates = {**found.rates, RATE: replace(rate, key=None, value=given.learning_rate)}
+            found = found._replace(rates=rates)
+        return found
+
+    # Whose the slots are ------------------------------------------------------------------
+
+    def owned(self, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> StoredOptimizer:
+        """Return the same with the variable and the meaning of each slot.
+
+        `shapes` are those of all tensors: what does not fit is of another model, and stays unknown.
+        """
+        if self.row is None:
+            return self
+        listed = self._by_key(model) if self.owners else self._by_name(model) or self._by_order(model)
+        if len(listed) != len(self.slots) or any(
+            variable.key is None or slot.key is None or shapes[variable.key] != shapes[slot.key]
+            for slot, (variable, _) in zip(self.slots, listed, strict=True)
+        ):
+            return self
+        pairs = zip(self.slots, listed, strict=True)
+        return self._replace(held={(id(variable), meaning): slot for slot, (variable, meaning) in pairs})
+
+    def _by_key(self, model: Unit) -> list[tuple[Variable, str]]:
+        variables = {variable.key: variable for variable in model.all_variables()}
+        return [(variables[key], meaning) for key, meaning in self.owners if key in variables]
+
+    def _by_name(self, model: Unit) -> list[tuple[Variable, str]]:
+        """Return whose a legacy optimizer's slots are, where the names of all say it."""
+        if self.generation != LEGACY or self.row is None:
+            return []
+        meanings = self.row.meanings(LEGACY)
+        variables = {variable.full_name: variable for variable in model.all_variables()}
+        found = [(variables.get(self._owner(slot)), meanings.get(slot.name)) for slot in self.slots]
+        known = [(variable, meaning) for variable, meaning in found if variable is not None and meaning]
+        return known if len(known) == len(found) else []
+
+    def _owner(self, slot: Variable) -> str:
+        """Return the full name of the variable that a legacy optimizer's slot belongs to."""
+        return slot.full_name.removeprefix(f"{self.name}/").removesuffix(f"/{slot.name}")
+
+    def _by_order(self, model: Unit) -> list[tuple[Variable, str]]:
+        """Return whose the slots are, by the order in which the optimizer makes them."""
+        trained = trained_order(model)
+        groups = self._groups(len(trained))
+        return [(variable, meaning) for group in groups for variable in trained for meaning in group]
+
+    def _groups(self, trained: int) -> Sequence[tuple[str, ...]]:
+        """Return the groups of slots that there are; none where not even their number tells it."""
+        assert self.row is not None
+        every = self.row.listed(self.generation)
+        choices = product(*(self._may_be_there(self.row.slot(group[0])) for group in every))
+        found = [tuple(compress(every, chosen)) for chosen in choices]
+        fitting = [groups for groups in found if sum(map(len, groups)) * trained == len(self.slots)]
+        return fitting[0] if len(fitting) == 1 else ()
+
+    def _may_be_there(self, slot: SlotKind) -> tuple[bool, ...]:
+        """Return whether there are slots of a meaning, by settings or names; both where those do not tell."""
+        if not slot.made_by or self.generation in slot.idle_in:
+            return (True,)
+        if self.settings:
+            return (bool(self.settings.get(slot.made_by)),)
+        spoken = {held.name for held in self.slots if held.name}
+        return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
+
+    # In a generation ----------------------------------------------------------------------
+
+    def listed(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
+        """Return the list that a generation has, each with its full name.
+
+        Raises NoPlaceError where that is not known.
+        """
+        wanted, rate = self.wanted, self.rates.get(RATE)
+        if self.scaled or (wanted is not None and wanted.is_scaled):
+            message = (
+                "a LossScaleOptimizer lists numbers of its own before it, whose layout is not known here"
+            )
+            raise NoPlaceError(message)
+        filled = self._filled(generation, model)
+        if wanted is not None:
+            filled._check(wanted, generation)
+        slots = filled._slots(generation, model)
+        if wanted is not None and wanted.is_scheduled:
+            rate = None
+        elif generation == KERAS3 and rate is None and (wanted is not None or self.generation != KERAS3):
+            message = "Keras 3 lists the learning rate with it, which nothing here tells"
+            raise NoPlaceError(message, hints=("--learning-rate R gives it",))
+        if (
+            generation != KERAS2
+            and self.row is not None
+            and self.row.name == "Nadam"
+            and self.product is None
+        ):
+            message = f"{TITLES[self.generation]} leaves the product of Nadam's momentums out of files"
+            raise NoPlaceError(message)
+        prefix = self._prefix(generation)
+        heads = {KERAS2: "iteration", LEGACY: f"{prefix}/iter", KERAS3: f"{prefix}/iteration"}
+        listed = [(self.iteration, heads[generation])]
+        if generation == KERAS3 and rate is not None:
+            listed.append((rate, f"{prefix}/{RATE}"))
+        if generation == LEGACY and self.product is not None:
+            listed.append((self.product, f"{prefix}/{_PRODUCT[LEGACY]}"))
+        listed += slots
+        if generation == KERAS3 and self.product is not None:
+            listed.append((self.product, _PRODUCT[KERAS3]))
+        return listed
+
+    def _check(self, wanted: Wanted, generation: str) -> None:
+        """Raise NoPlaceError where the configuration's optimizer would take these slots for others."""
+        row, other, called = self.row, wanted.row, wanted.called
+        mine = row or named(self.name)
+        of_one_class = snake_case(self.name) == snake_case(called)
+        if not of_one_class and (mine is None or other is None or state_of(mine) != state_of(other)):
+            raise NoPlaceError(f"the configuration's optimizer is {called}")
+        if row is not None and wanted.accumulates:
+            raise NoPlaceError(f"the configuration's {called} accumulates gradients, SRC's does not")
+        if row is None and other is not None and not wanted.accumulates:
+            raise NoPlaceError(f"these are not the slots of the configuration's {called}")
+        if row is None or not self.is_told:
+            return
+        have = {
+            meaning
+            for _, meaning in self.held
+            if meaning not in self._idle or generation in row.slot(meaning).idle_in
+        }
+        want = wanted.meanings(generation)
+        for these, what in ((have - want, "keeps no"), (want - have, "keeps, and SRC does not,")):
+            if these:
+                names = " and ".join(sorted(these))
+                raise NoPlaceError(f"the configuration's {called} {what} {names}")
+
+    def _slots(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
+        """Return the slots of a generation in its order, each with its full name."""
+        row = self.row
+        if row is None or not self.is_told:
+            if generation == self.generation:
+                return self._as_stored()
+            raise NoPlaceError(self._unknown)
+        flaw = flaw_between(row, self.generation, generation)
+        if flaw is not None:
+            raise NoPlaceError(flaw)
+        listed = []
+        for group in row.listed(generation):
+            for variable in legacy_order(model):
+                for meaning in group:
+                    slot = self.held.get((id(variable), meaning))
+                    if slot is not None and (
+                        meaning not in self._idle or generation in row.slot(meaning).idle_in
+                    ):
+                        if not slot.full_name or generation != self.generation:
+                            slot.full_name = self._full_name(generation, row.slot(meaning), variable)
+                        listed.append((slot, slot.full_name))
+        return listed
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
+        row = self.row
+        return bool(self.held) or (
+            not self.slots and row is not None and all(one.made_by for one in row.slots)
+        )
+
+    @property
+    def _unknown(self) -> str:
+        if self.row is None:
+            return f"what {self.name or UNKNOWN_CLASS} keeps is not known here"
+        return "nothing tells which slots they are; --config with a file of the compiled model would"
+
+    @property
+    def title(self) -> str:
+        """Its name for people, with its generation."""
+        return f"{self.name or UNKNOWN_CLASS} of {TITLES[self.generation]}"
+
+    @property
+    def idle(self) -> set[str]:
+        """The keys of slots that are made without need, as Keras 2.11 does of SGD without momentum."""
+        found = (slot for (_, meaning), slot in self.held.items() if meaning in self._idle)
+        return {slot.key for slot in found if slot.key is not None}
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        """The meanings of slots that a setting turns on."""
+        slots = self.row.slots if self.row is not None else ()
+        return frozenset(slot.meaning for slot in slots if self.settings.get(slot.made_by))
+
+    @property
+    def _idle(self) -> set[str]:
+        """The meanings of slots that are made here though a setting turns them off."""
+        settings, slots = self.settings, self.row.slots if self.row is not None else ()
+        off = {slot.meaning for slot in slots if slot.made_by in settings and not settings[slot.made_by]}
+        return {slot.meaning for slot in slots if slot.meaning in off and self.generation in slot.idle_in}
+
+    def _filled(self, generation: str, model: Unit) -> StoredOptimizer:
+        """Return the same with zeros for slots that another generation makes without need."""
+        if self.row is None or not self.is_told or generation == self.generation:
+            return self
+        have = {meaning for _, meaning in self.held}
+        added = {
+            (id(variable), slot.meaning): Variable(slot.name(generation), False, value=0.0, like=variable.key)
+            for slot in self.row.slots
+            if generation in slot.idle_in and slot.meaning not in have
+            for variable in trained_order(model)
+        }
+        return self._replace(held={**self.held, **added})
+
+    def _as_stored(self) -> list[tuple[Variable, str]]:
+        prefix = self._prefix(self.generation)
+        names = [slot.full_name or f"{prefix}/slot_{at}" for at, slot in enumerate(self.slots)]
+        return list(zip(self.slots, names, strict=True))
+
+    def _prefix(self, generation: str) -> str:
+        """Return what the names of its variables begin with; nobody needs it, so any will do."""
+        name = self.name or "optimizer"
+        return snake_case(name) if generation == KERAS3 else name
+
+    def _full_name(self, generation: str, slot: SlotKind, variable: Variable) -> str:
+        prefix = self._prefix(generation)
+        if generation == LEGACY:
+            return f"{prefix}/{variable.full_name}/{slot.legacy}"
+        if generation == KERAS2:
+            return f"{prefix}/{slot.keras2}/{variable.full_name}"
+        return f"{prefix}/{variable.full_name.replace('/', '_')}_{slot.keras3}"
+
+    def keys(self) -> list[str]:
+        """Return the keys of all that it is made of in the source."""
+        product = [self.product] if self.product is not None else []
+        variables = (self.iteration, *self.rates.values(), *self.slots, *product)
+        return [variable.key for variable in variables if variable.key is not None]
+
+    # In the layouts ----------------------------------------------------------------------
+
+    def graph(self, model: Unit, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
+        """Return the optimizer's node in the graph of Keras 2, and its slot variables.
+
+        `facts` tell for which of its generations, where the state is none of Keras'.
+        """
+        if LEGACY in (self.generation, generation_told(facts) if self.generation == PYTORCH else None):
+            return self._legacy_graph(model)
+        whole = self._filled(KERAS2, model)
+        listed = whole.listed(KERAS2, model)
+        for variable, full_name in listed:
+            variable.full_name = full_name
+        node = Unit()
+        node.edges = [
+            Edge("_variables", _list([variable for variable, _ in listed])),
+            Edge("_iterations", self.iteration),
+        ]
+        if RATE in self.rates:
+            node.edges.append(Edge(f"_{RATE}", self.rates[RATE]))
+        node.edges.append(Edge("_index_dict", Unit()))
+        for slot in self.row.slots if self.row is not None else ():
+            members = [whole.held.get((id(variable), slot.meaning)) for variable in legacy_order(model)]
+            found = [member for member in members if member is not None]
+            if found:
+                node.edges.append(Edge(slot.list2, _list(found)))
+        if self.product is not None:
+            node.edges.append(Edge(_PRODUCT[KERAS2], self.product))
+        return node, []
+
+    def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
+        if self.slots and not self.held:
+            raise NoPlaceError(self._unknown)
+        slots = [
+            (slot.legacy, variable, self.held[id(variable), slot.meaning])
+            for slot in (self.row.slots if self.row is not None else ())
+            for variable in model.all_variables()
+            if (id(variable), slot.meaning) in self.held
+        ]
+        node = Unit(edges=[Edge("iter", self.iteration)])
+        node.edges += [Edge(name, variable) for name, variable in self.rates.items()]
+        if self.product is not None:
+            node.edges.append(Edge(_PRODUCT[LEGACY], self.product))
+        return node, slots
+
+    def h5_names(self, model: Unit, facts: KerasFacts) -> list[tuple[Variable, str]]:
+        """Return the names, without `:0`, under which keras-h5 has the state; `facts` are the file's own."""
+        if facts.major == "3":
+            return self.listed(KERAS3, model)
+        return self.listed(generation_told(facts) or (LEGACY if self.generation == LEGACY else KERAS2), model)
+
+    def weights_paths(self, model: Unit, major: str) -> list[Placed]:
+        """Return the paths under which keras-weights and keras have the state."""
+        listed = self.listed(KERAS3 if major == "3" else KERAS2, model)
+        return [(variable, f"optimizer/vars/{number}") for number, (variable, _) in enumerate(listed)]
+
+
+def _list(variables: Sequence[Variable]) -> Unit:
+    return Unit(edges=[Edge(str(number), variable) for number, variable in enumerate(variables)])
+
+
+# From the layouts ------------------------------------------------------------------------
+
+
+def generation_told(facts: KerasFacts) -> str | None:
+    """Return the generation of the optimizer that a training configuration tells of, if it does."""
+    _, settings = settings_in(facts)
+    if facts.major == "3":
+        return KERAS3 if settings else None
+    # Of Keras 2 the newer ones say that they are not legacy, the legacy ones have a decay.
+    return KERAS2 if "is_legacy_optimizer" in settings else LEGACY if "decay" in settings else None
+
+
+def wanted_by(facts: KerasFacts) -> Wanted | None:
+    """Return what a training configuration has its optimizer make; None where it tells of none."""
+    called, settings = settings_in(facts)
+    if called is None:
+        return None
+    row = named(called)
+    made = frozenset(slot.made_by for slot in (row.slots if row else ()) if settings.get(slot.made_by))
+    is_scheduled, accumulates = isinstance(settings.get(RATE), dict), bool(settings.get(_ACCUMULATES))
+    return Wanted(called, row, made, is_scheduled, accumulates)
+
+
+def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> StoredOptimizer | None:
+    """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
+
+    `beside` are configurations that may tell the optimizer's class.
+    """
+    state = optimizer_state(source, beside)
+    if state is None:
+        return None
+    rates = {name: _variable(held) for name, held in state.rates.items()}
+    slots = tuple(_variable(held) for held in state.slots)
+    found = StoredOptimizer(
+        _GENERATIONS[state.style],
+        state.name,
+        named(state.name),
+        _variable(state.iteration),
+        slots,
+        rates,
+        state.settings,
+        _variable(state.product) if state.product is not None else None,
+        scaled=(told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled,
+        wanted=wanted_by(beside) if beside is not None else None,
+    )
+    return _in_graph(found, source) if source.object_graph is not None else found
+
+
+def differing_optimizers(source: CheckpointReader, template: CheckpointReader) -> str | None:
+    """Return why the state of one is not that of the other, whatever its names are; None where it is.
+
+    In .weights.h5 and .keras slots have numbers for names, which another class counts otherwise.
+    Of what only has such names, an .npz that was made of one, they are all there is to tell.
+    """
+    if any(
+        reader.format.family is not Family.KERAS and reader.object_graph is None
+        for reader in (source, template)
+    ):
+        return None
+    mine, theirs = optimizer_of(source), optimizer_of(template)
+    if mine is None or theirs is None or not mine.name or not theirs.name:
+        side = "TEMPLATE" if mine is not None and mine.name else "SRC"
+        return f"nothing tells of which class {side}'s optimizer is, and so what its slots mean"
+    if (mine.generation, mine.row or mine.name) == (theirs.generation, theirs.row or theirs.name):
+        return None
+    return f"SRC's optimizer is {mine.title}, TEMPLATE's is {theirs.title}"
+
+
+def _in_graph(optimizer: StoredOptimizer, source: CheckpointReader) -> StoredOptimizer:
+    """Return the same with what the object graph tells: whose the slots are, and of which class."""
+    assert source.object_graph is not None
+    states = training_states(source.object_graph, source.specs, source.full_names)
+    iteration = optimizer.iteration.key
+    state = next(one for one in states if iteration in one.numbers.get(ITERATIONS, ()))
+    named_so = (optimizer.row, optimizer.wanted.row if optimizer.wanted is not None else None)
+    rows = [row for told in named_so for row in state.known if row is told] or list(state.known)
+    # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
+    if len({tuple(map(len, row.order)) for row in rows}) != 1:
+        return optimizer._replace(row=None)
+    row, meanings = rows[0], rows[0].meanings(state.generation)
+    owners = {key: (variable, meanings[name]) for (variable, name), key in state.slots.items()}
+    name = optimizer.name if state.generation == LEGACY else row.name
+    known = [owners[slot.key] for slot in optimizer.slots if slot.key in owners]
+    return optimizer._replace(row=row, name=name, owners=tuple(known))
+
+
+def _variable(held: OptimizerVariable) -> Variable:
+    return Variable(held.name, False, held.full_name, held.key, held.value)

@@ -1,0 +1,403 @@
+"""Converting from and to Keras' layouts: a model's variables found in one and placed in another.
+
+The model is made from a configuration, which SRC has or `--config` gives; from the names
+in an HDF5 file where the target is TensorFlow's graph.  Its variables are found in SRC,
+and each layout says where they go (`_LAYOUTS`).  Between files of one layout keys stay as
+they are, and no model is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.core.words import counted
+from formats.errors import ConversionError, leave_out
+from formats.find.opening import open_checkpoint
+from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
+from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
+from formats.keras.layers import is_seed
+from formats.keras.match import fill, stored_layers
+from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
+from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
+from formats.model.facts import Facts, Nothing
+from formats.model.reader import Family
+from formats.wire.jsontext import parse_object
+
+from ..optimizers import Given, reason_of_idle
+from ..plan import Dropped, Move
+from .optimizer import RATE, NoPlaceError, StoredOptimizer, generation_told, optimizer_of, wanted_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from formats.keras.variable_layout import Placed
+    from formats.location import Location
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import Format
+
+    from ..source import Chosen
+
+
+_HINTS = (
+    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
+    "--like TEMPLATE takes the layout of a checkpoint that the same model has written",
+)
+_PLAIN = "--to hdf5, with a DST that ends in .h5, writes the tensors by their keys, which no Keras loads"
+_MOST_CONFIG = 256 << 20
+KERAS_3 = "3.0.0"
+
+
+class KerasPlacement(NamedTuple):
+    """Where everything of a conversion goes, and what the target says of itself."""
+
+    moves: list[Move]
+    object_graph: ObjectGraph | None = None
+    facts: Facts = Nothing()
+
+
+class Model(NamedTuple):
+    """What there is to be laid out: variables with their keys in SRC, the optimizer's, versions and texts."""
+
+    unit: Unit
+    optimizer: StoredOptimizer | None
+    facts: KerasFacts
+
+
+def read_config(path: Location) -> KerasFacts:
+    """Return the model's configuration in a JSON file, or in a Keras file that holds one.
+
+    With it comes what else that file says of a model: how it is compiled, and by which Keras.
+    """
+    with path.open() as file:
+        is_json = file.read(0, 64).lstrip().startswith(b"{")
+        if is_json and file.size > _MOST_CONFIG:
+            message = f"{file.size} bytes, more than a configuration has"
+            raise ConversionError(message, path=path)
+        text = file.read(0, file.size).decode("utf-8", "surrogateescape") if is_json else None
+    if text is not None:
+        try:
+            found = parse_object(text)
+        except ValueError as error:
+            raise ConversionError(f"no configuration: {error}", path=path) from error
+        if "class_name" not in found:
+            raise ConversionError("no model configuration: it has no 'class_name'", path=path)
+        return KerasFacts(config=text)
+    with open_checkpoint(path) as reader:
+        facts = keras_facts(reader.proved_facts())
+    if facts.config is None:
+        raise ConversionError("holds no model configuration", path=path)
+    return KerasFacts(version=facts.version, config=facts.config, training_config=facts.training_config)
+
+
+def concerns(source: Format, target: Format) -> bool:
+    """Whether a conversion from one format to another is one of layouts that a model explains."""
+    of_keras = Family.KERAS
+    return target.family is of_keras or (source.family is of_keras and target.has_object_graph)
+
+
+def lay_out(chosen: Chosen) -> KerasPlacement:
+    """Return where the chosen tensors go; ConversionError, with the remedy, where that cannot be told."""
+    source, target = chosen.source, chosen.into.name
+    if source.format is chosen.into and not _is_for_another_keras(chosen):
+        return _same_layout(chosen)
+    _refuse_rules(chosen)
+    try:
+        model = _model(chosen)
+        fill(model.unit, source)
+    except ModelError as error:
+        message = f"does not fit the model: {error}"
+        raise ConversionError(message, path=source.location.path, hints=_HINTS) from error
+    model = _choose(chosen, model)
+    if model.optimizer is not None:
+        shapes = {key: spec.shape for key, spec in source.specs.items()}
+        model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
+    return _LAYOUTS[target](chosen, model)
+
+
+def _refuse_rules(chosen: Chosen) -> None:
+    """Refuse other names for tensors that the model places by those that SRC has."""
+    changed = next((key for key in chosen.keys if chosen.renamed(key) != key), None)
+    if changed is not None:
+        message = (
+            "the model's configuration says where tensors go, by the names that SRC has: no rule changes"
+        )
+        hints = ("convert first, by the names that SRC has, and rename the result",)
+        path = chosen.source.location.path
+        raise ConversionError(f"{message}: rules change nothing", path=path, key=changed, hints=hints)
+
+
+def _is_for_another_keras(chosen: Chosen) -> bool:
+    """Whether the configuration that is given is of another Keras, or another optimizer, than SRC."""
+    config, facts = chosen.settings.config, keras_facts(chosen.source.proved_facts())
+    if config is None:
+        return False
+    # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
+    major = facts.major if facts.version else "3" if facts.object_names else "2"
+    generations = {generation_told(config), generation_told(facts)} - {None}
+    states = {wanted.state for wanted in (wanted_by(config), wanted_by(facts)) if wanted is not None}
+    return (
+        KerasFacts(version=version_told(config.config, config.version)).major != major
+        or len(generations) > 1
+        or len(states) > 1
+    )
+
+
+def _same_layout(chosen: Chosen) -> KerasPlacement:
+    if chosen.settings.given != Given():
+        message = (
+            "between files of one layout tensors are taken as they are: no count of steps, no rate changes"
+        )
+        hints = ("--config FILE of another Keras lays the state of the optimizer out anew",)
+        raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+    told = keras_facts(chosen.source.proved_facts())
+    facts = told.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
+    given = chosen.settings.config
+    if given is not None:
+        config = config_in_h5(given.config) if chosen.into.names_layers else given.config
+        compiled = given.training_config or facts.training_config
+        facts = facts._replace(config=config, training_config=compiled)
+    return KerasPlacement(chosen.with_keys(), facts=facts)
+
+
+def _model(chosen: Chosen) -> Model:
+    source = chosen.source
+    own = keras_facts(source.proved_facts())
+    facts = chosen.settings.config or own
+    config = facts.config
+    if config is not None:
+        unit = from_config(config)
+    elif chosen.into.has_object_graph and source.format.names_layers:
+        unit = from_names(stored_layers(source))
+    else:
+        message = (
+            f"{chosen.into.name} needs the model's configuration, which {source.format.name} does not hold"
+        )
+        if chosen.into.has_object_graph:
+            message = "without the model's configuration its layers have no order"
+        hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
+        raise ConversionError(message, path=source.location.path, hints=hints)
+    texts = KerasFacts(version=version_told(config, facts.version or own.version), config=config)
+    # Of how it is compiled another Keras would understand nothing.
+    compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
+    texts = texts._replace(training_config=compiled)
+    brought = chosen.settings.optimizer
+    optimizer = brought._replace(wanted=wanted_by(texts)) if brought else optimizer_of(source, texts)
+    return Model(unit, optimizer and optimizer.given(chosen.settings.given), texts)
+
+
+_State = TypeVar("_State")
+
+
+def _state_of(chosen: Chosen, model: Model, lay: Callable[[StoredOptimizer], _State]) -> _State | None:
+    """Return where an optimizer's state lies; None where there is none, or but counts, without a place."""
+    if model.optimizer is None:
+        return None
+    try:
+        return lay(model.optimizer)
+    except NoPlaceError as error:
+        slots = {slot.key for slot in model.optimizer.slots} & set(chosen.keys)
+        if not slots:
+            return None
+        title = model.optimizer.title
+        raise _without_place(chosen, len(slots), title, error.message, error.hints) from error
+
+
+def _without_place(
+    chosen: Chosen, number: int, title: str, why: str, more: Sequence[str] = ()
+) -> ConversionError:
+    message = f"{chosen.into.name} has no place for {counted(number, 'slot')} of {title} in this form: {why}"
+    hints = (
+        *more,
+        "--weights-only leaves the state of optimizers out, --exclude a part of it",
+    )
+    return ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
+def _laid(
+    chosen: Chosen,
+    model: Model,
+    placed: list[Placed],
+    graph: ObjectGraph | None = None,
+    facts: Facts | None = None,
+) -> KerasPlacement:
+    """Return the moves of weights and of an optimizer's state; what has no place is listed or refused."""
+    held = {variable.key for variable, _ in placed}
+    source, target = chosen.source, chosen.into.name
+    idle = model.optimizer.idle if model.optimizer is not None else set()
+    lost = [
+        key for key in chosen.keys if key not in held and key not in idle and source.kinds.get(key) == "slot"
+    ]
+    if lost:
+        raise _without_place(chosen, len(lost), *_whose(chosen, model))
+    for key in chosen.keys:
+        if key in held:
+            continue
+        kind = source.kinds.get(key)
+        if kind == "variable" and not is_seed(source.specs[key]):
+            message = "the model's configuration has no variable for it"
+            hints = (leave_out(key), *_HINTS)
+            raise ConversionError(message, path=source.location.path, key=key, hints=hints)
+        what = "optimizer state" if kind in ("slot", "optimizer") else "state"
+        reason = f"{what} that {target} does not hold in this form"
+        if model.optimizer is not None and key in idle:
+            reason = reason_of_idle(model.optimizer.generation)
+        chosen.dropped.append(Dropped(key, reason))
+    _refuse_idle(chosen, model, placed)
+    moves = [_move(chosen, model, variable, name) for variable, name in placed]
+    if graph is None:
+        _refuse_unloadable(chosen, model, moves)
+    return KerasPlacement(moves, graph, facts or Nothing())
+
+
+def _refuse_unloadable(chosen: Chosen, model: Model, moves: list[Move]) -> None:
+    """Refuse bfloat16 where Keras writes it, and does not load it: not even what it wrote itself."""
+    if model.facts.major == "3" and not chosen.into.names_layers:
+        return
+    for move in moves:
+        if move.spec.dtype.name == "bfloat16":
+            message = f"Keras {model.facts.major} does not load bfloat16 from {chosen.into.name}"
+            hints = ("to write it as another type: --cast float32",)
+            raise ConversionError(message, path=chosen.source.location.path, key=move.source, hints=hints)
+
+
+def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
+    """Refuse what is said of an optimizer where the target has no tensor for it."""
+    given, optimizer = chosen.settings.given, model.optimizer
+    for option, said, variable in (
+        ("--iterations", given.iterations, optimizer and optimizer.iteration),
+        ("--learning-rate", given.learning_rate, optimizer and optimizer.rates.get(RATE)),
+    ):
+        if said is not None and all(one is not variable for one, _ in placed):
+            message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
+            hints = ("where Keras looks for it: --config FILE, of a model that is compiled with it",)
+            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
+def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
+    """Return whose slots are left that no place was looked for, and why."""
+    if model.optimizer is not None:
+        return "another optimizer", f"its one place is that of {model.optimizer.title}"
+    if chosen.source.format.is_by_name:
+        why = "--like TEMPLATE, a file or checkpoint that the program saved after a step, tells where it goes"
+        return "an optimizer of TensorFlow 1", why
+    return "an optimizer", "its layout is not known here"
+
+
+def _move(chosen: Chosen, model: Model, variable: Variable, name: str) -> Move:
+    if variable.key is not None:
+        return chosen.move(variable.key, name)
+    import numpy as np
+
+    is_count = model.optimizer is not None and variable is model.optimizer.iteration
+    spec = TensorSpec(name, BY_NAME["int64" if is_count else "float32"], ())
+    if variable.like is not None:
+        spec = chosen.source.specs[variable.like]._replace(key=name)
+    value = np.broadcast_to(np.array(variable.value, spec.dtype.numpy), spec.shape)
+    return Move(spec, None, None, value)
+
+
+def _choose(chosen: Chosen, model: Model) -> Model:
+    """Leave out what was not chosen: of an optimizer all or nothing, of layers what the target allows."""
+    wanted = set(chosen.keys)
+    path, target = chosen.source.location.path, chosen.into.name
+    for variable in model.unit.all_variables():
+        if variable.key in wanted:
+            continue
+        if not chosen.into.has_object_graph:
+            message = f"{target} needs all weights of a model, this one is left out"
+            hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
+            raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
+        variable.key = None
+    if model.optimizer is None:
+        return model
+    state = model.optimizer.keys()
+    if state and not wanted & set(state):
+        return model._replace(optimizer=None)
+    missing = next((key for key in state if key not in wanted), None)
+    if missing is not None:
+        message = "an optimizer's state is carried whole, this part of it is left out"
+        hints = ("to leave all of it out: --weights-only, or --exclude",)
+        raise ConversionError(message, path=path, key=missing, hints=hints)
+    return model
+
+
+# tf-object --------------------------------------------------------------------------------
+
+
+def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
+    give_names(model.unit)
+    node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
+    graph, placed = graph_of(model.unit, *(node or ()))
+    return _laid(chosen, model, placed, graph)
+
+
+# keras-h5 -----------------------------------------------------------------------------------
+
+
+def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
+    major = model.facts.major
+    suffix = "" if major == "3" else ":0"
+    # A Sequential of Keras 3 has its name before those of its layers.
+    give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
+    variables, layers = h5_layout(model.unit, suffix)
+    told = model.facts
+    facts = told._replace(
+        config=config_in_h5(told.config),
+        training_config=told.training_config or training_in_h5(told.config, major),
+        layers=tuple(layers),
+    )
+    state = _state_of(chosen, model, lambda optimizer: optimizer.h5_names(model.unit, told))
+    if state is not None:
+        named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
+        facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
+        state = [(variable, f"{OPTIMIZER_WEIGHTS}/{name}") for variable, name in state]
+    return _laid(chosen, model, [*variables, *(state or ())], facts=facts)
+
+
+# keras-weights, keras -----------------------------------------------------------------------
+
+
+def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
+    config = model.facts.config
+    if config is not None and "module" not in parse_object(config):
+        message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
+        hints = (
+            "--config FILE: the config.json of a .keras archive, or such an archive of the same model",
+            "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
+        )
+        raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+    return _weights_of(chosen, model)
+
+
+def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
+    """Lay out a .weights.h5 for the Keras of --config, and where none is given for Keras 3.
+
+    Weights lie alike for both; an optimizer's state does not.
+    """
+    if chosen.settings.config is None and model.facts.major == "2":
+        if model.optimizer is not None:
+            text = "the optimizer's state is laid out for Keras 3; for Keras 2: --config FILE of that Keras"
+            chosen.notes.append(text)
+        model = model._replace(facts=model.facts._replace(version=KERAS_3))
+    return _weights_of(chosen, model)
+
+
+def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
+    major = model.facts.major
+    placed, names = weights_layout(model.unit, major=major)
+    state = _state_of(chosen, model, lambda optimizer: optimizer.weights_paths(model.unit, major))
+    if state is not None and model.optimizer is not None and model.optimizer.name:
+        # Keras 2 writes no names and reads none, but the class is not told otherwise.
+        names["optimizer/vars"] = snake_case(model.optimizer.name)
+    facts = model.facts._replace(object_names=names, groups=tuple(names))
+    return _laid(chosen, model, [*placed, *(state or ())], facts=facts)
+
+
+_LAYOUTS: dict[str, Callable[[Chosen, Model], KerasPlacement]] = {
+    "tf-object": _objects,
+    "keras-h5": _h5,
+    "keras-weights": _weights,
+    "keras": _archive,
+}

@@ -1,0 +1,203 @@
+"""Sharing a source's files with the bundle that is made of it: what `--link` does.
+
+A bundle's index may point anywhere in a data shard.  So a tensor whose bytes lie in a file
+just as a data shard holds them (`LazyTensor.shard_range`) need not move: the file itself becomes a
+shard, as a clone or under a second name, and the index says where in it the tensor lies.
+What has another value, or is stored in another way, goes to a shard of the bundle's own.
+
+A format without a checksum that a bundle could take over has it computed, which reads the values
+and writes nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.words import counted
+from formats.location import Location
+from formats.model.checkpoint_files import bundle, bundle_prefix
+from formats.store.ranges import Sum, cut
+from formats.tf.bundle.shards import HARD_LINKS, LINK, Brought, why_not_shared
+from formats.wire.crc32c import mask
+
+from .lazy import LazyValues, cast
+from .placement import units
+from .tasks import UnitRange, compared, done
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from formats.store.ranges import FileRange
+    from formats.store.work.workers import Workers
+    from formats.tf.bundle.writer import BundleWriter
+
+    from .placement import WriteUnit
+    from .plan import Plan
+
+
+class _File(NamedTuple):
+    """What became of a file: how it came to be a shard, if it did, and its number then."""
+
+    shard: int
+    brought: Brought
+
+    @property
+    def is_taken(self) -> bool:
+        return self.brought.way is not None
+
+
+class Shares:
+    """The tensors and slices that stay where they are are counted, and the files that they lie in.
+
+    Of a file that can be no shard here the tensors are copied like all others.  What is
+    `left` to be written is known once the shares are taken; None where nobody has asked for any.
+    """
+
+    def __init__(self) -> None:
+        self.left: list[WriteUnit] | None = None
+        self._files: dict[str, _File] = {}
+        self._counts = [0, 0]
+        self._sizes = [0, 0]
+
+    def __bool__(self) -> bool:
+        return bool(self._counts[True])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what stays where it is."""
+        return self._sizes[True]
+
+    def take(
+        self, plan: Plan, writer: BundleWriter, ways: Sequence[str]
+    ) -> Iterator[tuple[WriteUnit, FileRange]]:
+        """Make shards of files in the first of `ways` that works; yield the units that lie in them."""
+        self.left = []
+        for unit, found in _ranges(plan):
+            if found is not None and found.size and found.file.path not in self._files:
+                self._files[found.file.path] = _File(*writer.share(_location(found), ways))
+            if found is not None and self._has(found):
+                yield unit, found
+                self._count(unit, shared=True)
+            else:
+                self.left.append(unit)
+                self._count(unit, shared=False)
+
+    def rehearse(self, plan: Plan) -> None:
+        """Count what would be shared, as far as that can be told without doing it."""
+        for unit, found in _ranges(plan):
+            if found is not None and found.size and found.file.path not in self._files:
+                refusal = why_not_shared(_location(found), plan.target)
+                self._files[found.file.path] = _File(0, Brought(None if refusal else "", refusal))
+            self._count(unit, shared=found is not None and self._has(found))
+
+    def _has(self, found: FileRange) -> bool:
+        """Whether the file of a range is a shard."""
+        file = self._files.get(found.file.path)
+        return file is not None and file.is_taken
+
+    def shard_of(self, found: FileRange) -> int:
+        """Return the number of the shard that a range's file has become."""
+        return self._files[found.file.path].shard
+
+    def _count(self, unit: WriteUnit, *, shared: bool) -> None:
+        self._counts[shared] += 1
+        self._sizes[shared] += unit.move.spec.nbytes or 0
+
+    def notes(self, plan: Plan, *, dry_run: bool = False) -> list[str]:
+        """Return what a person should know of it."""
+        refused = [path for path, file in self._files.items() if not file.is_taken]
+        taken = {path: file for path, file in self._files.items() if file.is_taken}
+        (copied, new), (stay, old) = zip(self._counts, self._sizes, strict=True)
+        notes = []
+        if refused:
+            why = self._files[refused[0]].brought.refusal
+            notes.append(f"{_named(refused)}: cannot be shared, hence copied: {why}")
+        elif not taken:
+            notes.append(f"nothing is shared, and all is copied: {plan.sources[0].format.unshared}")
+        if taken:
+            verb = "would be shared" if dry_run else "shared"
+            rest = f"; written anew: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
+            notes.append(f"{_named(taken)}: {verb}, {counted(stay, 'tensor')}, {old:,} bytes{rest}")
+        if any(file.brought.way == LINK for file in taken.values()) and not _is_over_itself(plan):
+            notes.append(HARD_LINKS)
+        return notes
+
+
+def _is_over_itself(plan: Plan) -> bool:
+    """Whether the source was written again in its own place, and its files are nobody else's."""
+    head = bundle(bundle_prefix(plan.target)).head
+    return plan.sources[0].location.head.real() == head.real()
+
+
+def _named(paths: Collection[str]) -> str:
+    """Return the first of some paths, and how many more there are."""
+    return next(iter(paths)) + (f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else "")
+
+
+def _ranges(plan: Plan) -> Iterator[tuple[WriteUnit, FileRange | None]]:
+    """Yield all units with their `shard_range`, the empty ones last: no file is kept for these alone."""
+    empty = []
+    for unit in units(plan):
+        found = shard_range(plan, unit)
+        if found is not None and not found.size:
+            empty.append((unit, found))
+        else:
+            yield unit, found
+    yield from empty
+
+
+def shard_range(plan: Plan, unit: WriteUnit) -> FileRange | None:
+    """Return where the values of a unit lie as a data shard holds them; None where they must be written."""
+    move, extents = unit
+    # What is TEMPLATE's own is no reason to keep all of TEMPLATE's data for as long as this bundle.
+    if move.source is None or move.tensor is None or (extents is None and move.spec.key in plan.slices):
+        return None
+    found = cast(move.tensor, move.spec.dtype).shard_range()
+    itemsize = move.spec.dtype.itemsize
+    if found is None or (itemsize is not None and found.size != move.spec.size * itemsize):
+        return None
+    return found
+
+
+def share(
+    plan: Plan,
+    writer: BundleWriter,
+    ways: Sequence[str],
+    workers: Workers,
+    advance: Callable[[int], None],
+) -> Shares:
+    """Let all that can stay where it is be a part of the bundle that is written."""
+    shares = Shares()
+
+    def refer(unit: WriteUnit, found: FileRange, crc32c: int) -> None:
+        writer.refer(*unit.name, shares.shard_of(found), found.offset, found.size, crc32c)
+
+    def to_be_read() -> Iterator[tuple[WriteUnit, UnitRange]]:
+        for unit, found in shares.take(plan, writer, ways):
+            if found.crc32c is None and unit.values is not None:
+                for begin, end in cut(found.size, workers.task_bytes):
+                    yield unit, UnitRange(LazyValues(found.size, (found,)), begin, end)
+                continue
+            refer(unit, found, mask(_summed(unit)) if found.crc32c is None else found.crc32c)
+            advance(found.size)
+
+    with closing(done(partial(compared, plan.target), to_be_read(), workers, advance)) as read:
+        for unit, part, sums in read:
+            part.values.check(sums)
+            refer(unit, part.values.sources[0], mask(sums.made.crc))
+    return shares
+
+
+def _summed(unit: WriteUnit) -> int:
+    """Return the unmasked checksum of values that what covers more is checked along with."""
+    assert unit.move.tensor is not None
+    total = Sum()
+    for chunk in unit.move.tensor.chunks():
+        total.extend(chunk)
+    return total.crc
+
+
+def _location(found: FileRange) -> Location:
+    return Location(found.file.path, found.file.store)

@@ -1,0 +1,477 @@
+"""Carrying optimizers' state from one checkpoint into another by what it means.
+
+Each optimizer of TEMPLATE is found in SRC, by the variables that it trains; then each of
+its slots is taken from the slot of the same variable that means the same, whatever the
+generation calls it and wherever it lists it.  A value that means the same in another way
+is turned: TensorFlow 1's momentum is a sum of gradients, Keras' is -learning_rate times
+that.  Counts of steps, powers of beta and the rate follow; what a program says of itself,
+and a generation does not save, stays with the program.  Where one optimizer is not
+the other, or keeps what the other does not, nothing is carried: that is an error.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.words import counted
+from formats.errors import ConversionError
+from formats.keras.optimizers import (
+    BY_NAME,
+    LEGACY,
+    NO_SLOTS,
+    TF1,
+    TITLES,
+    Optimizer,
+    flaw_between,
+    is_another,
+    state_of,
+)
+from formats.keras.step_count import GLOBAL_STEP, POWERS, StepCount, is_count, steps_taken
+from formats.keras.training_state import (
+    ITERATIONS,
+    LEARNING_RATE,
+    MOMENTUM_PRODUCT,
+    TrainingState,
+    common_rows,
+)
+
+from .accounting import KEEP_OPTIMIZER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    import numpy as np
+
+    from formats.model.reader import CheckpointReader
+
+
+_NO_BIAS = 1e-3
+"""How far the correction of Adam's bias is from 1 where it is as good as none, after some 6,200 steps."""
+
+_ALIKE = frozenset((LEARNING_RATE, ITERATIONS, MOMENTUM_PRODUCT, "loss_scale", "good_steps"))
+"""Numbers that mean the same in all generations."""
+
+
+class OptimizerError(ConversionError):
+    """SRC's optimizer cannot go on as TEMPLATE's."""
+
+
+class Given(NamedTuple):
+    """What options say of an optimizer that no file does."""
+
+    iterations: int | None = None
+    learning_rate: float | None = None
+    whatever: bool = False
+    """Whether the count is any, for a way there and back, on which nothing may need one."""
+
+
+def changes_nothing(source: CheckpointReader, option: str, why: str) -> ConversionError:
+    """Return the error of an option that is given where it has no effect."""
+    hints = ("--like TEMPLATE, a checkpoint of the program that goes on, takes it",)
+    return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
+
+
+class _Carrying:
+    """What `Carried` becomes while one optimizer after another is looked at."""
+
+    def __init__(self) -> None:
+        self.origins: dict[str, Origin] = {}
+        self.kept: set[str] = set()
+        self.dropped: dict[str, str] = {}
+        self.notes: list[str] = []
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: a tensor of SRC, as it is or times a factor, or a number."""
+
+    key: str | None = None
+    factor: float | None = None
+    value: np.ndarray[Any, Any] | None = None
+
+
+class Carried(NamedTuple):
+    """What becomes of optimizers' state, by keys of TEMPLATE, and of SRC for what is dropped.
+
+    `kept` are values that TEMPLATE keeps since SRC's program, not its checkpoint, had them.
+    """
+
+    origins: Mapping[str, Origin] = MappingProxyType({})
+    kept: AbstractSet[str] = frozenset()
+    dropped: Mapping[str, str] = MappingProxyType({})
+    notes: Sequence[str] = ()
+
+
+# Which is which ---------------------------------------------------------------------
+
+
+def carry(  # noqa: PLR0917  from, to, by which variables, and with what
+    source: CheckpointReader,
+    mine: Sequence[TrainingState],
+    template: CheckpointReader,
+    there: Sequence[TrainingState],
+    pairs: Mapping[str, str],
+    given: Given,
+    *,
+    partial: bool = False,
+) -> Carried:
+    """Return what becomes of optimizers' state; `pairs` are those of variables, TEMPLATE's key first.
+
+    Raises ConversionError where an optimizer cannot go on as TEMPLATE's; where `partial`,
+    that keeps its own state, and SRC's is dropped.
+    """
+    if not mine and _may_have_descended(source, there):
+        mine = [_without_slots()]
+    elif not there and _may_have_descended(template, mine):
+        there = [_without_slots()]
+    carried = _Carrying()
+    for theirs in there:
+        one = _counterpart(mine, theirs, there, pairs)
+        if one is None:
+            continue
+        pair = _Pair(source, template, one, theirs, pairs, given, alone=len(mine) == 1)
+        try:
+            pair.carry(carried)
+        except ConversionError as error:
+            if not partial:
+                error.path = error.path or source.location.path
+                raise
+            carried.notes.append(f"{error.message}; TEMPLATE's own state is kept")
+            carried.kept.update(theirs.keys)
+            carried.dropped.update(dict.fromkeys(one.keys, "state of an optimizer that TEMPLATE has not"))
+    return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
+
+
+def _may_have_descended(reader: CheckpointReader, others: Sequence[TrainingState]) -> bool:
+    """Whether a checkpoint without slots may be of gradient descent, as the only one opposite is."""
+    return reader.format.is_by_name and len(others) == 1 and BY_NAME["SGD"] in others[0].known
+
+
+def _without_slots() -> TrainingState:
+    """Return TensorFlow 1's gradient descent, which leaves nothing in a checkpoint but the global step."""
+    return TrainingState(TF1, "", NO_SLOTS, (BY_NAME["SGD"],), {}, {})
+
+
+def _counterpart(
+    mine: Sequence[TrainingState],
+    theirs: TrainingState,
+    there: Sequence[TrainingState],
+    pairs: Mapping[str, str],
+) -> TrainingState | None:
+    """Return the optimizer of SRC that trains the variables of one of TEMPLATE's."""
+    if len(mine) == len(there) == 1:
+        return mine[0]
+    wanted = {pairs[variable] for variable in theirs.variables if variable in pairs}
+    found = [state for state in mine if state.variables & wanted]
+    if not found:
+        found = [state for state in mine if state.path == theirs.path and (state.unowned or not wanted)]
+    if len(found) > 1:
+        alike = [state for state in found if state.path == theirs.path] or [
+            state for state in found if common_rows(state, theirs)
+        ]
+        found = alike or found
+    if len(found) > 1:
+        names = ", ".join(f"{state.title} at {state.path!r}" for state in found)
+        message = f"several optimizers of SRC train the variables of TEMPLATE's {theirs.path!r}: {names}"
+        hints = ("--exclude leaves out the state of all but one", KEEP_OPTIMIZER)
+        raise OptimizerError(message, hints=hints)
+    return found[0] if found else None
+
+
+# One optimizer ----------------------------------------------------------------------
+
+
+class _Pair(NamedTuple):
+    """An optimizer of SRC, and the one of TEMPLATE that goes on with its state."""
+
+    source: CheckpointReader
+    template: CheckpointReader
+    mine: TrainingState
+    theirs: TrainingState
+    pairs: Mapping[str, str]
+    given: Given
+    alone: bool
+
+    def carry(self, carried: _Carrying) -> None:
+        mine, theirs = self.mine, self.theirs
+        if not mine.known or not theirs.known:
+            self._carry_alike(carried)
+            return
+        both = common_rows(mine, theirs)
+        if not both:
+            raise self._refused(f"SRC's optimizer is {spell(mine)}, TEMPLATE's is {spell(theirs)}")
+        row, into = both[0]
+        flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
+        if flaw is not None:
+            raise self._refused(f"{spell(mine, row)} does not go on as {spell(theirs, into)}: {flaw}")
+        origins, notes = dict(self._slots(row, into, carried)), carried.notes
+        numbers = self._numbers(row, into, notes)
+        carried.origins.update(origins)
+        carried.origins.update(numbers)
+        self._settle(carried, set(origins) | set(numbers))
+        self._say(row, into, notes)
+
+    def _schedule(self, row: Optimizer) -> tuple[float | None, int]:
+        """Return the decay of a legacy optimizer on either side, and the steps that SRC's has taken."""
+        if row.name != "Nadam":
+            return None, 0
+        steps = steps_taken(self.source, self.mine, alone=self.alone, asked=self.given.iterations)
+        for reader, state in ((self.source, self.mine), (self.template, self.theirs)):
+            if state.generation == LEGACY and "decay" in state.numbers:
+                return float(reader[state.numbers["decay"][0]].read()), steps.taken if steps else 0
+        return None, 0
+
+    def _settle(self, carried: _Carrying, filled: set[str]) -> None:
+        """Let the rest of TEMPLATE's numbers keep their values, and list what is left of SRC's."""
+        slots = set(self.theirs.slots.values())
+        carried.kept.update(self.theirs.keys - slots - filled - self.pairs.keys())
+        used = {origin.key for origin in carried.origins.values()}
+        kept = f"what {TITLES[self.theirs.generation]} does not save of an optimizer"
+        for key in self.mine.keys - used - carried.dropped.keys():
+            carried.dropped[key] = kept
+
+    def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
+        mine, theirs = self.mine, self.theirs
+        if len({state_of(one) for one in mine.known}) > len({state_of(one) for one in theirs.known}):
+            notes.append(f"nothing in SRC tells {spell(mine)}: it is taken for {row.name}, as TEMPLATE's is")
+        if (mine.generation, row.name) != (theirs.generation, into.name):
+            notes.append(f"optimizer: {spell(mine, row)} goes on as {spell(theirs, into)}")
+
+    def _refused(self, message: str) -> OptimizerError:
+        return OptimizerError(message, hints=(KEEP_OPTIMIZER,))
+
+    # Optimizers that the table does not have ----------------------------------------------
+
+    def _carry_alike(self, carried: _Carrying) -> None:
+        """Carry the state of an optimizer that is only known to be the same on both sides."""
+        mine, theirs = self.mine, self.theirs
+        if (mine.generation, mine.called, mine.slot_names, set(mine.numbers)) != (
+            theirs.generation,
+            theirs.called,
+            theirs.slot_names,
+            set(theirs.numbers),
+        ) or not self._are_listed_alike:
+            unknown = mine if not mine.known else theirs
+            what = (
+                f"nothing tells whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
+                if unknown.unowned
+                else f"what {spell(unknown)} keeps is not known"
+                if unknown.slots or is_another(unknown.called)
+                else f"{spell(unknown)} has no slots, as before its first step"
+            )
+            other = f"TEMPLATE's is {spell(theirs)}" if unknown is mine else f"SRC's is {spell(mine)}"
+            raise self._refused(f"{what}, so nothing of it is carried; {other}")
+        if mine.unowned:
+            # One list of one layout: the same program wrote both.
+            for key, same in zip(theirs.unowned, mine.unowned, strict=True):
+                carried.origins[key] = Origin(same)
+        for (variable, name), key in theirs.slots.items():
+            same_slot = mine.slots.get((self.pairs.get(variable, ""), name))
+            if same_slot is not None:
+                carried.origins[key] = Origin(same_slot)
+        for name, keys in theirs.numbers.items():
+            for key, same in zip(keys, mine.numbers[name], strict=False):
+                carried.origins[key] = Origin(same)
+        self._settle(carried, set(carried.origins))
+
+    @property
+    def _are_listed_alike(self) -> bool:
+        """Whether slots that nobody knows are in lists of one layout, and of one length."""
+        mine, theirs = self.mine.unowned, self.theirs.unowned
+        same = self.source.format is self.template.format or not mine
+        return same and len(mine) == len(theirs)
+
+    # Slots --------------------------------------------------------------------------
+
+    def _slots(self, row: Optimizer, into: Optimizer, carried: _Carrying) -> Iterator[tuple[str, Origin]]:
+        mine, theirs = self.mine, self.theirs
+        names = row.meanings(mine.generation)
+        held = {(variable, names[name]): key for (variable, name), key in mine.slots.items()}
+        wanted = into.meanings(theirs.generation)
+        have = {meaning for _, meaning in held}
+        want = {wanted[name] for name in theirs.slot_names}
+        self._leave_idle(row, have - want, held, carried)
+        self._refuse_missing(into, want - have, carried.notes)
+        for (variable, name), key in theirs.slots.items():
+            meaning = wanted[name]
+            if meaning not in have:
+                yield key, Origin(value=self._zeros(key))
+                continue
+            origin = held.get((self.pairs.get(variable, ""), meaning))
+            if origin is not None:
+                yield key, Origin(origin, self._factor(row, meaning, carried.notes))
+
+    def _leave_idle(
+        self, row: Optimizer, surplus: set[str], held: Mapping[tuple[str, str], str], carried: _Carrying
+    ) -> None:
+        """Leave out slots that are made without need; refuse what TEMPLATE's optimizer has no place for."""
+        generation = self.mine.generation
+        for meaning in surplus:
+            slot = row.slot(meaning)
+            keys = [key for (_, found), key in held.items() if found == meaning]
+            if generation not in slot.idle_in or meaning in self.mine.in_use:
+                message = (
+                    f"SRC's {spell(self.mine, row)} keeps {slot.name(generation)!r} of "
+                    f"{counted(len(keys), 'variable')}, TEMPLATE's {spell(self.theirs)} does not"
+                )
+                raise self._refused(message)
+            carried.dropped.update(dict.fromkeys(keys, reason_of_idle(generation)))
+
+    def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
+        for meaning in missing:
+            name = into.slot(meaning).name(self.theirs.generation)
+            what = f"TEMPLATE's {spell(self.theirs, into)} keeps {name!r}, SRC's {spell(self.mine)} does not"
+            if self.theirs.generation not in into.slot(meaning).idle_in:
+                raise self._refused(what)
+            notes.append(f"{what}: it starts at 0")
+
+    def _zeros(self, key: str) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        spec = self.template.specs[key]
+        return np.zeros(spec.shape, spec.dtype.numpy)
+
+    def _factor(self, row: Optimizer, meaning: str, notes: list[str]) -> float | None:
+        """Return what turns a slot's value into TEMPLATE's; None where it is the same."""
+        turned = (self.mine.generation == TF1) != (self.theirs.generation == TF1)
+        if not row.slot(meaning).turns or not turned:
+            return None
+        rate = self._rate(row, notes)
+        return -rate if self.mine.generation == TF1 else -1 / rate
+
+    def _rate(self, row: Optimizer, notes: list[str]) -> float:
+        """Return the learning rate by which momentum is turned: SRC's, or that of TEMPLATE, which goes on."""
+        if self.given.learning_rate is not None:
+            return self.given.learning_rate
+        for side, reader, state in (
+            ("SRC", self.source, self.mine),
+            ("TEMPLATE", self.template, self.theirs),
+        ):
+            held = state.numbers.get(LEARNING_RATE, ())[:1]
+            for rate in [*(float(reader[key].read()) for key in held), state.rate or 0.0]:
+                if rate > 0:
+                    said = f"momentum is turned by the learning rate of {side}, {rate:.6g}"
+                    notes += [said] if said not in notes else []
+                    return rate
+        message = (
+            f"TensorFlow 1 keeps the sum of gradients as momentum, Keras -learning_rate times that, and "
+            f"neither SRC nor TEMPLATE holds the rate of {spell(self.mine, row)}"
+        )
+        error = self._refused(message)
+        error.hints = ("--learning-rate R gives it", *error.hints)
+        raise error
+
+    # Numbers ------------------------------------------------------------------------
+
+    def _numbers(self, row: Optimizer, into: Optimizer, notes: list[str]) -> dict[str, Origin]:
+        """Return where TEMPLATE's counts, rates and powers come from."""
+        mine, theirs = self.mine, self.theirs
+        origins: dict[str, Origin] = {}
+        same = mine.generation == theirs.generation
+        for name, keys in theirs.numbers.items():
+            held = mine.numbers.get(name)
+            if held is not None and (same or name in _ALIKE):
+                origins.update({key: Origin(own) for key, own in zip(keys, _alike(held, keys), strict=True)})
+            origins.update({key: Origin(self.pairs[key]) for key in keys if key in self.pairs})
+        told = mine.rate if LEARNING_RATE not in mine.numbers else None
+        rate = told if self.given.learning_rate is None else self.given.learning_rate
+        if rate is not None:
+            for key in theirs.numbers.get(LEARNING_RATE, ()):
+                origins[key] = Origin(value=self._number(key, rate))
+        origins.update(self._counts(row, into, notes))
+        return origins
+
+    def _counts(self, row: Optimizer, into: Optimizer, notes: list[str]) -> dict[str, Origin]:
+        counters = list(self.theirs.numbers.get(ITERATIONS, ()))
+        state = self.mine
+        named = [self.pairs[key] for key in counters if key in self.pairs]
+        if named and ITERATIONS not in state.numbers:
+            state = state._replace(numbers={**state.numbers, ITERATIONS: tuple(named)})
+        steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
+        origins: dict[str, Origin] = {}
+        powers = [key for name in POWERS for key in self.theirs.numbers.get(name, ())]
+        is_direct = self.mine.generation == self.theirs.generation == TF1 and self.given.iterations is None
+        if is_direct:
+            return origins
+        has_global_step = self.theirs.generation == TF1 and is_count(self.template, GLOBAL_STEP)
+        if has_global_step and GLOBAL_STEP not in self.pairs:
+            counters.append(GLOBAL_STEP)
+        if steps is None:
+            steps = self._no_steps(row, into, is_wanted=bool(counters or powers))
+        self._check_bias(row, into, steps.taken)
+        held = state.numbers.get(ITERATIONS, ())
+        if self.mine.generation == self.theirs.generation and len(held) == len(counters) > 1:
+            # Around an optimizer of Keras 3, a LossScaleOptimizer has a count of its own, which stays 0.
+            origins |= {key: Origin(own) for key, own in zip(counters[1:], held[1:], strict=True)}
+            counters = counters[:1]
+        for key in counters:
+            copied = (
+                steps.key is not None and self.source.specs[steps.key].dtype is self.template.specs[key].dtype
+            )
+            origins[key] = Origin(steps.key) if copied else Origin(value=self._number(key, steps.taken))
+        if steps.key is None or steps.told_by == GLOBAL_STEP:
+            notes.append(f"iterations {steps.taken}: {steps.told_by}")
+        for name, (base_name, usual) in POWERS.items():
+            for key in self.theirs.numbers.get(name, ()):
+                origins[key] = Origin(value=self._power(key, base_name, usual, steps.taken))
+        return origins
+
+    def _no_steps(self, row: Optimizer, into: Optimizer, *, is_wanted: bool) -> StepCount:
+        """Return 0 steps; raise ConversionError where the state depends on a count that SRC does not tell."""
+        if into.counts and is_wanted:
+            error = self._refused(
+                f"nothing in SRC tells how many steps {spell(self.mine, row)} has taken, "
+                f"and those of {spell(self.theirs, into)} depend on it"
+            )
+            error.hints = ("--iterations N says how many there were", *error.hints)
+            raise error
+        return StepCount(0, "nothing in SRC tells, and no step depends on it")
+
+    def _check_bias(self, row: Optimizer, into: Optimizer, steps: int) -> None:
+        """Refuse to go on with a correction of bias that SRC's optimizer has not made, while that matters."""
+        correction = (1 - 0.999**steps) ** 0.5 / (1 - 0.9**steps) if steps else 0.0
+        if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
+            return
+        message = (
+            f"{spell(self.mine, row)} and {spell(self.theirs, into)} keep the same, but only one of them "
+            f"corrects bias: after {steps} steps its own go {correction:.3g} times as far"
+        )
+        raise self._refused(message)
+
+    def _power(self, key: str, base_name: str, usual: float, steps: int) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        given = self.mine.numbers.get(base_name)
+        base = float(self.source[given[0]].read()) if given else float(np.float32(usual))
+        return self._number(key, base ** (steps + 1))
+
+    def _number(self, key: str, value: float) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        dtype = self.template.specs[key].dtype
+        if dtype.family in ("int", "uint") and value > np.iinfo(dtype.numpy).max:
+            message = f"{value} steps are more than {dtype} counts, as TEMPLATE does"
+            raise ConversionError(message, path=self.source.location.path, key=key)
+        return np.array(value, dtype.numpy)
+
+
+def _alike(held: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
+    """Return for each key of TEMPLATE's the one of SRC's: where a wrapper has a number, too, each its own."""
+    return held if len(held) == len(keys) else [held[0]] * len(keys)
+
+
+def reason_of_idle(generation: str) -> str:
+    """Return why slots are left out that a generation makes without need."""
+    return (
+        f"{TITLES[generation]} keeps momentum where it is 0, too, and the target's optimizer has none: "
+        "had SRC's one, the next steps are others"
+    )
+
+
+def spell(state: TrainingState, row: Optimizer | None = None) -> str:
+    """Return an optimizer with its generation, for people."""
+    name = state.title if row is None else row.tf1 if state.generation == TF1 and row.tf1 else row.name
+    if state.called == NO_SLOTS:
+        name = NO_SLOTS
+    return f"{name} of {TITLES[state.generation]}"

@@ -1,0 +1,122 @@
+"""In which order a plan is written, and where tensors lie in the bundle that is written again.
+
+Tensors stand in the order of the plan, or as the writer wants them.  Where a bundle becomes
+one of its own format they stand as they stood, in as many shards: what did not change has
+TensorFlow's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.region import Extents
+from formats.tf.bundle.slices import slice_key
+from formats.tf.graph.kinds import GRAPH_KEY
+
+from .lazy import LazyValues, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from formats.model.reader import CheckpointReader
+    from formats.model.tensor import LazyTensor
+    from formats.model.writer import CheckpointWriter
+
+    from .plan import Move, Plan
+
+
+class Spot(NamedTuple):
+    """A place in a bundle; what is empty shares its offset with what follows it."""
+
+    shard: int
+    offset: int
+    nbytes: int
+
+
+Name = tuple[str, Extents | None]
+"""A tensor's key in the target; of a slice, which one, too."""
+
+Layout = Mapping[Name, Spot]
+"""The place of each tensor and slice; empty where they have none that is to be kept."""
+
+_GRAPH: Name = (GRAPH_KEY, None)
+
+
+def layout_of(reader: CheckpointReader, names: Iterable[tuple[str, str]]) -> Layout:
+    """Return where the tensors of a bundle lie; `names` gives their keys in the target and in it."""
+    layout: dict[Name, Spot] = {}
+    if not reader.format.is_bundle:
+        return layout
+    for new, old in names:
+        tensor = reader[old]
+        spots: dict[Name, Spot] = {(new, extents): _spot(piece) for extents, piece in tensor.pieces()}
+        layout.update(spots)
+        layout[new, None] = min(spots.values()) if spots else _spot(tensor)
+    if reader.object_graph is not None:
+        layout[_GRAPH] = _spot(reader[GRAPH_KEY])
+    return layout
+
+
+def _spot(tensor: LazyTensor) -> Spot:
+    stored = tensor.stored
+    return Spot(stored.shard or 0, stored.offset or 0, tensor.spec.nbytes or 0)
+
+
+class WriteUnit(NamedTuple):
+    """What is written in one piece: a move, or one slice of it, whose own shape its spec then has."""
+
+    move: Move
+    extents: Extents | None = None
+
+    @property
+    def name(self) -> tuple[str, Extents | None]:
+        return self.move.spec.key, self.extents
+
+    @property
+    def values(self) -> LazyValues | None:
+        return values_of(self.move.tensor, self.move.spec) if self.move.tensor is not None else None
+
+
+def units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[WriteUnit]:
+    """Yield what is to be written: slices one by one where the source has them, too."""
+    moves = {move.spec.key: move for move in plan.moves}
+    for key in order or moves:
+        move = moves[key]
+        pieces = move.tensor.pieces() if key in plan.slices and move.tensor is not None else []
+        if order is not None:  # tensors in an order have their slices in that of their keys
+            pieces.sort(key=lambda piece: slice_key(b"", piece[0]))
+        for extents, piece in pieces:
+            yield WriteUnit(
+                move._replace(spec=move.spec._replace(shape=piece.spec.shape), tensor=piece), extents
+            )
+        if not pieces:
+            yield WriteUnit(move)
+
+
+def laid_out(plan: Plan, writer: CheckpointWriter) -> Iterator[WriteUnit]:
+    """Yield what is to be written in its order; begin shards, and write the graph, where the layout does."""
+    layout = {} if writer.order is not None else plan.layout()
+    if not layout:
+        yield from units(plan, writer.order)
+        return
+    new: list[WriteUnit] = []
+    placed: list[tuple[Spot, WriteUnit | None]] = []
+    for unit in units(plan):
+        spot = layout.get(unit.name)
+        if spot is None:
+            new.append(unit)
+        else:
+            placed.append((spot, unit))
+    if plan.object_graph is not None and _GRAPH in layout:
+        placed.append((layout[_GRAPH], None))
+    placed.sort(key=itemgetter(0))
+    for number, (spot, known) in enumerate(placed):
+        if number and spot.shard != placed[number - 1][0].shard:
+            writer.start_shard()
+        if known is None:
+            writer.write_object_graph()
+        else:
+            yield known
+    yield from new

@@ -1,0 +1,129 @@
+"""What a conversion does, as data: for each tensor of the target where its values come from.
+
+A plan is made before anything is written, so `--dry-run` prints the very plan that a real run
+executes (`transfer`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.model.facts import Facts, Nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from formats.core.region import Extents
+    from formats.core.spec import TensorSpec
+    from formats.location import Location
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
+    from formats.model.tensor import LazyTensor
+
+    from .placement import Layout
+
+
+FULL, SENT, NONE = "full", "sent", "none"
+"""How what was written is proved: read back and compared, held against what a store says, or not at all."""
+
+
+def usual_proof(target: Location) -> str:
+    """Return how a target is proved where nobody says."""
+    return SENT if target.is_object() else FULL
+
+
+class Move(NamedTuple):
+    """One tensor of the target: its spec there, and where its values come from.
+
+    `source` is the key in SRC, None for what the target has of its own; `tensor` holds
+    the values, `value` does where they are made up.  Values are cast where the dtypes differ.
+    """
+
+    spec: TensorSpec
+    source: str | None
+    tensor: LazyTensor | None
+    value: Any = None
+    also: tuple[str, ...] = ()
+    """Keys of other tensors of SRC that it is made of, where it is made of several."""
+
+    operations: str = ""
+    """What is done to the axes on the way, as maps spell it."""
+
+
+class Dropped(NamedTuple):
+    """A tensor of SRC that the target does not get, and why."""
+
+    key: str
+    reason: str
+
+
+class Plan(NamedTuple):
+    """Everything a conversion does.
+
+    `moves` stand in the order in which they are written, unless `layout`, which is asked when
+    values are copied, says where they lie in the bundle that is written again.  `sources` are
+    the open checkpoints that values come from, none of which may change meanwhile.
+    """
+
+    source: str
+    target: Location
+    format: str
+    moves: tuple[Move, ...]
+    dropped: tuple[Dropped, ...] = ()
+    object_graph: ObjectGraph | None = None
+    slices: Mapping[str, Sequence[Extents]] = {}
+    facts: Facts = Nothing()
+    notes: tuple[str, ...] = ()
+    sources: tuple[CheckpointReader, ...] = ()
+    layout: Callable[[], Layout] = dict
+    warnings: tuple[str, ...] = ()
+    """What is written although it is not SRC's."""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(move.spec.nbytes or 0 for move in self.moves)
+
+    def check_unchanged(self) -> None:
+        """Raise a CheckpointError where a source was written to, or replaced, since it was opened."""
+        for source in self.sources:
+            source.check_unchanged()
+
+    def document(self, proof: str, *, shared: bool = False) -> dict[str, Any]:
+        """Return the JSON document that converting commands print."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "format": self.format,
+            "tensors": list(self.rows()),
+            "dropped": [dropped._asdict() for dropped in self.dropped],
+            **verification(proof, shared=shared),
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what becomes of each tensor, as the document of converting commands shows it."""
+        for move in self.moves:
+            spec = move.spec
+            yield {
+                "from": move.source,
+                "to": spec.key,
+                "dtype": spec.dtype_name,
+                "shape": list(spec.shape),
+                **spec.stored_document,
+                **({"also": list(move.also)} if move.also else {}),
+                **({"operations": move.operations} if move.operations else {}),
+            }
+
+
+class Outcome(NamedTuple):
+    """What carrying out a plan came to: notes for the person, and whether its data are shared with SRC's."""
+
+    notes: list[str]
+    shared: bool = False
+
+
+def verification(proof: str, *, shared: bool = False) -> dict[str, Any]:
+    """Return what a document says of how the result was compared with its source.
+
+    Data shards that are `shared` with it are its files, of which nothing new was made to be compared.
+    """
+    return {"verified": proof != NONE, "verification": "linked" if shared and proof != NONE else proof}

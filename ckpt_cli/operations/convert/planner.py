@@ -1,0 +1,149 @@
+"""Planning a conversion: what each tensor becomes in another format.
+
+Name-based and object-based checkpoints turn into each other through full names.
+Everything else keeps its keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.core.words import FirstNames
+from formats.errors import ConversionError
+from formats.find.registry import format_named
+from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.model.facts import Facts, Nothing, Rich, rekeyed
+from formats.model.reader import Family, Format
+
+from ..select.safe_paths import dataset_names
+from ..select.selection import NothingSelectedError
+from .keras import plan as keras_plan
+from .optimizers import changes_nothing
+from .placement import layout_of
+from .plan import Move, Plan
+from .source import Chosen, Settings, check_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from formats.core.region import Extents
+    from formats.location import Location
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader
+
+    from .placement import Layout
+
+
+ALIASES = {
+    "object": "tf-object",
+    "name": "tf-name",
+    "v1": "tf-v1",
+    "h5": "keras-h5",
+    "weights-h5": "keras-weights",
+}
+
+
+_AS_THEY_ARE = "tensors are taken as they are"
+
+
+def target_format(source: CheckpointReader, path: Location, to: str | None) -> Format:
+    """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
+
+    Raises ConversionError where the suffix says another than is asked for, where it is one that is
+    not written, or a listing, which nobody gets who did not ask for it.
+    """
+    if to is not None:
+        into = format_named(ALIASES.get(to, to))
+        into.require_writer(path)
+        refuse_false_suffix(into, path, f"--to asks for {into.name}", "leave out --to, or change the suffix")
+        return into
+    told = format_of_suffix(path)
+    if told is not None and not told.has_values:
+        hints = (f"to write one all the same: --to {told.name}",)
+        raise ConversionError("ends like a listing, which holds no values", path=path, hints=hints)
+    own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
+    into = told or own
+    into.require_writer(path)
+    refuse_false_suffix(into, path)
+    return into
+
+
+def plan_conversion(
+    source: CheckpointReader, keys: Sequence[str], target: Location, into: Format, settings: Settings
+) -> Plan:
+    """Return the plan of converting the chosen tensors of `source`.
+
+    Raises ConversionError, with the remedy, for variables and slots that the target
+    cannot hold; of state and graph, what it cannot hold is dropped and listed.
+    """
+    chosen = Chosen(source, keys, into, settings)
+    if not chosen.keys:
+        why = "the object graph is made anew" if keys else "it holds no tensors"
+        reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or why
+        raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
+    _refuse_idle(source, into, settings)
+    graph: ObjectGraph | None = None
+    facts: Facts = Nothing()
+    if keras_plan.concerns(source.format, into):
+        moves, graph, facts = keras_plan.lay_out(chosen)
+    elif into.has_object_graph:
+        moves, graph = chosen.with_graph(target)
+    else:
+        moves = chosen.with_names() if into.is_by_name else chosen.with_keys()
+    if source.format is into and into.family is Family.ARRAYS:
+        facts = rekeyed(source.proved_facts(), _names(moves))
+    check_keys(moves, target)
+    if into.nests_keys:
+        names, notes = dataset_names([move.spec.key for move in moves], target)
+        moves = [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves]
+        chosen.notes += notes
+    slices = {} if settings.merge_slices or into.family is not Family.TENSORFLOW else _slices(moves)
+    return Plan(
+        source.location.path,
+        target,
+        into.name,
+        tuple(moves),
+        tuple(chosen.dropped),
+        graph,
+        slices,
+        facts,
+        (*chosen.notes, *left_beside(source, into)),
+        (source,),
+        (lambda: _layout(source, moves)) if source.format is into else dict,
+    )
+
+
+def _names(moves: Sequence[Move]) -> dict[str, str]:
+    """Return what became of each key."""
+    return {move.source: move.spec.key for move in moves if move.source is not None}
+
+
+def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
+    """Yield a note of what a file holds beside its tensors, where that is carried into another format."""
+    facts = source.facts
+    if source.format is not into and isinstance(facts, Rich):
+        names = FirstNames(facts.beside())
+        if names.count:
+            yield f"left out {names}: no tensors, which alone go into {into.name}"
+
+
+def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:
+    """Refuse what is said of an optimizer where tensors are taken as they are, whatever is said."""
+    given, has_objects = settings.given, source.object_graph is not None
+    if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
+        return
+    if into.has_object_graph and not has_objects:
+        return  # The names tell whether there is an optimizer to say it of.
+    if given.learning_rate is not None:
+        raise changes_nothing(source, "--learning-rate", _AS_THEY_ARE)
+    if given.iterations is not None:
+        raise changes_nothing(source, "--iterations", _AS_THEY_ARE)
+
+
+def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:
+    return layout_of(source, ((move.spec.key, move.source) for move in moves if move.source is not None))
+
+
+def _slices(moves: Sequence[Move]) -> dict[str, list[Extents]]:
+    pieces = ((move.spec.key, move.tensor.pieces()) for move in moves if move.tensor is not None)
+    return {key: [extents for extents, _ in found] for key, found in pieces if found}

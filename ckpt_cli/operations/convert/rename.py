@@ -1,0 +1,178 @@
+"""The same checkpoint under other keys: what becomes what, and how it is written.
+
+A bundle gets a new index and keeps its data shards (`formats.tf.bundle.rename`); every
+other format is read and written anew.  Both are beside the target until all is proven.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.words import command_line
+from formats.errors import CheckpointExistsError, ConversionError, UnsupportedFeatureError
+from formats.find.suffixes import refuse_false_suffix
+from formats.model.facts import Nothing, rekeyed
+from formats.model.writer import WriteTarget
+from formats.store.work.workers import SERIAL, Workers
+from formats.tf.bundle.reader import BundleReader
+from formats.tf.bundle.rename import BundleRename
+from formats.tf.bundle.writer import BundleWriter, bundle_target
+
+from ..select.keys import Renamed, renamed
+from .execute import execute
+from .plan import FULL, NONE, Move, Outcome, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from formats.location import Location
+    from formats.model.reader import CheckpointReader
+
+    from ..select.keys import Rules
+
+
+class Rename(NamedTuple):
+    """A renaming that is ready to be carried out; `plan` is what it does, for people and programs."""
+
+    plan: Plan
+    changed: dict[str, str]
+    bundle: BundleRename | None
+    nbytes: int
+
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        proof: str = FULL,
+        dry_run: bool = False,
+        workers: Workers = SERIAL,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Outcome:
+        """Carry it out."""
+        if self.bundle is not None:
+            if dry_run:
+                return Outcome([*self.plan.notes, *self.bundle.rehearse()])
+            notes = self.bundle.run(
+                overwrite=overwrite, verify=proof != NONE, workers=workers, advance=advance
+            )
+            return Outcome([*self.plan.notes, *notes], self.bundle.shares)
+        return execute(
+            self.plan,
+            overwrite=overwrite,
+            proof=proof,
+            dry_run=dry_run,
+            workers=workers,
+            advance=advance,
+        )
+
+
+def plan_rename(
+    reader: CheckpointReader,
+    target: Location | None,
+    rules: Rules,
+    *,
+    overwrite: bool = False,
+    link: bool = False,
+    full_names: bool = False,
+) -> Rename:
+    """Return the renaming of a checkpoint to `target`, or in place where that is None.
+
+    Everything that can be refused is refused here: keys that collide, an object graph
+    that cannot be as asked for, a target that is there, a format that is not written.
+    """
+    _refuse_saved_model(reader)
+    names = renamed(reader, rules, full_names=full_names)
+    if full_names and reader.object_graph is None:
+        message = f"{reader.format.name} has no object graph, and so no full names to change"
+        raise ConversionError(message, path=reader.location.path, hints=("leave --full-names out",))
+    path = reader.location.path if target is None else target
+    if isinstance(reader, BundleReader):
+        if target is not None:
+            _refuse_store(target)
+            path = _bundle_prefix(reader, path)
+        bundle = BundleRename(reader, path, names.keys, names.object_graph, link=link)
+        names.object_graph = None  # It is encoded now, and may be large.
+        found = [] if target is None or overwrite else BundleWriter.existing(path)
+        _refuse_existing(found)
+        return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
+    if target is None and len(reader.files()) > 1:
+        message = f"in {len(reader.files())} files, which cannot be renamed in place"
+        hints = ("to a checkpoint of its own: name a DST in place of --in-place",)
+        raise ConversionError(message, path=path, hints=hints)
+    _refuse_suffix(reader, path)
+    _refuse_existing([path] if target is not None and not overwrite and path.exists() else [])
+    plan = _plan(reader, path, names)
+    if link:
+        plan = plan._replace(notes=(*plan.notes, f"{reader.format.name} has no data shards to share"))
+    return Rename(plan, names.changed, None, plan.nbytes)
+
+
+def _plan(reader: CheckpointReader, path: Location, names: Renamed) -> Plan:
+    is_bundle = reader.format.is_bundle  # whose values stay where they are
+    _refuse_unread(reader, path)
+    moves = [
+        Move(reader.specs[old]._replace(key=new), old, None if is_bundle else reader[old])
+        for old, new in names.keys.items()
+    ]
+    pieces = {} if is_bundle else {new: reader[old].pieces() for old, new in names.keys.items()}
+    return Plan(
+        reader.location.path,
+        path,
+        reader.format.name,
+        tuple(sorted(moves, key=lambda move: move.spec)),
+        sources=(reader,),
+        slices={key: [extents for extents, _ in found] for key, found in pieces.items() if found},
+        facts=Nothing() if is_bundle else rekeyed(reader.proved_facts(), names.keys),
+        notes=tuple(names.notes),
+    )
+
+
+def _refuse_unread(reader: CheckpointReader, path: str) -> None:
+    """Refuse tensors whose bytes cannot be carried, which no option leaves out here."""
+    holds, specs = reader.format.holds, reader.specs
+    left = [] if reader.format.is_bundle else [key for key in specs if specs[key].dtype.is_unmapped]
+    left = [key for key in left if reader.is_unread(key) or not holds(specs[key].dtype)]
+    if not left:
+        return
+    key = left[0]
+    message = f"{reader.format.name} is not written with {specs[key].dtype}"
+    if reader.is_unread(key):
+        message = reader.undecoded(key).message
+    without = [word for key in left for word in ("--exclude", key)]
+    copy = command_line("convert", *without, reader.location.path, path)
+    hints = (f"to copy the others, which can then be renamed: {copy}",)
+    raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
+
+
+def _refuse_saved_model(reader: CheckpointReader) -> None:
+    directory, name = reader.location.path.absolute().split_name()
+    is_named_so = (directory.name, name) == ("variables", "variables")
+    if is_named_so and directory.beside("saved_model.pb").is_file():
+        message = "these are a SavedModel's variables, and its saved_model.pb restores them by their keys"
+        hints = ("convert takes the same rules, and writes a checkpoint of its own",)
+        raise ConversionError(message, path=reader.location.path, hints=hints)
+
+
+def _bundle_prefix(reader: CheckpointReader, target: Location) -> Location:
+    prefix = bundle_target(WriteTarget(target, ())).path
+    _refuse_suffix(reader, target)
+    return prefix
+
+
+def _refuse_suffix(reader: CheckpointReader, target: Location) -> None:
+    why = f"renaming keeps the format, {reader.format.name}"
+    refuse_false_suffix(reader.format, target, why, "convert takes the same rules, and writes another format")
+
+
+def _refuse_store(target: Location) -> None:
+    """Refuse to bring data shards to a store as they are: a conversion copies, by the same rules."""
+    if target.is_object():
+        hints = ("convert takes the same rules, and copies to stores",)
+        message = "shards are renamed on a disk of this machine alone"
+        raise UnsupportedFeatureError(message, path=target, hints=hints)
+
+
+def _refuse_existing(found: Sequence[Location]) -> None:
+    if found:
+        hints = ("to replace it: --overwrite", "to change the checkpoint itself: --in-place")
+        raise CheckpointExistsError("is there already", path=found[0], hints=hints)

@@ -1,0 +1,290 @@
+"""Going on with a conversion that was interrupted: `ckpt convert --resume`.
+
+What is done is known by the version, the identities of the sources, the options and the plan that came
+of them.  All of it stands in the journal (`formats.store.local.journal`), so that whoever gives another
+source or option is told which; the staging directory's name is a digest of it, so that it is found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from formats.core.chunks import PIECE, chunks_of, view_of
+from formats.core.version import VERSION
+from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
+from formats.store.local.journal import Claim
+from formats.store.local.staging_journal import Journal
+from formats.store.ranges import Sum
+from formats.store.remote.upload_journal import SentJournal
+
+from .plan import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from formats.core.chunks import Chunk
+    from formats.location import Location
+    from formats.model.writer import CheckpointWriter, Placement
+
+    from .lazy import Sums
+    from .plan import Plan
+    from .tasks import UnitRange
+
+
+_END = 64 << 10
+"""Bytes at the beginning and at the end of a file, which hold its header or index as a rule."""
+
+_INDEXES = (".index", ".json", ".metadata")
+
+
+class Resume:
+    """The wish to go on, and what became of it: `options` are those that the result depends on, as text.
+
+    What is finished is remembered as that until somebody says `forget`,
+    so that a kill after the last byte, or between two of several conversions, loses nothing.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+        self._journals: list[Journal | SentJournal] = []
+
+    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal | SentJournal:
+        """Return the journal of a plan, for a writer that rehearses it.
+
+        Raises ConversionError where the target cannot be gone on with, CheckpointError where something else
+        was begun in its place.
+        """
+        path = writer.target.path
+        if not writer.is_resumable:
+            hints = ("leave out --resume, or write another format: --to tf-name",)
+            message = f"{plan.format} is written from its beginning to its end, and cannot be gone on with"
+            raise ConversionError(message, path=path, hints=hints)
+        if not writer.target.is_local and writer.is_one_object:
+            hints = ("leave out --resume, or write shards: DST/ --to safetensors --shard-size",)
+            message = "is one object, of which nothing stays where it is not sent to its end"
+            raise ConversionError(message, path=path, hints=hints)
+        sources, changed = _known_by(plan)
+        header = {
+            "version": VERSION,
+            "target": path.name,
+            "sources": sources,
+            "options": self.options,
+            "plan": _digest(plan),
+            "nbytes": plan.nbytes,
+        }
+        kind = Journal if writer.target.is_local else SentJournal
+        journal = kind(path, header, changed)
+        for directory, other in journal.others():
+            raise _refusal(directory, header, _difference(other, header))
+        if changed and isinstance(journal, SentJournal) and journal.is_doubtful:
+            raise another_source(journal, plan)  # of what was sent, nothing is read again
+        self._journals.append(journal)
+        return journal
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether there is something to go on with."""
+        return any(journal.is_kept for journal in self._journals)
+
+    def forget(self) -> None:
+        """Remove what is remembered of conversions that are finished, now that all are."""
+        for journal in self._journals:
+            journal.forget()
+
+
+# What is done ---------------------------------------------------------------------
+
+
+def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
+    """Return by what the sources' files are known again, and when they were last changed.
+
+    File systems give an inode to the next file, and archives set times: so a digest of what a file begins
+    and ends with, its index or header as a rule, is a part of the first.  The index of a bundle has
+    checksums of all values; of other files, that were changed since, values are read again.  CheckpointError
+    where a server tells nothing.
+    """
+    found: dict[str, list[int | str]] = {}
+    changed: dict[str, int] = {}
+    for source in plan.sources:
+        for path in (*(source.fingerprint or {}), *source.files()):
+            entry = path.entry()
+            if entry is None:
+                raise CheckpointError("is there no longer", path=path)
+            is_local = not path.store.scheme
+            # The number of a local device may be another when the machine was started again.
+            identity = entry.identity[1:] if is_local else entry.identity
+            is_proved = source.format.is_bundle and path != source.location.head
+            if is_local and not is_proved:
+                identity = (*identity, _ends_digest(path))
+            if entry.changed is not None and not source.format.is_bundle:
+                changed[path.absolute()] = entry.changed
+            if not is_local and not any(isinstance(part, str) and part for part in identity):
+                message = "its server tells nothing by which it would be known again"
+                raise CheckpointError(message, path=path, hints=("leave out --resume",))
+            found[path.absolute()] = list(identity)
+    return found, changed
+
+
+def _ends_digest(path: Location) -> str:
+    """Return a digest of an index, of other files of their beginning and end."""
+    with path.open() as file:
+        is_whole = path.endswith(_INDEXES) or file.size <= 2 * _END
+        ranges = [(0, file.size)] if is_whole else [(0, _END), (file.size - _END, file.size)]
+        digest = hashlib.sha256()
+        for begin, end in ranges:
+            for at in range(begin, end, PIECE):
+                digest.update(file.read_exactly(at, min(PIECE, end - at)))
+    return digest.hexdigest()
+
+
+def _digest(plan: Plan) -> str:
+    """Return a digest of all that is written, but for the values that the sources have."""
+    found = hashlib.sha256(repr((plan.format, plan.slices, plan.facts)).encode("utf-8", "surrogatepass"))
+    if plan.object_graph is not None:
+        found.update(plan.object_graph.encode())
+    for spec, source, tensor, value, *made in plan.moves:
+        stored = None if tensor is None else tensor.spec.dtype.name
+        said = repr((spec.key, spec.dtype.name, spec.shape, source, stored, *made))
+        found.update(said.encode("utf-8", "surrogatepass"))
+        for chunk in chunks_of(spec, value) if tensor is None else ():
+            found.update(view_of(chunk))
+    return found.hexdigest()
+
+
+def _refusal(directory: str, header: Mapping[str, Any], why: str) -> CheckpointError:
+    """Return why what was begun cannot be gone on with."""
+    hints = (f"to begin anew, remove what it has finished: rm -r {directory}",)
+    message = f"another conversion to {header['target']} was interrupted: {why}"
+    return CheckpointError(message, path=directory, hints=hints)
+
+
+def another_source(journal: Journal | SentJournal, plan: Plan) -> CheckpointError:
+    """Return the error of what was finished, and may be of other files than lie there now."""
+    why = f"its source {plan.source} may be another file since: its time of change (ctime) is another"
+    return _refusal(journal.directory, journal.header, why)
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    if old.get("version") != new["version"]:
+        return f"it was begun by ckpt {old.get('version')}, this is {new['version']}"
+    for name, told in (("sources", _source), ("options", _option)):
+        before, now = old.get(name), new[name]
+        before = before if isinstance(before, dict) else {}
+        for each in sorted({*before, *now}):
+            if before.get(each) != now.get(each):
+                return told(each, before.get(each), now.get(each))
+    return "what a file holds that an option names (--map, --config) has changed"
+
+
+def _source(path: str, before: object, now: object) -> str:
+    if before is None or now is None:
+        return f"{path} was {'not ' if before is None else ''}a source of it"
+    return f"its source {path} has changed since"
+
+
+def _option(name: str, before: object, now: object) -> str:
+    if before is None or now is None:
+        return f"it was begun with{'out' if before is None else ''} {name}"
+    return f"it was begun with {name} {before}, this has {now}"
+
+
+# Going on -------------------------------------------------------------------------
+
+
+class Ledger:
+    """What is filled is noted here, in a journal if there is one; `kept` counts bytes that were there."""
+
+    def __init__(self, journal: Journal | SentJournal | None) -> None:
+        self._journal = journal
+        self.is_doubtful = isinstance(journal, Journal) and journal.is_doubtful
+        """Whether what is claimed counts only when its source was read again."""
+        self.kept = 0
+
+    def claim(self, place: Placement, begin: int, end: int) -> Claim | None:
+        """Return what is claimed of a range of a place."""
+        if not isinstance(self._journal, Journal):
+            return None
+        return self._journal.claim(place.name, place.offset + begin, end - begin)
+
+    def note(self, part: UnitRange, sums: Sums) -> None:
+        """Take note of a part that is in its place."""
+        self.kept += sums.kept
+        if not isinstance(self._journal, Journal) or sums.kept or part.begin == part.end:
+            return
+        assert part.place is not None
+        claim = Claim(part.end - part.begin, sums.made.crc, part.values.told(sums))
+        self._filled(part.place, part.begin, claim)
+
+    def stream(self, place: Placement, size: int, chunks: Callable[[], Iterator[Chunk]]) -> Sum:
+        """Fill a place from its beginning to its end; return the checksum."""
+        claim = self.claim(place, 0, size)
+        if claim is not None and self.is_doubtful:
+            claim = claim if _sum_of(chunks()).crc == claim.made else None
+        if claim is not None and place.holds(0, claim):
+            self.kept += size
+            return Sum(claim.made, size)
+        found = place.sum
+        for chunk in chunks():
+            place.write(found.size, chunk)
+            found.extend(chunk)
+        if isinstance(self._journal, Journal) and size:
+            self._filled(place, 0, Claim(size, found.crc))
+        return found
+
+    def _filled(self, place: Placement, begin: int, claim: Claim) -> None:
+        assert isinstance(self._journal, Journal)
+        self._journal.filled(place.name, place.offset + begin, claim)
+
+    def notes(self, plan: Plan) -> list[str]:
+        """Return what a person should know of it."""
+        notes = []
+        if self._journal is not None and self._journal.is_damaged:
+            notes.append(f"{self._journal.directory}: the journal is damaged, so all was done anew")
+        if self.kept:
+            notes.append(f"went on: {self.kept:,} of {plan.nbytes:,} bytes were there already")
+        return notes
+
+
+def _sum_of(chunks: Iterator[Chunk]) -> Sum:
+    found = Sum()
+    for chunk in chunks:
+        found.extend(chunk)
+    return found
+
+
+@contextmanager
+def letting_go(journal: Journal | SentJournal | None, plan: Plan) -> Iterator[None]:
+    """Give up what cannot be gone on with, whatever is tried: it is wrong, or a source has changed."""
+    try:
+        yield
+    except CheckpointError as error:
+        if journal is not None:
+            hopeless = isinstance(error, ConversionError | CorruptCheckpointError)
+            journal.is_void = hopeless or _has_changed(plan)
+        raise
+
+
+def _has_changed(plan: Plan) -> bool:
+    with suppress(CheckpointError):  # of a server that does not answer
+        return any(source.has_changed() for source in plan.sources)
+    return False
+
+
+def finished(
+    journal: Journal | SentJournal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool
+) -> Outcome:
+    """Tidy up after a conversion that was interrupted when all was in its place; return its outcome."""
+    if not dry_run:
+        rehearsed.tidy()
+        journal.is_over = True
+        journal.remove()
+    return Outcome([*plan.notes, f"{plan.target}: was finished already"])
+
+
+def known(journal: Journal | SentJournal, plan: Plan, *, dry_run: bool) -> Outcome:
+    """Return the outcome of a conversion of which the target alone is left, and was compared."""
+    if not dry_run and isinstance(journal, Journal):
+        journal.sweep()
+    return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])

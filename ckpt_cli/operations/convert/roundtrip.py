@@ -1,0 +1,117 @@
+"""To another format and back: does a checkpoint survive the journey?
+
+Both conversions are those of `ckpt convert`, into a temporary folder.  The way back
+fills the structure of the checkpoint itself (`--like`) where that cannot be had from
+names alone: an object graph, a Keras layout.  Then every tensor is held against the one
+it began as, bit for bit; that it found its way back to its own key is a part of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.errors import CheckpointError, ConversionError
+from formats.find.opening import open_checkpoint, open_location
+from formats.keras.facts import keras_facts
+from formats.location import Location, local_location
+from formats.model.checkpoint_files import step_of
+from formats.model.reader import Family, Format
+from formats.model.verification import Finding
+from formats.store.local.removing import scratch_directory
+
+from .execute import execute, same_tensor
+from .optimizers import Given
+from .pairing import Strictness, plan_like
+from .plan import Move
+from .planner import plan_conversion, target_format
+from .source import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.model.reader import CheckpointReader
+
+    from .plan import Plan
+
+
+_CODE = "roundtrip"
+
+
+def roundtrip(
+    location: CheckpointLocation, to: str, advance: Callable[[int], None] = lambda _: None
+) -> tuple[Finding, ...]:
+    """Return what a checkpoint loses or changes on its way to format `to` and back.
+
+    What a format has no place for by its nature (an object graph, an iterator's state) is
+    a warning, anything else an error.  Raises ConversionError where the way is barred.
+    """
+    with open_location(location) as source, scratch_directory() as made:
+        folder = local_location(made)
+        into = target_format(source, folder, to)
+        middle = folder / _name(location, into)
+        # A count of steps that is added to TensorFlow 1's state stays on the way: any will do.
+        counted = into.has_object_graph and source.object_graph is None
+        counted = counted and source.format.family is not Family.KERAS
+        settings = Settings(given=Given(iterations=0, whatever=True) if counted else Given())
+        try:
+            there = plan_conversion(source, list(source.specs), middle, into, settings)
+            execute(there, advance=advance)
+        except ConversionError as error:
+            error.path = location.path  # nobody knows the temporary folder
+            raise
+        with open_checkpoint(middle) as between:
+            back_path = folder / "back" / _name(location, source.format)
+            try:
+                back = _plan_back(between, source, back_path)
+                execute(back, advance=advance)
+            except CheckpointError as error:
+                message = f"cannot be made from {into.name} again: {error.message}"
+                return (Finding("error", _CODE, message, error.key, location.path),)
+        with open_checkpoint(back_path) as returned:
+            return (*_dropped(there), *_compare(source, there, back, returned))
+
+
+def _name(location: CheckpointLocation, into: Format) -> str:
+    """Return the file name of a checkpoint in a format: the step stays, as save counters follow it."""
+    suffix = into.suffixes[0] if into.suffixes and into.suffixes[0] != ".index" else ""
+    return f"ckpt-{step_of(location.name) or 1}{suffix}"
+
+
+def _plan_back(between: CheckpointReader, source: CheckpointReader, path: Location) -> Plan:
+    keys = list(between.specs)
+    facts = keras_facts(source.facts)
+    if facts.config is not None and (
+        between.format.family is Family.KERAS or between.format.has_object_graph
+    ):
+        return plan_conversion(between, keys, path, source.format, Settings(config=facts))
+    if source.object_graph is None and source.format.family is not Family.KERAS:
+        return plan_conversion(between, keys, path, source.format, Settings())
+    # Slots that could not be told apart on the way keep no value; that is found by the comparison.
+    return plan_like(between, keys, source, path, Strictness(partial=True))[0]
+
+
+def _dropped(there: Plan) -> list[Finding]:
+    return [Finding("warning", _CODE, f"left out: {one.reason}", one.key) for one in there.dropped]
+
+
+def _compare(source: CheckpointReader, there: Plan, back: Plan, returned: CheckpointReader) -> list[Finding]:
+    began_as = {move.spec.key: move.source for move in there.moves}
+    ended_as = {began_as[move.source]: move.spec.key for move in back.moves if move.source in began_as}
+    dropped = {one.key for one in there.dropped}
+    findings = []
+    for key, spec in source.specs.items():
+        if key in dropped or source.kinds.get(key) == "graph":
+            continue
+        message = None
+        if key not in ended_as:
+            message = f"did not come back from {there.format}"
+        elif ended_as[key] != key:
+            message = f"came back as {ended_as[key]!r}"
+        elif returned.specs[key][:3] != spec[:3]:
+            message = f"was {spec.dtype} {list(spec.shape)}, came back as {returned[key]!r}"
+        elif not same_tensor(returned[key], Move(spec, key, source[key])):
+            message = "its values came back changed"
+        if message is not None:
+            findings.append(Finding("error", _CODE, message, key, source.location.path))
+    return findings

@@ -1,0 +1,259 @@
+"""What is carried of a source into another format: which tensors, under which keys, into which graph."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.dtypes import BY_NAME, DType
+from formats.core.spec import TensorSpec, is_utf8
+from formats.errors import (
+    ConversionError,
+    DuplicateKeyError,
+    UnsupportedDtypeError,
+    cast_or_leave_out,
+    leave_out,
+)
+from formats.keras.training_state import is_added_count
+from formats.model.checkpoint_files import bundle_prefix, step_of
+from formats.model.object_keys import table_part
+from formats.tf.graph.invent import Invented, invent_graph
+from formats.tf.graph.kinds import GRAPH_KEY
+from formats.tf.graph.prune import prune
+
+from ..select.keys import object_graph_of
+from .named_optimizers import NamedOptimizers
+from .optimizers import Given
+from .plan import Dropped, Move
+from .tf1_names import named_state
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from formats.keras.facts import KerasFacts
+    from formats.location import Location
+    from formats.model.object_graph import ObjectGraph
+    from formats.model.reader import CheckpointReader, Format
+
+    from ..select.keys import Renamed
+    from .keras.optimizer import StoredOptimizer
+
+
+class Settings(NamedTuple):
+    """How a conversion is to be done, beyond what goes where."""
+
+    cast: DType | None = None
+    merge_slices: bool = False
+    names: Renamed | None = None
+    """The source's keys, object paths and graph after rules that change them, where there are any."""
+
+    given: Given = Given()
+    """What is said of the optimizer that no file says."""
+
+    config: KerasFacts | None = None
+    """The configuration of the Keras model, where it is given, and what comes with it."""
+
+    optimizer: StoredOptimizer | None = None
+    """The state of an optimizer, where another layout than Keras' has it."""
+
+
+def check_keys(moves: Sequence[Move], target: str) -> None:
+    """Refuse two tensors that end on one key."""
+    seen: dict[str, str | None] = {}
+    for move in moves:
+        if move.spec.key in seen:
+            message = f"{move.source!r} and {seen[move.spec.key]!r} both end on this key"
+            hints = ("tell them apart with --sub or --map, or leave one out with --exclude",)
+            raise DuplicateKeyError(message, path=target, key=move.spec.key, hints=hints)
+        seen[move.spec.key] = move.source
+
+
+class Chosen:
+    """The tensors of a source that are to be carried, and what became of the others."""
+
+    def __init__(
+        self, source: CheckpointReader, keys: Sequence[str], into: Format, settings: Settings
+    ) -> None:
+        self.source = source
+        self.into = into
+        self.settings = settings
+        self.dropped: list[Dropped] = []
+        self.notes: list[str] = []
+        self.keys = [key for key in keys if self._fits(key)]
+
+    def _fits(self, key: str) -> bool:
+        """Whether the target can hold a tensor; ConversionError where it must and cannot."""
+        spec = self.source.specs[key]
+        if self.source.is_unread(key):
+            raise self.source.undecoded(key)
+        if key == GRAPH_KEY and self._kind(key) == "graph":
+            if not self.into.has_object_graph:
+                self.dropped.append(Dropped(key, f"{self.into.name} has no object graph"))
+            return False
+        dtype = self._dtype(spec)
+        if self.into.holds(dtype):
+            return True
+        reason = f"{self.into.name} has no {dtype}"
+        if self._kind(key) == "state":
+            self.dropped.append(Dropped(key, reason))
+            return False
+        hints = cast_or_leave_out(key, castable=spec.dtype.is_floating)
+        raise UnsupportedDtypeError(reason, path=self.source.location.path, key=key, hints=hints)
+
+    def _kind(self, key: str) -> str | None:
+        return self.source.kinds.get(key)  # for which names are gone through: it is asked where it matters
+
+    def _dtype(self, spec: TensorSpec) -> DType:
+        cast = self.settings.cast
+        return cast if cast is not None and spec.dtype.is_floating else spec.dtype
+
+    def move(self, key: str, name: str) -> Move:
+        tensor = self.source[key]
+        spec = tensor.spec
+        dtype = self._dtype(spec)
+        if name != key or dtype is not spec.dtype:
+            spec = TensorSpec(name, dtype, spec.shape, spec.stored)
+        return Move(spec, key, tensor)
+
+    def _cast(self, move: Move) -> Move:
+        spec = move.spec._replace(dtype=self._dtype(move.spec))
+        value = None if move.value is None else move.value.astype(spec.dtype.numpy)
+        return move._replace(spec=spec, value=value)
+
+    def renamed(self, key: str) -> str:
+        return self.settings.names.keys[key] if self.settings.names else key
+
+    @property
+    def object_graph(self) -> ObjectGraph | None:
+        """The source's graph, after the rules; CorruptCheckpointError where it is damaged."""
+        return self.settings.names.object_graph if self.settings.names else object_graph_of(self.source)
+
+    # Targets that keep keys ----------------------------------------------------------
+
+    def with_keys(self) -> list[Move]:
+        return [self.move(key, self.renamed(key)) for key in self.keys]
+
+    # Names ----------------------------------------------------------------------------
+
+    def with_names(self) -> list[Move]:
+        """Return moves to a name-based target, sorted as savers write them."""
+        if object_graph_of(self.source) is None:
+            moves = self.with_keys()
+        else:
+            names = self._names_of_objects()
+            state = named_state(self.source, names, self.settings.given)
+            self.notes += state.notes
+            moves = [state.moves.get(key) or self.move(key, name) for key, name in names.items()]
+            moves = [*map(self._cast, moves), *map(self._cast, state.made)]
+        return sorted(moves, key=lambda move: move.spec)
+
+    def _names_of_objects(self) -> dict[str, str]:
+        """Return a name for each key: the full names where they tell all apart, else the object paths."""
+        source = self.source
+        weights, tables, unnamed = [], [], []
+        for key in self.keys:
+            if self._is_added_count(key):
+                self.dropped.append(Dropped(key, "counts steps, as other names do"))
+            elif self._is_save_counter(key):
+                self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
+            elif source.kinds.get(key) != "state" or key in source.full_names:
+                weights.append(key)
+            elif table_part(key):
+                tables.append(key)
+            else:
+                unnamed.append(key)
+        self.dropped += [Dropped(key, "has no full name") for key in unnamed]
+        full = {key: source.full_names.get(key, "") for key in weights}
+        if self.settings.names:
+            self.notes.append("tensors are named by their object paths, which the rules have changed")
+        elif all(full.values()) and len(set(full.values())) == len(full):
+            self.notes.append("tensors are named by their full names")
+            return full | self._path_names(tables)
+        else:
+            self.notes.append("tensors are named by their object paths: full names are missing or not unique")
+        return self._path_names([*weights, *tables])
+
+    def _is_added_count(self, key: str) -> bool:
+        """Whether a count of steps was added to TensorFlow 1's state, which is what its name says."""
+        path = self.source.object_paths.get(key)
+        return is_added_count(path or "", self.source.full_names.get(key)) and bool(path)
+
+    def _is_save_counter(self, key: str) -> bool:
+        return self.source.object_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
+
+    def _path_names(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return object paths as names.
+
+        A slot's is its variable's, its optimizer's and its own, joined; a hash table's two have its path
+        and `-keys` or `-values`, as TensorFlow's savers name them.
+        """
+        graph = self.object_graph
+        assert graph is not None
+        owners = graph.tensors({self.renamed(key): None for key in keys})
+        slots = {slot.node: slot for slot in graph.slots}
+        names = {}
+        for key in keys:
+            node, _, _ = owners.get(self.renamed(key), (None, "", ""))
+            slot = slots.get(node) if node is not None else None
+            if slot is not None:
+                names[key] = f"{graph.paths[slot.variable]}/{graph.paths[slot.optimizer]}/{slot.name}"
+            else:
+                path = graph.paths.get(node) if node is not None else None
+                names[key] = path + table_part(key) if path else self.renamed(key)
+        return names
+
+    # Objects ---------------------------------------------------------------------------
+
+    def with_graph(self, target: Location) -> tuple[list[Move], ObjectGraph]:
+        """Return moves to an object-based target, in the order of its nodes, and the graph."""
+        source_graph = self.object_graph
+        if source_graph is not None:
+            moves = [self.move(key, self.renamed(key)) for key in self.keys]
+            every = {self.renamed(key): None for key in self.source.specs}
+            graph = prune(source_graph, every, {move.spec.key for move in moves})
+            return _in_node_order(moves, graph), graph
+        named = {
+            self.renamed(key): self.source.specs[key]._replace(key=self.renamed(key)) for key in self.keys
+        }
+        if len(named) != len(self.keys):
+            check_keys(self.with_keys(), target)
+        origins = {self.renamed(key): key for key in self.keys}
+        optimizers = NamedOptimizers(self.source, self.settings.given, origins)
+        invented = self._invent(named)
+        if anew := optimizers.turn(named, invented):
+            invented = self._invent(anew)
+        moves = [
+            optimizers.turned(name, self.move(key, invented.keys[optimizers.name(name)]))
+            for name, key in origins.items()
+        ]
+        self.notes += [f"{name}-keys and {name}-values become a hash table" for name in invented.tables]
+        moves.append(_save_counter(invented.save_counter, target))
+        moves += optimizers.counts(invented)
+        self.notes += optimizers.notes
+        return _in_node_order(moves, invented.graph), invented.graph
+
+    def _invent(self, named: dict[str, TensorSpec]) -> Invented:
+        try:
+            foreign = next((name for name in named if not is_utf8(name)), None)
+            if foreign is not None:
+                hints = ("give it another name with --sub or --map", leave_out(foreign))
+                message = "a name that is not UTF-8, as all names in an object graph are"
+                raise ConversionError(message, key=foreign, hints=hints)
+            return invent_graph(named)
+        except ConversionError as error:
+            error.path = error.path or self.source.location.path
+            raise
+
+
+def _save_counter(key: str, target: Location) -> Move:
+    import numpy as np
+
+    spec = TensorSpec(key, BY_NAME["int64"], ())
+    return Move(spec, None, None, np.array(step_of(bundle_prefix(target)) or 1, np.int64))
+
+
+def _in_node_order(moves: Sequence[Move], graph: ObjectGraph) -> list[Move]:
+    """Return moves in the order in which TensorFlow saves: by node; what no node has goes last."""
+    owners = graph.tensors({move.spec.key: None for move in moves})
+    places = {key: (number, at) for at, (key, (number, _, _)) in enumerate(owners.items())}
+    return sorted(moves, key=lambda move: places.get(move.spec.key, (math.inf, 0)))

@@ -1,0 +1,134 @@
+"""The tasks that carrying out a plan is cut into, and what they add up to.
+
+A task reads a range of one tensor from the files that its values lie in, and returns checksums.
+It is data: files, ranges, numbers.  What it is a part of, the unit, stays with who hands it out.
+Tasks do not depend on each other, so it does not matter who does them, or when
+(`formats.store.work.workers`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.chunks import equal_bytes
+from formats.errors import ConversionError
+from formats.store.ranges import buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from formats.model.writer import Placement
+    from formats.store.local.journal import Claim
+    from formats.store.ranges import FileRange
+    from formats.store.work.workers import Workers
+
+    from .lazy import LazyValues, Sums
+    from .placement import WriteUnit
+
+
+class UnitRange(NamedTuple):
+    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`.
+
+    What a journal claims to be in its place is not copied again if it is there.  Where it is `doubtful`
+    whether that came of this source, the source is read again, too.
+    """
+
+    values: LazyValues
+    begin: int
+    end: int
+    place: Placement | None = None
+    other: FileRange | None = None
+    claim: Claim | None = None
+    is_doubtful: bool = False
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is claimed came of these values, and is there."""
+        assert self.place is not None
+        assert self.claim is not None
+        if self.is_doubtful:
+            sums = self.values.sums(zipped=self.place.is_zipped)
+            for _ in self.values.pieces(self.begin, self.end, sums):
+                pass
+            if sums.made.crc != self.claim.made:
+                return False
+        return self.place.holds(self.begin, self.claim)
+
+
+def copied(part: UnitRange) -> Sums:
+    """Do one task."""
+    assert part.place is not None
+    if part.claim is not None:
+        claimed = part.values.claimed(part.begin, part.end, part.claim)
+        if claimed is not None and part.is_in_place:
+            return claimed
+    sums, at = part.values.sums(zipped=part.place.is_zipped), part.begin
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        part.place.write(at, piece)
+        at += len(piece)
+    part.place.start_sync(part.begin, at)
+    return sums
+
+
+def done(
+    work: Callable[[UnitRange], Sums],
+    parts: Iterable[tuple[WriteUnit, UnitRange]],
+    workers: Workers,
+    advance: Callable[[int], None],
+    note: Callable[[UnitRange, Sums], None] = lambda *_: None,
+) -> Generator[tuple[WriteUnit, UnitRange, Sums]]:
+    """Have parts worked on; yield each unit with its last part and the checksums of the whole.
+
+    `note` is told of each part, and its own checksums, when it is done, whatever goes before it.
+    Whoever stops before the end closes this: parts that are being copied would go on into
+    files that are removed.
+    """
+    waiting: deque[tuple[WriteUnit, UnitRange]] = deque()
+
+    def noted() -> Iterator[UnitRange]:
+        for pair in parts:
+            waiting.append(pair)
+            yield pair[1]
+
+    total = None
+    mapped = workers.map(
+        work,
+        noted(),
+        lambda part: part.end - part.begin,
+        lambda part: part.place and part.place.file,
+        told=note,
+    )
+    with closing(mapped) as results:
+        for sums in results:
+            unit, part = waiting.popleft()
+            total = sums if total is None else total.add(sums)
+            if part.end == part.values.size:
+                yield unit, part, total
+                total = None
+            advance(part.end - part.begin)
+
+
+def compared(target: str, part: UnitRange) -> Sums:
+    """Do one task; ConversionError where the bytes are not the same."""
+    zipped = part.other is not None and part.other.crc32 is not None
+    sums, at = part.values.sums(zipped=zipped), part.begin
+    _, buffer = buffers()
+    if part.other is not None:
+        part.other.expect(part.begin, part.end)
+    for piece in part.values.pieces(part.begin, part.end, sums):
+        if part.other is not None and not equal_bytes(piece, part.other.read(at, at + len(piece), buffer)):
+            raise different(target, part.other.key)
+        at += len(piece)
+    return sums
+
+
+def broken(target: str, message: str, key: str | None = None) -> ConversionError:
+    """Return what is raised where the proof fails, about a tensor where its key is given."""
+    return ConversionError(f"verification failed: {message}", path=target, key=key)
+
+
+def different(target: str, key: str) -> ConversionError:
+    """Return what is raised where a tensor is not its source's."""
+    return broken(target, "its values differ from the source's", key)

@@ -1,0 +1,187 @@
+"""The way back to TensorFlow 1: optimizers' state of Keras under the names of `tf.compat.v1.train`.
+
+    slot m of dense/kernel    dense/kernel/Adam
+    slot v of dense/kernel    dense/kernel/Adam_1
+    iterations                beta1_power, beta2_power, and global_step
+
+The number behind a name counts the slots that optimizers of that name have on a variable,
+that behind a power the optimizers that have powers.  Values mean the same but for
+momentum, which TensorFlow 1 keeps as a sum of gradients.  Numbers that it does not save, the rate
+for one, keep their own names, as a saver passes over them; so does all of what has no slots and
+is no optimizer of the table, which may be anything with an edge `_iterations`.  A legacy optimizer's
+full names are those that TensorFlow 1 knows it by, in a graph, so it keeps them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.core.words import counted
+from formats.errors import ConversionError
+from formats.keras.optimizers import KERAS2, KERAS3, NO_SLOTS, TF1, TITLES, Optimizer, state_of
+from formats.keras.step_count import GLOBAL_STEP, POWERS, steps_taken
+from formats.keras.training_state import LEARNING_RATE, TrainingState, training_states
+
+from .lazy import Computed, Scale
+from .plan import Move
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from formats.model.reader import CheckpointReader
+
+    from .optimizers import Given
+
+
+LEAVE_OUT = "--weights-only leaves the state of optimizers out, --exclude a part of it"
+
+
+class Named(NamedTuple):
+    """What becomes of optimizers' state: moves by the key in the source, moves of what is made, and notes."""
+
+    moves: dict[str, Move]
+    made: list[Move]
+    notes: list[str]
+
+
+def named_state(source: CheckpointReader, names: Mapping[str, str], given: Given) -> Named:
+    """Return the state of a source's optimizers as TensorFlow 1 calls it; `names` are all names by key.
+
+    Raises ConversionError for what TensorFlow 1 has no counterpart of.
+    """
+    assert source.object_graph is not None
+    states = training_states(source.object_graph, source.specs, source.full_names)
+    naming = _Naming(source, names, given, alone=len(states) == 1)
+    try:
+        for state in states:
+            told = state.known or state.slots or state.unowned
+            if told and state.generation in (KERAS2, KERAS3) and state.keys & names.keys():
+                naming.add(state)
+    except ConversionError as error:
+        error.path = error.path or source.location.path
+        raise
+    return naming.named
+
+
+class _Naming:
+    """Names for one optimizer after another."""
+
+    def __init__(
+        self, source: CheckpointReader, names: Mapping[str, str], given: Given, *, alone: bool
+    ) -> None:
+        self.source = source
+        self.names = names
+        self.given = given
+        self.alone = alone
+        self.named = Named({}, [], [])
+        self.slots = Counter[tuple[str, str]]()
+        self.powers = 0
+
+    def add(self, state: TrainingState) -> None:
+        row = _row(state)
+        spelled = _spell(state)
+        steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
+        if steps is None and row.counts:
+            hints = ("--iterations N says how many there were",)
+            raise ConversionError(f"nothing tells how many steps {spelled} has taken", hints=hints)
+        self._add_slots(state, row)
+        if row.has_powers and steps is not None:
+            self._add_powers(state, steps.taken)
+        if self.alone and steps is not None and GLOBAL_STEP not in self.names.values():
+            self._make(GLOBAL_STEP, "int64", steps.taken)
+        into = row.tf1 if state.slots else NO_SLOTS
+        self.named.notes.append(f"optimizer: {spelled} gets the names of {into} of {TITLES[TF1]}")
+
+    def _add_slots(self, state: TrainingState, row: Optimizer) -> None:
+        meanings = row.meanings(state.generation)
+        held = {(variable, meanings[name]): key for (variable, name), key in state.slots.items()}
+        order = row.tf1_order({meaning for _, meaning in held})
+        for variable in dict.fromkeys(variable for variable, _ in held):
+            base = self.names.get(variable)
+            if base is None or not any(held.get((variable, slot.meaning)) in self.names for slot in order):
+                continue
+            for slot in order:
+                at = self.slots[base, row.tf1]
+                self.slots[base, row.tf1] += 1
+                name = _numbered(f"{base}/{row.tf1}", at)
+                key = held.get((variable, slot.meaning))
+                if key is not None:
+                    self.named.moves[key] = self._move(
+                        key, name, -1 / self._rate(state) if slot.turns else None
+                    )
+                else:
+                    spec = self.source.specs[variable]
+                    self._make(name, spec.dtype.name, 0, spec.shape)
+
+    def _move(self, key: str, name: str, factor: float | None) -> Move:
+        tensor = self.source[key]
+        if factor is None:
+            return Move(tensor.spec._replace(key=name), key, tensor)
+        spec = tensor.spec._replace(stored=None)
+        turned = Computed(spec, (tensor,), Scale(spec.dtype, factor))
+        return Move(spec._replace(key=name), key, turned)
+
+    def _rate(self, state: TrainingState) -> float:
+        """Return the learning rate by which momentum is turned."""
+        if self.given.learning_rate is not None:
+            return self.given.learning_rate
+        for key in state.numbers.get(LEARNING_RATE, ())[:1]:
+            rate = float(self.source[key].read())
+            if rate > 0:
+                said = f"momentum is turned by the learning rate, {rate:.6g}"
+                self.named.notes.extend([said] if said not in self.named.notes else [])
+                return rate
+        message = (
+            f"TensorFlow 1 keeps the sum of gradients as momentum, Keras -learning_rate times that, and "
+            f"SRC does not hold the rate of {_spell(state)}"
+        )
+        raise ConversionError(message, hints=("--learning-rate R gives it", LEAVE_OUT))
+
+    def _add_powers(self, state: TrainingState, steps: int) -> None:
+        import numpy as np
+
+        for name, (base_name, usual) in POWERS.items():
+            given = state.numbers.get(base_name)
+            base = float(self.source[given[0]].read()) if given else float(np.float32(usual))
+            self._make(_numbered(name, self.powers), "float32", base ** (steps + 1))
+            if not given:
+                self.named.notes.append(
+                    f"{_numbered(name, self.powers)}: of {base_name} {usual}, as nothing tells another"
+                )
+        self.powers += 1
+
+    def _make(self, name: str, dtype: str, value: float, shape: tuple[int, ...] = ()) -> None:
+        import numpy as np
+
+        spec = TensorSpec(name, BY_NAME[dtype], shape)
+        self.named.made.append(Move(spec, None, None, np.full(shape, value, spec.dtype.numpy)))
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}_{number}" if number else name
+
+
+def _spell(state: TrainingState) -> str:
+    return f"{state.title} of {TITLES[state.generation]}"
+
+
+def _row(state: TrainingState) -> Optimizer:
+    """Return what the table says of an optimizer that TensorFlow 1 has, too."""
+    if len({state_of(row) for row in state.known}) > 1:
+        message = f"nothing tells which of them it is: {_spell(state)}"
+        hint = "--like TEMPLATE, a checkpoint of the program of TensorFlow 1, says it"
+        raise ConversionError(message, hints=(hint, LEAVE_OUT))
+    row = next((row for row in state.known if row.tf1), None)
+    if row is None:
+        what = counted(len(state.slots) + len(state.unowned), "slot")
+        message = f"TensorFlow 1 has no counterpart of {_spell(state)} and its {what}"
+        raise ConversionError(message, hints=(LEAVE_OUT,))
+    meanings = row.meanings(state.generation)
+    for name in sorted(state.slot_names):
+        if not row.slot(meanings[name]).tf1:
+            message = f"TensorFlow 1 has no counterpart of the slot {name!r} of {_spell(state)}"
+            raise ConversionError(message, hints=(LEAVE_OUT,))
+    return row

@@ -1,0 +1,216 @@
+"""Choosing tensors of a checkpoint: by key, object path, pattern, dtype and kind."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.core import notices
+from formats.core.dtypes import dtype_named
+from formats.core.spec import KINDS
+from formats.core.words import command_line
+from formats.errors import NOT_READ, CheckpointError, CorruptCheckpointError, InaccessibleError
+from formats.location import parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from formats.model.reader import CheckpointReader
+
+
+class NothingSelectedError(CheckpointError):
+    """A pattern, or all of them together, matches no tensor."""
+
+
+class Selection(NamedTuple):
+    """Which tensors are wanted.  Without anything to keep, all are."""
+
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    regex: bool = False
+    dtype: str | None = None
+    kinds: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls,
+        keep: tuple[str, ...] = (),
+        drop: tuple[str, ...] = (),
+        *,
+        regex: bool = False,
+        dtype: str | None = None,
+        kinds: str | None = None,
+    ) -> Selection:
+        """Return a selection; ValueError for an unknown dtype or kind, or a malformed expression."""
+        name = dtype_named(dtype).name if dtype is not None else None
+        chosen = tuple(kinds.split(",")) if kinds else ()
+        for kind in chosen:
+            if kind not in KINDS:
+                raise ValueError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
+        for pattern in (*keep, *drop) if regex else ():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"regular expression {pattern!r}: {error}") from error
+        return cls(tuple(keep), tuple(drop), regex, name, chosen)
+
+    @property
+    def everything(self) -> bool:
+        return self == EVERYTHING
+
+
+EVERYTHING = Selection()
+
+
+def _pattern(text: str, *, regex: bool) -> re.Pattern[str]:
+    if regex:
+        return re.compile(text)
+    import fnmatch
+
+    return re.compile(fnmatch.translate(text))
+
+
+class Sifted(NamedTuple):
+    """What a selection makes of one checkpoint: keys chosen, keys dropped, patterns that match nothing.
+
+    Of these, `unmatched` are patterns of what to keep, `idle` of what to drop.
+    """
+
+    chosen: list[str]
+    dropped: set[str]
+    unmatched: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False) -> Sifted:
+    """Return what a selection chooses and drops, in the order of the checkpoint.
+
+    Where dtypes or kinds choose, what they leave out is proved, unless all is merely
+    `listed`: of what is chosen values are read, with the checksums that cover both.
+    """
+    specs = reader.specs
+    kept: set[str] | None = set() if selection.keep else None
+    unmatched = []
+    for text in selection.keep:
+        found = _matching(reader, text, regex=selection.regex)
+        if not found:
+            unmatched.append(text)
+        assert kept is not None
+        kept.update(found)
+    dropped: set[str] = set()
+    idle = []
+    for text in selection.drop:
+        found = _matching(reader, text, regex=selection.regex)
+        if not found:
+            idle.append(text)
+        dropped.update(found)
+    if selection.kinds and not listed:
+        prove_graph(reader)
+    kinds = reader.kinds if selection.kinds else {}
+    chosen = [
+        key
+        for key, spec in specs.items()
+        if (kept is None or key in kept)
+        and key not in dropped
+        and (selection.dtype is None or spec.dtype.name == selection.dtype)
+        and (not selection.kinds or kinds.get(key) in selection.kinds)
+    ]
+    if (selection.dtype or selection.kinds) and not listed:
+        left_out = specs.keys() - set(chosen)
+        reader.prove_specs(key for key in specs if key in left_out)
+    return Sifted(chosen, dropped, tuple(unmatched), tuple(idle))
+
+
+def choose(
+    reader: CheckpointReader, selection: Selection, *, noted: bool = True, listed: bool = False
+) -> list[str]:
+    """Return the chosen keys, in the order of the checkpoint, those left out being proved as `sift` says.
+
+    Raises NothingSelectedError, with close keys, where a pattern to keep matches
+    nothing, or nothing is left of them all.  A pattern to drop that matches nothing is
+    noted, unless this is one of many checkpoints.
+    """
+    if selection.everything:
+        return list(reader.specs)
+    found = sift(reader, selection, listed=listed)
+    for text in found.unmatched:
+        raise unmatched(reader, text)
+    if not found.chosen:
+        raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+    if found.idle and reader.paths_flaw is not None:
+        raise unmatched(reader, found.idle[0])
+    if noted:
+        say_idle(reader, found.idle)
+    return found.chosen
+
+
+def prove_graph(reader: CheckpointReader) -> None:
+    """Have what tells object paths, full names and kinds been read, for whoever answers by them.
+
+    Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
+    """
+    flaw = reader.paths_flaw
+    if flaw is None:
+        return
+    if flaw.code in NOT_READ:
+        raise InaccessibleError(flaw.message, path=flaw.file)
+    message = f"its object graph cannot be read: {flaw.message}"
+    verify = command_line("verify", reader.location.path)
+    hints = (f"without it keys mean nothing; to see all that is wrong: {verify}",)
+    raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
+
+
+def say_idle(reader: CheckpointReader, patterns: Iterable[str]) -> None:
+    """Tell of patterns that were to drop something and match nothing: a slip, more often than not."""
+    for text in patterns:
+        notices.tell(f"{reader.location.path}: no tensor matches --exclude {text!r}")
+
+
+def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
+    """Return the error of a pattern that matches nothing, with close keys.
+
+    Where what tells the object paths is damaged, or may not be read, nobody knows what they are.
+    """
+    flaw = reader.paths_flaw
+    if flaw is not None:
+        message = f"{flaw.message}; so it cannot be told whether {text!r} is an object path"
+        if flaw.code in NOT_READ:
+            return InaccessibleError(message, path=flaw.file)
+        way = f"to see the keys that are there: {command_line('ls', '-1', reader.location.path)}"
+        return CorruptCheckpointError(
+            message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=(way,)
+        )
+    message = f"no tensor matches {text!r}"
+    hints = close_keys(reader, text)
+    if parse_location(text).entry() is not None:
+        hints = (f"{text} is a path; what stands behind a checkpoint names its tensors",)
+    return NothingSelectedError(message, path=reader.location.path, hints=hints)
+
+
+def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
+    """Return the keys that a key, an object path or a pattern names."""
+    if not regex and text in reader.specs:
+        return {text}
+    paths = reader.object_paths
+    if not regex:
+        named = {key for key, path in paths.items() if path == text}
+        if named:
+            return named
+    pattern = _pattern(text, regex=regex)
+    matches = pattern.search if regex else pattern.match
+    return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
+
+
+def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+    """Return a hint that names keys or object paths like `text`, or those whose full name it is."""
+    owners = reader.owners_of(text)
+    if owners:
+        return owners
+    import difflib
+    import itertools
+
+    candidates = itertools.islice(itertools.chain(reader.object_paths.values(), reader.specs), 20_000)
+    close = difflib.get_close_matches(text, list(dict.fromkeys(candidates)), 3, 0.4)
+    if not close:
+        return (f"to see all keys: {command_line('ls', '-1', reader.location.path)}",)
+    return ("did you mean " + " or ".join(close) + "?",)

@@ -1,0 +1,287 @@
+"""From what people type to where a checkpoint lies.
+
+A checkpoint may be named by its prefix (`run/ckpt-10`), by any of its files, by its
+directory, by the state file in it, by a SavedModel's directory.  `resolve` answers for
+all but directories and state files, whose answer depends on what lies in them; those
+are `formats.find.opening`'s.  Names are taken literally: a `[` or `*` is a character.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..core.words import command_line
+from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from ..model.checkpoint_files import (
+    DCP_METADATA,
+    DCP_SUFFIX,
+    FILE_SUFFIXES,
+    INDEX_SUFFIX,
+    TORCH_INDEX_SUFFIX,
+    CheckpointLocation,
+    bundle,
+    data_shards,
+    dcp_metadata,
+    index_of,
+    is_part,
+    v1_shards,
+)
+from ..model.weight_map import files_of_map
+from ..store.siblings import SHARD, V1_SHARD, hub_shard
+
+if TYPE_CHECKING:
+    from ..location import Location
+
+_FOLDER_INDEXES = (
+    ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX),
+    ("pytorch_model" + TORCH_INDEX_SUFFIX, "diffusion_pytorch_model" + TORCH_INDEX_SUFFIX),
+)
+"""What transformers and diffusers call the index of a folder that is one model; the first are preferred."""
+
+
+def sharded_folder(directory: Location) -> Location | None:
+    """Return what names the files of a folder that is one checkpoint; None where it is none.
+
+    That is the index of one of Hugging Face's sharded models, or a distributed checkpoint's metadata.
+    A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
+    """
+    found = ([path for name in names if (path := directory / name).is_file()] for names in _FOLDER_INDEXES)
+    there = next(filter(None, found), [])
+    beside = [path.removesuffix(".index.json") for path in there] + [directory / "checkpoint"]
+    if any(path.is_file() for path in beside):
+        return None
+    return there[0] if len(there) == 1 else None if there else dcp_metadata(directory)
+
+
+def _beside_note(index: Location) -> str | None:
+    """Return what a person should know whose folder is one model, and holds other checkpoints beside it."""
+    directory, own = index.split_name()
+    named = {own, *(path.name for path in files_of_map(index))}
+    try:
+        there = directory.listing()
+    except InaccessibleError:  # what may be entered, but not listed, holds nothing that could be told
+        return None
+    others = []
+    for name, _ in there:
+        shard = hub_shard(name)
+        is_own = name in named or (shard is not None and index_of(shard) == own)
+        if name.endswith((".index", *FILE_SUFFIXES)) and not is_own:
+            others.append(name)
+    if not others:
+        return None
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return f"{index}: what the folder stands for; {others[0]}{more} beside it must be named"
+
+
+def saved_model_prefix(directory: Location) -> Location | None:
+    """Return the prefix of a SavedModel's variables, or None where this is no SavedModel."""
+    prefix = directory / "variables" / "variables"
+    is_one = (directory / "saved_model.pb").is_file() or (prefix + ".index").is_file()
+    return prefix if is_one else None
+
+
+def resolve(path: Location) -> CheckpointLocation:
+    """Return the checkpoint that `path` names.
+
+    `path` is no directory, unless that of a SavedModel or of a sharded model.  Raises
+    CheckpointNotFoundError where there is none, InaccessibleError where something is there that
+    cannot be opened, UnsupportedFeatureError for a URL.
+    """
+    found = find(path)
+    if found is None:
+        raise _absent(path)
+    return found
+
+
+def is_prefix_at_once(path: Location) -> bool:
+    """Whether a path is a bundle's prefix by one request, where each name is one.
+
+    Whether something of the very name of the prefix lies there, too, is not asked then.
+    """
+    is_file_by_name = path.endswith((".index", *FILE_SUFFIXES))
+    return not path.store.lists_first and not is_file_by_name and (path + ".index").is_file()
+
+
+def find(path: Location) -> CheckpointLocation | None:
+    """Return the checkpoint that `path` names; None where there is none."""
+    if is_prefix_at_once(path):
+        return bundle(path)
+    shard = SHARD.fullmatch(path)
+    if path.is_folder() and (found := _of_folder(path)) is not None:
+        return found
+    if shard:
+        return _part_of(_bundle_at(path.of(shard["prefix"])), path)
+    for suffix in (".index", ".meta"):
+        prefix = path.removesuffix(suffix)
+        if prefix != path and (prefix + ".index").is_file():
+            return _part_of(bundle(prefix), path)
+    prefix = path.removesuffix(".meta")
+    if prefix != path and not (path + ".index").is_file() and _has_values(prefix):
+        return find(prefix)
+    return _at(path)
+
+
+def _of_folder(path: Location) -> CheckpointLocation | None:
+    """Return the checkpoint that a folder is: a SavedModel, or a sharded model."""
+    prefix = saved_model_prefix(path)
+    if prefix is not None:
+        return _bundle_at(prefix)
+    index = sharded_folder(path)
+    return None if index is None else CheckpointLocation(index, index, _beside_note(index))
+
+
+def _at(path: Location) -> CheckpointLocation | None:
+    """Return the checkpoint of this very name: a prefix, a file, or a file whose index lies beside it."""
+    # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
+    if (path + ".index").is_file():
+        other = f"{path}: the checkpoint with this prefix, not the file of this name"
+        return bundle(path)._replace(note=other if path.is_file() else None)
+    if path.is_file():
+        return _of_chunks(path) if path.endswith(DCP_SUFFIX) else _of_file(path)
+    if path.endswith((".safetensors", ".bin")) and (path + ".index.json").is_file():
+        return CheckpointLocation(path + ".index.json", path + ".index.json")
+    shards = v1_shards(path)
+    if not shards:
+        return None
+    match = V1_SHARD.fullmatch(shards[0])
+    assert match is not None
+    return _v1(match["prefix"], match["count"], shards[0])
+
+
+def _of_file(path: Location) -> CheckpointLocation:
+    shard = V1_SHARD.fullmatch(path)
+    if shard:
+        return _v1(shard["prefix"], shard["count"], path)
+    return CheckpointLocation(path, path, _shard_note(path))
+
+
+def spelling(location: CheckpointLocation) -> Location:
+    """Return the path that opens a checkpoint: its own, or its index where that is another one's file."""
+    if location.head != location.path + ".index" or not is_part(location.name):
+        return location.path
+    other = find(location.path)
+    return location.path if other is None or other.path == location.path else location.head
+
+
+def find_listed(path: Location) -> CheckpointLocation | None:
+    """Return the checkpoint that a state file's `path` names, which is a prefix before it is a file."""
+    return _bundle_at(path) or find(path)
+
+
+def _bundle_at(prefix: Location) -> CheckpointLocation | None:
+    return bundle(prefix) if (prefix + ".index").is_file() else None
+
+
+def _of_chunks(path: Location) -> CheckpointLocation:
+    """Return the distributed checkpoint that a file of its chunks belongs to."""
+    metadata = dcp_metadata(path.parent)
+    if metadata is None:
+        message = f"chunks of a distributed checkpoint, whose {DCP_METADATA} is not beside it"
+        hints = ("it says which tensors there are: fetch it from where the chunks came from",)
+        raise CheckpointNotFoundError(message, path=path, hints=hints)
+    return CheckpointLocation(metadata, metadata)
+
+
+def _part_of(location: CheckpointLocation | None, path: Location) -> CheckpointLocation | None:
+    """Return a bundle that one of its files names, with a note where that is a prefix as well."""
+    if location is None or not path.store.lists_first:
+        return location
+    if not (path.is_file() and (path + ".index").is_file()):
+        return location
+    own = "the index" if path == location.head else "a file"
+    note = f"{path}: {own} of {location.path}; the checkpoint with this prefix is named by {path}.index"
+    return location._replace(note=note)
+
+
+def _shard_note(path: Location) -> str | None:
+    """Return what a person should know who names one shard of several."""
+    match = hub_shard(path)
+    if match is None or int(match["count"]) < 2:
+        return None
+    index = path.of(index_of(match))
+    whole = index if index.is_file() else f"{index}, which is not there"
+    return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
+
+
+def _has_values(prefix: Location) -> bool:
+    """Whether there are a V1 checkpoint's files, or a bundle's shards, of a prefix."""
+    return prefix.is_file() or bool(v1_shards(prefix) or data_shards(prefix))
+
+
+def _v1(prefix: str, count: str, head: Location) -> CheckpointLocation:
+    return CheckpointLocation(head.of(f"{prefix}-?????-of-{count}"), head)
+
+
+def _prefix_meant(path: Location) -> Location:
+    """Return the prefix of the bundle that a path would name, were there one."""
+    shard = SHARD.fullmatch(path)
+    return path.of(shard["prefix"]) if shard else saved_model_prefix(path) or path
+
+
+def _absent(path: Location) -> CheckpointError:
+    """Return the error that says what lies where `path` was looked for."""
+    prefix = path.removesuffix(".meta")
+    if prefix != path and not (path + ".index").is_file() and _has_values(prefix):
+        return _absent(prefix)
+    prefix = _prefix_meant(path)
+    for place in dict.fromkeys((prefix + ".index", path)):
+        found = place.obstacle() if place == path or place.store.can_be_file(place) else None
+        if found is not None:
+            if not found.startswith("this is"):  # it lies on the way there
+                return InaccessibleError(found, path=path)
+            wanted = "not a file or directory" if place == path else "not an index"
+            return InaccessibleError(f"{found}, {wanted}", path=place)
+    shards = data_shards(prefix)
+    if shards:
+        message = f"{shards[0].name} is there, but not {prefix.name}.index"
+        hints = ("the index is written last: this save was interrupted, or the file was not copied",)
+        return CheckpointNotFoundError(message, path=path, hints=(*hints, _rebuilding(prefix)))
+    missing = path.parent.missing_container()
+    if missing is not None:
+        return CheckpointNotFoundError(missing, path=path)
+    told = _no_revision(path) or suggest(prefix)
+    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=told)
+
+
+def _rebuilding(prefix: Location) -> str:
+    """Return the hint that rebuilds a lost index, by another checkpoint of the directory if there is one."""
+    import difflib
+
+    directory, base = prefix.split_name()
+    names = [name.removesuffix(".index") for name, _ in directory.listing() if name.endswith(".index")]
+    near = difflib.get_close_matches(base, names, 1, 0)
+    if not near:
+        return "rescue --sibling rebuilds it by another checkpoint of the same run"
+    rescue = command_line("rescue", prefix, "OUT", "--sibling", directory / near[0])
+    return f"to rebuild it by another checkpoint of the same run: {rescue}"
+
+
+def _no_revision(path: Location) -> tuple[str, ...]:
+    """Return a hint where a path reads like `REV:PATH`, and git knows no such REV."""
+    from ..store.git import split_revision
+
+    revision, _ = split_revision(path)
+    if not revision or path.store.scheme:
+        return ()
+    return (f"no git repository here has a revision {revision!r}; for older ones: git fetch --unshallow",)
+
+
+def suggest(path: Location) -> tuple[str, ...]:
+    """Return a hint that names what lies where `path` was looked for."""
+    import difflib
+
+    directory, base = path.split_name()
+    unlisted = directory.why_unlisted()
+    if unlisted is not None:
+        return (f"{directory} may be there, and {unlisted}: name a checkpoint, or a file",)
+    if directory and not directory.is_folder():
+        there = directory.exists()
+        return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)
+    names = {
+        re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name, _ in directory.listing()
+    }
+    close = difflib.get_close_matches(base, names, 3, 0.6)
+    if not close:
+        return (f"to see what is there: {command_line('ls', directory or '.')}",)
+    return ("did you mean " + " or ".join(directory / name for name in close) + "?",)

@@ -1,0 +1,433 @@
+"""Where a file or a folder is: its store, and its path there.
+
+    run/ckpt-1              the file system of this machine
+    s3://bucket/run/ckpt-1  the store of the scheme `s3`, if there is one
+    HEAD~1:run/ckpt-1       a commit of the git repository around the current directory
+
+`parse_location` understands text from outside once: an argument, or a path that a program passes.  From then
+on a Location is passed, which knows its store; nothing below parses a path again.
+
+A store is one module of this room, or of `remote`, that has `STORES`.  It is found by its place, and imported
+when a URL is named.
+
+A run can hold ten thousand checkpoints, each of which would list the directory.  What a listing found is kept
+until the store says that a name came or went.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+
+from .errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from .store.base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, Entry, File, UnlistedError
+from .store.local.files import LOCAL
+from .store.remote.objects import ObjectStore
+from .store.urls import local_path, no_store, no_target, only_read, public, scheme_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+    from .store.base import Identity, Listed, Store
+
+
+_MOST_KEPT = 16
+"""Folders whose names are kept: a run's, and those that its state file speaks of."""
+
+_AT_A_TIME = 32
+"""Files that a server is asked for before the first of them is read."""
+
+_NEARLY = re.compile(r"(?P<scheme>[A-Za-z0-9]{2,5})(?P<sign>:/?|//)/*(?P<rest>[^/].*)", re.DOTALL)
+"""What may be a URL that lacks a sign: `s3:/bucket`, `https//host`."""
+
+T = TypeVar("T")
+
+
+class Location(str):
+    """A path and its store.
+
+    It is the text that people see, so that it prints, sorts and compares as such; secrets of a URL are not in
+    it.  `/`, `+`, `parent` and the like return a Location of the same store.  Methods that ask the store
+    raise InaccessibleError where it refuses.
+    """
+
+    __slots__ = ("store",)
+
+    store: Store
+
+    def __new__(cls, path: str, store: Store) -> Self:
+        made = super().__new__(cls, path)
+        made.store = store
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Location, (str(self), self.store)
+
+    # Paths -----------------------------------------------------------------------
+
+    def of(self, path: str) -> Location:
+        """Return another path of the same store, as `parent`'s or a shard's."""
+        return Location(path, self.store)
+
+    def __add__(self, suffix: str) -> Location:
+        return Location(super().__add__(suffix), self.store)
+
+    def removesuffix(self, suffix: str, /) -> Location:
+        """Return the path without a suffix that it may have."""
+        return Location(super().removesuffix(suffix), self.store)
+
+    def __truediv__(self, name: str) -> Location:
+        """Return the location of a name in this folder; an absolute name is one of the same store."""
+        return Location(self.store.join(self, name), self.store)
+
+    def split_name(self) -> tuple[Location, str]:
+        """Return the folder and the name there."""
+        folder, name = self.store.split(self)
+        return Location(folder, self.store), name
+
+    @property
+    def parent(self) -> Location:
+        """The folder that this is in."""
+        return self.split_name()[0]
+
+    @property
+    def name(self) -> str:
+        """The last name of the path."""
+        return self.store.split(self)[1]
+
+    def beside(self, name: str) -> Location:
+        """Return the location of another name in the same folder."""
+        return self.parent / name
+
+    def absolute(self) -> Location:
+        """Return the one spelling by which locations are compared; links are not followed."""
+        return Location(self.store.absolute(self), self.store)
+
+    def relative_to(self, folder: str) -> str:
+        """Return the path as it is called from a folder of the same store."""
+        return self.store.relative(self, folder)
+
+    def real(self) -> Location:
+        """Return where this leads, links followed."""
+        return Location(self.store.real(self), self.store)
+
+    @property
+    def is_url(self) -> bool:
+        """Whether this is in another store than this machine's file system."""
+        return bool(self.store.scheme)
+
+    # What is there ---------------------------------------------------------------
+
+    def open(self) -> File:
+        """Return the file, open for reading.  Raises CheckpointNotFoundError, InaccessibleError."""
+        return _HeldFile(self, *_unpublished[self]) if self in _unpublished else self.store.open(self)
+
+    def entry(self) -> Entry | None:
+        """Return what is there, links followed; None where nothing is, or the store does not tell."""
+        if self in _unpublished:
+            data, identity = _unpublished[self]
+            return Entry(FILE, len(data), 0.0, identity)
+        return self.store.stat(self)
+
+    def is_file(self) -> bool:
+        """Whether a file is there, or a link to one."""
+        found = self.entry() if self.store.can_be_file(self) else None
+        return found is not None and found.kind == FILE
+
+    def is_folder(self) -> bool:
+        """Whether a folder is there, or a link to one."""
+        found = self.entry()
+        return found is not None and found.kind == FOLDER
+
+    def exists(self) -> bool:
+        """Whether anything is there, even a link that leads nowhere."""
+        return self.store.stat(self, follow=False) is not None
+
+    def is_missing(self) -> bool:
+        """Whether nothing is there; not so where the store does not tell, as a server that refuses to."""
+        return not self.exists() and self.obstacle() is None
+
+    def is_link(self) -> bool:
+        """Whether a symbolic link is there."""
+        found = self.store.stat(self, follow=False)
+        return found is not None and found.kind == LINK
+
+    def obstacle(self) -> str | None:
+        """Return in words what keeps this from being opened; None also where nothing is there."""
+        return self.store.obstacle(self)
+
+    def require_access(self) -> None:
+        """Raise InaccessibleError where the store does not tell whether anything is there."""
+        found = None if self.exists() else self.obstacle()
+        if found is not None:
+            raise InaccessibleError(found, path=self)
+
+    def listing(self) -> Sequence[Listed]:
+        """Return the names in this folder, sorted, from one listing for all callers; it is not to be changed.
+
+        Raises CheckpointNotFoundError, InaccessibleError.
+        """
+        stamp = self.store.stamp(self)
+        known = _kept.get(self)
+        if known is None or stamp is None or known.stamp != stamp:
+            if len(_kept) >= _MOST_KEPT:
+                _kept.clear()
+            known = _kept[self] = _listed(self, stamp)
+        if known.missing:
+            raise CheckpointNotFoundError(known.missing, path=self)
+        return known.names
+
+    def names(self) -> list[tuple[str, bool]]:
+        """Return the names in this folder, sorted, and whether each is a folder or a link to one.
+
+        Raises CheckpointNotFoundError, InaccessibleError.
+        """
+        return [
+            (name, kind == FOLDER or (kind == LINK and (self / name).is_folder()))
+            for name, kind in self.listing()
+        ]
+
+    def why_unlisted(self) -> str | None:
+        """Return in words why this folder cannot be listed; None where it can, or is not there."""
+        try:
+            self.listing()
+        except UnlistedError as error:
+            return error.message
+        except CheckpointError:
+            pass
+        return None
+
+    def missing_container(self) -> str | None:
+        """Return in words which bucket or repository this folder would be in, and that it does not exist."""
+        if not self.store.scheme:
+            return None
+        try:
+            self.listing()
+        except CheckpointNotFoundError as error:
+            return None if error.message == NO_FOLDER else error.message
+        except CheckpointError:
+            pass
+        return None
+
+    # As a target -----------------------------------------------------------------
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the store is one that is never written to."""
+        return bool(self.store.scheme) and not isinstance(self.store, ObjectStore)
+
+    def is_object(self) -> bool:
+        """Whether a target is an object of a bucket, rather than a file of this machine.
+
+        Raises UnsupportedFeatureError for a store that is only read.
+        """
+        if self.is_read_only:
+            raise only_read(self, self.store.scheme)
+        return bool(self.store.scheme)
+
+    def require_local(self) -> None:
+        """Raise UnsupportedFeatureError for a target that is not on this machine."""
+        if self.is_object():
+            raise no_target(self, self.store.scheme)
+
+    def require_container(self) -> None:
+        """Raise CheckpointNotFoundError for a target in a bucket that a listing says does not exist."""
+        found = self.parent.missing_container()
+        if found is not None:
+            hints = ("create the bucket with the provider's own tools",)
+            raise CheckpointNotFoundError(f"cannot be written: {found}", path=self, hints=hints)
+
+
+def local_location(path: str | os.PathLike[str]) -> Location:
+    """Return the location of a path of this machine, whatever it looks like."""
+    return Location(os.fspath(path), LOCAL)
+
+
+def parse_location(text: str | os.PathLike[str]) -> Location:
+    """Return the location that a path or URL from outside names.
+
+    A `file://` URL is a path of this machine.  Secrets in a URL stay with its store.  Raises
+    UnsupportedFeatureError where no store has the URL's scheme, CheckpointNotFoundError for a URL that lacks
+    a sign.
+    """
+    if isinstance(text, Location):
+        return text
+    path = os.fspath(text)
+    if "://" not in path or not (scheme := scheme_of(path)):
+        found = _of_revision(path) if ":" in path else None
+        if found is not None:
+            return found
+        _refuse_nearly_a_url(path)
+        return Location(path, LOCAL)
+    if scheme == "file":
+        return Location(local_path(path), LOCAL)
+    store = _lent.get(scheme) or _stores().get(scheme)
+    if store is None:
+        raise no_store(path, scheme, _schemes())
+    return Location(store.named(path), store)
+
+
+def store_of_scheme(scheme: str) -> Store:
+    """Return the store that has a URL's scheme.  Raises KeyError where there is none."""
+    return _lent.get(scheme) or _stores()[scheme]
+
+
+def _of_revision(path: str) -> Location | None:
+    """Return the location in git that `REV:PATH` names; None for any other path.
+
+    A file of that very name comes first.
+    """
+    if LOCAL.stat(path, follow=False) is not None:
+        return None
+    from .store.git import find
+
+    found = find(path)
+    return None if found is None else Location(*found)
+
+
+_lent: dict[str, Store] = {}
+
+
+def _schemes() -> list[str]:
+    """Return what URLs begin with that are read, sorted."""
+    return sorted({*_stores(), "file"})
+
+
+def _refuse_nearly_a_url(path: str) -> None:
+    """Raise CheckpointNotFoundError for a URL that lacks a `/` or a `:`; what is secret in it is cut out."""
+    match = _NEARLY.fullmatch(path)
+    if match is None or match["scheme"].lower() not in _schemes():
+        return
+    if LOCAL.stat(path.partition("/")[0], follow=False) is not None:
+        return
+    scheme = match["scheme"].lower()
+    meant = public(f"{scheme}://{'/' if scheme == 'file' else ''}{match['rest']}")
+    raise CheckpointNotFoundError(
+        "no such file, prefix or directory",
+        path=meant.replace("://", match["sign"], 1),
+        hints=(f"did you mean {meant}?",),
+    )
+
+
+@cache
+def _stores() -> dict[str, Store]:
+    """Return by scheme the stores that the modules of this room and of `remote` have."""
+    import importlib
+    import pkgutil
+
+    from formats import store
+    from formats.store import remote
+
+    rooms = (store, remote)
+    found = [(room.__name__, each) for room in rooms for each in pkgutil.iter_modules(room.__path__)]
+    modules = [importlib.import_module(f"{room}.{each.name}") for room, each in found if not each.ispkg]
+    return {each.scheme: each for module in modules for each in getattr(module, "STORES", ())}
+
+
+@contextmanager
+def reachable(store: Store) -> Iterator[None]:
+    """Have URLs of a store's scheme lead to it as long as the context lasts."""
+    before = dict(_lent)
+    _lent[store.scheme] = store
+    _kept.clear()
+    try:
+        yield
+    finally:
+        _lent.clear()
+        _lent.update(before)
+        _kept.clear()
+
+
+def looked_into(items: Sequence[T], head: Callable[[T], Location]) -> Iterator[T]:
+    """Yield things whose files are read one after the other; a server is asked for some of them at a time."""
+    for at in range(0, len(items), _AT_A_TIME):
+        some = items[at : at + _AT_A_TIME]
+        heads = [head(each) for each in some]
+        heads[0].store.expect_files(heads)
+        yield from some
+
+
+def other_names(files: Iterable[Location]) -> dict[Location, list[str]]:
+    """Return by location the other names, in its folder, of each file that has several.
+
+    A folder is gone through once: a checkpoint can have thousands of shards.
+    """
+    entries = {path: found for path in files if (found := path.entry()) is not None}
+    linked = {path: found for path, found in entries.items() if found.kind == FILE and found.links > 1}
+    names: dict[tuple[str, Identity], list[str]] = {}
+    for folder in {path.parent for path in linked}:
+        for name, kind in folder.listing():
+            found = (folder / name).entry() if kind in (FILE, LINK) else None
+            if found is not None:
+                names.setdefault((folder, found.identity), []).append(name)
+    others = {
+        path: [name for name in names.get((path.parent, found.identity), ()) if name != path.name]
+        for path, found in linked.items()
+    }
+    return {path: found for path, found in others.items() if found}
+
+
+# Listings that are kept ----------------------------------------------------------------
+
+
+class _KeptListing(NamedTuple):
+    """What one listing found, or why there is no such folder; `stamp` is None where it counts once."""
+
+    stamp: Hashable | None
+    names: Sequence[Listed]
+    missing: str = ""
+
+
+_kept: dict[str, _KeptListing] = {}
+
+
+def _listed(folder: Location, stamp: Hashable | None) -> _KeptListing:
+    try:
+        return _KeptListing(stamp, folder.store.list(folder))
+    except CheckpointNotFoundError as error:
+        return _KeptListing(stamp, (), error.message)
+
+
+# Files that are not published yet --------------------------------------------------------
+
+
+_unpublished: dict[str, tuple[bytes, Identity]] = {}
+
+_numbers = itertools.count()
+"""No two files that are not there yet have one identity, though they have one path and size."""
+
+
+@contextmanager
+def as_if_there(path: Location, data: bytes) -> Iterator[None]:
+    """Have a file of this content be opened at a location, as long as the context lasts."""
+    _unpublished[path] = data, ("unpublished", next(_numbers))
+    try:
+        yield
+    finally:
+        del _unpublished[path]
+
+
+class _HeldFile(File):
+    """A file that is not there yet."""
+
+    travels = False
+
+    def __init__(self, path: Location, data: bytes, identity: Identity) -> None:
+        super().__init__(path.store, path, len(data), identity)
+        self._data: bytes | None = data
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._data is None:
+            raise CheckpointError(CLOSED, path=self.path)
+        return self._data[offset : offset + size] if offset >= 0 and size > 0 else b""
+
+    @property
+    def closed(self) -> bool:
+        return self._data is None
+
+    def close(self) -> None:
+        self._data = None

@@ -1,0 +1,255 @@
+"""Where a checkpoint lies, and what the names of its files say."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import CheckpointError
+from ..store.content_cache import LARGEST_KEPT, whole
+from ..store.siblings import SAFETENSORS_SHARD, SHARD, TORCH_SHARD, V1_SHARD, files_beside, hub_shard
+from .weight_map import INDEX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..location import Location
+    from ..store.base import Identity, Store
+
+
+WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
+"""A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
+
+
+INDEX_SUFFIX = ".safetensors.index.json"
+TORCH_INDEX_SUFFIX = ".bin.index.json"
+HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX)
+"""The indexes of Hugging Face's shards."""
+
+MAP = re.compile(r".+(\.(safetensors|bin)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
+"""A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
+
+
+FILE_SUFFIXES = (
+    *HUB_INDEXES,
+    ".h5",
+    ".hdf5",
+    ".weights.json",
+    ".keras",
+    ".npz",
+    ".safetensors",
+    ".sft",
+    ".pt",
+    ".pth",
+)
+"""Suffixes that say of a damaged file that it was to be a checkpoint."""
+
+
+DCP_METADATA = ".metadata"
+"""What says which tensors a distributed checkpoint of PyTorch's has; its chunks lie beside it."""
+
+DCP_SUFFIX = ".distcp"
+
+_DCP_MARK = b"torch.distributed.checkpoint.metadata"
+
+
+_STEP = re.compile(r"-(\d+)$")
+
+
+_SUFFIXES = (".weights.h5", ".ckpt", *FILE_SUFFIXES, ".bin")
+
+
+# What interrupted saves leave behind (tensor_bundle.cc, saver.py): none of it is a checkpoint.
+_LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
+
+
+_LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
+
+
+Fingerprint = dict["Location", "Identity"]
+
+
+class CheckpointLocation(NamedTuple):
+    """Where a checkpoint lies.
+
+    `path` is how it is called: the prefix of a bundle, the pattern of a sharded V1
+    checkpoint, else the file.  `head` is the file that says what it is.
+    `note` tells what was chosen and why, where there was a choice.
+    """
+
+    path: Location
+    head: Location
+    note: str | None = None
+
+    @property
+    def store(self) -> Store:
+        """Where it lies; all of its files lie in one store."""
+        return self.head.store
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def files(self) -> list[Location]:
+        """Return the files of this checkpoint that are there: the head first, then data shards."""
+        found = [self.head] if self.head.is_file() else []
+        if self.head == self.path + ".index":
+            return found + data_shards(self.path)
+        if self.head != self.path:
+            return v1_shards(self.path) or lone_shards(self.head) or found
+        if self.head.name == DCP_METADATA:
+            folder = self.head.parent
+            return found + [folder / name for name, _ in folder.names() if name.endswith(DCP_SUFFIX)]
+        if MAP.fullmatch(self.head):
+            from .weight_map import files_of_map
+
+            return found + [path for path in files_of_map(self.head) if path.is_file()]
+        return found
+
+    def nbytes(self) -> int:
+        """Return the size of all files that can be looked at."""
+        return sum(found.size for path in self.files() if (found := path.entry()) is not None)
+
+    def fingerprint(self) -> Fingerprint:
+        """Return, by file, what changes when one is written to, replaced or removed.
+
+        Where each file would be a request it is that of the head alone: who reads another one asks for it
+        as it was when it was opened.
+        """
+        files = self.files() if self.store.lists_first else [self.head]
+        found = {path: path.entry() for path in files}
+        # What is not there by now has just gone, or is a link that leads nowhere.
+        return {path: entry.identity for path, entry in found.items() if entry is not None}
+
+
+def is_dcp_metadata(head: bytes) -> bool:
+    """Whether a file that begins so is the pickle of a distributed checkpoint's metadata."""
+    return head.startswith(b"\x80") and _DCP_MARK in head[:100]
+
+
+def dcp_metadata(directory: Location) -> Location | None:
+    """Return the metadata of a folder that is a distributed checkpoint; None where it is none."""
+    path = directory / DCP_METADATA
+    if not path.is_file():
+        return None
+    with path.open() as file:
+        return path if is_dcp_metadata(file.read(0, 100)) else None
+
+
+def bundle(prefix: Location) -> CheckpointLocation:
+    return CheckpointLocation(prefix, prefix + ".index")
+
+
+def _beside(prefix: Location, pattern: re.Pattern[str], count: Callable[[], int | None]) -> list[Location]:
+    try:
+        return files_beside(prefix, pattern, count)
+    except CheckpointError:
+        return []
+
+
+def data_shards(prefix: Location) -> list[Location]:
+    """Return the data shards that lie beside a bundle's index, whatever count their names say.
+
+    Where names are asked for one by one they are those of the count that the index says.
+    """
+    return _beside(prefix, SHARD, lambda: _counted(prefix + ".index"))
+
+
+def _counted(index: Location) -> int | None:
+    """Return how many data shards the header of an index counts; None where it cannot be told."""
+    from ..wire.messages import BundleHeaderProto
+    from ..wire.sstable import Table
+
+    try:
+        with index.open() as file:
+            if file.size <= LARGEST_KEPT:
+                data = whole(file)
+                table = Table(lambda offset, size: data[offset : offset + size], len(data), index)
+            else:
+                table = Table(file.read, file.size, index)
+            value = table.get(b"")
+        return None if value is None else max(0, BundleHeaderProto.decode(value).num_shards)
+    except (CheckpointError, ValueError):  # ValueError: no such message
+        return None
+
+
+def v1_shards(path: Location) -> list[Location]:
+    """Return the files of a sharded V1 checkpoint, from its prefix or pattern."""
+    match = V1_SHARD.fullmatch(path)
+    prefix = path.of(match["prefix"]) if match else path
+    count = match["count"] if match and match["count"].isdigit() else None
+    found = _beside(prefix, V1_SHARD, lambda: None if count is None else int(count))
+    return [name for name in found if count is None or name.endswith(f"-of-{count}")]
+
+
+def beside_index(shard: Location) -> str:
+    """Return the name of the index that a shard of Hugging Face's belongs to, whether it is there or not."""
+    match = hub_shard(shard.name)
+    assert match is not None
+    return index_of(match)
+
+
+def index_of(shard: re.Match[str]) -> str:
+    """Return the path of the index that a shard, told by its name, belongs to."""
+    return shard["prefix"] + shard["suffix"] + INDEX
+
+
+def is_shard_beside_index(path: Location) -> bool:
+    """Whether a file is a shard of Hugging Face's whose index, which stands for it, is there."""
+    match = hub_shard(path)
+    return match is not None and path.of(index_of(match)).is_file()
+
+
+def shards_beside(path: Location) -> list[Location]:
+    """Return the shards that lie beside an index of Hugging Face's, whatever count their names say.
+
+    Where names are asked for one by one there are none: the index names its own.
+    """
+    prefix, suffix = os.path.splitext(path.removesuffix(INDEX))
+    return _beside(path.of(prefix), TORCH_SHARD if suffix == ".bin" else SAFETENSORS_SHARD, lambda: 0)
+
+
+def lone_shards(shard: Location) -> list[Location]:
+    """Return the shards of Hugging Face's that are there of the set that one belongs to."""
+    match = hub_shard(shard)
+    if match is None:
+        return []
+    found = _beside(shard.of(match["prefix"]), match.re, lambda: int(match["count"]))
+    return [path for path in found if path.endswith(f"-of-{match['count']}{match['suffix']}")]
+
+
+def is_leftover(name: str, *, directory: bool) -> bool:
+    """Whether a name is one that interrupted saves leave behind."""
+    return bool((_LEFTOVER_DIRECTORY if directory else _LEFTOVER_FILE).fullmatch(name))
+
+
+def is_part(name: str) -> bool:
+    """Whether a file is a part of a bundle that its index stands for."""
+    return bool(SHARD.fullmatch(name)) or name.endswith((".index", ".meta"))
+
+
+def is_event_file(name: str) -> bool:
+    """Whether a file is one of TensorBoard's event files, by what TensorBoard knows them by."""
+    return "tfevents" in name
+
+
+def bundle_prefix(path: Location) -> Location:
+    """Return the prefix of the bundle that a path names: itself, or what its index or a shard begins with."""
+    shard = SHARD.fullmatch(path)
+    return path.of(shard["prefix"]) if shard else path.removesuffix(".index")
+
+
+def step_of(name: str) -> int | None:
+    """Return the step in a checkpoint's name, the integer after its last `-`."""
+    base = _without_shard(name.rpartition("/")[2])
+    for suffix in _SUFFIXES:
+        base = base.removesuffix(suffix)
+    match = _STEP.search(_without_shard(base))
+    return int(match[1]) if match else None
+
+
+def _without_shard(base: str) -> str:
+    """Return a name without the number and count of a shard, which are no step."""
+    match = V1_SHARD.fullmatch(base)
+    return match["prefix"] if match else base

@@ -1,0 +1,40 @@
+"""What is left of a zip whose directory is damaged: the members that stand whole in front of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..wire.magic import ZIP
+from .probe import Probe, zip_archive
+
+if TYPE_CHECKING:
+    from ..store.archive.reader import Archive
+    from .reader import CheckpointReader, Format
+    from .verification import Finding
+
+
+def mended_zip(probe: Probe) -> Archive | None:
+    """Return the archive that the members make, for `Probe.ask`; None where none is left."""
+    if not probe.head.startswith(ZIP):
+        return None
+    from ..store.archive.reader import Archive
+
+    archive = Archive.salvaged(probe.location.head)
+    return archive if archive.names else None
+
+
+def read_zip_remains(probe: Probe, finding: Finding, format: Format) -> CheckpointReader | None:  # noqa: A002  the word of the field
+    """Return a reader of a format's members; None where these are another's.
+
+    What kept the file from being opened is a finding of the reader, unless all members are there.
+    """
+    archive = probe.ask(mended_zip)
+    if archive is None:
+        return None
+    mended = Probe(probe.location, {zip_archive: archive})
+    if not format.sniff(mended):
+        return None
+    reader = format.reader(mended, True)
+    if not archive.is_complete:
+        reader.findings.append(finding)
+    return reader

@@ -1,0 +1,1 @@
+"""The file system of this machine: reading, staging, replacing, locks."""

@@ -1,0 +1,1 @@
+"""Servers: web servers, the Hugging Face Hub, buckets."""

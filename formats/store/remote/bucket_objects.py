@@ -1,0 +1,293 @@
+"""Objects of Amazon's, Google's and Microsoft's stores, through obstore: read, put, and deleted.
+
+    buckets    what lies in them, and ranges of it
+    providers  who asks, as the environment says it
+    answers    what obstore says, in our words
+
+A large object is an upload in parts, several of which are sent at a time; none of it is seen before its end.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ...errors import CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
+from ..base import FILE, Entry
+from ..urls import scheme_of
+from ..work.buffers import is_free
+from ..work.cancellation import OverdueError, aside, is_ending, rest, time_left
+from . import objects
+from .buckets import Buckets, parted
+from .credentials import PROVIDERS
+from .responses import entry_of, is_unknown, library
+from .server import count
+from .transport import ATTEMPTS, Again, trying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .credentials import Provider
+    from .objects import Block, Over
+
+
+_SENT_SOON = 0.002
+"""Seconds after which one who waits for a part to be sent looks again; it takes ten times as long."""
+
+
+class _Upload(objects.Stream):
+    """An upload in parts, through obstore, which sends several at a time.
+
+    obstore takes back what was sent unless it is waiting for a part, or is ending the upload.  So it is given
+    a part when another has been sent, and told to end when all have.
+    """
+
+    def __init__(self, store: BucketStore, path: str, block: int, at_once: int) -> None:
+        obstore = library(path)
+        bucket, key = parted(path)
+        self._store = store
+        self._path = path
+        self._block = block
+        self._at_once = at_once
+        self._is_partial = False
+        self._sending: list[bytearray] = []
+        with store.told(path):
+            client = store.client(bucket, ATTEMPTS - 1)
+            self._writer = obstore.open_writer(client, key, buffer_size=block, max_concurrency=at_once)
+
+    def write(self, block: Block) -> None:
+        self._wait(self._at_once - 1)
+        memory = block.obj if isinstance(block, memoryview) else block
+        self._sent(lambda: self._writer.write(block))
+        self._is_partial = len(block) < self._block
+        if isinstance(memory, bytearray):
+            self._sending = [*(each for each in self._sending if each is not memory), memory]
+        count(self._path, 0, sent=len(block))
+
+    def _wait(self, most: int) -> None:
+        """Wait until no more parts than that are on their way: obstore lets go of those that it has sent."""
+        while True:
+            self._sending = [each for each in self._sending if not is_free(each)]
+            if len(self._sending) <= most:
+                return
+            rest(_SENT_SOON)
+
+    def finish(self) -> None:
+        self._wait(1 if self._is_partial else 0)  # A part that is not full is sent with the end.
+        with self._store.answering(self._path):
+            self._sent(self._writer.close)
+        count(self._path, 0)
+        self._store.forget_listings()
+
+    def abort(self) -> None:
+        # The library takes back what was sent where a block of code is left by an exception.
+        error = InaccessibleError("not sent to its end", path=self._path)
+
+        def take_back() -> None:
+            with suppress(CheckpointNotFoundError), self._store.told(self._path):
+                if not self._writer.closed():  # An end that failed was taken back.
+                    self._writer.__exit__(type(error), error, None)
+
+        left = time_left()
+        try:
+            aside(take_back, None if left is None else left / 2)  # others need some, too
+        except (Again, OverdueError) as why:
+            reason = "the server did not answer before this command had to end"
+            message = "was not sent to its end, and what was sent cannot be taken back: "
+            message += str(why) if isinstance(why, Again) else reason
+            raise InaccessibleError(message, path=self._path) from None
+
+    def _sent(self, send: Callable[[], object]) -> None:
+        try:
+            with self._store.told(self._path):
+                aside(send)
+        except Again as error:
+            raise InaccessibleError(f"cannot be written: {error}", path=self._path) from None
+        except CheckpointNotFoundError:
+            raise _no_bucket(self._path) from None
+
+
+class BucketStore(Buckets, objects.ObjectStore):
+    """The buckets of one provider, into which objects are put."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.tells_md5 = provider.tells_md5
+        self._unanswered: set[str] = set()
+        super().__init__(provider)
+
+    def put(self, path: str, data: Block, over: Over) -> Entry:
+        bucket, key = parted(path)
+        appeared = CheckpointExistsError("has appeared, or changed, meanwhile", path=path)
+
+        def ask() -> Entry:
+            obstore = library(path)
+            client = self.client(bucket)
+            try:
+                with self.told(path):
+                    mode: Any = "overwrite" if over.whatever else "create"
+                    if over.entry is not None:
+                        found = obstore.head(client, key)
+                        if not objects.is_same(entry_of(found).identity, over.entry.identity):
+                            raise appeared
+                        # Amazon and Azure go by the one, Google by the other.
+                        mode = {name: found[name] for name in ("e_tag", "version") if found[name]}
+                    try:
+                        e_tag = _put(client, key, data, mode)
+                        return Entry(FILE, len(data), time.time(), (e_tag, len(data)))
+                    except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+                        # Also what an attempt before this one has written, the answer to which was lost.
+                        raise appeared from None
+            except CheckpointNotFoundError:
+                raise (_no_bucket(path) if over.entry is None else appeared) from None
+            finally:
+                count(path, 0, sent=len(data))
+
+        try:
+            with self.answering(path):
+                return trying(path, lambda: aside(ask))
+        finally:
+            self.forget_listings()
+
+    @contextmanager
+    def answering(self, path: str) -> Iterator[None]:
+        """Take note that nobody knows whether an object is there, where no answer is waited for any more."""
+        try:
+            yield
+        except Exception as error:
+            if is_ending() and not isinstance(error, CheckpointExistsError):
+                self._unanswered.add(path)
+            raise
+        except BaseException:
+            self._unanswered.add(path)
+            raise
+
+    def is_unanswered(self, path: str) -> bool:
+        return path in self._unanswered
+
+    def stream(self, path: str, block: int, at_once: int) -> objects.Stream:
+        return _Upload(self, path, block, at_once)
+
+    def asked(self, path: str) -> Entry | None:
+        bucket, key = parted(path)
+
+        def ask() -> Entry:
+            obstore = library(path)
+            try:
+                with self.told(path):
+                    return entry_of(obstore.head(self.client(bucket), key))
+            finally:
+                count(path, 0)
+
+        try:
+            return trying(path, lambda: aside(ask))
+        except CheckpointNotFoundError:
+            return None
+
+    def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
+        bucket, key = parted(path)
+
+        def ask() -> tuple[bytes, Entry]:
+            obstore = library(path)
+            data = b""
+            try:
+                with self.told(path):
+                    got = obstore.get(self.client(bucket), key)
+                    data = b"" if got.meta["size"] > most else bytes(got.bytes())
+                    return data, entry_of(got.meta)
+            finally:
+                count(path, len(data))
+
+        try:
+            return trying(path, lambda: aside(ask))
+        except CheckpointNotFoundError:
+            return None
+
+    def keeps_conditions(self, path: str, data: Block) -> bool:
+        bucket, key = parted(path)
+
+        def ask() -> bool:
+            obstore = library(path)
+            client = self.client(bucket)
+            try:
+                with self.told(path):
+                    try:
+                        obstore.put(client, key, data, mode="create", use_multipart=False)
+                    except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+                        return True
+                    except Exception as error:
+                        if not is_unknown(error):
+                            raise
+                    return False
+            finally:
+                count(path, 0, sent=len(data))
+
+        return trying(path, lambda: aside(ask))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._delete(path)
+        self.forget_listings()
+
+    def _delete(self, path: str) -> None:
+        bucket, key = parted(path)
+
+        def ask() -> None:
+            obstore = library(path)
+            try:
+                with self.told(path):
+                    obstore.delete(self.client(bucket), key)
+            finally:
+                count(path, 0)
+
+        with suppress(CheckpointNotFoundError):
+            trying(path, lambda: aside(ask))
+
+
+class Alias(BucketStore):
+    """Another spelling of a scheme; a path has it only as long as nobody has taken it in."""
+
+    def __init__(self, store: BucketStore) -> None:
+        super().__init__(store.provider._replace(scheme=store.provider.alias))
+        self._named = store.named
+
+    def named(self, path: str) -> str:
+        return self._named(path)
+
+
+def _put(client: Any, key: str, data: Block, mode: Any) -> str:
+    """Put an object on a condition; where a server says that it knows none (501), it is asked for before."""
+    import obstore
+
+    try:
+        put = obstore.put(client, key, data, mode=mode, use_multipart=False)
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        if mode == "create" and _is_there(client, key):
+            raise obstore.exceptions.AlreadyExistsError(key) from None
+        put = obstore.put(client, key, data, mode="overwrite", use_multipart=False)
+    return put["e_tag"] or ""
+
+
+def _is_there(client: Any, key: str) -> bool:
+    import obstore
+
+    try:
+        obstore.head(client, key)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _no_bucket(path: str) -> CheckpointNotFoundError:
+    """Return what is raised where something is put, and what it is put into is not there."""
+    bucket = f"{scheme_of(path)}://{parted(path)[0]}"
+    message = f"cannot be written: there is no {bucket}, or another has ended the upload"
+    hints = ("a bucket is made by its provider's own programs",)
+    return CheckpointNotFoundError(message, path=path, hints=hints)
+
+
+_REAL = tuple(BucketStore(each) for each in PROVIDERS)
+
+STORES = (*_REAL, *(Alias(each) for each in _REAL if each.provider.alias))

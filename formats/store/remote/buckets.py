@@ -1,0 +1,237 @@
+"""Reading the buckets of Amazon's, Google's and Microsoft's stores, and of those that speak as they do.
+
+    s3://BUCKET/KEY     gs://BUCKET/KEY (gcs://)     az://CONTAINER/KEY (abfs://)
+
+A folder is listed by one request for each thousand names, which tells all that lies in it: size and e_tag,
+by which each range is asked for.  Where a bucket may be read and not listed, objects are asked for by HEAD.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from ..base import FOLDER, NO_FOLDER, Entry, UnlistedError
+from ..urls import public, refuse_query
+from ..work.buffers import BufferPool
+from ..work.cancellation import OverdueError, aside
+from .objects import plain
+from .range_cache import REQUEST
+from .responses import RefusedError, entry_of, library, told
+from .server import ListedStore, Refused, changed, count
+from .transport import Again, timeout, trying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from ..base import Identity
+    from .credentials import Provider
+
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{2,221}")
+_SHORT = re.compile(r"[A-Za-z0-9._-]{1,2}")
+
+_LISTING = 2
+"""How many times as long as a request a listing may take: 100,000 names and more."""
+
+
+_AT_A_TIME = 1 << 20
+"""Bytes that an answer's pieces are joined to."""
+
+_blocks = BufferPool(REQUEST, kept=4)
+
+
+class Buckets(ListedStore):
+    """The buckets of one provider."""
+
+    forks = False  # its threads are not there in a forked process
+
+    def __init__(self, provider: Provider) -> None:
+        self.scheme = provider.scheme
+        self.provider = provider
+        super().__init__()
+
+    def forget(self) -> None:
+        super().forget()
+        self._clients: dict[tuple[str, int], Any] = {}
+
+    # URLs -------------------------------------------------------------------------
+
+    def named(self, path: str) -> str:
+        refuse_query(path)
+        bucket, key = parted(path)
+        if not _BUCKET.fullmatch(bucket):
+            message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
+            if _SHORT.fullmatch(bucket):
+                message = f"{bucket!r} is no bucket: their names have three characters or more"
+            hints = (
+                ("who asks, and of which account, is said by the environment: ckpt explain environment",)
+                if "@" in path
+                else ()
+            )
+            raise UnsupportedFeatureError(message, path=public(path), hints=hints)
+        names = path.partition("://")[2].rstrip("/").split("/")[1:]
+        if any(each in ("", ".", "..") for each in names):
+            message = "no key that can be asked for: it has a name in it that is empty, '.' or '..'"
+            meant = self.join(f"{self.scheme}://{bucket}", key)
+            raise UnsupportedFeatureError(message, path=path, hints=(f"did you mean {meant}?",))
+        library(path)  # that it is missing is no flaw of what lies there
+        return f"{self.scheme}://{bucket}" + (f"/{key}" if key else "")
+
+    def is_top(self, path: str) -> bool:
+        return not parted(path)[1]
+
+    def split(self, path: str) -> tuple[str, str]:
+        return (self.absolute(path), "") if self.is_top(path) else super().split(path)
+
+    def join(self, folder: str, name: str) -> str:
+        """Return the path of a name in a folder; a URL of this store, as state files have it, is one."""
+        if name.startswith(f"{self.scheme}://"):
+            return name
+        bucket, key = parted(folder)
+        found = [each for each in key.split("/") if each]
+        for each in [name] if "://" in name else name.split("/"):
+            if each == "..":
+                del found[-1:]
+            elif each not in ("", "."):
+                found.append(each)
+        return "/".join([f"{self.scheme}://{bucket}", *found])
+
+    # What is asked ----------------------------------------------------------------
+
+    def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
+        bucket, key = parted(folder)
+
+        def ask() -> Any:
+            obstore = library(folder)
+            with self.told(folder):
+                client = self.client(bucket)
+                return _ended(folder, lambda: obstore.list_with_delimiter(client, key or None))
+
+        try:
+            listed = trying(folder, ask)
+        except RefusedError as error:
+            # A bucket may be read and not listed.
+            unlisted = UnlistedError(error.message, path=folder)
+            unlisted.hints = error.hints
+            raise unlisted from None
+        except CheckpointNotFoundError:
+            raise CheckpointNotFoundError(f"there is no {self.scheme}://{bucket}", path=folder) from None
+        finally:
+            count(folder, 0)
+        before = f"{key}/" if key else ""
+        folders = {_below(each, before, folder) for each in listed["common_prefixes"]}
+        yield from ((each, Entry(FOLDER, 0, 0.0, ())) for each in sorted(folders))
+        empty = True
+        for meta in listed["objects"]:
+            empty = False
+            if meta["path"] == key:  # what some programs write for a folder
+                continue
+            name = _below(meta["path"], before, folder)
+            if meta["size"] or name not in folders:
+                yield name, entry_of(meta)
+        if empty and not folders and key:
+            raise CheckpointNotFoundError(NO_FOLDER, path=folder)
+
+    def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:
+        bucket, key = parted(path)
+
+        def ask() -> Entry:
+            obstore = library(path)
+            with self.told(path):
+                return entry_of(obstore.head(self.client(bucket), key))
+
+        try:
+            found = trying(path, lambda: aside(ask))
+        except CheckpointNotFoundError:
+            return None
+        except RefusedError:
+            return Refused(f"{error.message}; who asks is said by the environment: ckpt explain environment")
+        finally:
+            count(path, 0)
+        return found
+
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes | memoryview:
+        bucket, key = parted(path)
+        e_tag, size = str(identity[0]), identity[1]
+        options: dict[str, Any] = {"range": (begin, end)}
+        if e_tag and not e_tag.startswith("W/"):
+            options["if_match"] = e_tag
+
+        def ask() -> bytes | memoryview:
+            obstore = library(path)
+            try:
+                with self.told(path):
+                    got = obstore.get(self.client(bucket), key, options=options)
+                    size_told, tag_told = got.meta["size"], plain(got.meta["e_tag"])
+                    data = _taken(got, end - begin)
+            except CheckpointNotFoundError:
+                raise changed(path) from None
+            finally:
+                count(path, 0)
+            if (tag_told, size_told) != (plain(e_tag), size):
+                raise changed(path)
+            return data
+
+        data = trying(path, ask)
+        count(path, len(data), 0)
+        return data
+
+    # Who asks -----------------------------------------------------------------------
+
+    def client(self, bucket: str, retries: int = 0) -> Any:
+        """Return who asks a bucket, and asks so often again on its own: parts of uploads are its business."""
+        found = self._clients.get((bucket, retries))
+        if found is None:
+            found = self._clients[bucket, retries] = self.provider.client(bucket, retries)
+        return found
+
+    def told(self, path: str) -> AbstractContextManager[None]:
+        """Say errors as what they are.  Raises CheckpointNotFoundError, InaccessibleError, Again."""
+        return told(path, self.provider.settings)
+
+
+def parted(path: str) -> tuple[str, str]:
+    """Return the bucket and the key of a URL."""
+    bucket, _, key = path.partition("://")[2].partition("/")
+    return bucket, key.strip("/")
+
+
+def _taken(got: Any, size: int) -> bytes | memoryview:
+    """Return the `size` bytes that an answer brings, many in memory that is used again.  Raises Again."""
+    data: bytes | memoryview
+    if size != REQUEST:
+        data = bytes(got.bytes())
+        came = len(data)
+    else:
+        data, came = _blocks.lend(), 0
+        for chunk in got.stream(_AT_A_TIME):
+            piece = memoryview(chunk)[: size - came]
+            data[came : came + len(piece)] = piece
+            came += len(chunk)
+    if came != size:
+        raise Again(f"{came:,} of {size:,} bytes came")
+    return data
+
+
+def _ended(folder: str, ask: Callable[[], Any]) -> Any:
+    """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
+
+    Raises InaccessibleError where it does not; what has come is let go of with the process.  What could
+    be called off, obstore's coroutines, ends some processes by a signal when they end.
+    """
+    seconds = _LISTING * timeout()
+    try:
+        return aside(ask, seconds)
+    except OverdueError:
+        message = f"the server's listing has not ended after {seconds:g} seconds"
+        found = InaccessibleError(message, path=folder)
+        found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)
+        raise found from None
+
+
+def _below(path: str, before: str, folder: str) -> str:
+    if not path.startswith(before):
+        raise InaccessibleError("the server lists what does not lie in this folder", path=folder)
+    return path.removeprefix(before)

@@ -1,0 +1,224 @@
+"""Who has buckets, and what the environment says of them: where they are asked, and as whom.
+
+Who asks is said in the variables and files that each provider's own programs read, and nowhere else.
+
+obstore follows redirects, and has no setting against that.  What signs a request stays behind then, and
+two secrets go along: the token of a session, in a header of its own, and an Azure SAS, in the Referer.  So
+other hosts than a bucket's own, and those that say which role a machine has, are asked through a proxy that
+there is none of: nothing reaches them.  It is left as it is where a proxy of the environment has to be asked,
+and for other ports of one host: who redirects has had what it would send on.  Where a server of https is
+asked, no redirect leads to http.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ...errors import InaccessibleError, UnsupportedFeatureError
+from .transport import timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+NOWHERE = "127.0.0.1:0"
+"""Where nobody can listen, and an error of who asks there."""
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
+_TRUE = ("1", "true", "yes", "on", "y", "t")
+_REGION = re.compile(r"[\w.-]*", re.ASCII)
+
+
+class Provider(NamedTuple):
+    """Who has buckets.
+
+    `client` returns who asks a bucket, through obstore, and asks so often again on its own.
+    `settings` are the variables that say who asks, `alias` is another spelling of the scheme,
+    `tells_md5` whether the e_tag of an object is, as a rule, made of the MD5 of its blocks.
+    """
+
+    scheme: str
+    client: Callable[[str, int], Any]
+    settings: str
+    alias: str = ""
+    tells_md5: bool = False
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").lower() in _TRUE
+
+
+def _options(retries: int, *, http: bool, alone: Iterable[str] = ()) -> dict[str, Any]:
+    """Return how requests are made: once each where they are tried again here.
+
+    `alone` are the hosts, and domains, that are asked and no others.
+    """
+    seconds = f"{timeout():g}s"
+    client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
+    if alone and not _has_proxy():
+        client |= {"proxy_url": f"http://{NOWHERE}", "proxy_excludes": ",".join(alone)}
+    return {"client_options": client, "retry_config": {"max_retries": retries}}
+
+
+def _has_proxy() -> bool:
+    """Whether the environment names a proxy."""
+    return any(os.environ.get(name) for name in os.environ if name.lower() in _PROXIES)
+
+
+def _hosts(servers: Mapping[str, str | None], usual: str) -> list[str]:
+    """Return the hosts of servers that the environment names, the provider's own where it names none."""
+    return [urlsplit(text).hostname or "" for text in servers.values() if text] or [usual]
+
+
+def _asks_http(servers: Mapping[str, str | None]) -> bool:
+    """Whether a server is asked by http; where none is, https is not left, by a redirect either."""
+    return any(text and urlsplit(text).scheme == "http" for text in servers.values())
+
+
+def _arrives_whole(servers: Mapping[str, str | None]) -> bool:
+    """Whether nobody can change what is sent on its way: it goes by https, or does not leave this machine."""
+    named = [urlsplit(text) for text in servers.values() if text]
+    by_http = {each.hostname for each in named if each.scheme == "http"}
+    return not by_http or (by_http <= _THIS_MACHINE and not _has_proxy())
+
+
+def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
+    """Raise InaccessibleError where the environment names a server that obstore would not ask, or panic at.
+
+    The message has no value, which may hold a password; `allowing` is the setting by which http is asked.
+    """
+    for name, text in servers.items():
+        if text is None:
+            continue
+        try:
+            parts = urlsplit(text)
+            is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_one = False
+        if not is_one or not text.isascii() or not text.isprintable() or " " in text:
+            error = InaccessibleError(f"{name} is no URL of a server, as https://host:9000", path=path)
+            error.hints = (f"set it to one, or to nothing at all: unset {name}",)
+            raise error
+        if parts.scheme == "http" and not http:
+            error = InaccessibleError(f"{name} has http, which is asked where {allowing}=true", path=path)
+            error.hints = (f"export {allowing}=true",)
+            raise error
+
+
+def _s3(bucket: str, retries: int) -> Any:
+    path, http = f"s3://{bucket}", _is_set("AWS_ALLOW_HTTP")
+    first = "AWS_ENDPOINT_URL_S3"  # counts alone where it is set
+    servers = (first,) if first in os.environ else ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    named = {name: os.environ.get(name) for name in servers}
+    _check_servers(path, named, "AWS_ALLOW_HTTP", http=http)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if not _REGION.fullmatch(os.environ.get(name, "us-east-1")):
+            raise InaccessibleError(f"{name} is no name of a region, as us-east-1", path=path)
+    from obstore.store import S3Store
+
+    has_key, has_profile = (bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
+    alone = _hosts(named, "amazonaws.com")
+    if not has_key and not has_profile:  # An anonymous request has nothing to send on.
+        alone = [] if _is_set("AWS_SKIP_SIGNATURE") else [*alone, *_role_hosts()]
+    settings = _options(retries, http=_asks_http(named), alone=alone)
+    # The MD5 of parts is held against the store's.  Their SHA-256, which is signed, costs half as much again.
+    if retries and "AWS_UNSIGNED_PAYLOAD" not in os.environ and _arrives_whole(named):
+        settings["unsigned_payload"] = True
+    if has_profile and not has_key:
+        settings["credential_provider"] = _profile()
+    return S3Store(bucket, **settings)
+
+
+_TELL_ROLES = ("169.254.169.254", "fd00:ec2::254", "169.254.170.2", "169.254.170.23", "amazonaws.com")
+"""Whom an instance and a container ask which role they have, and who gives a role to a token."""
+
+_NAMED_FOR_ROLES = ("AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL_STS")
+
+
+def _role_hosts() -> list[str]:
+    """Return the hosts that are asked which role a machine has, those that the environment names, too."""
+    named = [urlsplit(os.environ.get(name, "")).hostname for name in _NAMED_FOR_ROLES]
+    return [*_TELL_ROLES, *filter(None, named)]
+
+
+def _profile() -> Any:
+    """Return what reads Amazon's files of profiles.
+
+    Raises UnsupportedFeatureError where nothing does, InaccessibleError where the profile proves nothing.
+    """
+    try:
+        from boto3 import Session
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        message = "AWS_PROFILE is set, and profiles are read by boto3, which is not installed"
+        raise UnsupportedFeatureError(message, path="s3://", hints=("pip install boto3",)) from None
+    try:
+        return Boto3CredentialProvider(Session())
+    except (BotoCoreError, ValueError):  # no such profile, a file that cannot be read, or nothing in it
+        error = InaccessibleError(
+            "AWS_PROFILE names a profile of which boto3 finds no credentials", path="s3://"
+        )
+        error.hints = ("it reads ~/.aws/config and ~/.aws/credentials; what it finds: aws configure list",)
+        raise error from None
+
+
+def _gs(bucket: str, retries: int) -> Any:
+    import json
+
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    url = None
+    if emulator:
+        url = emulator if "://" in emulator else f"http://{emulator}"
+        _check_servers(f"gs://{bucket}", {"STORAGE_EMULATOR_HOST": url}, "", http=True)
+    from obstore.store import GCSStore
+
+    if url is None:
+        return GCSStore(bucket, **_options(retries, http=False))
+    key = {
+        "gcs_base_url": url,
+        "disable_oauth": True,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+    options = _options(retries, http=_asks_http({"STORAGE_EMULATOR_HOST": url}))
+    return GCSStore(bucket, service_account_key=json.dumps(key), **options)
+
+
+_SIGNED = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
+_AZURE_LOGIN = "login.microsoftonline.com"
+"""Who is asked for what proves who asks, where that is said beside a SAS."""
+
+
+def _az(container: str, retries: int) -> Any:
+    is_emulated = _is_set("AZURE_STORAGE_USE_EMULATOR")
+    http = _is_set("AZURE_ALLOW_HTTP") or is_emulated
+    servers = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    named = {name: os.environ.get(name) for name in servers}
+    _check_servers(f"az://{container}", named, "AZURE_ALLOW_HTTP", http=http)
+    from obstore.store import AzureStore
+
+    signed = any(os.environ.get(name) for name in _SIGNED)
+    alone = [*_hosts(named, "core.windows.net"), _AZURE_LOGIN] if signed and not is_emulated else ()
+    return AzureStore(container, **_options(retries, http=is_emulated or _asks_http(named), alone=alone))
+
+
+PROVIDERS = (
+    Provider(
+        "s3",
+        _s3,
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_SKIP_SIGNATURE=true",
+        tells_md5=True,
+    ),
+    Provider("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SKIP_SIGNATURE=true", "gcs"),
+    Provider(
+        "az",
+        _az,
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+        "abfs",
+    ),
+)

@@ -1,0 +1,299 @@
+"""Files of the Hugging Face Hub, `hf://org/repo/path`, read by ranges.
+
+    hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]     in a revision `/` is written %2F
+
+Two questions are known to the Hub, of which other programs make theirs, too:
+
+    GET /api/models/ORG/REPO/tree/REVISION/FOLDER   a page of what lies in a folder, with sizes and checksums
+    GET /ORG/REPO/resolve/REVISION/PATH             the file, or where it lies: a signed URL of another host
+
+HF_ENDPOINT names another Hub, HF_TOKEN or the file that `hf auth login` writes proves who asks, with
+HF_HUB_OFFLINE nobody asks.  The token goes to the Hub, never to the host of a signed URL.  A branch that
+moves while it is read would mix two checkpoints: each file has to have the checksum that its folder's
+listing told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from ...errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from ..base import FILE, FOLDER, NO_FOLDER, Entry
+from ..local.files import LOCAL
+from ..urls import refuse_query
+from .http import HttpStore
+from .server import ListedStore, changed, count
+from .transport import REDIRECTS, REFUSED, Again, Answer, Asked, ask, origin, redirected, trying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..base import Identity
+
+_KINDS = ("datasets", "spaces")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9][\w.+/-]{0,254}", re.ASCII)
+_CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_NEXT = re.compile(r'<([^<>]*)>;\s*rel="next"')
+_MOST_PAGES = 1000
+_LARGEST_PAGE = 32 << 20
+_LARGEST_TOKEN = 4096
+_MOST_STEPS = 5
+
+
+class RepositoryPath(NamedTuple):
+    """What a URL says: the repository, as the Hub's pages and its API call it, a revision, a path in it."""
+
+    kind: str
+    repo: str
+    revision: str
+    inside: str
+
+    @property
+    def page(self) -> str:
+        return f"{self.kind}/{self.repo}" if self.kind in _KINDS else self.repo
+
+
+class HubStore(ListedStore):
+    """All repositories of the Hub."""
+
+    scheme = "hf"
+
+    def forget(self) -> None:
+        super().forget()
+        self._web = HttpStore("https")
+        self._found: dict[tuple[str, Identity], tuple[Asked, Identity]] = {}
+
+    def named(self, path: str) -> str:
+        refuse_query(path)
+        place = place_of(path)
+        revision = "" if place.revision == "main" else f"@{quote(place.revision, safe='')}"
+        return f"hf://{place.page}{revision}" + (f"/{place.inside}" if place.inside else "")
+
+    def is_top(self, path: str) -> bool:
+        names = path.partition("://")[2].strip("/").split("/")
+        return len(names) <= (3 if names[0] in _KINDS else 2)
+
+    def split(self, path: str) -> tuple[str, str]:
+        if self.is_top(path):
+            return self.absolute(path), ""
+        folder, name = super().split(path)
+        return folder, name
+
+    def join(self, folder: str, name: str) -> str:
+        place = place_of(folder)
+        top = folder.rstrip("/").removesuffix(place.inside).rstrip("/")
+        if name.startswith(f"{top}/"):
+            return name
+        found = [each for each in place.inside.split("/") if each]
+        for each in [name] if "://" in name else name.split("/"):
+            if each == "..":
+                del found[-1:]
+            elif each not in ("", "."):
+                found.append(each)
+        return "/".join([top, *found])
+
+    def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
+        place = place_of(folder)
+        kind = place.kind or "models"
+        inside = f"/{quote(place.inside)}" if place.inside else ""
+        first = f"{endpoint()}/api/{kind}/{place.repo}/tree/{quote(place.revision, safe='')}{inside}"
+        url: str | None = first
+        for _ in range(_MOST_PAGES):
+            asked = Asked(url or first, folder, authorization())
+            answer = trying(folder, lambda asked=asked: _page(asked))  # type: ignore[misc]
+            count(folder, 0)
+            if answer.status == 404:
+                raise CheckpointNotFoundError(_said(answer, NO_FOLDER), path=folder)
+            if answer.status != 200:
+                raise _refused(answer, folder)
+            yield from _entries(answer, place.inside, folder)
+            url = _next_page(answer, first, folder)
+            if url is None:
+                return
+        raise InaccessibleError(f"the Hub lists more than {_MOST_PAGES:,} pages", path=folder)
+
+    def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+        known = self._found.get((path, identity))
+        if known is not None:
+            try:
+                return self._web.fetch_from(*known, begin, end, identity)
+            except InaccessibleError:  # a signature counts for an hour or so
+                del self._found[path, identity]
+        found = trying(path, lambda: self._whereabouts(path, identity))
+        data = self._web.fetch_from(*found, begin, end, identity)
+        self._found[path, identity] = found
+        return data
+
+    def _whereabouts(self, path: str, identity: Identity) -> tuple[Asked, Identity]:
+        """Return where a file lies, and what identifies it there: on the Hub, or at a signed URL."""
+        place = place_of(path)
+        revision = quote(place.revision, safe="")
+        url = f"{endpoint()}/{place.page}/resolve/{revision}/{quote(place.inside)}"
+        hub = origin(url)
+        checksum = ""
+        for _ in range(_MOST_STEPS):
+            means = authorization() if origin(url) == hub else None
+            asked = Asked(url, path, means)
+            answer = ask("HEAD", asked, lambda _, __: 0, {}, follow=False)
+            count(path, 0)
+            checksum = checksum or _checksum(answer, "X-Linked-Etag") or ""
+            if answer.status not in REDIRECTS:
+                break
+            url = redirected(answer, path)
+            if origin(url) != hub:
+                break
+        if answer.status == 404:
+            raise changed(path)
+        if answer.status not in (200, *REDIRECTS):
+            raise _refused(answer, path)
+        if (checksum or _checksum(answer, "ETag")) != identity[0]:
+            raise changed(path)
+        if origin(url) == hub:
+            told = answer.headers.get("ETag") or "", answer.headers.get("Last-Modified") or "", identity[-1]
+            return asked, told
+        # What a signed URL leads to is called by its checksum, and never another.
+        return Asked(url, path), ("", "", identity[-1])
+
+
+def place_of(path: str) -> RepositoryPath:
+    """Return what a URL says.  Raises UnsupportedFeatureError where it names no repository."""
+    rest = path.partition("://")[2]
+    first, _, below = rest.partition("/")
+    kind = first if first in _KINDS else ""
+    org, _, rest = (below if kind else rest).partition("/")
+    named, _, inside = rest.partition("/")
+    repo, at, revision = named.partition("@")
+    revision = unquote(revision) if at else "main"
+    inside = "/".join(each for each in inside.split("/") if each)
+    is_one = _NAME.fullmatch(org) and _NAME.fullmatch(repo) and _REVISION.fullmatch(revision)
+    if not is_one or any(each in (".", "..") for each in (*inside.split("/"), *revision.split("/"))):
+        message = "no repository of the Hub, expected hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]"
+        raise UnsupportedFeatureError(message, path="hf://")
+    return RepositoryPath(kind, f"{org}/{repo}", revision, inside)
+
+
+def endpoint() -> str:
+    """Return the Hub's URL.  Raises InaccessibleError where there is none, or nobody is to be asked."""
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true"):
+        raise InaccessibleError("HF_HUB_OFFLINE is set: the Hub is not asked", path="hf://")
+    found = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    try:
+        parts = urlsplit(found)
+        is_one = bool(parts.hostname and parts.port != 0) and "@" not in parts.netloc and not parts.query
+    except ValueError:
+        is_one = False
+    if not is_one or parts.scheme not in ("https", "http"):
+        raise InaccessibleError("HF_ENDPOINT is no URL of a server", path="hf://")
+    return found
+
+
+def authorization() -> str | None:
+    """Return what proves to the Hub who asks, None for anybody."""
+    token = os.environ.get("HF_TOKEN") or _stored_token()
+    token = (token or "").strip()
+    if not token:
+        return None
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InaccessibleError("the token for the Hub has characters that none has", path="hf://")
+    return f"Bearer {token}"
+
+
+def _stored_token() -> str | None:
+    """Return the token that the Hub's own program has stored."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home = os.environ.get("HF_HOME") or os.path.join(cache, "huggingface")
+    path = os.environ.get("HF_TOKEN_PATH") or os.path.join(home, "token")
+    entry = LOCAL.stat(path)
+    if entry is None or entry.kind != FILE:
+        return None
+    with LOCAL.open(path) as file:
+        return file.read(0, _LARGEST_TOKEN).decode("utf-8", "replace")
+
+
+def _page(asked: Asked) -> Answer:
+    answer = ask("GET", asked, lambda _, __: _LARGEST_PAGE, {"Accept": "application/json"})
+    if answer.cut:
+        raise Again("the connection was cut")
+    return answer
+
+
+def _entries(answer: Answer, inside: str, folder: str) -> Iterable[tuple[str, Entry]]:
+    """Yield what a page of a listing holds.  Raises InaccessibleError where it is none."""
+    import json
+
+    try:
+        document: Any = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, list):
+        raise InaccessibleError("the Hub answered with what is no listing", path=folder)
+    before = f"{inside}/" if inside else ""
+    for each in document:
+        path = each.get("path") if isinstance(each, dict) else None
+        if not isinstance(path, str) or not path.startswith(before):
+            raise InaccessibleError("the Hub lists what does not lie in this folder", path=folder)
+        yield path.removeprefix(before), _entry(each, folder)
+
+
+def _entry(listed: Mapping[str, Any], folder: str) -> Entry:
+    if listed.get("type") == "directory":
+        return Entry(FOLDER, 0, 0.0, ())
+    large = listed.get("lfs")
+    said = large if isinstance(large, dict) else listed
+    size, checksum = said.get("size"), said.get("oid")
+    is_one = isinstance(size, int) and 0 <= size < 1 << 63 and isinstance(checksum, str)
+    if not is_one or not _CHECKSUM.fullmatch(str(checksum)):
+        raise InaccessibleError("the Hub lists a file without size or checksum", path=folder)
+    return Entry(FILE, int(size or 0), 0.0, (str(checksum), int(size or 0)))
+
+
+def _next_page(answer: Answer, first: str, folder: str) -> str | None:
+    """Return where a listing goes on: at the same place of the same server."""
+    match = _NEXT.search(answer.headers.get("Link") or "")
+    if match is None:
+        return None
+    try:
+        url = str(urljoin(first, match[1]))
+        is_same = origin(url) == origin(first) and urlsplit(url).path == urlsplit(first).path
+    except ValueError:
+        url, is_same = "", False
+    if not is_same:
+        raise InaccessibleError("the Hub's listing goes on elsewhere, which is not followed", path=folder)
+    return url
+
+
+def _checksum(answer: Answer, header: str) -> str | None:
+    text = (answer.headers.get(header) or "").removeprefix("W/").strip('"')
+    return text if _CHECKSUM.fullmatch(text) else None
+
+
+_SAID = {
+    "RepoNotFound": "there is no such repository on the Hub, or not for everybody",
+    "RevisionNotFound": "there is no such revision of the repository",
+    "GatedRepo": "the Hub gives this to those alone who have accepted its terms",
+}
+"""What the Hub means by its codes; to who does not say who asks it answers 401 also of what is not there."""
+
+_WHO_ASKS = "HF_TOKEN, or `hf auth login`, says who asks"
+
+
+def _said(answer: Answer, otherwise: str) -> str:
+    return _SAID.get(answer.headers.get("X-Error-Code") or "", otherwise)
+
+
+def _refused(answer: Answer, path: str) -> InaccessibleError:
+    error = InaccessibleError(_said(answer, f"the Hub answered {answer.words}"), path=path)
+    if answer.headers.get("X-Error-Code") == "GatedRepo":
+        error.hints = (f"accept them on the repository's page; {_WHO_ASKS}",)
+    elif answer.status == 401 and authorization() is not None:
+        error.hints = ("the token that proves who asks may count no longer: HF_TOKEN, or `hf auth login`",)
+    elif answer.status in REFUSED:
+        error.hints = (f"there may be none of this name, or not for everybody: {_WHO_ASKS}",)
+    return error
+
+
+STORES = (HubStore(),)

@@ -1,0 +1,390 @@
+"""A lock on a checkpoint in a bucket: an object that only one command can create.
+
+    TARGET_temp_<32 hex>/ckpt.lock    JSON: who holds it, and a number that grows every BEAT seconds
+
+The command that creates the object holds the lock, and renews it for as long as it writes.  Others do not
+compare clocks with it.  A lock that changes while another command watches is held.  One that does not
+change for CKPT_LOCK_TIMEOUT seconds has expired, and is taken over: the watcher replaces the object on the
+condition that it is still the one that was watched.  It is never deleted and created again, because two
+watchers could do that one after the other.  A holder that was taken over notices when it renews the lock,
+which it does before it publishes an object, and it then deletes nothing.  A command that ends writes a
+body that says so, and deletes the object.
+
+On this machine a process that has ended is known to have ended, so its lock has expired at once.
+
+All of this needs a server that keeps conditions (`If-None-Match: *`, `If-Match`, or Google's generations).
+Whether it does is tried with each lock: a second create must fail.
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core import notices
+from ...core.version import VERSION
+from ...core.words import command_line
+from ...errors import CheckpointError, CheckpointExistsError
+from ..local.locks import lock_timeout
+from ..local.process import Process
+from ..siblings import staging_pattern
+from ..work.cancellation import rest, working
+from .objects import NOTHING, ObjectStore, Over
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...location import Location
+    from ..base import Entry
+
+LOCK = "ckpt.lock"
+"""Its name, in a folder that all listings take for what a save in progress has left."""
+
+BEAT = 2.0
+"""Seconds after which a holder renews its lock."""
+
+_FEWEST_BEATS = 4
+"""Beats that a watcher waits for, even where CKPT_LOCK_TIMEOUT is shorter: a living holder has one."""
+
+_LOOK_EVERY = 0.5
+_SETTLED = 0.5
+"""Seconds after which a lock that was taken over is renewed: SeaweedFS may let two updates succeed."""
+
+_LEAVES = 5.0
+"""Seconds within which a command that wrote that it has ended deletes its lock."""
+
+_TELL_AFTER = 2 * BEAT
+_LONGEST = 4096
+_INDEX = ".index.json"
+
+_warned: set[str] = set()
+_own: set[str] = set()
+"""Tokens of the locks that this process holds."""
+
+
+def lock_path(target: Location) -> Location:
+    """Return where the lock of a target lies; a sharded target has that of the one file it stands for."""
+    name = target.name.removesuffix(_INDEX)
+    digest = hashlib.sha256(f"lock {name}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return (target.parent / (f"{staging_pattern(name)[0]}_temp_{digest}")) / LOCK
+
+
+def patience() -> float:
+    """Return how many seconds a lock must stay the same to have expired."""
+    return max(lock_timeout(), _FEWEST_BEATS * BEAT)
+
+
+# Who holds a lock ------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """A lock object as it lies there; what it says of its holder is None where nobody can read it."""
+
+    data: bytes
+    entry: Entry
+    token: str
+    is_released: bool
+    process: Process | None
+    name: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its holder is known to have ended without releasing it."""
+        if self.process is None:
+            return False
+        is_own = self.process == Process.own()
+        return self.token not in _own if is_own else self.process.has_ended
+
+    @property
+    def holder(self) -> str:
+        if self.token in _own:
+            return "another thread of this process"
+        return "a command of which its lock tells nothing" if self.process is None else str(self.process)
+
+
+def _held_at(store: ObjectStore, path: str) -> Held | None:
+    found = store.get(path, _LONGEST)
+    if found is None:
+        return None
+    data, entry = found
+    try:
+        said: Any = json.loads(data)
+        process = Process(int(said["pid"]), *(str(said[name]) for name in Process._fields[1:]))
+        return Held(data, entry, str(said["token"]), said["released"] is True, process, str(said["name"]))
+    except (ValueError, KeyError, TypeError, RecursionError):  # anybody may have written it
+        return Held(data, entry, "", False, None, "")
+
+
+def _body(name: str, token: str, number: int, *, is_released: bool) -> bytes:
+    said = {"lock": 1, "name": name, "version": VERSION, "token": token, "number": number}
+    return json.dumps({**said, **Process.own()._asdict(), "released": is_released}).encode()
+
+
+# Watching --------------------------------------------------------------------------------
+
+
+class Watch:
+    """What a waiting process observes of a lock."""
+
+    def __init__(self, path: Location) -> None:
+        store = path.store
+        assert isinstance(store, ObjectStore)
+        self.path = path
+        self.held: Held | None = None
+        self._store = store
+        self._patience = patience()
+        self._has_changed = False
+        self._since = self._began = time.monotonic()
+        self._told = False
+
+    def look(self) -> Held | None:
+        """Look at the lock; return what lies there, None where nothing does."""
+        before, self.held = self.held, _held_at(self._store, self.path)
+        if before is None or self.held is None or before.data != self.held.data:
+            self._has_changed = before is not None
+            self._since = time.monotonic()
+        return self.held
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a command was seen to renew the lock."""
+        return self.held is not None and self._has_changed and not self.held.is_released
+
+    @property
+    def has_expired(self) -> bool:
+        held = self.held
+        if held is None or self.is_alive:
+            return False
+        waited = time.monotonic() - self._since
+        return held.has_ended or waited >= (_LEAVES if held.is_released else self._patience)
+
+    def wait(self) -> None:
+        """Wait a moment; tell what for where that has been going on for a while."""
+        if not self._told and self.held is not None and time.monotonic() - self._began >= _TELL_AFTER:
+            self._told = True
+            text = f"has not renewed its lock; waiting up to {self._patience:g} s to see whether it has ended"
+            notices.tell(f"{self.path}: {self.held.holder} {text}")
+        rest(_LOOK_EVERY)
+
+
+# Holding ---------------------------------------------------------------------------------
+
+
+class ObjectLock:
+    """The lock of a target in a bucket, held from `acquire` to `release`."""
+
+    def __init__(self, target: Location) -> None:
+        self.target = target
+        self.path = lock_path(target)
+        store = target.store
+        assert isinstance(store, ObjectStore)
+        self._store = store
+        self._token = os.urandom(16).hex()
+        self._number = 0
+        self._entry: Entry | None = None
+        self._renewed = 0.0
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+        self._mutex = threading.Lock()
+        self._taken_by: str | None = None
+        self._other: str | None = None
+        self.waited_for: str | None = None
+        """Who held the lock, and released it."""
+
+    def acquire(self) -> None:
+        """Take the lock, from a command that has ended if need be.
+
+        Raises CheckpointError where another command holds it.
+        """
+        watch = Watch(self.path)
+        _own.add(self._token)
+        while not self._create():
+            held = watch.look()
+            if held is None:
+                continue
+            self.waited_for = held.holder
+            if watch.is_alive or held.token in _own:
+                raise _busy(self.target, held)
+            if not watch.has_expired:
+                watch.wait()
+            elif self._take_over(held):
+                break
+        if not self._store.keeps_conditions(self.path, self._body()):
+            self._give_up()
+            return
+        self._thread = threading.Thread(target=self._beat, name="ckpt lock", daemon=True)
+        self._thread.start()
+
+    def _create(self) -> bool:
+        self._renewed = time.monotonic()
+        try:
+            self._entry = self._store.put(self.path, self._body(), NOTHING)
+        except CheckpointExistsError:
+            return self._settle()
+        except CheckpointError:
+            if not self._settle():
+                raise
+        return True
+
+    def _settle(self) -> bool:
+        """Find out whether what lies there is ours: the answer to an attempt may have been lost."""
+        found = _held_at(self._store, self.path)
+        if found is not None and found.token == self._token:
+            self._entry = found.entry
+            return True
+        self._other = None if found is None else found.holder
+        return False
+
+    def _take_over(self, held: Held) -> bool:
+        """Replace the lock of a command that has ended; return whether nobody else did."""
+        self._entry = held.entry
+        try:
+            self._renew()
+            rest(_SETTLED)
+            self._renew()
+        except CheckpointExistsError:
+            self._entry = self._taken_by = None
+            return False
+        return True
+
+    def _give_up(self) -> None:
+        """Go on without a lock, where the server lets everybody create it."""
+        self._entry = None
+        _own.discard(self._token)
+        self._store.delete([self.path])
+        bucket = "/".join(self.path.split("/")[:3])
+        if bucket not in _warned:
+            _warned.add(bucket)
+            text = "this server ignores conditions, so nothing keeps apart two commands that write"
+            notices.warn(f"{bucket}: {text} one checkpoint at the same time")
+
+    def _body(self, *, released: bool = False) -> bytes:
+        return _body(self.target.name, self._token, self._number, is_released=released)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another command has taken the lock over."""
+        return self._taken_by is not None
+
+    def check(self) -> None:
+        """Raise CheckpointError unless the lock is still held; asks where it was not renewed just now."""
+        if self._entry is not None and (self.is_lost or time.monotonic() - self._renewed > BEAT):
+            self._renew()
+
+    def _beat(self) -> None:
+        with working(self._over):  # a request that hangs is called off by `release`
+            while not self._over.wait(BEAT):
+                try:
+                    self._renew()
+                except CheckpointError:  # `check` tells of a lost lock; a server that is gone is asked again.
+                    if self.is_lost:
+                        return
+
+    def _renew(self, *, released: bool = False) -> None:
+        """Put the lock anew on the condition that it is still ours.
+
+        Raises CheckpointExistsError where it is another's, InaccessibleError.
+        """
+        with self._mutex:
+            if self._taken_by is not None:
+                raise self._lost(self._taken_by)
+            self._number += 1
+            began = time.monotonic()
+            try:
+                body = self._body(released=released)
+                self._entry = self._store.put(self.path, body, Over(entry=self._entry))
+            except CheckpointError as error:
+                if not self._settle():
+                    self._taken_by = self._other or "another command, which has ended"
+                    raise self._lost(self._taken_by) from error
+            self._renewed = began
+
+    def _lost(self, holder: str) -> CheckpointExistsError:
+        message = f"its lock was taken over by {holder}, for it was not renewed for a while"
+        verify = command_line("verify", self.target)
+        hints = (f"nothing was deleted, and the command can be run again; to see what is there: {verify}",)
+        return CheckpointExistsError(message, path=self.target, hints=hints)
+
+    def release(self) -> None:
+        """Say that it is over, on the condition that the lock is still ours; then delete it."""
+        _own.discard(self._token)
+        self._over.set()
+        if self._entry is None or self.is_lost:
+            return
+        try:
+            self._renew(released=True)
+            self._store.delete([self.path])
+        except CheckpointError as error:
+            if not self.is_lost:
+                notices.tell(f"{self.path}: the lock stays, and expires: {error.message}")
+        finally:
+            self._entry = None
+
+
+def _busy(target: str, held: Held) -> CheckpointError:
+    hints = ("run this again when it has ended, or write another checkpoint",)
+    return CheckpointError(f"{held.holder} is writing this checkpoint", path=target, hints=hints)
+
+
+# Locks that were left --------------------------------------------------------------------
+
+
+class LeftLock(NamedTuple):
+    """The lock of a command that has ended, or, with `in_the_way`, of one that has not."""
+
+    path: Location
+    what: str
+    modified: float
+    held: Held
+    in_the_way: str | None = None
+    aside: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return self.held.entry.size
+
+    def frees(self, _: object) -> int:
+        """Return the bytes that removing it frees."""
+        return self.nbytes
+
+    def clear(self) -> None:
+        """Delete it, unless it has been taken over by now: it is replaced on its condition before."""
+        store = self.path.store
+        assert isinstance(store, ObjectStore)
+        told = _body(self.held.name, os.urandom(16).hex(), 0, is_released=True)
+        try:
+            store.put(self.path, told, Over(entry=self.held.entry))
+        except CheckpointExistsError:
+            return
+        store.delete([self.path])
+
+
+def locks_in(folder: Location) -> list[LeftLock]:
+    """Return the locks in a folder, sorted; watches those of which nobody knows whether they have expired."""
+    store = folder.store
+    if not isinstance(store, ObjectStore):
+        return []
+    watches = [watch for watch in map(Watch, _lock_paths(folder)) if watch.look() is not None]
+    while any(watch.held and not watch.is_alive and not watch.has_expired for watch in watches):
+        for watch in watches:
+            watch.look()
+        next(watch for watch in watches if watch.held).wait()
+    return sorted(_left(watch.path, watch.held, watch.is_alive) for watch in watches if watch.held)
+
+
+def _lock_paths(folder: Location) -> Iterator[Location]:
+    for name, is_folder in folder.names():
+        stem, found, _ = name.rpartition("_temp_")
+        if is_folder and found and staging_pattern(stem)[1].fullmatch(name):
+            yield ((folder / name) / LOCK)
+
+
+def _left(path: Location, held: Held, is_alive: bool) -> LeftLock:
+    what = f"the lock of a command that writes {held.name}, {held.holder}"
+    why = "it is renewed" if is_alive else None
+    return LeftLock(path, what, held.entry.modified, held, why)

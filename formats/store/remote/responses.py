@@ -1,0 +1,158 @@
+"""What obstore answers, in our words: errors without the request that they speak of, entries.
+
+What it says of an error holds addresses and requests; what is said here is a status, and a code of the
+provider's.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from ..base import FILE, Entry, UnlistedError
+from ..urls import scheme_of
+from .credentials import NOWHERE
+from .server import changed
+from .transport import BUSY, REFUSED, Again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NEEDED = "pip install 'ckpt-tools[remote]'"
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+_GOT = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
+_PASSING = ("error sending request", "error decoding response body", "timed out", "request or response body")
+"""What it says of connections that were cut, or answers that did not come in time."""
+
+_PANIC = "PanicException"
+"""What it raises where its own code did not foresee something; it is no Exception."""
+
+
+class RefusedError(InaccessibleError):
+    """The server knows who asks, or does not, and tells nothing."""
+
+
+class _Saying(NamedTuple):
+    """Words of the library, whether they are in its error or in the source of that, and what they mean."""
+
+    words: tuple[str, ...]
+    is_of_source: bool
+    kind: type[InaccessibleError]
+    message: str
+
+
+_SAYINGS = (
+    # A listing holds an empty name, `..`, or one with control characters.
+    _Saying(("object with invalid path",), False, UnlistedError, "the server lists a name that no path has"),
+    # No range came, or none that says which it is.
+    _Saying(
+        ("non-partial response", "Content-Range"), False, InaccessibleError, "the server sends no ranges"
+    ),
+    _Saying(
+        (NOWHERE,), True, InaccessibleError, "the server redirects to another host, which is not followed"
+    ),
+    # From https to http, or to what is neither.
+    _Saying(
+        ("BadScheme",),
+        True,
+        InaccessibleError,
+        "the server redirects to another scheme, which is not followed",
+    ),
+    # Asking again is no use.
+    _Saying(
+        ("ConnectionRefused", "dns error", "certificate"),
+        True,
+        InaccessibleError,
+        "the server cannot be reached",
+    ),
+)
+
+
+def library(path: str) -> Any:
+    """Return obstore.  Raises UnsupportedFeatureError where it is not installed."""
+    try:
+        import obstore
+    except ImportError:
+        message = f"{scheme_of(path)}:// is read by obstore, which is not installed"
+        raise UnsupportedFeatureError(message, path=path, hints=(_NEEDED,)) from None
+    return obstore
+
+
+def entry_of(meta: Any) -> Entry:
+    """Return what it says of an object."""
+    identity = (meta["e_tag"] or meta["last_modified"].isoformat(), meta["size"])
+    return Entry(FILE, meta["size"], meta["last_modified"].timestamp(), identity)
+
+
+@contextmanager
+def told(path: str, settings: str) -> Iterator[None]:
+    """Say what it raises as what it is; `settings` are the variables by which who asks is said.
+
+    Raises CheckpointNotFoundError, InaccessibleError, Again.
+    """
+    try:
+        yield
+    except (CheckpointError, Again):
+        raise
+    except FileNotFoundError:
+        raise CheckpointNotFoundError("no such file", path=path) from None
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
+        raise _in_our_words(error, path, settings) from None
+
+
+def is_unknown(error: Exception) -> bool:
+    """Whether a server says that it does not know what it was asked for (501)."""
+    status = _STATUS.search(str(error))
+    return status is not None and status[1] == "501"
+
+
+def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
+    text = str(error).partition("Debug source")[0]
+    status, got = _STATUS.search(text), _GOT.search(text)
+    if type(error).__name__ == "PreconditionError":
+        return changed(path)
+    if status:
+        return _of_status(status[1], _CODE.search(text), path, settings)
+    if got:
+        return _of_other_bytes(*(int(each) for each in got.groups()), path=path)
+    for saying in _SAYINGS:
+        where = str(error) if saying.is_of_source else text
+        if any(each in where for each in saying.words):
+            return saying.kind(saying.message, path=path)
+    if any(each in text for each in _PASSING):
+        return Again("no answer came, or was cut")
+    if isinstance(error, ValueError):
+        return InaccessibleError("no key that can be asked for", path=path)
+    found = InaccessibleError("cannot be asked for", path=path)
+    found.hints = (f"the environment says where and as whom: {settings}",)
+    return found
+
+
+def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str) -> Exception:
+    if status in ("412", "416"):
+        return changed(path)
+    if int(status) in BUSY:
+        return Again(f"the server answered {status}")
+    if status == "404":
+        return CheckpointNotFoundError(f"the server answered 404{_named(code)}", path=path)
+    kind = RefusedError if int(status) in REFUSED else InaccessibleError
+    found = kind(f"the server answered {status}{_named(code)}", path=path)
+    if status in ("400", "401", "403"):
+        found.hints = (f"who asks is said by the environment: {settings}",)
+    return found
+
+
+def _of_other_bytes(first: int, end: int, came_first: int, came_end: int, *, path: str) -> Exception:
+    """Return what it means that other bytes came than those that were asked for."""
+    if first == came_first and came_end < end:
+        return Again(f"{came_end - came_first:,} of {end - first:,} bytes came")
+    return InaccessibleError("the server answered with another range than was asked for", path=path)
+
+
+def _named(code: re.Match[str] | None) -> str:
+    return f", {code[1]}" if code else ""

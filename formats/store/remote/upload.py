@@ -1,0 +1,636 @@
+"""Writing to a store of objects: whole objects under their own names, the head of a checkpoint last.
+
+    head       the index, or the one object: until it is there no reader takes the others for a checkpoint
+    others     shards, complete before the head is; names that nobody has, so that what lies there stays
+    scratch    a directory of this machine, for formats that are not written from beginning to end, and for
+               what has to wait for its turn; they become objects when they are complete
+
+An object is sent in blocks, several at a time, so memory does not grow with it.  What was sent is
+held against what the store says of it: its size, and its MD5 where its e_tag is made of that.  Where
+a store says another MD5 (it may have encrypted the object), the object is read back.
+
+What a process that was killed leaves are objects that no head names, and parts of uploads, which
+no reader sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from threading import Event
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ...core import notices
+from ...core.chunks import PIECE, view_of
+from ...errors import CheckpointError, CheckpointExistsError, ConversionError
+from ...location import Location, as_if_there, local_location
+from ..local.removing import remove_tree, taking_back
+from ..local.staging import ALIVE, StagedFile, refusing
+from ..work.buffers import is_free
+from ..work.cancellation import working
+from .object_lock import ObjectLock
+from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from ...core.chunks import Chunk
+    from ..base import Entry
+    from .objects import Block, Stream
+
+
+BLOCK = 8 << 20
+"""Bytes of a part: Amazon takes at least 5 MiB, and one goes within CKPT_TIMEOUT over slow lines, too."""
+
+AT_ONCE = 6
+"""Parts on their way at a time; each is in memory, and so are those that are being filled and summed."""
+
+SUMMED_AT_ONCE = 3
+"""Parts of which the MD5 is made at a time: at 0.7 GB/s a processor, all else would wait for one alone."""
+
+_MOST_PARTS = 9_000
+"""Parts of one object: Amazon takes 10,000.  Of what would be more, parts are larger."""
+
+_WHOLE = 5 << 30
+"""Bytes that Amazon takes at one stroke."""
+
+_MD5 = re.compile(r"[0-9a-f]{32}(-\d+)?")
+
+
+class Upload:
+    """A new object, sent from its beginning to its end.  What fits in one block is put when it is published.
+
+    `over` says what it may take the place of.  A head is not published where it is closed.  `is_published`
+    is None where nobody knows, for no answer came.
+    """
+
+    def __init__(
+        self, path: Location, over: Over, block: int = BLOCK, *, is_head: bool = False, prove: bool = True
+    ) -> None:
+        self.path = path
+        self.size = 0
+        self.is_published: bool | None = False
+        self._store = object_store(path)
+        self._over = over
+        self._block = block
+        self._is_head = is_head
+        self._filling = bytearray()
+        self._filled = 0
+        self._blocks: list[bytearray] = []
+        self._stream: Stream | None = None
+        self._sums: list[Future[bytes]] = []
+        self._sums_blocks = prove and self._store.tells_md5
+        self._pool: ThreadPoolExecutor | None = None
+        self._prove = prove
+        self._entry: Entry | None = None
+        self.rows: list[tuple[int, int, int]] = []
+        self.journal: Finishes | None = None
+        self.lock: ObjectLock | None = None
+
+    def add_row(self, row: tuple[int, int, int]) -> None:
+        """Take note of a tensor that lies in it: offset, bytes, masked checksum; for a journal alone."""
+        if self.journal is not None:
+            self.rows.append(row)
+
+    def write(self, data: Chunk | bytearray) -> None:
+        """Send what comes next."""
+        view = memoryview(data) if isinstance(data, bytearray) else view_of(data)
+        self.size += len(view)
+        while view:
+            if self._filled == self._block:
+                self._send()
+            part = view[: self._block - self._filled]
+            if self._filled == len(self._filling):
+                self._filling += part
+            else:  # A block that was sent before, which is as large as any.
+                memoryview(self._filling)[self._filled : self._filled + len(part)] = part
+            self._filled += len(part)
+            view = view[len(part) :]
+
+    @property
+    def _last(self) -> Block:
+        """What was not sent yet."""
+        is_full = self._filled == len(self._filling)
+        return self._filling if is_full else memoryview(self._filling)[: self._filled]
+
+    @property
+    def waiting(self) -> bytes | None:
+        """All of it, as long as none of it was sent; else None."""
+        return bytes(self._last) if self._stream is None else None
+
+    def _send(self) -> None:
+        """Send the block that is full, and begin another: nobody changes it while it is sent, or summed."""
+        if self._stream is None:
+            self._stream = self._store.stream(self.path, self._block, AT_ONCE)
+        block = self._last
+        if self._sums_blocks:
+            self._sum(block)
+        self._stream.write(block)
+        self._blocks.append(self._filling)
+        del block
+        self._filling = next(filter(is_free, self._blocks), None) or bytearray()
+        self._filled = 0
+
+    def _sum(self, block: Block) -> None:
+        """Sum a block while it is sent, and wait for one of before, so that no more of them are in memory."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(SUMMED_AT_ONCE)
+        if len(self._sums) >= SUMMED_AT_ONCE:
+            self._sums[-SUMMED_AT_ONCE].result()
+        self._sums.append(self._pool.submit(md5, memoryview(block)))
+
+    def close(self) -> None:
+        """Publish it, unless it is a head, whose time comes when all else is there."""
+        if not self._is_head:
+            self.publish()
+
+    def publish(self) -> None:
+        """Have it be there, and hold what the store says of it against what was sent.
+
+        Raises CheckpointExistsError where something has appeared in its place, ConversionError where
+        another lies there than was sent, InaccessibleError.
+        """
+        if self.is_published:
+            return
+        if self.lock is not None:
+            self.lock.check()
+        if self._stream is not None:
+            if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
+                raise CheckpointExistsError("has appeared, or changed, meanwhile", path=self.path)
+            self._send()
+        self.is_published = None
+        put = None
+        try:
+            if self._stream is not None:
+                self._stream.finish()
+            else:
+                put = self._store.put(self.path, bytes(self._last), self._over)
+        except CheckpointError:
+            # The answer may have been lost, and what was asked for done.
+            self.settle()
+            if not self.is_published:
+                raise
+        if put is not None and plain(put.identity[0]) == md5(self._last).hex():
+            self._entry = put  # The store has said all that it can be asked.
+        else:
+            self._entry = self._store.asked(self.path)
+            self._check(self._entry)
+        self.is_published = True
+        self._filling, self._filled = bytearray(), 0
+        self._blocks.clear()
+        self._stop_summing()
+        if self.journal is not None and self._entry is not None:
+            self.journal.finished(self.path, self._entry, self.rows)
+
+    def published(self) -> Entry:
+        """Publish it, and return what lies there."""
+        self.publish()
+        assert self._entry is not None
+        return self._entry
+
+    def found_sent(self) -> Entry | None:
+        """Return what lies there already, where it has the MD5 of what was to be sent."""
+        found = self._store.asked(self.path)
+        if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
+            return None
+        sums = [*(each.result() for each in self._sums), md5(self._last)]
+        if plain(found.identity[0]) != md5_of(sums) and self._read_back() != sums:
+            return None
+        self._stop_summing()
+        if self._stream is not None:
+            self._stream.abort()
+            self._stream = None
+        return found
+
+    def _stop_summing(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def settle(self) -> None:
+        """Find out whether it is there, where nobody knows."""
+        if self.is_published is not None:
+            return
+        if self._store.is_unanswered(self.path):
+            return
+        found = self._store.asked(self.path)
+        if found is None or found.size != self.size or not _is_other(found, self._over.entry):
+            self.is_published = False
+        elif self._stream is not None:
+            self.is_published = self._is_proven(found)
+        else:  # Of one size is also what another has put there, where no MD5 is told.
+            self.is_published = self._read_back() == [md5(self._last)]
+        if self.is_published:
+            self._entry = found
+
+    def _check(self, found: Entry | None) -> None:
+        """Raise ConversionError unless the store has what was sent, as far as it tells."""
+        if found is None or found.size != self.size:
+            what = "nothing" if found is None else f"{found.size:,} bytes"
+            raise ConversionError(f"{self.size:,} bytes were sent, {what} lies there", path=self.path)
+        if self._prove and not self._is_proven(found):
+            hints = ("it was left there, for another may have put it: delete it before this is run again",)
+            raise ConversionError("other bytes lie there than were sent", path=self.path, hints=hints)
+
+    def _is_proven(self, found: Entry) -> bool:
+        """Whether an object has the MD5 of what was sent, where its store tells one."""
+        told = plain(found.identity[0])
+        if not _MD5.fullmatch(told) or (self._stream is not None and not self._sums_blocks):
+            return True
+        sums = [each.result() for each in self._sums] if self._stream is not None else [md5(self._last)]
+        # An e_tag may be the MD5 of other bytes, as those that a store has encrypted.
+        return told == md5_of(sums) or self._read_back() == sums
+
+    def _read_back(self) -> list[bytes]:
+        self._store.forget_listings()
+        with self._store.open(self.path) as file:
+            sizes = [min(self._block, file.size - at) for at in range(0, file.size or 1, self._block)]
+            return [md5(file.read(at * self._block, size)) for at, size in enumerate(sizes)]
+
+    def is_ours(self) -> bool:
+        """Whether what was published is what lies there still; a listing tells of many by one request."""
+        if self._entry is None:
+            return False
+        listed = not _is_other(self.path.entry(), self._entry)
+        return listed or not _is_other(self._store.asked(self.path), self._entry)
+
+    def remove(self) -> None:
+        """Take it back: what was sent of it, or the object, unless another lies in its place by now."""
+        with working(Event()):  # which is done also where the work was called off
+            self._take_back()
+
+    def _take_back(self) -> None:
+        self.settle()
+        self._stop_summing()
+        stream, self._stream = self._stream, None
+        if self.is_published:
+            if self.is_ours():
+                self._store.delete([self.path])
+        elif stream is not None:
+            stream.abort()
+        self.is_published = False
+
+
+class Handed(Upload):
+    """An object that another process sends, whole: what it is made of is noted until that has done so.
+
+    Its place in it is reserved for what that process reads; what is written here waits in memory.
+    """
+
+    def __init__(self, path: Location, block: int, *, prove: bool) -> None:
+        super().__init__(path, NOTHING, block, prove=prove)
+        self.pieces: list[bytes | None] = []
+
+    def write(self, data: Chunk | bytearray) -> None:
+        """Note what comes next."""
+        self.pieces.append(bytes(data))
+        self.size += len(self.pieces[-1] or b"")
+
+    def reserve(self, size: int) -> int:
+        """Return the offset of the next `size` bytes, which whoever sends it reads elsewhere."""
+        self.pieces.append(None)
+        self.size += size
+        return self.size - size
+
+    def hand_over(self) -> Maker:
+        """Return who makes it; whether it is there is not known until `arrived`."""
+        self.is_published = None
+        return Maker(self.path, self._block, self._prove)
+
+    def arrived(self, entry: Entry) -> None:
+        """Take note that it is there."""
+        self._entry = entry
+        self.is_published = True
+        self.pieces.clear()
+
+    def publish(self) -> None:
+        """Send what waits here alone."""
+        if self.is_published:
+            return
+        pieces, self.pieces, self.size = self.pieces, [], 0
+        for piece in pieces:
+            assert piece is not None
+            super().write(piece)
+        super().publish()
+
+    def settle(self) -> None:
+        """Find out whether it is there: nobody else had its name."""
+        if self.is_published is None:
+            found = self._store.asked(self.path)
+            self.is_published = found is not None and found.size == self.size
+            self._entry = found
+
+
+class Maker(NamedTuple):
+    """Makes an object in whichever process; plain data."""
+
+    path: Location
+    block: int
+    prove: bool
+
+    def make(self, chunks: Iterable[Chunk]) -> Entry:
+        """Send all of an object; return what lies there then.
+
+        What a process that was lost has sent before is taken for it where it is the same.  Raises as
+        `Upload.publish`.
+        """
+        upload = Upload(self.path, NOTHING, self.block, prove=self.prove)
+        try:
+            for chunk in chunks:
+                upload.write(chunk)
+            found = upload.found_sent() or upload.published()
+        except BaseException:
+            with taking_back(self.path):
+                upload.remove()
+            raise
+        return found
+
+
+def made_first(path: str) -> str:
+    """Return what to say of an object that is made on this machine before it is sent."""
+    from tempfile import gettempdir
+
+    return f"{path} is made in {gettempdir()} first, and sent when it is whole"
+
+
+def object_store(path: Location) -> ObjectStore:
+    """Return the store of objects that a path lies in."""
+    store = path.store
+    assert isinstance(store, ObjectStore)
+    return store
+
+
+def _is_other(found: Entry | None, expected: Entry | None) -> bool:
+    """Whether another object lies in a place than is expected there, or one where none is."""
+    if found is None or expected is None:
+        return found is not expected
+    return not is_same(found.identity, expected.identity)
+
+
+class Finishes(Protocol):
+    """The journal of objects that are finished (`formats.store.remote.upload_journal`)."""
+
+    count: int | None
+    is_over: bool
+
+    @property
+    def lock(self) -> ObjectLock: ...
+
+    def kept(self, path: Location) -> Upload | None: ...
+
+    def finished(self, path: Location, entry: Entry, rows: Sequence[tuple[int, int, int]]) -> None: ...
+
+    def heading(self, data: bytes) -> None: ...
+
+    def keeps(self) -> bool: ...
+
+    def remove(self) -> None: ...
+
+
+class Uploading:
+    """The objects of a target, in place of a `Staging`.
+
+    `head` is the path of what goes last.  `prove` holds each object against what the store says of it.
+    `largest` are the bytes of the largest object, as far as that is known.  With a `journal` objects that
+    are finished stay for another process to go on with.  Where it `is_shared`, other processes send all but
+    the head.  As long as it is there it holds the lock of the target.
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        target: Location,
+        head: Location,
+        *,
+        overwrite: bool = False,
+        prove: bool = True,
+        largest: int = 0,
+        journal: Finishes | None = None,
+        is_shared: bool = False,
+    ) -> None:
+        self.target = target
+        self.is_shared = is_shared
+        self._journal = journal
+        self._head_path = head
+        self._prove = prove
+        parts = -(-largest // _MOST_PARTS)
+        self._block = max(BLOCK, -(-parts // BLOCK) * BLOCK)
+        self._store = object_store(target)
+        self._over = NOTHING
+        self._lock = ObjectLock(target) if journal is None else journal.lock
+        self._head: Upload | None = None
+        self._uploads: list[Upload] = []
+        self._files: list[StagedFile] = []
+        self._scratch: str | None = None
+        self._surplus: list[str] = []
+        ALIVE.add(self)
+        try:
+            self._begin(overwrite=overwrite)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _begin(self, *, overwrite: bool) -> None:
+        """Take the lock, unless the journal has it, and look at what is to be replaced."""
+        if self._store.asked(self._head_path) is None:
+            self._head_path.require_container()
+        if self._journal is None:
+            self._lock.acquire()
+        before = self._store.asked(self._head_path)
+        if before is not None and not overwrite:
+            writer = f", written by {self._lock.waited_for}" if self._lock.waited_for else ""
+            raise CheckpointExistsError(f"has appeared meanwhile{writer}", path=self._head_path)
+        self._over = NOTHING if before is None else Over(entry=before)
+
+    # What is on this machine ------------------------------------------------------
+
+    @property
+    def staged(self) -> str:
+        """The directory of this machine for what is not sent yet."""
+        if self._scratch is None:
+            import tempfile
+
+            with refusing(self.target):
+                self._scratch = tempfile.mkdtemp(prefix="ckpt-")
+        return self._scratch
+
+    def path(self, name: str) -> Location:
+        """Return the path of a file on this machine, which becomes the head where it has its name."""
+        return local_location(os.path.join(self.staged, name))
+
+    def scratch(self, name: str) -> StagedFile:
+        """Return a new file on this machine, for what waits."""
+        return self._here(StagedFile(self.path(name), self.target))
+
+    def _here(self, file: StagedFile) -> StagedFile:
+        file.travels = False
+        self._files.append(file)
+        return file
+
+    def adopt(self, name: str) -> StagedFile:
+        """Open a file on this machine that a library has made, to write at places in it."""
+        return self._here(StagedFile(self.path(name), self.target, new=False))
+
+    # Objects ----------------------------------------------------------------------
+
+    def final(self, name: str) -> Location:
+        """Return the path of an object beside the target."""
+        return self.target.parent / name
+
+    def create(self, name: str) -> Upload:
+        """Begin an object; one that goes before the head must have a name that nobody has."""
+        path = self.final(name)
+        is_head = path == self._head_path
+        kept = self._journal.kept(path) if self._journal is not None and not is_head else None
+        if kept is not None:
+            self._uploads.append(kept)
+            return kept
+        # What was sent before, and not noted any more, has the name that was taken for it.
+        over = self._over if is_head else NOTHING if self._journal is None else WHATEVER
+        # An index is put at one stroke, on its condition, and can be read before.
+        block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
+        if self.is_shared and not is_head:
+            handed = Handed(path, block, prove=self._prove)
+            self._uploads.append(handed)
+            return handed
+        upload = Upload(path, over, block, is_head=is_head, prove=self._prove)
+        upload.lock = self._lock
+        if is_head:
+            self._head = upload
+        else:
+            upload.journal = self._journal
+            self._uploads.append(upload)
+        return upload
+
+    def sync(self) -> None:
+        """Complete all objects but the head, and all files."""
+        for upload in self._uploads:
+            upload.close()
+        while self._files:
+            self._files.pop().close()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Look at what lies there now; the lock keeps others from writing the same."""
+        self._store.forget_listings()
+        yield
+
+    def foreign(self, paths: Iterable[str]) -> list[str]:
+        """Return those of some paths that are not of this target's own objects."""
+        own = {upload.path for upload in self._uploads}
+        return [path for path in paths if path not in own]
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all of it can be read before it is in its place."""
+        return self._head is not None and bool(self._uploads) and self._head.waiting is not None
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[Location]:
+        """Have all be read, as long as the context lasts, as if the head were there."""
+        data = self._head.waiting if self._head is not None and not self._head.is_published else None
+        if data is None:
+            yield self.target
+            return
+        with as_if_there(self._head_path, data):
+            yield self.target
+
+    def move_in(self, surplus: Iterable[str] = ()) -> None:
+        """Complete the head, which makes the checkpoint the new one; then delete what it has replaced."""
+        self._refuse_replaced()
+        head = self._head or self._from_file()
+        self._surplus = [path for path in self.foreign(surplus) if path != self._head_path]
+        if self._journal is not None and head.waiting is not None:
+            self._journal.heading(head.waiting)
+        head.publish()
+        self._refuse_replaced(head)  # by another who writes the same, and was not yet noticed above
+        self._store.delete(self._surplus)
+        self._surplus = []
+
+    def _refuse_replaced(self, head: Upload | None = None) -> None:
+        """Raise CheckpointError where another lies in the place of what was sent; a head of it goes."""
+        for upload in self._uploads:
+            if not upload.is_ours():
+                if head is not None:
+                    with taking_back(head.path):
+                        head.remove()
+                raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
+
+    def _from_file(self) -> Upload:
+        """Send the file of this machine that has the head's name."""
+        path = self.path(self._head_path.name)
+        with refusing(self.target):
+            size = os.path.getsize(path)
+        block = max(self._block, -(-size // _MOST_PARTS // BLOCK) * BLOCK)
+        self._head = head = Upload(self._head_path, self._over, block, is_head=True, prove=self._prove)
+        head.lock = self._lock
+        with refusing(self.target), open(path, "rb") as file:
+            while piece := file.read(PIECE):
+                head.write(piece)
+        return head
+
+    def withdraw(self) -> None:
+        """Delete what is in its place, where it turned out to be wrong."""
+        for upload in (self._head, *self._uploads):
+            if upload is not None:
+                upload.remove()
+
+    def remove(self) -> None:
+        """Take back all that is not in its place, and remove what is on this machine.
+
+        What the head may name stays where nobody can tell whether the head is there.  Nothing is
+        raised, as with `Staging.remove`.
+        """
+        ALIVE.discard(self)
+        with taking_back(self.target):
+            self._take_back()
+
+    def _take_back(self) -> None:
+        with contextlib.ExitStack() as stack:  # which goes on where one step fails
+            stack.callback(self._lock.release if self._journal is None else self._journal.remove)
+            stack.callback(self._remove_here)
+            self._settle_head()
+            is_kept = self._journal is not None and self._journal.keeps()
+            if is_kept or self._is_unknown or self._lock.is_lost:
+                self._abort()
+            elif self._head is not None and self._head.is_published:
+                self._store.delete(self._surplus)
+            else:
+                for upload in (*self._uploads, *([self._head] if self._head is not None else ())):
+                    stack.callback(upload.remove)
+
+    def _settle_head(self) -> None:
+        """Find out whether the head is there; warn where nobody can tell, for its shards must stay then."""
+        if self._head is None:
+            return
+        self._head.settle()
+        if self._is_unknown:
+            text = "was being put when this ended, and the server has not answered: it may be there, or not"
+            notices.warn(f"{self._head.path}: {text}, and all that it names is left")
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether nobody can tell whether the head is there."""
+        return self._head is not None and self._head.is_published is None
+
+    def _remove_here(self) -> None:
+        """Remove what is on this machine."""
+        while self._files:
+            with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
+                self._files.pop().close()
+        if self._scratch is not None:
+            with contextlib.suppress(OSError):
+                remove_tree(self._scratch)
+            self._scratch = None
+
+    def _abort(self) -> None:
+        """Take back what is on its way; what is finished stays."""
+        for upload in self._uploads:
+            upload.settle()
+            if not upload.is_published:
+                upload.remove()

@@ -1,0 +1,156 @@
+"""The files of a directory by the prefix they share, told by their names alone.
+
+    bundle       prefix.data-00000-of-00002
+    V1           prefix-00000-of-00002
+    Hugging Face prefix-00001-of-00002.safetensors, .bin
+
+A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
+who ask (`Location.listing`), however many checkpoints lie in it.  A store that is better
+asked for each name by itself is asked for those that there are by the count of shards, which a file's
+content or its name says.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..location import Location
+from .base import UnlistedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .base import Listed
+
+
+SHARD = re.compile(r"(?P<prefix>.+)\.data-(?P<shard>\d{5,})-of-(?P<count>\d{5,})", re.DOTALL)
+V1_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,}|\?{5})-of-(?P<count>\d{5,}|\?{5})", re.DOTALL)
+SAFETENSORS_SHARD = re.compile(
+    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.safetensors)", re.DOTALL
+)
+TORCH_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.bin)", re.DOTALL)
+"""Shards of Hugging Face's, where PREFIX.safetensors.index.json or PREFIX.bin.index.json lies beside them."""
+
+_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD, TORCH_SHARD)
+
+LONGEST_STEM = 48
+"""Characters of the target's name in a staging directory's: a name has at most 255 bytes."""
+
+_SPELLED = {
+    SHARD: (".data-{shard:05d}-of-{count:05d}", 0),
+    V1_SHARD: ("-{shard:05d}-of-{count:05d}", 0),
+    SAFETENSORS_SHARD: ("-{shard:05d}-of-{count:05d}.safetensors", 1),
+    TORCH_SHARD: ("-{shard:05d}-of-{count:05d}.bin", 1),
+}
+"""How names are written, and the number of the first shard."""
+
+_MOST_GUESSED = 8
+"""Counts of shards that are tried where nothing says how many there are."""
+
+_MOST_ASKED_FOR = 10_000
+"""Shards that are asked for by their names: what says how many there are may be damaged."""
+
+_ASKED_AT_ONCE = 8
+
+_MOST_KEPT = 16
+"""Listings that are kept as they were taken apart, as many as `list_folder` keeps."""
+
+
+def hub_shard(path: str) -> re.Match[str] | None:
+    """Return what the name of a shard of Hugging Face's says; None where it is no such name."""
+    return SAFETENSORS_SHARD.fullmatch(path) or TORCH_SHARD.fullmatch(path)
+
+
+def is_shard_of(path: str, target: str) -> bool:
+    """Whether a file is called as a shard of a checkpoint is, whatever its number and count.
+
+    `target` is the prefix of a bundle, or the index of a sharded folder of Hugging Face's.
+    """
+    bundle, hub = SHARD.fullmatch(path), hub_shard(path)
+    if bundle is not None:
+        return bundle["prefix"] == target
+    return hub is not None and hub["prefix"] + hub["suffix"] + ".index.json" == target
+
+
+def count_in(path: str) -> int | None:
+    """Return the count of shards that a shard's name says; None where it is none's."""
+    shard = SHARD.fullmatch(path) or hub_shard(path)
+    return int(shard["count"]) if shard is not None else None
+
+
+def staging_pattern(name: str) -> tuple[str, re.Pattern[str]]:
+    """Return with what the names of a target's staging directories begin, and how they are spelled."""
+    stem = name[:LONGEST_STEM]
+    return stem, re.compile(re.escape(stem) + r"_temp_[0-9a-f]{32}")
+
+
+class _Taken(NamedTuple):
+    """A listing, and what it holds by pattern and prefix."""
+
+    listed: Sequence[Listed]
+    by_prefix: dict[re.Pattern[str], dict[str, list[str]]]
+
+
+_taken: dict[str, _Taken] = {}
+
+
+def files_beside(
+    prefix: Location, pattern: re.Pattern[str], count: Callable[[], int | None] = lambda: None
+) -> list[Location]:
+    """Return the files whose names match one of the patterns above with this very prefix, sorted.
+
+    Where a store is asked for names one by one, they are those of as many shards as `count` says, or of
+    a few where that says None.  Raises CheckpointNotFoundError, InaccessibleError where the directory
+    cannot be listed.
+    """
+    folder, base = prefix.split_name()
+    if not prefix.store.lists_first:
+        return _asked_for(prefix, pattern, count())
+    try:
+        names = _names_in(folder).by_prefix[pattern].get(base, ())
+    except UnlistedError:
+        return _asked_for(prefix, pattern, count())
+    return [folder / name for name in names]
+
+
+def _asked_for(prefix: Location, pattern: re.Pattern[str], count: int | None) -> list[Location]:
+    if count is not None:
+        from .remote.transport import together  # which nobody needs who reads a disk
+
+        paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
+        there = together(Location.is_file, paths, _ASKED_AT_ONCE)
+        return [path for path, is_there in zip(paths, there, strict=True) if is_there]
+    counts = range(1, _MOST_GUESSED + 1)
+    found = (guess for guess in counts if _shards(prefix, pattern, guess)[0].is_file())
+    guess = next(found, None)
+    return [] if guess is None else _asked_for(prefix, pattern, guess)
+
+
+def _shards(prefix: Location, pattern: re.Pattern[str], count: int) -> list[Location]:
+    """Return how all shards of a set are called."""
+    spelled, first = _SPELLED[pattern]
+    return [prefix + spelled.format(shard=shard, count=count) for shard in range(first, first + count)]
+
+
+def _names_in(folder: Location) -> _Taken:
+    listed = folder.listing()
+    known = _taken.get(folder)
+    if known is not None and known.listed is listed:
+        return known
+    if len(_taken) >= _MOST_KEPT:
+        _taken.clear()
+    taken = _taken[folder] = _Taken(listed, _grouped(name for name, _ in listed))
+    return taken
+
+
+def _grouped(names: Iterable[str]) -> dict[re.Pattern[str], dict[str, list[str]]]:
+    found: dict[re.Pattern[str], dict[str, list[str]]] = {pattern: {} for pattern in _PATTERNS}
+    for name in names:
+        if "-of-" not in name:  # as all patterns have it, and few names of a large directory
+            continue
+        for pattern, by_prefix in found.items():
+            match = pattern.fullmatch(name)
+            if match is not None:
+                by_prefix.setdefault(match["prefix"], []).append(name)
+    return found

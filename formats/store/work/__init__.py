@@ -1,0 +1,1 @@
+"""Tasks, and the threads, processes and clusters that run them."""

@@ -1,0 +1,413 @@
+"""Tasks that travel: to other processes of this machine, or to other machines.
+
+A parcel is a group of tasks, pickled: files by store, path and identity, ranges, numbers.  The worker
+opens the files for itself (`formats.store.base.reopened`), does the tasks, closes what it has written to, and
+sends back what came of them and how much it read.  What cannot travel is done by who hands out.
+
+    threads      this process; no parcels
+    processes    of this machine, each begun anew, gone when the command is
+    dask         workers of dask.distributed on this machine, begun for the command
+    dask://...   workers of a scheduler that runs already: whoever reaches it can have it run anything, so
+                 it is to be reached by nobody else (docs/cluster.md)
+
+A parcel is unpickled by a worker that was begun for this, or that takes whole programs from its scheduler
+anyway; nothing that comes from a file or from a store's server ever is.  No secret travels: a worker asks
+its own environment who it is.
+
+Doing a task twice does no harm, for it writes the same bytes at the same places.  So what a lost worker
+had is done again where the engine does that, as Dask does.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import pkgutil
+import re
+import threading
+import time
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ...core import notices
+from ...core.version import VERSION
+from ...core.words import counted
+from ...errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
+from .cancellation import called_off, end_soon, is_ending, time_left, working
+from .counters import add_reads, count_reads, is_counting, reads_of_task
+from .task_context import emptied
+from .workers import Threads, Workers, default_jobs, each_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Executor
+
+    from .workers import Hands
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ASKED_EVERY = 2.0
+"""Seconds after which one asks whether anybody is there, while nothing comes."""
+
+_ENDED = 1
+
+A_WHILE = 1.0
+"""Seconds after which a parcel comes back, done in part: of what has, nothing is lost with the command."""
+
+
+# Where the work is done ------------------------------------------------------------------
+
+
+class Done(NamedTuple):
+    """What came of a parcel, or of its first tasks; `reads` are bytes and reads by path.
+
+    An error is no failure of the worker's.
+    """
+
+    results: list[Any]
+    reads: dict[str, tuple[int, int]]
+    error: CheckpointError | None = None
+
+
+class _Runs:
+    """The commands that work is done for: how many of their tasks are being done, and which are over."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy: dict[str, int] = {}
+        self._over: dict[str, threading.Event] = {}
+
+    def begin(self, run: str) -> bool:
+        """Begin a task, unless it was called off."""
+        with self._changed:
+            if self.over(run).is_set():
+                return False
+            self._busy[run] = self._busy.get(run, 0) + 1
+            return True
+
+    def end(self, run: str) -> None:
+        with self._changed:
+            self._busy[run] -= 1
+            if not self._busy[run]:
+                del self._busy[run]
+                if not self._over[run].is_set():
+                    del self._over[run]
+
+    def over(self, run: str) -> threading.Event:
+        """Return what tells that a command is over."""
+        with self._changed:
+            return self._over.setdefault(run, threading.Event())
+
+    def call_off(self, run: str) -> None:
+        """Have no more tasks of a command begin, and those that wait for a server end."""
+        self.over(run).set()
+
+    def call_off_all(self) -> bool:
+        """Call off all that is being done; return whether anything is."""
+        with self._changed:
+            for run in self._busy:
+                self.call_off(run)
+            return bool(self._busy)
+
+    def is_busy(self, run: str) -> bool:
+        with self._changed:
+            return run in self._busy
+
+    def for_a_while(self, run: str, group: Iterable[T]) -> Iterator[T]:
+        """Yield a group's items, one at least, until a while has passed; raise where it was called off."""
+        until = time.monotonic() + A_WHILE
+        for number, item in enumerate(group):
+            if number and time.monotonic() >= until:
+                return
+            if self.over(run).is_set():
+                raise called_off()
+            yield item
+
+
+RUNS = _Runs()
+
+
+def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
+    """Do the tasks of a parcel in this process, for a command in another; what takes long, in part.
+
+    `synced` has what is written reach the file system's server before this returns: nobody else's
+    `fsync` brings it there.
+    """
+    if version != VERSION:
+        message = f"the worker on {os.uname().nodename} has ckpt {VERSION}, this is {version}"
+        hints = ("install one version everywhere",)
+        return Done([], {}, UnsupportedFeatureError(message, hints=hints))
+    if not RUNS.begin(run):
+        return Done([], {}, called_off())
+    try:
+        with working(RUNS.over(run)):
+            return _opened(run, parcel, synced=synced)
+    finally:
+        RUNS.end(run)
+        if is_ending():  # a worker that was told to end, and has taken back what it had begun
+            os._exit(_ENDED)
+
+
+def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
+    if not is_counting():
+        count_reads()
+    with emptied() as hand:
+        results: list[Any] = []
+        error: CheckpointError | None = None
+        try:
+            work, group = pickle.loads(parcel)  # noqa: S301  of who hands out, see above
+            results = each_of(work, RUNS.for_a_while(run, group))
+            for file in hand.filled:
+                file.close(synced=synced)
+        except CheckpointError as raised:
+            error = raised.with_traceback(None)
+        except (ImportError, AttributeError) as raised:  # which a worker without ckpt raises by itself
+            raise RuntimeError(f"{type(raised).__name__}: {raised}") from raised
+        return Done(results, reads_of_task(hand.read), error)
+
+
+class NamedFunction:
+    """A function of `formats` that another process imports by way of `ckpt_cli`.
+
+    `ckpt_cli` makes sure that its own `formats` is imported there (`ckpt_cli.own_formats`).  By the
+    function's own name that process would import whichever `formats` stands first on its path.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._function(*args, **named)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return pkgutil.resolve_name, (f"ckpt_cli.worker:{self.__name__}",)
+
+
+def begin_worker() -> None:
+    """Begin a process that does tasks: it ends with the one that began it, which alone is interrupted."""
+    import multiprocessing
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+    def end(*_: object) -> None:
+        end_soon()
+        if not RUNS.call_off_all():
+            os._exit(_ENDED)
+
+    signal.signal(signal.SIGTERM, end)
+    above = multiprocessing.parent_process()
+    assert above is not None
+
+    def follow() -> None:
+        above.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+# Where it is handed out ------------------------------------------------------------------
+
+
+class Travelling:
+    """Hands of another process: those of an executor, which takes parcels.
+
+    `elsewhere` are hands that may be on other machines.
+    """
+
+    def __init__(self, executor: Executor, count: int, *, elsewhere: bool = True) -> None:
+        self.is_far = elsewhere
+        self._executor = executor
+        self._count = count
+        self._elsewhere = elsewhere
+        self._run = os.urandom(16).hex()
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def submit(self, work: Callable[[T], R], group: list[T]) -> Future[Any]:
+        parcel = pickle.dumps((work, group), pickle.HIGHEST_PROTOCOL)
+        try:
+            return self._executor.submit(
+                NamedFunction(work_on), VERSION, self._run, parcel, synced=self._elsewhere
+            )
+        except (BrokenExecutor, RuntimeError) as error:
+            raise self.lost(error) from error
+
+    def wait(self, futures: Iterable[Future[Any]]) -> None:
+        while not wait(futures, ASKED_EVERY, FIRST_COMPLETED).done:
+            self.ask()
+
+    def result(self, future: Future[Any]) -> list[Any]:
+        try:
+            done = future.result()
+        except self.failures as error:
+            raise self.lost(error) from error
+        if not isinstance(done, Done):
+            raise self.lost(TypeError(f"a worker answered {type(done).__name__}"))
+        add_reads(done.reads)
+        if done.error is not None:
+            raise done.error
+        return done.results
+
+    @property
+    def failures(self) -> tuple[type[BaseException], ...]:
+        """What is raised where nobody has done the work."""
+        return BrokenExecutor, CancelledError, OSError, ImportError, AttributeError
+
+    def ask(self) -> None:
+        """Look whether anybody is there still; raise where nobody is."""
+
+    def lost(self, error: BaseException) -> CheckpointError:
+        """Return what to say of work that nobody has done."""
+        if isinstance(error, ImportError | AttributeError):
+            message = f"a worker has another version of ckpt, or none: {error}"
+            return UnsupportedFeatureError(message, hints=("install one version everywhere",))
+        return InaccessibleError(f"the workers are gone: {error}")
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        wait([future for future in futures if not future.cancel()])
+
+    def close(self) -> None:
+        """Leave the executor to whom it belongs."""
+
+
+class _Pool(ProcessPoolExecutor):
+    """Processes begun with interrupts held back: until `begin_worker` they would end of one, loudly."""
+
+    def submit(self, *args: Any, **named: Any) -> Future[Any]:
+        import signal
+
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+        try:
+            return super().submit(*args, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+class Processes(Travelling):
+    """Processes of this machine, which are this command's own."""
+
+    def __init__(self, count: int) -> None:
+        import multiprocessing
+
+        # A forked process would have the locks of threads that it does not have.
+        context = multiprocessing.get_context("spawn")
+        pool = _Pool(count, mp_context=context, initializer=NamedFunction(begin_worker))
+        super().__init__(pool, count, elsewhere=False)
+        self._executor: ProcessPoolExecutor = pool
+
+    def lost(self, error: BaseException) -> CheckpointError:
+        if isinstance(error, BrokenExecutor):
+            lost = InaccessibleError("a worker process has ended abruptly: it was killed, or had no memory")
+            lost.hints = ("have fewer of them: --executor processes:1, or threads",)
+            return lost
+        return super().lost(error)
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Call it off; after a signal the processes end, for what they do may take long."""
+        if is_ending():
+            self._end()
+        else:
+            super().stop(futures)
+
+    def _end(self) -> None:
+        from multiprocessing.connection import wait as wait_for_any
+
+        alive = {each.sentinel: each for each in (self._executor._processes or {}).values()}
+        for each in alive.values():
+            each.terminate()
+        deadline = time.monotonic() + (time_left() or 0.0) / 2  # the command has to take back something, too
+        while alive and (left := deadline - time.monotonic()) > 0:
+            for sentinel in wait_for_any(list(alive), left):
+                del alive[sentinel]  # type: ignore[arg-type]
+        for each in alive.values():
+            each.kill()
+        if alive:
+            processes = counted(len(alive), "worker process", "worker processes")
+            notices.warn(f"{processes} did not end in time: parts of uploads may be left")
+
+    def close(self) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+
+# Who that is -------------------------------------------------------------------------------
+
+
+def workers_named(text: str) -> Workers:
+    """Return the workers that `threads[:N]`, `processes[:N]`, `dask` or `dask://HOST:PORT` stands for.
+
+    They are looked for when there is work.  Raises ValueError for what is none of these,
+    UnsupportedFeatureError where Dask is not installed.
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "dask" and (not rest or _ADDRESS.fullmatch(rest)) and not text.endswith(":"):
+        if importlib.util.find_spec("distributed") is None:
+            raise missing_extra()
+        return Workers(partial(_dask, rest[2:] or None), shares_all=True)
+    if kind in ("threads", "processes") and not text.endswith(":"):
+        count = (
+            int(rest)
+            if rest.isascii() and rest.isdecimal() and len(rest) < 6
+            else 0
+            if rest
+            else default_jobs()
+        )
+        if count:
+            return Workers(partial(_threads if kind == "threads" else Processes, count), shares_all=True)
+    message = f"{text!r} is none of threads, threads:N, processes, processes:N, dask, dask://HOST:PORT"
+    raise ValueError(message)
+
+
+_ADDRESS = re.compile(r"//([^/:@?#\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
+
+
+def missing_extra() -> UnsupportedFeatureError:
+    """Return the error of work for Dask, where that is not installed."""
+    hints = ("to install it: pip install 'ckpt-tools[cluster]'",)
+    return UnsupportedFeatureError(
+        "--executor dask needs dask.distributed, which is not installed", hints=hints
+    )
+
+
+def _dask(address: str | None) -> Hands:
+    from .dask import Dask
+
+    return Dask(address)
+
+
+def _threads(count: int) -> Threads:
+    return Threads(ThreadPoolExecutor(count), count)
+
+
+def lent_by(executor: Executor, count: int) -> Workers:
+    """Return workers that are an executor's, of which `count` work at a time.
+
+    They are threads of this process, or must see the files under the same paths, and have the same ckpt.
+    """
+
+    def hands() -> Hands:
+        if isinstance(executor, ThreadPoolExecutor):
+            return _Lent(executor, count)
+        return Travelling(executor, count, elsewhere=not isinstance(executor, ProcessPoolExecutor))
+
+    return Workers(hands, shares_all=True)
+
+
+class _Lent(Threads):
+    def close(self) -> None:
+        """Leave them to whom they belong."""

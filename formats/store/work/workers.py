@@ -1,0 +1,356 @@
+"""Work as a list of tasks that do not depend on each other, and who does them.
+
+A task is a function and one item of plain data; what it returns goes back to whoever
+handed it out, in the order of the items.  So results, and files that tasks write at
+places of their own, are the same whoever does the work: this thread, a pool of threads,
+or any other `concurrent.futures.Executor` that can reach the files (`formats.store.work.executors`).
+
+Items are taken from their source only a little ahead of the work, so a million tasks
+need no more memory than a few, and small ones travel together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from threading import Event
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from .cancellation import until
+from .task_context import StaysHereError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from concurrent.futures import Executor, Future
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TASK_BYTES = 16 << 20
+"""Bytes that a task goes through: milliseconds of work, beside which handing it out costs nothing."""
+
+_MUCH = 10**12
+"""Bytes above which tasks grow: of more tasks than this makes, keeping them in order would be the work."""
+
+_MOST_TASKS = 200_000
+_LARGER, _LARGEST = 256 << 20, 1 << 30
+_MOST_TOGETHER = 1024
+_GROUPS_EACH = 16
+"""Groups that each of those who are far away is sent of all the work: nobody waits long for the last."""
+
+_MOST_FILES = 16
+"""Files that tasks of one group write to: those of all groups that were handed out are open at once."""
+
+_MOST_JOBS = 4
+"""Threads used unless asked for more: four copy as fast as memory lets them."""
+
+
+def task_bytes(total: int) -> int:
+    """Return how many bytes a task goes through where there are so many: 100 TB are 186,265 tasks."""
+    if total <= _MUCH:
+        return TASK_BYTES
+    size = _LARGER
+    while size < _LARGEST and size * _MOST_TASKS < total:
+        size *= 2
+    return size
+
+
+def group_bytes(total: int, count: int) -> int:
+    """Return how many bytes travel together to `count` who are far away, of so many bytes in all.
+
+    To send a group there, and to have its results, costs milliseconds of everybody's, however much it is.
+    """
+    return max(task_bytes(total), min(_LARGER, total // (_GROUPS_EACH * count)))
+
+
+class Hands(Protocol):
+    """Those who do tasks, several at a time."""
+
+    is_far: bool
+    """Whether handing out costs so much that also large tasks travel together."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks are done at a time."""
+
+    def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
+        """Hand out a group of items.  Raises StaysHereError where they cannot travel."""
+
+    def wait(self, futures: Iterable[Future[list[R]]]) -> None:
+        """Wait until one of them has ended.  Raises CheckpointError where nobody is there any more."""
+
+    def result(self, future: Future[list[R]]) -> list[R]:
+        """Return what came of a group, or of its first items; what a task raised is raised."""
+
+    def stop(self, futures: Iterable[Future[list[R]]]) -> None:
+        """Call it off, and wait for what has begun: it may write to a file that is removed next."""
+
+    def close(self) -> None:
+        """Let those go who did the tasks."""
+
+
+class Threads:
+    """Threads of this process, or whoever else sees what it sees."""
+
+    is_far = False
+
+    def __init__(self, executor: Executor, count: int) -> None:
+        self._executor = executor
+        self._over: WeakKeyDictionary[Future[Any], Event] = WeakKeyDictionary()
+        self.count = count
+
+    def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
+        over = Event()
+        future = self._executor.submit(until, over, work, group)
+        self._over[future] = over
+        return future
+
+    def wait(self, futures: Iterable[Future[list[R]]]) -> None:
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        wait(futures, return_when=FIRST_COMPLETED)
+
+    def result(self, future: Future[list[R]]) -> list[R]:
+        return future.result()
+
+    def stop(self, futures: Iterable[Future[list[R]]]) -> None:
+        from concurrent.futures import wait
+
+        begun = [future for future in futures if not future.cancel()]
+        for future in begun:
+            self._over[future].set()
+        wait(begun)
+
+    def close(self) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+
+class _Group(Generic[T, R]):
+    """Items that were handed out together, what came of the first of them, and what was raised then."""
+
+    def __init__(self, items: list[T]) -> None:
+        self.items = items
+        self.results: list[R] = []
+        self.error: Exception | None = None
+        self.future: Future[list[R]] | None = None
+
+    @property
+    def under_way(self) -> Future[list[R]] | None:
+        """What is waited for; None where nothing is."""
+        is_over = self.error is not None or len(self.results) >= len(self.items)
+        return None if is_over else self.future
+
+
+class _Round(Generic[T, R]):
+    """Groups that were handed out and not taken back yet, in their order.
+
+    Of what has come back `told` is called, whatever else is waited for.
+    """
+
+    def __init__(self, hands: Hands, work: Callable[[T], R], told: Callable[[T, R], None]) -> None:
+        self._hands = hands
+        self._work = work
+        self._told = told
+        self._groups: deque[_Group[T, R]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def hand_out(self, items: list[T]) -> bool:
+        """Hand out a group, or do it here where it cannot travel; return whether it was handed out."""
+        group: _Group[T, R] = _Group(items)
+        try:
+            group.future = self._hands.submit(self._work, items)
+        except StaysHereError:
+            group.results.extend(_done_here(self._work, items, self._told))
+        self._groups.append(group)
+        return group.future is not None
+
+    def first(self) -> list[R]:
+        """Return what came of the group that was handed out first, which stays known until it has ended."""
+        first = self._groups[0]
+        while first.under_way is not None:
+            self._hands.wait(self._under_way())
+            for group in self._groups:
+                if group.under_way is not None and group.under_way.done():
+                    self._take(group, group.under_way)
+        self._groups.popleft()
+        if first.error is not None:
+            raise first.error
+        return first.results
+
+    def _take(self, group: _Group[T, R], future: Future[list[R]]) -> None:
+        """Take what came of a group, and hand out the rest of it again where that is not all."""
+        try:
+            results = self._hands.result(future)
+        except Exception as error:  # which is raised in its turn
+            group.error = error
+            return
+        for item, result in zip(group.items[len(group.results) :], results, strict=False):
+            self._told(item, result)
+        group.results += results
+        if group.under_way is not None:
+            group.future = self._hands.submit(self._work, group.items[len(group.results) :])
+
+    def stop(self) -> None:
+        """Call off what is under way."""
+        self._hands.stop(self._under_way())
+
+    def _under_way(self) -> list[Future[list[R]]]:
+        return [future for group in self._groups if (future := group.under_way) is not None]
+
+
+def _done_here(work: Callable[[T], R], items: Iterable[T], told: Callable[[T, R], None]) -> Iterator[R]:
+    """Do tasks in this thread."""
+    for item in items:
+        result = work(item)
+        told(item, result)
+        yield result
+
+
+class Workers:
+    """Hands out tasks, or does them in the thread that asks where there is nobody else.
+
+    `hands` is called once, when there is something to share.  `total` are the bytes of all the work, which
+    decide how large a task is.  `sent` counts tasks that were handed out and their bytes, `kept` the tensors,
+    and their bytes, that this process goes through itself.
+    """
+
+    def __init__(self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False) -> None:
+        self._hands = hands
+        self._shares_all = shares_all
+        self._made: list[Hands] = []
+        self.task_bytes = TASK_BYTES
+        self._total = 0
+        self.kept = [0, 0]
+        self.sent = [0, 0]
+
+    def expecting(self, total: int) -> Workers:
+        """Return these workers for work of so many bytes in all."""
+        self.task_bytes = task_bytes(total)
+        self._total = total
+        return self
+
+    @property
+    def shares_all(self) -> bool:
+        """Whether everything is handed out that can be: who works was chosen."""
+        return self._shares_all
+
+    def keep(self, nbytes: int, tensors: int = 1) -> None:
+        """Take note of tensors that are not handed out, for they cannot be read or written in ranges."""
+        self.kept[0] += tensors
+        self.kept[1] += nbytes
+
+    def map(
+        self,
+        work: Callable[[T], R],
+        items: Iterable[T],
+        size: Callable[[T], int] = lambda _: TASK_BYTES,
+        file: Callable[[T], object] = lambda _: None,
+        *,
+        alone: bool = False,
+        told: Callable[[T, R], None] = lambda *_: None,
+    ) -> Generator[R]:
+        """Yield `work(item)` of every item, in their order.
+
+        `size` says how many bytes an item is of, `file` what it writes to; `alone` has each be a group.
+        `told` is called with an item and its result when that is there, before those that are yielded first.
+
+        What a task raises is raised in its turn.  When the generator has ended, or was
+        closed, no task is running any more and no other will.
+        """
+        if self._hands is None:
+            yield from _done_here(work, items, told)
+            return
+        groups = ([item] for item in items) if alone else self._together(items, size, file)
+        first, second = next(groups, None), next(groups, None)
+        if first is None or (second is None and not self._shares_all):
+            yield from _done_here(work, first or (), told)  # nothing to share, and nobody to be found for it
+            return
+        if not self._made:
+            self._made.append(self._hands())
+        hands = self._made[0]
+        ahead = _Round(hands, work, told)
+        try:
+            for group in chain((first,), () if second is None else (second,), groups):
+                self._count(group, sum(map(size, group)), travelled=ahead.hand_out(group))
+                if len(ahead) > 2 * hands.count:
+                    yield from ahead.first()
+            while ahead:
+                yield from ahead.first()
+        finally:
+            ahead.stop()
+
+    def _count(self, group: list[T], nbytes: int, *, travelled: bool) -> None:
+        if travelled:
+            self.sent = [self.sent[0] + 1, self.sent[1] + nbytes]
+        else:
+            self.kept = [self.kept[0] + len(group), self.kept[1] + nbytes]
+
+    def _together(
+        self, items: Iterable[T], size: Callable[[T], int], file: Callable[[T], object]
+    ) -> Iterator[list[T]]:
+        """Yield items in groups that are worth a task."""
+        group: list[T] = []
+        total, files = 0, set[object]()
+        for item in items:
+            nbytes = size(item)
+            files.add(file(item))
+            is_full = len(group) == _MOST_TOGETHER or len(files) > _MOST_FILES
+            if group and (is_full or total + nbytes > self._group_bytes):
+                yield group
+                group, total, files = [], 0, {file(item)}
+            group.append(item)
+            total += nbytes
+        if group:
+            yield group
+
+    @property
+    def _group_bytes(self) -> int:
+        """How many bytes are handed out together to those who were found; nobody was for the first group."""
+        far = [hands for hands in self._made if hands.is_far]
+        return group_bytes(self._total, far[0].count) if far else self.task_bytes
+
+    def close(self) -> None:
+        """Let everybody go who was found."""
+        while self._made:
+            self._made.pop().close()
+
+
+SERIAL = Workers()
+
+
+def each_of(work: Callable[[T], R], group: Iterable[T]) -> list[R]:
+    """Do the tasks of a group."""
+    return [work(item) for item in group]
+
+
+def default_jobs() -> int:
+    """Return how many tasks to do at a time where nobody says: one a processor, up to four."""
+    return min(_MOST_JOBS, os.cpu_count() or 1)
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[Workers]:
+    """Lend that many threads.
+
+    Reading, writing, checksums and numpy's arithmetic release the interpreter's lock.
+    The threads are made when there are two tasks, for importing them takes longer than
+    listing a small checkpoint.
+    """
+    found = Workers(partial(_threads, jobs)) if jobs > 1 else Workers()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _threads(jobs: int) -> Threads:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return Threads(ThreadPoolExecutor(jobs), jobs)
