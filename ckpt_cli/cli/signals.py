@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EndedBySignal", "ending_by_signals", "exit_code"]
 
+_SENT_AGAIN_AFTER = 0.02
+"""Seconds, in which a deletion that a signal came into is over."""
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -45,27 +48,51 @@ def ending_by_signals() -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in _ENDING}
     # None is a handler of whoever embeds the interpreter.
-    ours = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
-    own_process = os.getpid()
-
-    def end(number: int, _: FrameType | None) -> None:
-        for each in ours:
-            signal.signal(each, signal.SIG_DFL)
-        if os.getpid() != own_process:
-            os.kill(os.getpid(), number)  # A child process has nothing to tidy up.
-        _call("end_soon")
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise EndedBySignal(number)
-
+    ours = [number for number, own in before.items() if own not in (signal.SIG_IGN, None)]
+    handler = _Handler(ours)
+    hook, sys.unraisablehook = sys.unraisablehook, handler.raise_again
     _call("go_on")
     for number in ours:
-        signal.signal(number, end)
+        signal.signal(number, handler.end)
     try:
         yield
+    except Exception as error:
+        if handler.came:  # what tidying up ran into hides no signal
+            raise handler.came[-1] from error
+        raise
     finally:
+        sys.unraisablehook = hook
         for number in ours:
             signal.signal(number, before[number])
+
+
+class _Handler:
+    """Raises an exception where a signal comes, and again where that was lost."""
+
+    def __init__(self, ours: list[signal.Signals]) -> None:
+        self.came: list[BaseException] = []
+        self._ours = ours
+        self._own_process = os.getpid()
+        self._hook = sys.unraisablehook
+
+    def end(self, number: int, _: FrameType | None) -> None:
+        for each in self._ours:
+            signal.signal(each, signal.SIG_DFL)
+        if os.getpid() != self._own_process:
+            os.kill(os.getpid(), number)  # A child process has nothing to tidy up.
+        _call("end_soon")
+        self.came.append(KeyboardInterrupt() if number == signal.SIGINT else EndedBySignal(number))
+        raise self.came[-1]
+
+    def raise_again(self, lost: sys.UnraisableHookArgs) -> None:
+        """Send the signal again where it came while an object was deleted: Python passes over such errors."""
+        error = lost.exc_value
+        if error is None or error not in self.came:
+            self._hook(lost)
+            return
+        number = error.number if isinstance(error, EndedBySignal) else signal.SIGINT
+        signal.signal(number, self.end)
+        threading.Timer(_SENT_AGAIN_AFTER, os.kill, (self._own_process, number)).start()
 
 
 def _call(name: str) -> None:

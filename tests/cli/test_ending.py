@@ -121,6 +121,46 @@ def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: 
     assert os.listdir(out) == []
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_an_object_is_deleted_ends_the_command(
+    number: int, source: Path, tmp_path: Path
+) -> None:
+    """Python passes over what a deletion raises: the command went on, and failed by what it waited for."""
+    (out := tmp_path / "out").mkdir()
+    patch = (
+        "class Deleted:\n"
+        f"    def __del__(self): end({int(number)})\n"
+        "def write(place, at, data):\n"
+        "    Deleted()\n"
+        "    time.sleep(20)\n"
+        "Placement.write = write"
+    )
+    environment = {**os.environ, "PATCH": patch}
+    with start("exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env=environment) as process:
+        _, err = process.communicate(timeout=15)
+    assert (process.returncode, err.strip()) == (CODES[number], "")
+    assert os.listdir(out) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_error_while_tidying_up_hides_no_signal(number: int, source: Path, tmp_path: Path) -> None:
+    (out := tmp_path / "out").mkdir()
+    patch = (
+        "from formats.errors import InaccessibleError\n"
+        "def write(place, at, data):\n"
+        "    try:\n"
+        f"        end({int(number)})\n"
+        "        time.sleep(20)\n"
+        "    except BaseException:\n"
+        "        raise InaccessibleError('the server did not answer')\n"
+        "Placement.write = write"
+    )
+    environment = {**os.environ, "PATCH": patch}
+    with start("exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env=environment) as process:
+        _, err = process.communicate(timeout=15)
+    assert (process.returncode, err.strip()) == (CODES[number], "")
+
+
 def test_a_child_process_that_is_told_to_end_says_nothing(tmp_path: Path) -> None:
     """HDF5 is read in a process of its own, and Ctrl-C reaches both."""
     save(tmp_path / "w.h5", {"a": np.arange(3)}, "hdf5")
