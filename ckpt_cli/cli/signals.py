@@ -51,7 +51,7 @@ def ending_by_signals() -> Iterator[None]:
     ours = [number for number, own in before.items() if own not in (signal.SIG_IGN, None)]
     handler = _Handler(ours)
     hook, sys.unraisablehook = sys.unraisablehook, handler.raise_again
-    _call("go_on")
+    _call("resume_waiting")
     for number in ours:
         signal.signal(number, handler.end)
     try:

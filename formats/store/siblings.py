@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..location import Location
 from .base import UnlistedError
+from .work.cancellation import run_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -116,10 +117,8 @@ def files_beside(
 
 def _asked_for(prefix: Location, pattern: re.Pattern[str], count: int | None) -> list[Location]:
     if count is not None:
-        from .remote.transport import together  # which nobody needs who reads a disk
-
         paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
-        there = together(Location.is_file, paths, _ASKED_AT_ONCE)
+        there = run_each(Location.is_file, paths, _ASKED_AT_ONCE)
         return [path for path, is_there in zip(paths, there, strict=True) if is_there]
     counts = range(1, _MOST_GUESSED + 1)
     found = (guess for guess in counts if _shards(prefix, pattern, guess)[0].is_file())

@@ -143,7 +143,7 @@ def test_after_a_signal_processes_end_with_what_they_do() -> None:
         hands.close()
         assert time.monotonic() - began < 2
     finally:
-        cancellation.go_on()
+        cancellation.resume_waiting()
     assert not any(process.is_alive() for process in processes)
 
 
@@ -312,18 +312,18 @@ def test_ranges_travel_together(alone: bool, sizes: list[int]) -> None:
         assert pool.sent == [len(sizes), 512 * workers.TASK_BYTES]
 
 
-def _call_off(run: str) -> None:
-    executors.RUNS.call_off(run)
+def _cancel(run: str) -> None:
+    executors.RUNS.cancel(run)
     counted.append(run)
 
 
 counted: list[str] = []
 
 
-def test_a_task_that_is_called_off_ends_between_its_ranges() -> None:
+def test_a_task_that_is_cancelled_ends_between_its_ranges() -> None:
     counted.clear()
-    done = executors.work_on(VERSION, "ends", pickle.dumps((_call_off, ["ends"] * 9)), synced=False)
-    assert str(done.error) == "called off"
+    done = executors.work_on(VERSION, "ends", pickle.dumps((_cancel, ["ends"] * 9)), synced=False)
+    assert str(done.error) == "cancelled"
     assert counted == ["ends"]
     assert not executors.RUNS.is_busy("ends")
 

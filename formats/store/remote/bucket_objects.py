@@ -17,7 +17,7 @@ from ...errors import CheckpointExistsError, CheckpointNotFoundError, Inaccessib
 from ..base import FILE, Entry
 from ..urls import scheme_of
 from ..work.buffers import is_free
-from ..work.cancellation import OverdueError, aside, is_ending, rest, time_left
+from ..work.cancellation import OverdueError, is_ending, run_detached, sleep, time_left
 from . import objects
 from .buckets import Buckets, parted
 from .credentials import PROVIDERS
@@ -71,7 +71,7 @@ class _Upload(objects.Stream):
             self._sending = [each for each in self._sending if not is_free(each)]
             if len(self._sending) <= most:
                 return
-            rest(_SENT_SOON)
+            sleep(_SENT_SOON)
 
     def finish(self) -> None:
         self._wait(1 if self._is_partial else 0)  # A part that is not full is sent with the end.
@@ -91,7 +91,7 @@ class _Upload(objects.Stream):
 
         left = time_left()
         try:
-            aside(take_back, None if left is None else left / 2)  # others need some, too
+            run_detached(take_back, None if left is None else left / 2)  # others need some, too
         except (Again, OverdueError) as why:
             reason = "the server did not answer before this command had to end"
             message = "was not sent to its end, and what was sent cannot be taken back: "
@@ -101,7 +101,7 @@ class _Upload(objects.Stream):
     def _sent(self, send: Callable[[], object]) -> None:
         try:
             with self._store.told(self._path):
-                aside(send)
+                run_detached(send)
         except Again as error:
             raise InaccessibleError(f"cannot be written: {error}", path=self._path) from None
         except CheckpointNotFoundError:
@@ -145,7 +145,7 @@ class BucketStore(Buckets, objects.ObjectStore):
 
         try:
             with self.answering(path):
-                return trying(path, lambda: aside(ask))
+                return trying(path, lambda: run_detached(ask))
         finally:
             self.forget_listings()
 
@@ -180,7 +180,7 @@ class BucketStore(Buckets, objects.ObjectStore):
                 count(path, 0)
 
         try:
-            return trying(path, lambda: aside(ask))
+            return trying(path, lambda: run_detached(ask))
         except CheckpointNotFoundError:
             return None
 
@@ -199,7 +199,7 @@ class BucketStore(Buckets, objects.ObjectStore):
                 count(path, len(data))
 
         try:
-            return trying(path, lambda: aside(ask))
+            return trying(path, lambda: run_detached(ask))
         except CheckpointNotFoundError:
             return None
 
@@ -222,7 +222,7 @@ class BucketStore(Buckets, objects.ObjectStore):
             finally:
                 count(path, 0, sent=len(data))
 
-        return trying(path, lambda: aside(ask))
+        return trying(path, lambda: run_detached(ask))
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -241,7 +241,7 @@ class BucketStore(Buckets, objects.ObjectStore):
                 count(path, 0)
 
         with suppress(CheckpointNotFoundError):
-            trying(path, lambda: aside(ask))
+            trying(path, lambda: run_detached(ask))
 
 
 class Alias(BucketStore):

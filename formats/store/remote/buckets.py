@@ -15,7 +15,7 @@ from ...errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFea
 from ..base import FOLDER, NO_FOLDER, Entry, UnlistedError
 from ..urls import public, refuse_query
 from ..work.buffers import BufferPool
-from ..work.cancellation import OverdueError, aside
+from ..work.cancellation import OverdueError, run_detached
 from .objects import plain
 from .range_cache import REQUEST
 from .responses import RefusedError, entry_of, library, told
@@ -143,7 +143,7 @@ class Buckets(ListedStore):
                 return entry_of(obstore.head(self.client(bucket), key))
 
         try:
-            found = trying(path, lambda: aside(ask))
+            found = trying(path, lambda: run_detached(ask))
         except CheckpointNotFoundError:
             return None
         except RefusedError:
@@ -219,11 +219,11 @@ def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
 
     Raises InaccessibleError where it does not; what has come is let go of with the process.  What could
-    be called off, obstore's coroutines, ends some processes by a signal when they end.
+    be cancelled, obstore's coroutines, ends some processes by a signal when they end.
     """
     seconds = _LISTING * timeout()
     try:
-        return aside(ask, seconds)
+        return run_detached(ask, seconds)
     except OverdueError:
         message = f"the server's listing has not ended after {seconds:g} seconds"
         found = InaccessibleError(message, path=folder)

@@ -33,7 +33,7 @@ from ...errors import CheckpointError, CheckpointExistsError
 from ..local.locks import lock_timeout
 from ..local.process import Process
 from ..siblings import staging_pattern
-from ..work.cancellation import rest, working
+from ..work.cancellation import cancelled_by, sleep
 from .objects import NOTHING, ObjectStore, Over
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Watch:
             self._told = True
             text = f"has not renewed its lock; waiting up to {self._patience:g} s to see whether it has ended"
             notices.tell(f"{self.path}: {self.held.holder} {text}")
-        rest(_LOOK_EVERY)
+        sleep(_LOOK_EVERY)
 
 
 # Holding ---------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class ObjectLock:
         self._entry = held.entry
         try:
             self._renew()
-            rest(_SETTLED)
+            sleep(_SETTLED)
             self._renew()
         except CheckpointExistsError:
             self._entry = self._taken_by = None
@@ -277,7 +277,7 @@ class ObjectLock:
             self._renew()
 
     def _beat(self) -> None:
-        with working(self._over):  # a request that hangs is called off by `release`
+        with cancelled_by(self._over):  # `release` cancels a request that hangs
             while not self._over.wait(BEAT):
                 try:
                     self._renew()

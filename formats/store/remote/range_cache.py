@@ -4,7 +4,7 @@ A request takes as long as some hundred kilobytes do.  So a first look takes 64 
 is read ahead for: as much as was read so far, so that never more than twice of what is wanted is
 fetched.  Who says beforehand what will be read (`expect`) is read ahead for at once, up to its end.
 What is ahead is fetched while what was fetched is worked on.  Threads fetch that alone: whoever waits for
-a server can be interrupted, or called off, and leaves them to themselves.
+a server can be interrupted, or cancelled, and leaves them to themselves.
 
     run    bytes that one request fetches; it lies there for all threads that want some of it
     row    where somebody reads on, and how much was read there in a row
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ..work.cancellation import wait_for
+from ..work.cancellation import start_threads, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 LOOK = 64 << 10
 """Bytes that a look takes: most headers, and ends of archives, are smaller."""
@@ -138,13 +139,7 @@ class Pieces:
                 for begin, end in stretches[:_MOST_LOOKS]
                 if self._holding(begin) is None
             ]
-        waiting = iter(runs)  # which threads may share
-        for _ in runs[:_LOOKS_AT_ONCE]:
-            threading.Thread(target=self._fill_each, args=(waiting,), daemon=True).start()
-
-    def _fill_each(self, runs: Iterator[_Fetch]) -> None:
-        for run in runs:
-            self._fill(run)
+        start_threads((partial(self._fill, run) for run in runs), min(len(runs), _LOOKS_AT_ONCE))
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes from `begin` to `end`, which lie within the file."""
@@ -191,14 +186,14 @@ class Pieces:
                 begin = self._looked_at(at) if stop - at < LOOK else at
                 run = mine = self._begin(begin, max(stop, begin + LOOK), row)
         if mine is not None:
-            self._start(mine)
+            start_threads([partial(self._fill, mine)], 1)
         wait_for(run.done)
         return run
 
     def _alone(self, begin: int, end: int) -> bytes | memoryview:
         """Return what is too large to be held."""
         run = _Fetch(begin, end)
-        self._start(run)
+        start_threads([partial(self._fill, run)], 1)
         wait_for(run.done)
         return run.came
 
@@ -225,9 +220,6 @@ class Pieces:
             _held.pop(each).remove(each)
             surplus -= each.end - each.begin
         return run
-
-    def _start(self, run: _Fetch) -> None:
-        threading.Thread(target=self._fill, args=(run,), daemon=True).start()
 
     def _fill(self, run: _Fetch) -> None:
         try:
@@ -258,5 +250,4 @@ class Pieces:
             while at < end and at + REQUEST <= row.end + AHEAD and self._holding(at) is None:
                 begun.append(self._begin(at, min(at + REQUEST, end), row))
                 at = begun[-1].end
-        for run in begun:
-            self._start(run)
+        start_threads((partial(self._fill, run) for run in begun), len(begun))

@@ -20,9 +20,10 @@ from ...errors import CheckpointError, CheckpointNotFoundError, InaccessibleErro
 from ...location import Location, store_of_scheme
 from ..base import CLOSED, FILE, FOLDER, Entry, File, Identity, Listed, Store, UnlistedError
 from ..content_cache import forget_unsettled
+from ..work.cancellation import run_each
 from ..work.counters import tally_of
 from .range_cache import LOOK, Pieces
-from .transport import GivenUpError, together
+from .transport import GivenUpError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -154,7 +155,7 @@ class ServerStore(Store):
 
     def expect_files(self, paths: Sequence[str]) -> None:
         if len(paths) > 1:
-            together(self._look_into, paths, _ASKED_AT_ONCE)
+            run_each(self._look_into, paths, _ASKED_AT_ONCE)
 
     def _look_into(self, path: str) -> None:
         with suppress(CheckpointError), self.open(path) as file:  # who reads it is told

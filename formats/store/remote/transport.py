@@ -11,18 +11,16 @@ import os
 import random
 import threading
 import time
-from contextlib import suppress
 from functools import partial
 from io import BufferedReader, RawIOBase
-from queue import Empty, Queue
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from ...errors import InaccessibleError
-from ..work.cancellation import check, rest
+from ..work.cancellation import sleep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from http.client import HTTPConnection, HTTPResponse
     from socket import socket
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     Room = Callable[[int, Mapping[str, str]], int]
 
-A = TypeVar("A")
 T = TypeVar("T")
 
 ATTEMPTS = 5
@@ -39,9 +36,6 @@ _MOST_REDIRECTS = 5
 _IN_URLS = "%/:?#[]@!$&'()*+,;=|"
 _MOST_IDLE = 8
 """Connections to one server that wait for the next request."""
-
-_LOOKED_EVERY = 0.1
-"""Seconds after which one who waits for answers looks whether they are wanted still."""
 
 _AT_A_TIME = 1 << 18
 _LARGEST_TIMEOUT = 86400.0
@@ -106,43 +100,9 @@ def timeout() -> float:
     return seconds
 
 
-def together(ask: Callable[[A], T], items: Sequence[A], at_once: int) -> list[T]:
-    """Return what is asked for each item, some at a time; what asking one raises is raised.
-
-    Who leaves before that, as by Ctrl-C, waits for nobody: the threads go with the process.
-    """
-    answers: Queue[tuple[int, T | None, BaseException | None]] = Queue()
-    waiting = iter(enumerate(items))  # which threads may share
-
-    def run() -> None:
-        for at, item in waiting:
-            try:
-                answers.put((at, ask(item), None))
-            except BaseException as error:
-                answers.put((at, None, error))
-
-    for _ in items[:at_once]:
-        threading.Thread(target=run, daemon=True).start()
-    found: dict[int, T] = {}
-    for _ in items:
-        at, answer, error = _next(answers)
-        if error is not None:
-            raise error
-        found[at] = cast("T", answer)
-    return [found[at] for at in range(len(items))]
-
-
-def _next(answers: Queue[T]) -> T:
-    """Return the next of some answers; raise where they are called off."""
-    while True:
-        with suppress(Empty):
-            return answers.get(timeout=_LOOKED_EVERY)
-        check()
-
-
 def pause(seconds: float) -> None:
-    """Wait before something is asked again; raise where that is called off."""
-    rest(seconds)
+    """Wait before a request is retried; raise CheckpointError where that is cancelled."""
+    sleep(seconds)
 
 
 def trying(path: str, ask: Callable[[], T]) -> T:

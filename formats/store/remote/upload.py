@@ -28,7 +28,7 @@ from ...location import Location, as_if_there, local_location
 from ..local.removing import remove_tree, taking_back
 from ..local.staging import ALIVE, StagedFile, refusing
 from ..work.buffers import is_free
-from ..work.cancellation import working
+from ..work.cancellation import cancelled_by
 from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
 
@@ -260,7 +260,7 @@ class Upload:
 
     def remove(self) -> None:
         """Take it back: what was sent of it, or the object, unless another lies in its place by now."""
-        with working(Event()):  # which is done also where the work was called off
+        with cancelled_by(Event()):  # so that it is done also where the work was cancelled
             self._take_back()
 
     def _take_back(self) -> None:

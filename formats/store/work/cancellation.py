@@ -1,66 +1,68 @@
-"""Work that is called off while it waits: for a server that does not answer, that is minutes.
+"""Waiting that a signal, or whoever started the work, can cancel: a server that hangs takes minutes.
 
-Whoever hands out work says by an event that nobody waits for it any more.  A thread knows the event of the
-work that it does; what it waits for is done by another thread, which goes on, or goes with the process.
+A thread knows the event that cancels its work (`cancelled_by`), and everything here that waits looks at it.
+A call that waits in its own way, as in a library, runs in a thread of its own.  When it is cancelled,
+that thread is left alone: it finishes, or ends with the process.
 
-A signal calls off all that the program does.  What it has begun is taken back then, for which there is a
-short time: what a server does not answer until the deadline stays.
+A signal cancels all work of the program.  What was started is taken back then, for which there is a short
+time: what a server does not answer within it stays.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar, cast
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import CheckpointError, InaccessibleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+A = TypeVar("A")
 T = TypeVar("T")
-R = TypeVar("R")
 
-_LOOKED_EVERY = 0.1
-"""Seconds after which one who waits looks whether that is wanted still."""
+_POLL_EVERY = 0.1
+"""Seconds between two looks at whether a wait is cancelled."""
 
-TAKEN_BACK_WITHIN = 0.8
-"""Seconds after a signal within which servers are asked to take back what was begun."""
+TAKE_BACK_WITHIN = 0.8
+"""Seconds after a signal within which servers are asked to take back what was started."""
 
 
-class _PendingWork(threading.local):
+class _ThreadWork(threading.local):
     def __init__(self) -> None:
-        self.over = threading.Event()
+        self.cancel = threading.Event()
 
 
 class _Ending:
     deadline: float | None = None
 
 
-_work = _PendingWork()
+_work = _ThreadWork()
 _ending = _Ending()
 
 
-def called_off() -> CheckpointError:
-    """Return what is raised in work that nobody waits for any more."""
-    return CheckpointError("called off")
+def cancelled() -> CheckpointError:
+    """Return the error of work that was cancelled."""
+    return CheckpointError("cancelled")
 
 
 class OverdueError(TimeoutError):
-    """What was asked for has not come in its time."""
+    """A call has not returned in its time."""
 
 
-# A signal ends all ------------------------------------------------------------------------
+# A signal cancels all ---------------------------------------------------------------------
 
 
 def end_soon() -> None:
-    """Have nothing wait for servers much longer: a signal has come.  It calls this, so it is short."""
-    _ending.deadline = time.monotonic() + TAKEN_BACK_WITHIN
+    """Cancel all waiting in a short while: a signal has come.  Its handler calls this, so it is short."""
+    _ending.deadline = time.monotonic() + TAKE_BACK_WITHIN
 
 
-def go_on() -> None:
-    """Have things wait again, in a program that goes on after a signal."""
+def resume_waiting() -> None:
+    """Allow waiting again, in a program that runs on after a signal."""
     _ending.deadline = None
 
 
@@ -74,46 +76,49 @@ def time_left() -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-# Waiting ----------------------------------------------------------------------------------
+# This thread's work -----------------------------------------------------------------------
 
 
 @contextmanager
-def working(over: threading.Event) -> Iterator[None]:
-    """Have what this thread waits for be called off by an event."""
-    before, _work.over = _work.over, over
+def cancelled_by(event: threading.Event) -> Iterator[None]:
+    """Let an event cancel what this thread does in this block."""
+    before, _work.cancel = _work.cancel, event
     try:
         yield
     finally:
-        _work.over = before
+        _work.cancel = before
 
 
-def until(over: threading.Event, work: Callable[[T], R], group: Iterable[T]) -> list[R]:
-    """Do the tasks of a group in this thread; raise where the rest of them is called off."""
-    with working(over):
-        return [work(item) for item in _wanted(over, group)]
+def is_cancelled() -> bool:
+    """Whether this thread's work is cancelled."""
+    return _work.cancel.is_set()
 
 
-def _wanted(over: threading.Event, group: Iterable[T]) -> Iterator[T]:
-    for item in group:
-        if over.is_set():
-            raise called_off()
-        yield item
-
-
-def check() -> None:
-    """Raise CheckpointError where this thread's work is called off, or the time after a signal is over."""
-    if _work.over.is_set():
-        raise called_off()
+def raise_if_cancelled() -> None:
+    """Raise CheckpointError where this thread's work is cancelled, or the time after a signal is over."""
+    if is_cancelled():
+        raise cancelled()
     if time_left() == 0:
         raise InaccessibleError("the server did not answer before this command had to end")
 
 
+def cancellable(items: Iterable[T]) -> Iterator[T]:
+    """Yield items; raise CheckpointError before the next one when this thread's work is cancelled."""
+    for item in items:
+        if is_cancelled():
+            raise cancelled()
+        yield item
+
+
+# Waiting ----------------------------------------------------------------------------------
+
+
 def wait_for(done: threading.Event, seconds: float | None = None) -> None:
-    """Wait until something is done; raise as `check`, and OverdueError after so many seconds."""
+    """Wait for an event; raise as `raise_if_cancelled`, and OverdueError after so many seconds."""
     deadline = None if seconds is None else time.monotonic() + seconds
     while not done.is_set():
-        check()
-        waits = [_LOOKED_EVERY, time_left() or _LOOKED_EVERY]
+        raise_if_cancelled()
+        waits = [_POLL_EVERY, time_left() or _POLL_EVERY]
         if deadline is not None:
             waits.append(deadline - time.monotonic())
             if waits[-1] <= 0:
@@ -121,32 +126,63 @@ def wait_for(done: threading.Event, seconds: float | None = None) -> None:
         done.wait(min(waits))
 
 
-def rest(seconds: float) -> None:
-    """Wait so many seconds; raise as `check`."""
-    try:
+def sleep(seconds: float) -> None:
+    """Wait so many seconds; raise as `raise_if_cancelled`."""
+    with suppress(OverdueError):
         wait_for(threading.Event(), seconds)
-    except OverdueError:
-        return
 
 
-def aside(ask: Callable[[], T], seconds: float | None = None) -> T:
-    """Return what is asked for by another thread: a library that waits for a server hears no signal.
-
-    Raises what asking raises, and as `wait_for`; the thread is left alone then, and goes with the process.
-    """
-    done = threading.Event()
-    answers: list[tuple[T | None, BaseException | None]] = []
+def start_threads(calls: Iterable[Callable[[], object]], count: int) -> None:
+    """Start threads that share these calls, and that no end of the process waits for."""
+    waiting = iter(tuple(calls))  # which threads may share, unlike a generator
 
     def run() -> None:
-        try:
-            answers.append((ask(), None))
-        except BaseException as error:
-            answers.append((None, error))
-        done.set()
+        for call in waiting:
+            call()
 
-    threading.Thread(target=run, daemon=True).start()
-    wait_for(done, seconds)
-    answer, error = answers[0]
-    if error is not None:
-        raise error
-    return cast("T", answer)
+    for _ in range(count):
+        threading.Thread(target=run, daemon=True).start()
+
+
+def run_each(call: Callable[[A], T], items: Sequence[A], threads: int) -> list[T]:
+    """Return the result of a call for each item, in their order; so many threads make the calls.
+
+    Raises the first error of a call, and as `wait_for`; calls that have not begun are not made then.
+    """
+    return _run_all([partial(call, item) for item in items], threads)
+
+
+def run_detached(call: Callable[[], T], seconds: float | None = None) -> T:
+    """Return the result of a call that another thread makes: a library that waits notices no signal.
+
+    Raises what the call raises, and as `wait_for`.
+    """
+    return _run_all([call], 1, seconds)[0]
+
+
+def _run_all(calls: Sequence[Callable[[], T]], threads: int, seconds: float | None = None) -> list[T]:
+    results: dict[int, T] = {}
+    errors: list[BaseException] = []
+    cancel = _work.cancel
+    done = threading.Event()
+
+    def run(at: int) -> None:
+        if done.is_set():
+            return
+        try:
+            with cancelled_by(cancel):
+                results[at] = calls[at]()
+        except BaseException as error:
+            errors.append(error)
+        if errors or len(results) == len(calls):
+            done.set()
+
+    start_threads((partial(run, at) for at in range(len(calls))), min(threads, len(calls)))
+    try:
+        if calls:
+            wait_for(done, seconds)
+    finally:
+        done.set()
+    if errors:
+        raise errors[0]
+    return [results[at] for at in range(len(calls))]

@@ -20,7 +20,7 @@ from ...core.version import VERSION
 from ...errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
 from ..local.removing import scratch_directory
 from ..remote.transport import timeout
-from .cancellation import aside, is_ending, time_left
+from .cancellation import is_ending, run_detached, time_left
 from .executors import ASKED_EVERY, RUNS, NamedFunction, Travelling, missing_extra
 from .workers import default_jobs
 
@@ -68,13 +68,13 @@ class Dask(Travelling):
         """
         if not address:
             folder = self._scratch.enter_context(scratch_directory())
-            self._cluster = aside(partial(_own_cluster, distributed, folder))
-        self._client = aside(partial(self._connected, distributed, address))
+            self._cluster = run_detached(partial(_own_cluster, distributed, folder))
+        self._client = run_detached(partial(self._connected, distributed, address))
         try:
-            aside(partial(self._client.wait_for_workers, 1, timeout=self._patience))
+            run_detached(partial(self._client.wait_for_workers, 1, timeout=self._patience))
         except OSError as error:
             raise self._gone(f"has no worker after {self._patience:g} s") from error
-        aside(self._check_workers)
+        run_detached(self._check_workers)
 
     def _connected(self, distributed: Any, address: str | None) -> Any:
         """Return who asks the scheduler; by TLS where Dask's own configuration wants that."""
@@ -86,7 +86,7 @@ class Dask(Travelling):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that its version is another: ours is what matters
                 if address:
-                    aside(partial(_greet, where, self._patience), 2 * self._patience)
+                    run_detached(partial(_greet, where, self._patience), 2 * self._patience)
                 return distributed.Client(where, timeout=self._patience, set_as_default=False)
         except Exception as error:
             raise self._gone("no scheduler answers there") from error
@@ -129,7 +129,7 @@ class Dask(Travelling):
         """Ask the scheduler how many threads the workers have; None where it does not say."""
         try:
             ask = partial(self._client.sync, self._client.scheduler.ncores, callback_timeout=self._patience)
-            found: dict[str, int] = aside(ask)
+            found: dict[str, int] = run_detached(ask)
             return sum(found.values())
         except (OSError, AttributeError, CancelledError):
             return None
@@ -157,7 +157,7 @@ class Dask(Travelling):
         return (*super().failures, KilledWorker)
 
     def stop(self, futures: Iterable[Future[Any]]) -> None:
-        """Call off what has not begun; what has goes on until its end, which is waited for."""
+        """Cancel what has not begun, and wait for the rest."""
         begun = [future for future in futures if not future.done()]
         if not begun:
             return
@@ -167,8 +167,8 @@ class Dask(Travelling):
         if self._client.status == "running":  # a client without its scheduler would wait for that
             with suppress(Exception):  # whoever is gone does nothing any more
                 left = time_left()
-                call = partial(self._client.run, NamedFunction(call_off), run, on_error="ignore")
-                aside(call, None if left is None else left / 2)
+                call = partial(self._client.run, NamedFunction(cancel_run), run, on_error="ignore")
+                run_detached(call, None if left is None else left / 2)
 
     def close(self) -> None:
         if is_ending() and self._is_own:
@@ -176,7 +176,7 @@ class Dask(Travelling):
         else:
             for each in filter(None, (self._client, self._cluster)):
                 with suppress(Exception):  # it is over, whatever else is
-                    aside(partial(each.close, timeout=ASKED_EVERY))
+                    run_detached(partial(each.close, timeout=ASKED_EVERY))
         self._scratch.close()
 
 
@@ -224,11 +224,11 @@ def _greet(where: str, patience: float) -> None:
     asyncio.run(greet())
 
 
-async def call_off(run: str) -> None:
+async def cancel_run(run: str) -> None:
     """Have a worker of Dask begin no more tasks of a command, and wait for those that it has begun."""
     import asyncio
 
-    RUNS.call_off(run)
+    RUNS.cancel(run)
     while RUNS.is_busy(run):
         await asyncio.sleep(0.01)
 

@@ -43,7 +43,7 @@ from ...core import notices
 from ...core.version import VERSION
 from ...core.words import counted
 from ...errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
-from .cancellation import called_off, end_soon, is_ending, time_left, working
+from .cancellation import cancellable, cancelled, cancelled_by, end_soon, is_ending, time_left
 from .counters import add_reads, count_reads, is_counting, reads_of_task
 from .task_context import emptied
 from .workers import Threads, Workers, default_jobs, each_of
@@ -86,12 +86,12 @@ class _Runs:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._busy: dict[str, int] = {}
-        self._over: dict[str, threading.Event] = {}
+        self._cancels: dict[str, threading.Event] = {}
 
     def begin(self, run: str) -> bool:
-        """Begin a task, unless it was called off."""
+        """Begin a task, unless it was cancelled."""
         with self._changed:
-            if self.over(run).is_set():
+            if self.cancel_event(run).is_set():
                 return False
             self._busy[run] = self._busy.get(run, 0) + 1
             return True
@@ -101,41 +101,40 @@ class _Runs:
             self._busy[run] -= 1
             if not self._busy[run]:
                 del self._busy[run]
-                if not self._over[run].is_set():
-                    del self._over[run]
+                if not self._cancels[run].is_set():
+                    del self._cancels[run]
 
-    def over(self, run: str) -> threading.Event:
-        """Return what tells that a command is over."""
+    def cancel_event(self, run: str) -> threading.Event:
+        """Return the event that cancels a command's tasks."""
         with self._changed:
-            return self._over.setdefault(run, threading.Event())
+            return self._cancels.setdefault(run, threading.Event())
 
-    def call_off(self, run: str) -> None:
-        """Have no more tasks of a command begin, and those that wait for a server end."""
-        self.over(run).set()
+    def cancel(self, run: str) -> None:
+        """Let no more tasks of a command begin, and end those that wait for a server."""
+        self.cancel_event(run).set()
 
-    def call_off_all(self) -> bool:
-        """Call off all that is being done; return whether anything is."""
+    def cancel_all(self) -> bool:
+        """Cancel all tasks that run; return whether any does."""
         with self._changed:
             for run in self._busy:
-                self.call_off(run)
+                self.cancel(run)
             return bool(self._busy)
 
     def is_busy(self, run: str) -> bool:
         with self._changed:
             return run in self._busy
 
-    def for_a_while(self, run: str, group: Iterable[T]) -> Iterator[T]:
-        """Yield a group's items, one at least, until a while has passed; raise where it was called off."""
-        until = time.monotonic() + A_WHILE
-        for number, item in enumerate(group):
-            if number and time.monotonic() >= until:
-                return
-            if self.over(run).is_set():
-                raise called_off()
-            yield item
-
 
 RUNS = _Runs()
+
+
+def _for_a_while(group: Iterable[T]) -> Iterator[T]:
+    """Yield a group's items, one at least, until a while has passed."""
+    until = time.monotonic() + A_WHILE
+    for number, item in enumerate(group):
+        if number and time.monotonic() >= until:
+            return
+        yield item
 
 
 def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
@@ -149,17 +148,17 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
         hints = ("install one version everywhere",)
         return Done([], {}, UnsupportedFeatureError(message, hints=hints))
     if not RUNS.begin(run):
-        return Done([], {}, called_off())
+        return Done([], {}, cancelled())
     try:
-        with working(RUNS.over(run)):
-            return _opened(run, parcel, synced=synced)
+        with cancelled_by(RUNS.cancel_event(run)):
+            return _opened(parcel, synced=synced)
     finally:
         RUNS.end(run)
         if is_ending():  # a worker that was told to end, and has taken back what it had begun
             os._exit(_ENDED)
 
 
-def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
+def _opened(parcel: bytes, *, synced: bool) -> Done:
     if not is_counting():
         count_reads()
     with emptied() as hand:
@@ -167,7 +166,7 @@ def _opened(run: str, parcel: bytes, *, synced: bool) -> Done:
         error: CheckpointError | None = None
         try:
             work, group = pickle.loads(parcel)  # noqa: S301  of who hands out, see above
-            results = each_of(work, RUNS.for_a_while(run, group))
+            results = each_of(work, _for_a_while(cancellable(group)))
             for file in hand.filled:
                 file.close(synced=synced)
         except CheckpointError as raised:
@@ -205,7 +204,7 @@ def begin_worker() -> None:
 
     def end(*_: object) -> None:
         end_soon()
-        if not RUNS.call_off_all():
+        if not RUNS.cancel_all():
             os._exit(_ENDED)
 
     signal.signal(signal.SIGTERM, end)
@@ -319,7 +318,7 @@ class Processes(Travelling):
         return super().lost(error)
 
     def stop(self, futures: Iterable[Future[Any]]) -> None:
-        """Call it off; after a signal the processes end, for what they do may take long."""
+        """Cancel the work; after a signal the processes end, for what they do may take long."""
         if is_ending():
             self._end()
         else:

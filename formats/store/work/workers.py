@@ -20,7 +20,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from .cancellation import until
+from .cancellation import cancellable, cancelled_by
 from .task_context import StaysHereError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Hands(Protocol):
         """Return what came of a group, or of its first items; what a task raised is raised."""
 
     def stop(self, futures: Iterable[Future[list[R]]]) -> None:
-        """Call it off, and wait for what has begun: it may write to a file that is removed next."""
+        """Cancel the work, and wait for what has begun: it may write to a file that is removed next."""
 
     def close(self) -> None:
         """Let those go who did the tasks."""
@@ -101,13 +101,13 @@ class Threads:
 
     def __init__(self, executor: Executor, count: int) -> None:
         self._executor = executor
-        self._over: WeakKeyDictionary[Future[Any], Event] = WeakKeyDictionary()
+        self._cancels: WeakKeyDictionary[Future[Any], Event] = WeakKeyDictionary()
         self.count = count
 
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
-        over = Event()
-        future = self._executor.submit(until, over, work, group)
-        self._over[future] = over
+        cancel = Event()
+        future = self._executor.submit(_work_until, cancel, work, group)
+        self._cancels[future] = cancel
         return future
 
     def wait(self, futures: Iterable[Future[list[R]]]) -> None:
@@ -123,7 +123,7 @@ class Threads:
 
         begun = [future for future in futures if not future.cancel()]
         for future in begun:
-            self._over[future].set()
+            self._cancels[future].set()
         wait(begun)
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class _Round(Generic[T, R]):
             group.future = self._hands.submit(self._work, group.items[len(group.results) :])
 
     def stop(self) -> None:
-        """Call off what is under way."""
+        """Cancel what is under way."""
         self._hands.stop(self._under_way())
 
     def _under_way(self) -> list[Future[list[R]]]:
@@ -328,6 +328,12 @@ SERIAL = Workers()
 def each_of(work: Callable[[T], R], group: Iterable[T]) -> list[R]:
     """Do the tasks of a group."""
     return [work(item) for item in group]
+
+
+def _work_until(cancel: Event, work: Callable[[T], R], group: Iterable[T]) -> list[R]:
+    """Do the tasks of a group; raise CheckpointError when an event cancels the rest of them."""
+    with cancelled_by(cancel):
+        return each_of(work, cancellable(group))
 
 
 def default_jobs() -> int:

@@ -428,28 +428,6 @@ def test_a_byte_now_and_then_puts_no_end_off(
         ended.set()
 
 
-def test_who_asks_of_many_waits_for_nobody_whom_it_leaves() -> None:
-    """Threads of a pool are waited for at the end of a process, and of its block: Ctrl-C took minutes."""
-    ended = threading.Event()
-    daemons = []
-
-    def ask(number: int) -> int:
-        daemons.append(threading.current_thread().daemon)
-        if number == 1:
-            raise InaccessibleError("no")
-        return number if ended.wait(30) else -1
-
-    try:
-        with pytest.raises(InaccessibleError, match="no"):
-            transport.together(ask, range(3), 2)
-        assert not ended.is_set()
-    finally:
-        ended.set()
-    assert set(daemons) == {True}
-    assert transport.together(lambda number: -number, range(20), 3) == [-number for number in range(20)]
-    assert transport.together(ask, [], 3) == []
-
-
 def test_nobody_there_is_said_at_once(web: Web, pauses: list[float]) -> None:
     with pytest.raises(InaccessibleError, match=r"127.0.0.1 cannot be reached: connection refused"):
         parse_location("http://127.0.0.1:1/run/x").open()

@@ -101,7 +101,7 @@ def test_neighbours_are_joined_and_what_is_far_apart_is_not() -> None:
 
 
 @pytest.mark.parametrize("size", [1, REQUEST + 1])
-def test_who_waits_for_a_server_is_called_off(size: int) -> None:
+def test_who_waits_for_a_server_is_cancelled(size: int) -> None:
     """Ctrl-C waited until each thread's request had been given up: five times CKPT_TIMEOUT."""
     ended = threading.Event()
     came: list[int] = []
