@@ -1,7 +1,50 @@
-"""What a person does with checkpoints: the `ckpt` command and the live side in `runtime`."""
+"""Inspect, compare, verify and convert checkpoints.
+
+import ckpt_cli as ckpt
+
+with ckpt.open("run/ckpt-10") as checkpoint:
+    checkpoint["net/l1/kernel"][:10]    # a numpy array, its checksum verified
+
+What `__all__` names is imported when it is used, so that the command `ckpt` does not pay for it.
+"""
+
+from __future__ import annotations
 
 from .memory import install as _look_for_memory
 from .own_formats import install as _install
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from formats.errors import CheckpointError
+
+    from .api.checkpoint import Checkpoint, Tensor, open  # noqa: A004  as in `ckpt.open`
+
+__all__ = ["Checkpoint", "CheckpointError", "Tensor", "open"]
+
 _install()
 _look_for_memory()
+
+_HOMES = {
+    "Checkpoint": "ckpt_cli.api.checkpoint",
+    "CheckpointError": "formats.errors",
+    "Tensor": "ckpt_cli.api.checkpoint",
+    "open": "ckpt_cli.api.checkpoint",
+}
+"""The module of each public name."""
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is used for the first time."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        import importlib
+
+        found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

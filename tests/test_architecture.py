@@ -244,11 +244,16 @@ def test_imports_within_the_command_line_point_one_way() -> None:
         if module != "ckpt_cli.render.progress":
             assert "rich" not in roots, f"{module}: only render/progress.py imports rich"
         if module == "ckpt_cli":
-            own = {"__future__", "ckpt_cli.memory", "ckpt_cli.own_formats"}
+            own = {"__future__", "importlib", "ckpt_cli.memory", "ckpt_cli.own_formats"}
             assert names <= own, "the package imports nothing else"
         if module.startswith(("ckpt_cli.operations", "ckpt_cli.runtime")):
             assert not roots & {"click", "rich"}, module
             assert inside <= {module.split(".")[1]}, module
+        if module.startswith("ckpt_cli.render."):
+            assert inside <= {"operations", "render"}, module
+        if module.startswith("ckpt_cli.api."):
+            assert not roots & {"click", "rich"}, module
+            assert inside <= {"runtime", "operations", "render", "api"}, module
         if module.startswith("ckpt_cli.commands."):
             others = [name for name in names if name.startswith("ckpt_cli.commands.")]
             assert not others, f"{module}: commands do not import each other"

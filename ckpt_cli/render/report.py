@@ -2,73 +2,47 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from formats.core.words import counted
-from formats.find.opening import locate, open_location
-from formats.location import Location
-
+from ..operations import reporting
+from ..operations.reporting import kept
 from . import base as render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from formats.errors import CheckpointError
+    from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
+__all__ = ["SCREEN", "Screen", "kept", "opened", "say_all", "say_empty"]
 
-_MOST_LISTED = 20
+
+class Screen:
+    """Prints what operations report."""
+
+    note = staticmethod(render.note)
+    warning = staticmethod(render.warning)
+
+    @staticmethod
+    def progress(
+        total: int, label: str, stages: Sequence[str] = ("reading",)
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        from .progress import progress
+
+        return progress(total, label, stages)
 
 
-@contextmanager
+SCREEN = Screen()
+
+
 def opened(
     path: Location | CheckpointLocation, *, noted: bool = True, listed: bool = False, loaded: bool = True
-) -> Iterator[CheckpointReader]:
-    """Open a checkpoint for a command: say which one was chosen, and in the end what is wrong with it.
-
-    That it has the keys that it lists is proved, but where it is merely to be `listed`.  Not
-    `loaded`, it may read its index only as it is listed.
-
-    Some damage hides a tensor or two and keeps nobody from going on with the others.  Whatever
-    a command then says of the checkpoint is said of what is left of it, so the person is told.
-    """
-    location = locate(path) if isinstance(path, Location) else path
-    with open_location(location, loaded=loaded) as reader:
-        if noted and reader.location.note:
-            render.note(reader.location.note)
-        said = ""
-        try:
-            if not listed:
-                reader.prove_specs(())
-            yield reader
-        except Exception as error:
-            said = str(error)
-            raise
-        finally:
-            say_findings(reader, said)
-
-
-def say_findings(reader: CheckpointReader, said: str = "") -> None:
-    """Warn of what reading a checkpoint came across; what an error has `said` is not said twice."""
-    found = [finding for finding in reader.findings if finding.message not in said]
-    for finding in found[:_MOST_LISTED]:
-        render.warning(finding.text)
-    more = len(found) - _MOST_LISTED
-    if more > 0:
-        render.warning(f"{reader.location.path}: {counted(more, 'more finding')}; ckpt verify has them all")
-
-
-@contextmanager
-def kept(errors: list[CheckpointError]) -> Iterator[None]:
-    """Keep what goes wrong with one of many for `say_all`, and go on with the next."""
-    from formats.errors import CheckpointError
-
-    try:
-        yield
-    except CheckpointError as error:
-        errors.append(error)
+) -> AbstractContextManager[CheckpointReader]:
+    """Open a checkpoint for a command, as `reporting.opened` does, and print what there is to say of it."""
+    return reporting.opened(path, SCREEN, noted=noted, listed=listed, loaded=loaded)
 
 
 def say_all(errors: Sequence[CheckpointError]) -> None:

@@ -20,5 +20,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> 
 
 
 def _cells(tag: str, cells: Sequence[object]) -> str:
-    texts = (str(cell).encode("utf-8", "backslashreplace").decode() for cell in cells)
-    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
+    return "".join(f"<{tag}>{escape(_printable(str(cell)))}</{tag}>" for cell in cells)
+
+
+def _printable(text: str) -> str:
+    """Return text in which what HTML cannot hold, or nobody can see, is escaped as Python does."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

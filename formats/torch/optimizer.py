@@ -28,7 +28,7 @@ _MOST_NUMBERS = 8
 _MOST_BITS = 64
 
 
-class Tensor(NamedTuple):
+class KeptTensor(NamedTuple):
     """What an optimizer keeps of a parameter, and a tensor holds: its key."""
 
     key: str
@@ -53,7 +53,7 @@ class TorchOptimizer(NamedTuple):
     def keys(self) -> set[str]:
         """Return the keys of its tensors."""
         values = (value for state in self.states.values() for value in state.values())
-        return {value.key for value in values if isinstance(value, Tensor)}
+        return {value.key for value in values if isinstance(value, KeptTensor)}
 
 
 def optimizers_in(root: Any) -> list[TorchOptimizer]:
@@ -115,7 +115,7 @@ class _Search:
             return _plain(value)
         key = f"{path}{STATE}/{name}"
         self._sizes.add((key,))
-        return Tensor(key)
+        return KeptTensor(key)
 
     def _settings(self, group: Pairs) -> dict[str, Any]:
         return {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import ckpt_cli as ckpt
 import formats
 from ckpt_cli.render.findings import junit
 from tests.cli.test_reports import LINES, check_sarif, everything, place  # noqa: F401  a fixture
@@ -330,7 +331,7 @@ def test_specs_are_rows_of_a_data_frame(tmp_path: Path, monkeypatch: pytest.Monk
 
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
-    (program,) = (text for text in blocks("python.md", "python") if "pandas" in text)
+    (program,) = (text for text in blocks("python.md", "python") if "import pandas" in text)
     scope = {"formats": formats}
     exec(program, scope)
     frame = scope["frame"]
@@ -339,3 +340,35 @@ def test_specs_are_rows_of_a_data_frame(tmp_path: Path, monkeypatch: pytest.Monk
         assert list(frame["key"]) == list(reader.specs)
         assert [tuple(shape) for shape in frame["shape"]] == [spec.shape for spec in reader.specs.values()]
         assert [dtype.name for dtype in frame["dtype"]] == [spec.dtype.name for spec in reader.specs.values()]
+
+
+def test_a_checkpoint_is_a_data_frame_of_plain_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    (program,) = (text for text in blocks("python.md", "python") if "to_frame" in text)
+    scope = {"ckpt": ckpt}
+    exec(program, scope)
+    frame = scope["frame"]
+    assert list(frame.columns) == ["key", "object_path", "dtype", "shape", "nbytes", "kind"]
+    with ckpt.open("run") as found:
+        rows = [
+            (each.key, each.object_path, each.dtype, each.shape, each.nbytes, each.kind)
+            for each in found.values()
+        ]
+        variables = sum(each.nbytes or 0 for each in found.values() if each.kind == "variable")
+    assert list(frame.itertuples(index=False, name=None)) == rows
+    assert {type(value) for row in frame.itertuples(index=False) for value in row} <= {
+        str,
+        int,
+        tuple,
+        type(None),
+    }
+    assert capsys.readouterr().out == f"{variables}\n"
+
+
+def test_a_frame_holds_keys_that_are_not_utf_8(tmp_path: Path) -> None:
+    write_bundle(str(tmp_path / "odd-1"), {b"a\xff": np.zeros(3, np.float32)})
+    with ckpt.open(tmp_path / "odd-1") as found:
+        assert list(found.to_frame()["key"]) == ["a\udcff"]

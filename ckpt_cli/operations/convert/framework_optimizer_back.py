@@ -21,7 +21,7 @@ from formats.keras.optimizer_state import settings_in
 from formats.keras.optimizers import BY_NAME, PYTORCH
 from formats.keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group, remark_on, scale_of
 from formats.torch.facts import TorchFacts
-from formats.torch.optimizer import Tensor, optimizers_in
+from formats.torch.optimizer import KeptTensor, optimizers_in
 
 from ..select.relations import Relation
 from ..select.view import Constant
@@ -211,7 +211,7 @@ class _Returning:
 
     def _step(self, name: str, number: int) -> int:
         found = self._torch.states.get(number, {}).get("step")
-        if isinstance(found, Tensor):
+        if isinstance(found, KeptTensor):
             spec = self._reader.specs[found.key]
             if spec.shape:
                 raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=found.key)
@@ -275,11 +275,11 @@ class _Returning:
         """Return the key of what is kept of a parameter, of which nothing else is."""
         state = self._torch.states.get(self._numbers[name], {})
         found = state.get(slot)
-        if not isinstance(found, Tensor):
+        if not isinstance(found, KeptTensor):
             raise ConversionError(f"{self._title} has no {slot} of it", key=name)
         known = {"step", *(each.pytorch for each in self._slots)}
         for other, value in state.items():
-            if isinstance(value, Tensor) and other not in known:
+            if isinstance(value, KeptTensor) and other not in known:
                 message = f"{self._title} has {other!r:.60} of it, by its settings it keeps none"
                 raise ConversionError(message, key=name)
         return found.key

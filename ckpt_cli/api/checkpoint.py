@@ -1,0 +1,274 @@
+"""`ckpt.open`: a checkpoint as a mapping of names to tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from formats.errors import CheckpointError, TensorNotFoundError
+from formats.find.opening import locate, open_location
+from formats.find.resolve import spelling
+from formats.location import parse_location
+
+from ..operations.reporting import Collected, say_findings
+from ..operations.select.selection import close_keys
+from .calls import hinted
+from .tables import RowTable
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from formats.core.spec import TensorSpec
+    from formats.model.reader import CheckpointReader
+
+__all__ = ["Checkpoint", "Tensor", "open"]
+
+_COLUMNS = ("key", "object_path", "dtype", "shape", "nbytes", "kind")
+
+
+class Tensor:
+    """A tensor of an open checkpoint. Its values are read when you ask for them.
+
+    - `tensor[...]` is the whole tensor as a `numpy.ndarray`. `tensor[:10]` and `tensor[0, :, 2:4]` are parts:
+      integers, slices with a positive step and `...`. The result is always an array, also for one element.
+    - `numpy.asarray(tensor)` is the same as `tensor[...]`. Each call reads the values again.
+    - `len(tensor)` is the size of the first dimension. Iterating reads the tensor once.
+
+    Values are compared with the checksum that covers them before you get them. A checksum of a bundle covers
+    a whole tensor, so a part of it takes as long to read, but only its own memory. From HDF5 and safetensors
+    only the part is read.
+
+    Raises ChecksumError or CorruptCheckpointError for damaged values, UnsupportedFeatureError for a type
+    whose values cannot be read, and IndexError for an index that does not fit the shape.
+    """
+
+    __slots__ = ("_checkpoint", "_spec")
+
+    def __init__(self, checkpoint: Checkpoint, spec: TensorSpec) -> None:
+        self._checkpoint = checkpoint
+        self._spec = spec
+
+    @property
+    def key(self) -> str:
+        """The key in the file. Bytes that are not UTF-8 are lone surrogates, as `os.fsdecode` has them."""
+        return self._spec.key
+
+    @property
+    def object_path(self) -> str | None:
+        """The object path, such as `net/l1/kernel`; None where the format has no objects."""
+        return self._checkpoint._reader().object_paths.get(self._spec.key)
+
+    @property
+    def full_name(self) -> str | None:
+        """The full name that TensorFlow gave the variable; None where the checkpoint has none."""
+        return self._checkpoint._reader().full_names.get(self._spec.key)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape. A partitioned variable has its full shape."""
+        return self._spec.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._spec.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._spec.size
+
+    @property
+    def dtype(self) -> str | None:
+        """TensorFlow's name of the dtype, such as `float32` or `bfloat16`; None where it cannot be told."""
+        return self._spec.type_name
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes: elements times item size; of strings and variants the stored bytes."""
+        return self._spec.nbytes
+
+    @property
+    def kind(self) -> str | None:
+        """One of `variable`, `slot`, `optimizer`, `state` and `graph`."""
+        return self._checkpoint._reader().kinds.get(self._spec.key)
+
+    @hinted
+    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
+        tensor = self._checkpoint._reader()[self._spec.key]
+        return tensor.read() if index is Ellipsis else tensor.read_slice(index)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError(f"{self._spec.key!r} is in a file: an array of it is always a copy")
+        values = self[...]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            raise TypeError(f"{self._spec.key!r} is a scalar, which has no length")
+        return self._spec.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self[...])
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.key!r} {self.dtype or 'of unknown dtype'} {self.shape}>"
+
+
+class Checkpoint(RowTable, Mapping[str, Tensor]):
+    """An open checkpoint: a mapping of names to tensors, and a context manager.
+
+    `checkpoint[name]` takes a key, an object path or a full name, and returns a `Tensor`. Iterating yields
+    the keys, in the order of their bytes. `repr` and notebooks show a table of the first tensors.
+
+    An unknown name raises TensorNotFoundError, which is a KeyError; its `hints` name similar keys.
+    After `close()`, or at the end of `with`, everything that needs the file raises CheckpointError.
+
+    `notes` says which checkpoint of a directory was chosen. `warnings` lists damage that hides some tensors.
+    """
+
+    def __init__(self, reader: CheckpointReader) -> None:
+        self._open: CheckpointReader | None = reader
+        self._path = str(spelling(reader.location))
+        self._format = reader.format.name
+        said = Collected()
+        if reader.location.note:
+            said.note(reader.location.note)
+        say_findings(reader, said)
+        self.notes, self.warnings = tuple(said.notes), tuple(said.warnings)
+
+    @property
+    def path(self) -> str:
+        """The path of the checkpoint that was opened: of a directory, the one that was chosen."""
+        return self._path
+
+    @property
+    def format(self) -> str:
+        """The id of the format, such as `tf-object`, `keras-h5` or `safetensors`."""
+        return self._format
+
+    def _reader(self) -> CheckpointReader:
+        if self._open is None:
+            raise CheckpointError("this checkpoint is closed", path=self._path)
+        return self._open
+
+    @hinted
+    def __getitem__(self, name: str) -> Tensor:
+        reader = self._reader()
+        keys = self._keys_of(name)
+        if len(keys) == 1:
+            return Tensor(self, reader.specs[keys[0]])
+        if keys:
+            hints = tuple(f"one of them: {key}" for key in keys[:3])
+            raise TensorNotFoundError(
+                f"{len(keys)} tensors have this name", path=self._path, key=name, hints=hints
+            )
+        raise TensorNotFoundError("no such tensor", path=self._path, key=name, hints=close_keys(reader, name))
+
+    def _keys_of(self, name: object) -> list[str]:
+        """Return the keys that a name means: keys go before object paths, and these before full names."""
+        reader = self._reader()
+        if not isinstance(name, str):
+            return []
+        if name in reader.specs:
+            return [name]
+        return self._by_path.get(name) or self._by_full_name.get(name, [])
+
+    @cached_property
+    def _by_path(self) -> dict[str, list[str]]:
+        return _inverted(self._reader().object_paths)
+
+    @cached_property
+    def _by_full_name(self) -> dict[str, list[str]]:
+        return _inverted(self._reader().full_names)
+
+    def __contains__(self, name: object) -> bool:
+        return len(self._keys_of(name)) == 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reader().specs)
+
+    def __len__(self) -> int:
+        return len(self._reader().specs)
+
+    def close(self) -> None:
+        """Close the files. Closing twice is no error."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Self:
+        self._reader()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *rest: object) -> None:
+        reader, self._open = self._open, None
+        if reader is not None:
+            reader.__exit__(kind, error, *rest)
+
+    # Tables ---------------------------------------------------------------------------
+
+    def _title(self) -> str:
+        if self._open is None:
+            return f"<Checkpoint {self._path}: {self._format}, closed>"
+        return f"<Checkpoint {self._path}: {self._format}, {len(self):,} tensors>"
+
+    def _names(self) -> Sequence[str]:
+        return _COLUMNS
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        reader = self._open
+        if reader is None:
+            return iter(())
+        paths, kinds = reader.object_paths, reader.kinds
+        return (
+            (spec.key, paths.get(spec.key), spec.type_name, spec.shape, spec.nbytes, kinds.get(spec.key))
+            for spec in reader.specs.values()
+        )
+
+    def _count(self) -> int:
+        return 0 if self._open is None else len(self)
+
+    def to_frame(self) -> Any:
+        """Return one row per tensor as a `pandas.DataFrame`, without reading values.
+
+        The columns are `key`, `object_path`, `dtype`, `shape` (a tuple of integers), `nbytes` and `kind`.
+        Raises ImportError where pandas is not installed.
+        """
+        self._reader()
+        return super().to_frame()
+
+
+def _inverted(names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the keys of each name."""
+    found: dict[str, list[str]] = {}
+    for key, name in names.items():
+        found.setdefault(name, []).append(key)
+    return found
+
+
+@hinted
+def open(path: str | os.PathLike[str]) -> Checkpoint:  # noqa: A001  as in `ckpt.open`
+    """Open a checkpoint, and return it as a mapping of names to tensors.
+
+    `path` is a prefix (`run/ckpt-10`), a file, a URL, or a directory, which stands for its latest
+    checkpoint. Only the index is read. The format is told by content.
+
+    Raises CheckpointNotFoundError (a FileNotFoundError), UnknownFormatError, CorruptCheckpointError,
+    InaccessibleError or UnsupportedFeatureError. All of them are CheckpointError.
+
+    ```python
+    with ckpt.open("run/ckpt-10") as checkpoint:
+        kernel = checkpoint["net/l1/kernel"]  # a key, or an object path
+        print(kernel.shape, kernel.dtype)  # nothing is read for these
+        print(kernel[:1])  # a numpy array, its checksum verified
+    ```
+    """
+    where = parse_location(path)
+    where.store.forget_listings()
+    return Checkpoint(open_location(locate(where)))

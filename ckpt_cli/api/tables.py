@@ -1,0 +1,110 @@
+"""Results that are tables: as text, as HTML for notebooks, and as pandas data frames."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from formats.core.notebook import table
+
+from ..render.tables import Column, lay_out
+from ..render.text import escape, human_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["RowTable", "data_frame"]
+
+_MOST_ROWS = 20
+"""Rows that `repr` shows."""
+
+_WIDTH = 110
+"""Cells of a line of `repr`."""
+
+_RIGHT = (int, float)
+
+
+class RowTable(ABC):
+    """A result with rows: `repr` and notebooks show its first rows, `to_frame` has all of them."""
+
+    @abstractmethod
+    def _title(self) -> str:
+        """Return the line above the table."""
+
+    @abstractmethod
+    def _names(self) -> Sequence[str]:
+        """Return the names of the columns."""
+
+    @abstractmethod
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        """Yield rows of plain values: text, numbers, tuples, or None."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Return the number of rows."""
+
+    def __repr__(self) -> str:
+        names, rows = self._names(), list(itertools.islice(self._rows(), _MOST_ROWS))
+        lines = [escape(self._title())]
+        if rows:
+            right = [any(type(row[at]) in _RIGHT for row in rows) for at in range(len(names))]
+            columns = [
+                Column(name.upper(), right=right[at], fold=at == 0, prose=name == "message")
+                for at, name in enumerate(names)
+            ]
+            cells = [
+                [escape(_cell(name, value)) for name, value in zip(names, row, strict=True)] for row in rows
+            ]
+            laid = lay_out(columns, cells, _WIDTH)
+            lines += [laid.heading or "", *itertools.chain.from_iterable(laid.rows)]
+        if self._count() > len(rows):
+            lines.append(f"... {self._count() - len(rows):,} more")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        names = self._names()
+        rows = ([_cell(name, value) for name, value in zip(names, row, strict=True)] for row in self._rows())
+        return table(names, rows, self._count())
+
+    def to_frame(self) -> Any:
+        """Return all rows as a `pandas.DataFrame` of text, numbers and tuples.
+
+        Raises ImportError where pandas is not installed.
+        """
+        return data_frame(self._names(), self._rows())
+
+
+def data_frame(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> Any:
+    """Return rows as a `pandas.DataFrame`; a missing number is NaN or NA, missing text is None."""
+    try:
+        import pandas
+    except ImportError as error:
+        message = "to_frame() needs pandas; to install it: python -m pip install pandas"
+        raise ImportError(message, name="pandas") from error
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
+    # Text stays Python's: pandas' own strings cannot hold a key that is not UTF-8.
+    series = [pandas.Series(values, dtype=_dtype(values)) for values in columns]
+    return pandas.DataFrame(dict(zip(names, series, strict=True)))
+
+
+def _dtype(values: Sequence[Any]) -> str:
+    kinds = {type(value) for value in values}
+    if kinds == {int, type(None)}:
+        return "Int64"
+    if kinds and kinds <= {int, float, type(None)} and float in kinds:
+        return "float64"
+    return {frozenset({int}): "int64", frozenset({bool}): "bool"}.get(frozenset(kinds), "object")
+
+
+def _cell(name: str, value: Any) -> str:
+    """Return what people see of a value."""
+    if value is None:
+        return ""
+    if name == "nbytes":
+        return human_size(value)
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, tuple):
+        return str(list(value))
+    return f"{value:,}" if type(value) is int and name != "step" else str(value)

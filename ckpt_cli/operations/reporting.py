@@ -1,0 +1,117 @@
+"""What an operation says while it works: notes, warnings and progress, told to a reporter.
+
+The command line prints what it is told.  The functions of `import ckpt_cli` keep it for their results.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from formats.core.words import counted
+from formats.find.opening import locate, open_location
+from formats.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from formats.errors import CheckpointError
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.model.reader import CheckpointReader
+
+__all__ = ["Collected", "Reporter", "kept", "opened", "say_findings"]
+
+_MOST_LISTED = 20
+
+
+class Reporter(Protocol):
+    """Is told what there is to know beside the result."""
+
+    def note(self, text: str) -> None:
+        """Take what was chosen and why, in one line."""
+
+    def warning(self, text: str) -> None:
+        """Take what makes the result less than it seems."""
+
+    def progress(
+        self, total: int, label: str, stages: Sequence[str] = ("reading",)
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """Take how many bytes each stage goes through; what it yields takes the bytes that are done."""
+
+
+class Collected:
+    """Keeps notes and warnings, and shows no progress."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+    @contextmanager
+    def progress(
+        self,
+        total: int,  # noqa: ARG002  nobody looks
+        label: str,  # noqa: ARG002
+        stages: Sequence[str] = ("reading",),  # noqa: ARG002
+    ) -> Iterator[Callable[[int], None]]:
+        yield lambda _: None
+
+
+@contextmanager
+def opened(
+    path: Location | CheckpointLocation,
+    reporter: Reporter,
+    *,
+    noted: bool = True,
+    listed: bool = False,
+    loaded: bool = True,
+) -> Iterator[CheckpointReader]:
+    """Open a checkpoint: report which one was chosen, and at the end what is wrong with it.
+
+    Unless it is merely to be `listed`, it is proved that no key is hidden.  Without `loaded` a large index
+    may be read only as it is listed.
+
+    Some damage hides a few tensors, and the others can still be used.  The findings say that the result
+    is about what is left of the checkpoint.
+    """
+    location = locate(path) if isinstance(path, Location) else path
+    with open_location(location, loaded=loaded) as reader:
+        if noted and reader.location.note:
+            reporter.note(reader.location.note)
+        said = ""
+        try:
+            if not listed:
+                reader.prove_specs(())
+            yield reader
+        except Exception as error:
+            said = str(error)
+            raise
+        finally:
+            say_findings(reader, reporter, said)
+
+
+def say_findings(reader: CheckpointReader, reporter: Reporter, said: str = "") -> None:
+    """Warn of what reading a checkpoint came across, except what an error has `said`."""
+    found = [finding for finding in reader.findings if finding.message not in said]
+    for finding in found[:_MOST_LISTED]:
+        reporter.warning(finding.text)
+    more = len(found) - _MOST_LISTED
+    if more > 0:
+        reporter.warning(f"{reader.location.path}: {counted(more, 'more finding')}; ckpt verify has them all")
+
+
+@contextmanager
+def kept(errors: list[CheckpointError]) -> Iterator[None]:
+    """Keep what goes wrong with one of many, and go on with the next."""
+    from formats.errors import CheckpointError
+
+    try:
+        yield
+    except CheckpointError as error:
+        errors.append(error)

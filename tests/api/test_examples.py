@@ -1,0 +1,59 @@
+"""The examples in the docstrings of the public functions, and in docs/python.md, run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ckpt_cli as ckpt
+from tests.support import data_path
+from tests.test_architecture import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FUNCTIONS = sorted(name for name in ckpt.__all__ if name[0].islower())
+
+
+def _blocks(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", textwrap.dedent(text), re.DOTALL)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lay out what the examples speak of, in the current directory."""
+    shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_function_has_an_example_that_runs(
+    name: str, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    function = getattr(ckpt, name)
+    blocks = _blocks(f"    {function.__doc__}")
+    assert blocks
+    quiet = re.sub(r"\bprint\(", "str((", "\n".join(blocks)).replace("str((", "(lambda *_: None)(")
+    exec(quiet, {"ckpt": ckpt})
+    assert capfd.readouterr() == ("", ""), "no function prints"
+
+
+def test_each_public_name_is_in_the_documentation() -> None:
+    with open(os.path.join(ROOT, "docs", "api.md"), encoding="utf-8") as file:
+        documented = re.findall(r"^::: (\S+)$", file.read(), re.MULTILINE)
+    homes = {f"{ckpt._HOMES[name]}.{name}" for name in ckpt.__all__ if name != "CheckpointError"}
+    assert homes <= set(documented)
+    assert "formats.CheckpointError" in documented
+
+
+def test_the_first_examples_of_the_page_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as file:
+        blocks = _blocks(file.read())
+    (first,) = (block for block in blocks if block.startswith("import ckpt_cli as ckpt"))
+    exec(first, {})
