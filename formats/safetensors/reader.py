@@ -24,6 +24,7 @@ from ..core.slicing import allocate, fill_region, region_chunks
 from ..core.spec import TensorSpec, key_bytes
 from ..core.words import command_line
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
@@ -190,6 +191,7 @@ class SafetensorsReader(CheckpointReader):
         header = self._read_header()
         entries = [entry for key, value in header.items() if (entry := self._take(key, value)) is not None]
         self._check_layout(entries)
+        self._check_sizes(entries)
         self._entries = {
             entry.key: entry for entry in sorted(entries, key=lambda entry: key_bytes(entry.key))
         }
@@ -284,6 +286,14 @@ class SafetensorsReader(CheckpointReader):
                     f"{size} bytes of data, the header speaks of {end}", offset=self._data_offset + end
                 )
             )
+
+    def _check_sizes(self, entries: list[_Entry]) -> None:
+        """Reject entries that share the same bytes so often that reading each would take far too long."""
+        stored = self._file.size - self._data_offset
+        total = sum(min(entry.end, stored) - min(entry.begin, stored) for entry in entries)
+        flaw = expansion_flaw(total, stored)
+        if flaw is not None:
+            raise self._corrupt(flaw, code="overlap", offset=self._data_offset)
 
     @property
     def header_size(self) -> int:

@@ -547,6 +547,15 @@ def listing_keys_of_a_megabyte(path: str) -> str:
 
 
 @bomb
+def safetensors_of_the_same_bytes(path: str) -> str:
+    """Fifty thousand tensors that are all the same four megabytes."""
+    size = 4 << 20
+    row = {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}
+    header = json.dumps({f"v{number}": row for number in range(50_000)}).encode()
+    return _write(path + ".safetensors", len(header).to_bytes(8, "little"), header, bytes(size))
+
+
+@bomb
 def safetensors_of_many_small_items(path: str) -> str:
     """A list of millions of numbers where a shape should be."""
     return _safetensors(

@@ -112,6 +112,29 @@ def test_a_truncated_file_lists_leniently(tmp_path):
         ]
 
 
+def test_a_few_overlaps_list_leniently_and_thousands_do_not(tmp_path):
+    """Each entry would be read by itself: 50,000 over 4 MB took `rescue` more than a minute."""
+    size = 1 << 20
+    few = write(tmp_path / "few.safetensors", {f"v{n}": entry(0, size) for n in range(100)}, bytes(size))
+    with formats.open_checkpoint(few, lenient=True) as reader:
+        assert {finding.code for finding in reader.findings} == {"overlap"}
+        assert reader["v9"].read().nbytes == size
+    many = write(tmp_path / "many.safetensors", {f"v{n}": entry(0, size) for n in range(200)}, bytes(size))
+    made_of = f"of {200 << 20} bytes, made of {size} bytes"
+    with pytest.raises(formats.CorruptCheckpointError, match=made_of) as caught:
+        formats.open_checkpoint(many, lenient=True)
+    assert (caught.value.code, caught.value.path) == ("overlap", many)
+
+
+def test_a_file_cut_to_a_thousandth_still_lists_leniently(tmp_path):
+    """What lies behind the cut is not read, and does not count as bytes that tensors share."""
+    header = {f"v{n}": entry(n << 20, (n + 1) << 20) for n in range(1000)}
+    path = write(tmp_path / "cut.safetensors", header, bytes(1 << 20))
+    with formats.open_checkpoint(path, lenient=True) as reader:
+        assert len(reader.specs) == 1000
+        assert reader["v0"].read().nbytes == 1 << 20
+
+
 def test_dtypes_that_only_others_know_are_listed(tmp_path):
     path = write(tmp_path / "x.safetensors", {"a": entry(0, 4, [8], "F4")}, bytes(4))
     with formats.open_checkpoint(path) as reader:
