@@ -7,6 +7,7 @@ whose bytes are carried, one whose bytes are read and not written, one of which 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 import h5py
@@ -249,12 +250,34 @@ def test_a_listing_holds_it(files: Files, tmp_path: Path, ckpt: Callable) -> Non
         assert ckpt("verify", "--against", tmp_path / "model.json", files.right).code == 1
 
 
-def test_rename_carries_its_bytes_or_names_it(files: Files, ckpt: Callable) -> None:
+def _check_that_the_others_can_be_renamed(
+    files: Files, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run the hint as printed, of a renaming to another place and of one in place."""
+    monkeypatch.chdir(files.tmp)
+    left = files.left.name
+    for words in ((left, files.out().name), (left, "--in-place")):
+        refused = ckpt("rename", "--add-prefix", "x/", *words)
+        assert refused.code == 3
+        hint = refused.err.splitlines()[-1]
+        said, _, line = hint.partition(": ckpt ")
+        assert said == "hint: to save the others, which can then be renamed"
+        saved = ckpt(*shlex.split(line))
+        assert (saved.code, "ckpt: error" in saved.err) == (1, False), saved.err
+        assert ckpt("rename", "--in-place", "--add-prefix", "x/", "OUT").code == 0
+        assert ckpt("ls", "-1", "OUT").out == f"x/{files.weights}\n"
+        (files.tmp / "OUT").unlink()
+
+
+def test_rename_carries_its_bytes_or_names_it(
+    files: Files, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = ckpt("rename", "--add-prefix", "x/", files.left, files.out())
     if not files.made.is_carried:
         assert done.code == 3
         assert f"tensor {files.odd!r}" in done.err
         assert not files.out().exists()
+        _check_that_the_others_can_be_renamed(files, ckpt, monkeypatch)
         return
     assert done.code == 0, done.err
     assert bytes_of(files.out(), f"x/{files.odd}") == bytes_of(files.left, files.odd)

@@ -109,7 +109,7 @@ def plan_rename(
 
 def _plan(reader: CheckpointReader, path: Location, names: Renamed) -> Plan:
     is_bundle = reader.format.is_bundle  # whose values stay where they are
-    _refuse_unread(reader, path)
+    _refuse_unread(reader)
     moves = [
         Move(reader.specs[old]._replace(key=new), old, None if is_bundle else reader[old])
         for old, new in names.keys.items()
@@ -127,7 +127,7 @@ def _plan(reader: CheckpointReader, path: Location, names: Renamed) -> Plan:
     )
 
 
-def _refuse_unread(reader: CheckpointReader, path: str) -> None:
+def _refuse_unread(reader: CheckpointReader) -> None:
     """Refuse tensors whose bytes cannot be carried, which no option leaves out here."""
     holds, specs = reader.format.holds, reader.specs
     left = [] if reader.format.is_bundle else [key for key in specs if specs[key].dtype.is_unmapped]
@@ -138,9 +138,9 @@ def _refuse_unread(reader: CheckpointReader, path: str) -> None:
     message = f"{reader.format.name} is not written with {specs[key].dtype}"
     if reader.is_unread(key):
         message = reader.undecoded(key).message
-    without = [word for key in left for word in ("--exclude", key)]
-    copy = command_line("convert", *without, reader.location.path, path)
-    hints = (f"to copy the others, which can then be renamed: {copy}",)
+    # Not convert: it may ask for a configuration, and writes no file of Keras's that lacks a tensor.
+    rescue = command_line("rescue", reader.location.path)
+    hints = (f"to save the others, which can then be renamed: {rescue} OUT",)
     raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
 
 
