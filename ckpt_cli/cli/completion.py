@@ -125,6 +125,12 @@ def dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
     return [_item(name, "plain") for name in sorted(BY_NAME) if name.startswith(incomplete)]
 
 
+def cast_targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
+    from formats.core.dtypes import CAST_TARGETS
+
+    return [_item(name, "plain") for name in sorted(CAST_TARGETS) if name.startswith(incomplete)]
+
+
 def executors(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:  # noqa: ARG001
     names = ("dask", "dask://", "processes", "threads")
     return [_item(name, "plain") for name in names if name.startswith(incomplete)]

@@ -429,15 +429,15 @@ def known_format(context: click.Context, _: click.Parameter, value: str | None) 
 def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
     if value is None:
         return None
-    from formats.core.dtypes import BY_NAME, dtype_named
+    from formats.core.dtypes import CAST_TARGETS, dtype_named
 
     try:
         dtype = dtype_named(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    if not dtype.is_floating:
-        floating = ", ".join(name for name, known in BY_NAME.items() if known.is_floating)
-        raise click.BadParameter(f"{value!r} is no floating dtype; there are {floating}")
+    if dtype.name not in CAST_TARGETS:
+        what = "has neither zero nor negative numbers" if dtype.is_floating else "is no floating dtype"
+        raise click.BadParameter(f"{value!r} {what}; there are {', '.join(CAST_TARGETS)}")
     return dtype
 
 
@@ -446,7 +446,7 @@ cast_option = click.option(
     callback=_floating,
     metavar="DTYPE",
     help="Write floating tensors in this dtype.",
-    shell_complete=completing("dtypes"),
+    shell_complete=completing("cast_targets"),
 )
 
 

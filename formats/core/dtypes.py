@@ -65,6 +65,11 @@ class DType(NamedTuple):
         return self.family == "float"
 
     @property
+    def has_zero(self) -> bool:
+        """Whether zero can be stored; a scale of microscaling is a positive power of two."""
+        return self.name != "float8_e8m0fnu"
+
+    @property
     def is_unmapped(self) -> bool:
         """Whether this is a stored type that has no dtype here; such a tensor is sound, and has no values."""
         return self.family == _UNMAPPED
@@ -156,6 +161,8 @@ def _parse(row: str) -> DType:
 
 DTYPES: tuple[DType, ...] = tuple(_parse(row) for row in _ROWS.strip().splitlines())
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+CAST_TARGETS = {name: dtype for name, dtype in BY_NAME.items() if dtype.is_floating and dtype.has_zero}
+"""Dtypes that floating tensors can be cast to: any other would make their zeros NaN."""
 BY_NUMBER = {dtype.number: dtype for dtype in DTYPES if dtype.number}
 STRING = BY_NAME["string"]
 VARIANT = BY_NAME["variant"]

@@ -194,6 +194,8 @@ def test_commands_and_options(offered: Callable) -> None:
     assert offered("ls", "--sort", "=", "s") == [("plain", "size"), ("plain", "shape")]
     assert offered("ls", "--sort", "s") == [("plain", "size"), ("plain", "shape")]
     assert offered("ls", "--dtype", "bf") == [("plain", "bfloat16")]
+    assert offered("extract", "--cast", "float6") == [("plain", "float64")]
+    assert offered("convert", "--cast", "float8_e8") == []
     assert offered("ls", "--kind", "slot,st") == [("part", "slot,state")]
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from formats import open_checkpoint
 from formats.core.chunks import PIECE
+from formats.core.dtypes import BY_NAME
 from formats.store.local.files import LocalFile
 from tests.cli.conftest import ROOT
 from tests.support import data_path, numbers, partitioned, same, strings, variants, write_bundle
@@ -314,6 +315,21 @@ def test_a_cast_leaves_integers_alone_and_is_a_floating_type(
     found = read_all(tmp_path / "o.npz")
     assert (found["w/kernel"].dtype, found["count"].dtype) == (np.float16, np.int64)
     assert ckpt("extract", prefix, "-o", tmp_path / "p.npz", "--cast", "int8").code == 2
+
+
+@pytest.mark.parametrize("line", ["extract {} -o {}", "convert {} {}"])
+def test_a_cast_to_a_type_without_zero_is_rejected(
+    line: str, prefix: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    """It made NaN of every zero and every negative number, and exited with 0."""
+    target = tmp_path / "o.safetensors"
+    done = ckpt(*line.format(prefix, target).split(), "--cast", "float8_e8m0fnu")
+    assert (done.code, target.exists()) == (2, False)
+    rejected, _, allowed = done.err.partition("; there are ")
+    assert rejected.endswith("'float8_e8m0fnu' has neither zero nor negative numbers")
+    for name in allowed.split("\n")[0].rstrip(".").split(", "):
+        values = np.array([0, -1], BY_NAME[name].numpy).astype(np.float64)
+        assert values.tolist() == [0, -1], name
 
 
 @pytest.mark.parametrize("target", ["o.npy", "o.npz", "d/", "o.h5"])
