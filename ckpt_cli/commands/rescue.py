@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import counted
-from formats.errors import CheckpointError
+from formats.errors import CheckpointError, as_ours
 from formats.find.salvage import find_damaged
 
 from ..cli.execute import How, carry_out, say_written
@@ -81,6 +81,16 @@ def command(damaged: Location, target: Location, sibling: Location | None, **opt
       ckpt rescue run/ckpt-10 saved/ckpt-10 --sibling run/ckpt-9
       ckpt rescue cut.safetensors saved.safetensors --dry-run
     """
+    try:
+        return _rescue(damaged, target, sibling, options)
+    except Exception as error:  # there is no open reader whose end would name the file
+        found = as_ours(error, damaged)
+        if found is error:
+            raise
+        raise found from error
+
+
+def _rescue(damaged: Location, target: Location, sibling: Location | None, options: dict[str, Any]) -> int:
     rescue = _plan(damaged, target, sibling)
     if rescue.refusal is not None:
         if options["as_json"]:

@@ -22,7 +22,7 @@ from ckpt_cli.operations.look import verify
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import MEMORY, CorruptCheckpointError, ResourceError, exhausted, is_exhausted
-from formats.find import directory, opening
+from formats.find import directory, opening, salvage
 from formats.h5.library.damage import damage
 from tests.cli.conftest import ROOT
 
@@ -171,6 +171,7 @@ def failing(
 
     monkeypatch.setattr(opening, "detect", detect_or_fail)
     monkeypatch.setattr(directory, "detect", detect_or_fail)
+    monkeypatch.setattr(salvage, "detect", detect_or_fail)
     return tmp_path, said
 
 
@@ -192,7 +193,13 @@ def test_one_such_file_is_a_warning_and_the_others_are_listed(
     assert verified.code == 3
     assert [result["ok"] for result in verified.json["results"]] == [True, False, True]
     assert verified.json["results"][1]["findings"][0]["code"] == MEMORY
-    for words in (("diff", bad, bad), ("show", bad), ("convert", bad, run / "o.npz"), ("match", bad, bad)):
+    for words in (
+        ("diff", bad, bad),
+        ("show", bad),
+        ("convert", bad, run / "o.npz"),
+        ("match", bad, bad),
+        ("rescue", bad, run / "o.safetensors"),
+    ):
         done = ckpt(*words)
         assert done.code == 3
         assert done.err.startswith(f"ckpt: error: {bad}: {said}\n")
@@ -217,6 +224,8 @@ def test_what_is_raised_while_values_are_read_or_written(
     assert done.code == 3
     assert done.err.startswith("ckpt: error: ")
     assert said in done.err
+    rescued = ckpt("rescue", "-j", jobs, source, tmp_path / "o.safetensors")
+    assert (rescued.code, rescued.err.splitlines()[0]) == (3, f"ckpt: error: {source}: {said}")
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
     monkeypatch.setattr("formats.store.ranges.FileRange.read", fail)
     monkeypatch.setattr("formats.safetensors.reader.SafetensorsTensor.chunks", fail)
