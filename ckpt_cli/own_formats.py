@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import NoReturn
 
 __all__ = ["FindFormatsBeside", "check", "install"]
+
+_CANNOT = 3  # as in ckpt_cli.__main__
 
 _BESIDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -50,10 +53,35 @@ def check(imported: ModuleType) -> None:
     raise ImportError(message, name="formats", path=other)
 
 
+def _is_the_command() -> bool:
+    """Whether this process is `ckpt` or `python -m ckpt_cli`, rather than a program that imports it."""
+    if sys.argv[:1] != ["-m"]:  # the script that pip writes, ckpt.exe on Windows
+        return os.path.basename(sys.argv[0] if sys.argv else "").partition(".")[0] == "ckpt"
+    return sys.orig_argv[-len(sys.argv)] in ("ckpt_cli", "-mckpt_cli")
+
+
+def _end(error: ImportError) -> NoReturn:
+    """Say it as any error of the command; what does that otherwise would import `formats`."""
+    other = str(error.path)
+    shown = other if other.isprintable() else ascii(other)
+    text = (
+        f"ckpt: error: {shown}: another module named 'formats' was imported before ckpt began, "
+        "which needs its own\n"
+        "hint: rename that module; sitecustomize, usercustomize and .pth files can import one that early\n"
+    )
+    os.write(2, text.encode(errors="backslashreplace"))
+    sys.exit(_CANNOT)
+
+
 def install() -> None:
     """Have every later `import formats` find the package beside `ckpt_cli`; nothing is imported for it."""
     imported = sys.modules.get("formats")
     if imported is not None:
-        check(imported)
+        try:
+            check(imported)
+        except ImportError as error:
+            if os.environ.get("CKPT_DEBUG") or not _is_the_command():
+                raise
+            _end(error)
     if FindFormatsBeside not in sys.meta_path:
         sys.meta_path.insert(0, FindFormatsBeside)

@@ -129,6 +129,34 @@ def test_a_program_that_has_imported_another_formats_is_told(place: Path, other:
     )
 
 
+@pytest.mark.parametrize("other", OTHERS[:2])
+def test_a_formats_that_python_imports_as_it_starts_is_one_line(place: Path, other: str) -> None:
+    """It was a traceback.  Python runs usercustomize and .pth files at the same moment."""
+    file = _call_formats(place, other, "")
+    (place / "sitecustomize.py").write_text("import formats\n")
+    installed = place / "ckpt"
+    installed.write_text("import sys\nfrom ckpt_cli.__main__ import run\nsys.exit(run())\n")
+    expected = (
+        f"ckpt: error: {file}: another module named 'formats' was imported before ckpt began, "
+        "which needs its own\n"
+        "hint: rename that module; sitecustomize, usercustomize and .pth files can import one that early\n"
+    )
+    path = os.pathsep.join((str(place), ROOT))
+    for words in (["-m", "ckpt_cli"], ["-mckpt_cli"], [str(installed)]):
+        for line in ("ls run", "--version", "ls -m json"):
+            done = _python(place, *words, *line.split(), code=3, path=path)
+            assert (done.stdout, done.stderr) == ("", expected)
+    (place / "program.py").write_text("import ckpt_cli\n")
+    for words in (
+        ["program.py"],
+        ["-m", "program"],
+        ["-m", "program", "ckpt_cli"],
+        ["-c", "import ckpt_cli"],
+    ):
+        told = _python(place, *words, code=1, path=path).stderr
+        assert told.splitlines()[-1].startswith("ImportError: ckpt_cli needs its own package 'formats'")
+
+
 def test_a_program_that_has_imported_this_formats_is_not(tmp_path: Path) -> None:
     """By whichever name of its folder."""
     os.symlink(ROOT, tmp_path / "linked")
