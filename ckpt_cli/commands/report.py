@@ -26,6 +26,7 @@ from ..cli.options import (
 )
 from ..operations.convert.single_file import refuse_single, write_single
 from ..operations.look import report
+from ..operations.look.flaws import Flaws
 from ..operations.look.report import Page
 from ..operations.select.selection import Selection
 from ..render import base as render
@@ -96,8 +97,16 @@ def command(path: Location, other: Location | None, target: Location, **options:
     found = (
         _of_two(path, other, target, options) if other is not None else _of_checkpoint(path, target, options)
     )
-    say_all(found.flaws)
+    _say_flaws(found.flaws)
     return 0
+
+
+def _say_flaws(flaws: Flaws) -> None:
+    """Say what is damaged, of very many tensors of the first; the page names all."""
+    if flaws.count > len(flaws.first):
+        more = counted(flaws.count - len(flaws.first), "more tensor")
+        render.warning(f"{more} cannot be read; the page names all")
+    say_all(flaws.first)
 
 
 def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
@@ -128,7 +137,7 @@ def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
     if not rows:
         return say_empty(directory)
     document = history_document(directory, name, run, rows, seen)
-    _write(Page(document, []), target, options, lambda: None)
+    _write(Page(document, Flaws()), target, options, lambda: None)
     return 3 if run.warnings else 0
 
 

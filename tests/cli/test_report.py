@@ -146,6 +146,22 @@ def test_damage_is_shown_and_is_the_exit_code(
     assert "checksum" in done.err
 
 
+@pytest.mark.parametrize("sides", [1, 2])
+def test_of_very_many_damaged_tensors_the_first_are_said(
+    sides: int, tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    prefixes = [str(tmp_path / f"{side}-1") for side in range(sides)]
+    for side, prefix in enumerate(prefixes):
+        write_bundle(prefix, {f"k{number:02}": np.full(4, side, np.float32) for number in range(30)})
+    os.unlink(shard_path(prefixes[0]))
+    page = tmp_path / "page.html"
+    done = ckpt("report", *prefixes, "-o", page)
+    assert done.code == 3
+    assert done.err.count("ckpt: error: ") == 20
+    assert "warning: 10 more tensors cannot be read; the page names all\n" in done.err
+    assert len(PageSource(page).document["broken"]) == 30
+
+
 def test_hostile_names_are_inert_and_shown(tmp_path: Path, report: Callable) -> None:
     prefix = str(tmp_path / "c-1")
     write_bundle(prefix, {key: np.ones((2, 2), np.float32) for key in HOSTILE})

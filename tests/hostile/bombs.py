@@ -252,7 +252,7 @@ def one_block_named_over_and_over(prefix: str) -> None:
 @bomb
 def entries_of_the_same_bytes(prefix: str) -> None:
     def edit(entries: Entries) -> None:
-        entries.update((b"n%06d" % number, entries[b"v"]) for number in range(10_000))
+        entries.update((b"n%06d" % number, entries[b"v"]) for number in range(50_000))
 
     write_bundle(prefix, {"v": np.zeros((1000, 1000), np.float32)}, edit=edit)
 

@@ -18,7 +18,7 @@ from tests import sampling
 from tests.benchmarks.data import long_index, many_tensors, one_tensor, run_directory, sharded_bundle
 from tests.counts import count
 from tests.hostile import pickle_bombs
-from tests.hostile.bombs import BOMBS, graph_with_slots
+from tests.hostile.bombs import BOMBS, entries_of_the_same_bytes, graph_with_slots
 from tests.hostile.budget_server import ADDRESS_SPACE
 from tests.hostile.commands import COMMANDS, arguments
 
@@ -116,6 +116,12 @@ def test_hostile_files_cost_every_command_little(
     inflates = make.__name__ in ("npz_that_inflates_a_thousandfold", "h5_of_zeros_in_large_chunks")
     few = [line.split() for line in LINES]
     try_commands(server, make, tmp_path, few if inflates else COMMANDS)
+
+
+@pytest.mark.parametrize("line", ["log @", "report {} -o +.html"])
+def test_an_error_for_each_tensor_is_not_kept(server: Server, tmp_path: Path, line: str) -> None:
+    """Those of 50,000 tensors took 270 MB."""
+    try_commands(server, entries_of_the_same_bytes, tmp_path, [line.split()])
 
 
 LARGE = 100_000

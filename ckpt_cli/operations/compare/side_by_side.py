@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError
 
+from ..look.flaws import Flaws
 from ..look.listing import split_layer
 from ..look.report import MOST_DRAWN, Page, about, cells_of, number, sketch_document
 from ..look.sketch import look_at
@@ -42,9 +43,15 @@ def two(
     """
     by = better_by(left, right, "key") or "key"
     pairs = pair_up(left, right, by)
-    flaws: dict[KeyPair, CheckpointError] = {}
+    flaws = Flaws()
+    broken: dict[str, str] = {}
     options = DiffOptions(by)
-    entries = list(_entries(left, right, pairs, options, flaws, workers=workers, advance=advance))
+
+    def tell(pair: KeyPair, flaw: CheckpointError) -> None:
+        broken[pair.key] = str(flaw)
+        flaws.add(flaw)
+
+    entries = list(_entries(left, right, pairs, options, tell, workers=workers, advance=advance))
     names = {**labels(left, "object-path"), **labels(right, "object-path")}
     separator = "/" if any("/" in entry.key for entry in entries) else "."
     layers: dict[str, list[int]] = {}
@@ -68,13 +75,13 @@ def two(
             "layers": [[layer, size] for layer, (_, size) in layers.items()],
             "same": len(entries) - len(shown),
             "entries": [_row(entry, names.get(entry.key, entry.key), layers, separator) for entry in shown],
-            "broken": {pair.key: str(flaw) for pair, flaw in flaws.items()},
+            "broken": broken,
             "matches": list(matches),
             "sketches": {
                 places[entry.key]: [side.get(at) for side in sides] for at, entry in enumerate(drawn)
             },
         },
-        list(flaws.values()),
+        flaws,
     )
 
 
@@ -83,12 +90,12 @@ def _entries(
     right: CheckpointReader,
     pairs: list[KeyPair],
     options: DiffOptions,
-    flaws: dict[KeyPair, CheckpointError],
+    tell: Callable[[KeyPair, CheckpointError], None],
     *,
     workers: Workers,
     advance: Callable[[int], None],
 ) -> Iterator[DiffEntry]:
-    """Yield the entries of pairs that can be compared; of the others the flaws are kept.
+    """Yield the entries of pairs that can be compared; of the others `tell` is told the flaw.
 
     Damage ends a comparison, so what cannot be compared together is compared in halves.
     """
@@ -99,7 +106,7 @@ def _entries(
             found = diff_pairs(left, right, some, options, workers=workers)
         except CheckpointError as error:
             if len(some) == 1:
-                flaws[some[0]] = error
+                tell(some[0], error)
                 yield _damaged(left, right, some[0])
                 continue
             middle = len(some) // 2

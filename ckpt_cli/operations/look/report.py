@@ -16,6 +16,7 @@ from formats.core.spec import KINDS
 from ..graph.folding import foldable
 from ..graph.tree import graph_nodes, span
 from ..select.selection import Selection, choose
+from .flaws import Flaws
 from .listing import Tensors, total
 from .show import summary
 from .sketch import CELLS, look_at
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from formats.core.spec import TensorSpec
-    from formats.errors import CheckpointError
     from formats.model.reader import CheckpointReader
     from formats.store.work.workers import Workers
 
@@ -45,7 +45,7 @@ class Page(NamedTuple):
     """What a page tells, and why some of it could not be read."""
 
     document: dict[str, Any]
-    flaws: list[CheckpointError]
+    flaws: Flaws
 
 
 def number(value: float | None) -> float | int | str | None:
@@ -77,14 +77,14 @@ def checkpoint(
     nothing = [None] * len(columns)
     sketches: dict[int, dict[str, Any]] = {}
     broken: dict[int, str] = {}
-    flaws: list[CheckpointError] = []
+    flaws = Flaws()
     with closing(look_at(reader, keys, drawn, cells_of(len(drawn)), workers)) as found:
         for at, (_, looked) in enumerate(found):
             for column, value in zip(columns.values(), looked.statistics or nothing, strict=True):
                 column.append(number(value))
             if looked.flaw is not None:
                 broken[at] = str(looked.flaw)
-                flaws.append(looked.flaw)
+                flaws.add(looked.flaw)
             if looked.sketch is not None:
                 sketches[at] = sketch_document(looked.sketch)
             advance(specs[at].nbytes or 0)

@@ -23,6 +23,7 @@ from formats.model.reader import CheckpointReader
 from formats.store.work.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
 
+from ..look.flaws import Flaws
 from ..look.stats import do_task, file_task, statistics
 from ..select.selection import NothingSelectedError, choose
 from .listing import findings_in_short, iso_time
@@ -205,12 +206,12 @@ class RunLog:
         series = _series(blank.name)
         before = self._before.get(series, {})
         seen: dict[str, Seen] = {}
-        flaws: dict[str, CheckpointError] = {}
+        flaws = Flaws()
         for key, found, flaw in self._look_at(reader, keys, before):
             if flaw is not None:
                 if _state(reader.location.head) != state:
                     raise flaw  # it is another checkpoint by now, or none
-                flaws[key] = flaw
+                flaws.add(flaw)
             seen[key] = found
             advance(specs[key].nbytes or 0)
         weights = [key for key in keys if kinds.get(key) == "variable" and _is_floating(reader, key)]
@@ -219,11 +220,12 @@ class RunLog:
             row = self._compare(row, before, seen, weights)
         if self.values:
             row = row._replace(global_step=_training_step(reader))
-            if not flaws and reader.format.has_values:
+            if not flaws.count and reader.format.has_values:
                 row = _measured(row, seen, weights)
-        if flaws:
-            more = f", and {counted(len(flaws) - 1, 'more tensor')} cannot be read" if len(flaws) > 1 else ""
-            self.warnings.append(f"{next(iter(flaws.values()))}{more}")
+        if flaws.count:
+            rest = flaws.count - 1
+            more = f", and {counted(rest, 'more tensor')} cannot be read" if rest else ""
+            self.warnings.append(f"{flaws.first[0]}{more}")
         self.warnings += findings_in_short(reader)
         self._watch(reader, before, seen)
         self._before[series] = seen

@@ -1,0 +1,28 @@
+"""What is wrong with tensors of one checkpoint: the first errors, and how many there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from formats.errors import CheckpointError
+
+__all__ = ["Flaws"]
+
+_MOST_KEPT = 20
+
+
+class Flaws:
+    """Errors of which the `first` are kept, and all are counted.
+
+    Of a damaged shard every tensor has the same to say, and an error holds kilobytes: its traceback.
+    """
+
+    def __init__(self) -> None:
+        self.first: list[CheckpointError] = []
+        self.count = 0
+
+    def add(self, error: CheckpointError) -> None:
+        self.count += 1
+        if len(self.first) < _MOST_KEPT:
+            self.first.append(error)
