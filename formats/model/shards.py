@@ -141,12 +141,13 @@ class ShardedReader(CheckpointReader):
 
     def _take(self, mapped: dict[str, str]) -> None:
         """Hold what the index says against what the shards hold."""
-        holders: dict[str, list[str]] = {}
+        holders: dict[str, tuple[str, ...]] = {}
         for file, shard in self._shards.items():
+            alone = (file,)  # one for all of its keys
             for key in shard.specs:
-                holders.setdefault(key, []).append(file)
+                holders[key] = holders[key] + alone if key in holders else alone
         for key, file in mapped.items():
-            self._place(key, file, holders.pop(key, []))
+            self._place(key, file, holders.pop(key, ()))
         for key, files in holders.items():
             other = f" and in {files[1]}" if len(files) > 1 else ""
             self._flaw(key, f"in {files[0]}{other}, but weight_map does not name it")
@@ -159,7 +160,7 @@ class ShardedReader(CheckpointReader):
             code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
             self._flaws.append(Finding("error", code, message, None, error.path, error.offset))
 
-    def _place(self, key: str, file: str, holders: list[str]) -> None:
+    def _place(self, key: str, file: str, holders: tuple[str, ...]) -> None:
         """Find the shard of a key that the index says to be in `file` and that `holders` have."""
         if file in holders:
             self._homes[key] = self._shards[file]

@@ -189,7 +189,9 @@ class SafetensorsReader(CheckpointReader):
         self._file = probe.location.head.open()
         self._strings: dict[str, Any] = {}
         header = self._read_header()
-        entries = [entry for key, value in header.items() if (entry := self._take(key, value)) is not None]
+        # Popped, for what is parsed is several times as large as what is kept of it.
+        found = (self._take(key, header.pop(key)) for key in [*header])
+        entries = [entry for entry in found if entry is not None]
         self._check_layout(entries)
         self._check_sizes(entries)
         self._entries = {

@@ -21,6 +21,9 @@ _LARGE_TEXT = 8 << 20
 _CONTAINER, _VALUE = 64, 16
 """Bytes that a list or object, and a value in it, take in memory at least."""
 
+_MOST_SHARED, _LONGEST_SHARED = 10_000, 256
+"""Texts of which one copy stands for all: the dtypes of a header, the shards of a weight map."""
+
 _SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -29,11 +32,20 @@ class _ObjectParser:
 
     def __init__(self) -> None:
         self._sizes = KeySizes()
+        self._texts: dict[str, str] = {}
 
     def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = _unique(pairs)
         self._sizes.add(out)
+        for key, value in out.items():
+            if type(value) is str and len(value) <= _LONGEST_SHARED:
+                out[key] = self._shared(value)
         return out
+
+    def _shared(self, text: str) -> str:
+        if len(self._texts) < _MOST_SHARED:
+            return self._texts.setdefault(text, text)
+        return self._texts.get(text, text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -76,9 +88,11 @@ def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, A
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         del data  # the text is as large
         _check_size(text)
+        has_surrogates = _SPELLED_SURROGATE.search(text) is not None
         value = json.loads(text, object_pairs_hook=_ObjectParser().make)
+        del text  # what is made of the value takes its place
         _check_depth(value)
-        if _SPELLED_SURROGATE.search(text):
+        if has_surrogates:
             errors = "surrogateescape" if spells_bytes else "strict"
             json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
     except UnicodeDecodeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -180,3 +181,19 @@ def test_more_dimensions_than_numpy_has_are_refused(code, tmp_path):
         for read in (deep.read, lambda: deep.read_slice(...)):
             with pytest.raises(formats.UnsupportedFeatureError, match="no array can hold"):
                 read()
+
+
+def test_opening_takes_a_few_times_the_headers_size(tmp_path):
+    """What is parsed of it is let go of while the specs are made."""
+    name = "model.layers.{}.self_attn.some_projection.weight"
+    header = {name.format(n): entry(4 * n, 4 * n + 4, [1], "F32") for n in range(20_000)}
+    path = write(tmp_path / "x.safetensors", header, bytes(80_000))
+    formats.open_checkpoint(write(tmp_path / "y.safetensors", {})).close()  # imports what opening imports
+    tracemalloc.start(1)
+    try:
+        with formats.open_checkpoint(path) as reader:
+            assert len(reader.specs) == 20_000
+            taken = tracemalloc.get_traced_memory()[1]
+            assert taken < 7 * reader.header_size, f"{taken / reader.header_size:.1f} times"
+    finally:
+        tracemalloc.stop()
