@@ -20,7 +20,7 @@ import itertools
 import os
 import re
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from .errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
@@ -28,6 +28,7 @@ from .store.base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, Entry, File, Unli
 from .store.local.files import LOCAL
 from .store.remote.objects import ObjectStore
 from .store.urls import local_path, no_store, no_target, only_read, public, scheme_of
+from .store.work.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -167,19 +168,21 @@ class Location(str):
             raise InaccessibleError(found, path=self)
 
     def listing(self) -> Sequence[Listed]:
-        """Return the names in this folder, sorted, from one listing for all callers; it is not to be changed.
+        """Return the names in this folder, sorted, from one listing for all callers and threads.
+
+        The sequence is not to be changed.
 
         Raises CheckpointNotFoundError, InaccessibleError.
         """
         stamp = self.store.stamp(self)
-        known = _kept.get(self)
-        if known is None or stamp is None or known.stamp != stamp:
-            if len(_kept) >= _MOST_KEPT:
-                _kept.clear()
-            known = _kept[self] = _listed(self, stamp)
-        if known.missing:
-            raise CheckpointNotFoundError(known.missing, path=self)
-        return known.names
+        if stamp is None:
+            found = _listed(self, None)
+        else:
+            known, make = partial(_kept_listing, self, stamp), partial(_listed, self, stamp)
+            found = _listings.get((self, stamp), known, make)
+        if found.missing:
+            raise CheckpointNotFoundError(found.missing, path=self)
+        return found.names
 
     def names(self) -> list[tuple[str, bool]]:
         """Return the names in this folder, sorted, and whether each is a folder or a link to one.
@@ -384,12 +387,25 @@ class _KeptListing(NamedTuple):
 
 _kept: dict[str, _KeptListing] = {}
 
+_listings: SingleFlight[_KeptListing] = SingleFlight()
+"""Listings that threads wait for, by folder and stamp."""
+
+
+def _kept_listing(folder: Location, stamp: Hashable) -> _KeptListing | None:
+    found = _kept.get(folder)
+    return found if found is not None and found.stamp == stamp else None
+
 
 def _listed(folder: Location, stamp: Hashable | None) -> _KeptListing:
+    """List a folder, and keep what was found."""
     try:
-        return _KeptListing(stamp, folder.store.list(folder))
+        found = _KeptListing(stamp, folder.store.list(folder))
     except CheckpointNotFoundError as error:
-        return _KeptListing(stamp, (), error.message)
+        found = _KeptListing(stamp, (), error.message)
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    _kept[folder] = found
+    return found
 
 
 # Files that are not published yet --------------------------------------------------------

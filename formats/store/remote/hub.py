@@ -20,10 +20,11 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from ...errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
+from ...errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from ..base import FILE, FOLDER, NO_FOLDER, Entry
 from ..local.files import LOCAL
 from ..urls import refuse_query
+from ..work.single_flight import SingleFlight
 from .http import HttpStore
 from .server import ListedStore, changed, count
 from .transport import REDIRECTS, REFUSED, Again, Answer, Asked, ask, origin, redirected, trying
@@ -122,11 +123,26 @@ class HubStore(ListedStore):
             try:
                 return self._web.fetch_from(*known, begin, end, identity)
             except InaccessibleError:  # a signature counts for an hour or so
-                del self._found[path, identity]
-        found = trying(path, lambda: self._whereabouts(path, identity))
-        data = self._web.fetch_from(*found, begin, end, identity)
-        self._found[path, identity] = found
-        return data
+                self._forget_redirect(path, identity, known)
+        known = _redirects.get(
+            (path, identity),
+            lambda: self._found.get((path, identity)),
+            lambda: self._redirect(path, identity),
+        )
+        try:
+            return self._web.fetch_from(*known, begin, end, identity)
+        except CheckpointError:
+            self._forget_redirect(path, identity, known)
+            raise
+
+    def _redirect(self, path: str, identity: Identity) -> tuple[Asked, Identity]:
+        found = self._found[path, identity] = trying(path, lambda: self._whereabouts(path, identity))
+        return found
+
+    def _forget_redirect(self, path: str, identity: Identity, known: tuple[Asked, Identity]) -> None:
+        """Ask anew where a file lies; another thread may have done so already."""
+        if self._found.get((path, identity)) is known:
+            self._found.pop((path, identity), None)
 
     def _whereabouts(self, path: str, identity: Identity) -> tuple[Asked, Identity]:
         """Return where a file lies, and what identifies it there: on the Hub, or at a signed URL."""
@@ -295,5 +311,8 @@ def _refused(answer: Answer, path: str) -> InaccessibleError:
         error.hints = (f"there may be none of this name, or not for everybody: {_WHO_ASKS}",)
     return error
 
+
+_redirects: SingleFlight[tuple[Asked, Identity]] = SingleFlight()
+"""Questions where a file lies that threads wait for, by path and identity."""
 
 STORES = (HubStore(),)

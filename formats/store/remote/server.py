@@ -9,6 +9,8 @@ is noticed when it is read: each request says which object it wants.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
@@ -195,10 +197,11 @@ class ServerStore(Store):
     def stamp(self, folder: str) -> Hashable | None:
         """Return since when a listing counts."""
         now = time.monotonic()
-        since = self._listed.get(folder)
-        if since is None or now - since > COUNTS:
-            since = self._listed[folder] = now
-        return since
+        with _stamping:  # Two threads that got two stamps would list it twice.
+            since = self._listed.get(folder)
+            if since is None or now - since > COUNTS:
+                since = self._listed[folder] = now
+            return since
 
     # What is known ----------------------------------------------------------------
 
@@ -247,6 +250,18 @@ class ServerStore(Store):
     def __reduce__(self) -> tuple[object, ...]:
 
         return store_of_scheme, (self.scheme,)
+
+
+_stamping = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked process, let go of a lock that another thread of its parent may have held."""
+    global _stamping  # noqa: PLW0603  it is one for all stores
+    _stamping = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class ListedStore(ServerStore):
