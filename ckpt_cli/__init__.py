@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from formats.errors import CheckpointError
 
     from .api.checkpoint import Checkpoint, Tensor, open  # noqa: A004  as in `ckpt.open`
+    from .api.log import log
+    from .api.ls import ls
+    from .api.match import match
+    from .api.stats import stats
+    from .api.verify import verify
 
-__all__ = ["Checkpoint", "CheckpointError", "Tensor", "open"]
+__all__ = ["Checkpoint", "CheckpointError", "Tensor", "log", "ls", "match", "open", "stats", "verify"]
 
 _install()
 _look_for_memory()
@@ -29,7 +34,12 @@ _HOMES = {
     "Checkpoint": "ckpt_cli.api.checkpoint",
     "CheckpointError": "formats.errors",
     "Tensor": "ckpt_cli.api.checkpoint",
+    "log": "ckpt_cli.api.log",
+    "ls": "ckpt_cli.api.ls",
+    "match": "ckpt_cli.api.match",
     "open": "ckpt_cli.api.checkpoint",
+    "stats": "ckpt_cli.api.stats",
+    "verify": "ckpt_cli.api.verify",
 }
 """The module of each public name."""
 

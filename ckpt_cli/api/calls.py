@@ -1,19 +1,48 @@
-"""What all functions of the API do around their work: errors carry their hints, arguments are checked."""
+"""What all functions of the API do around their work: they check arguments, and keep what is said."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from formats.core import notices
 from formats.errors import CheckpointError
+from formats.location import Location, parse_location
+
+from ..operations.reporting import Collected
+from ..operations.select.selection import Selection
+from .rules import OptionError, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["hinted"]
+    from formats.core.dtypes import DType
+    from formats.store.work.workers import Workers
+
+    from .rules import Rule
+
+__all__ = [
+    "PathLike",
+    "choice",
+    "collecting",
+    "counting",
+    "floating",
+    "format_id",
+    "hinted",
+    "lent",
+    "location",
+    "public",
+    "selection",
+    "several",
+    "target_location",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+PathLike = str | os.PathLike[str]
 
 
 def hinted(function: Callable[P, R]) -> Callable[P, R]:
@@ -31,3 +60,146 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return call
+
+
+def public(*rules: Rule) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function one of the API: its arguments obey the rules of the command's options.
+
+    Keyword arguments are called as the options, with underscores; positional ones after the path are KEYs.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> R:
+            import inspect
+
+            signature = inspect.signature(function)
+            bound = signature.bind(*args, **named)
+            check(rules, set(_given(signature.parameters, bound.arguments)))
+            return function(*args, **named)
+
+        return hinted(call)
+
+    return decorate
+
+
+def _given(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of arguments that say something, as the command line has them."""
+    for name, value in arguments.items():
+        if name == "keys" and value:
+            yield "KEY"
+        elif value not in (parameters[name].default, None, ()):
+            yield f"--{name.rstrip('_').replace('_', '-')}"
+
+
+@contextmanager
+def collecting() -> Iterator[Collected]:
+    """Keep notes and warnings, also those that are told while files are read and written."""
+    said = Collected()
+    with notices.listening(said.note, said.warning):
+        yield said
+
+
+def several(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one text, or several, as a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def selection(
+    keys: Sequence[str] = (),
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    *,
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+) -> Selection:
+    """Return the selection that the arguments of a function describe; OptionError for nonsense."""
+    kinds = ",".join(several(kind)) if kind is not None else None
+    try:
+        return Selection.make(
+            (*keys, *several(match)), several(exclude), regex=regex, dtype=dtype, kinds=kinds
+        )
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+def choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise OptionError where an argument is none of its choices."""
+    if value not in (known := tuple(choices)):
+        raise OptionError(f"--{name}: {value!r} is not one of {', '.join(map(repr, known))}")
+
+
+def format_id(name: str) -> str:
+    """Return the id of a format, named by its id or its short name; OptionError for none."""
+    from formats.errors import UnknownFormatError
+    from formats.find.registry import format_named
+
+    from ..operations.convert.planner import ALIASES
+
+    try:
+        return format_named(ALIASES.get(name, name)).name
+    except UnknownFormatError as error:
+        raise OptionError(str(error)) from error
+
+
+def floating(name: str) -> DType:
+    """Return the dtype that floating tensors are cast to; OptionError for a name of another one."""
+    from formats.core.dtypes import CAST_TARGETS, dtype_named
+
+    try:
+        dtype = dtype_named(name)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    if dtype.name not in CAST_TARGETS:
+        what = "has neither zero nor negative numbers" if dtype.is_floating else "is no floating dtype"
+        raise OptionError(f"{name!r} {what}; there are {', '.join(CAST_TARGETS)}")
+    return dtype
+
+
+def counting(name: str, value: int | None, least: int = 1) -> None:
+    """Raise OptionError where a number is less than the least there can be."""
+    if value is not None and value < least:
+        raise OptionError(f"--{name}: {value} is not in the range x>={least}")
+
+
+def location(path: PathLike) -> Location:
+    """Return where a path leads, which is looked at anew; OptionError for one that names nothing."""
+    where = path if isinstance(path, Location) else _parsed(path)
+    where.store.forget_listings()
+    return where
+
+
+def target_location(path: PathLike) -> Location:
+    """Return where to write; a URL that ends in `/` means a directory."""
+    where = _parsed(path)
+    is_directory = where.is_object() and os.fspath(path).endswith("/")
+    return where.of(where.rstrip("/") + "/") if is_directory else where
+
+
+def _parsed(path: PathLike) -> Location:
+    if not os.fspath(path):
+        raise OptionError("an empty path names nothing")
+    return parse_location(path)
+
+
+@contextmanager
+def lent(jobs: int | None, executor: str | None = None) -> Iterator[Workers]:
+    """Yield who does the work: `jobs` threads, or those that an executor names."""
+    from contextlib import closing
+
+    from formats.store.work.workers import default_jobs, workers
+
+    counting("jobs", jobs)
+    if executor is None:
+        with workers(default_jobs() if jobs is None else jobs) as pool:
+            yield pool
+        return
+    from formats.store.work.executors import workers_named
+
+    try:
+        pool = workers_named(executor)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    with closing(pool):
+        yield pool

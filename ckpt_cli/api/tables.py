@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
-
-from formats.core.notebook import table
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..render.tables import Column, lay_out
 from ..render.text import escape, human_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["RowTable", "data_frame"]
+    from formats.errors import CheckpointError
+
+__all__ = ["RowTable", "Several", "data_frame"]
 
 _MOST_ROWS = 20
 """Rows that `repr` shows."""
@@ -63,6 +64,8 @@ class RowTable(ABC):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        from formats.core.notebook import table
+
         names = self._names()
         rows = ([_cell(name, value) for name, value in zip(names, row, strict=True)] for row in self._rows())
         return table(names, rows, self._count())
@@ -73,6 +76,36 @@ class RowTable(ABC):
         Raises ImportError where pandas is not installed.
         """
         return data_frame(self._names(), self._rows())
+
+
+_T = TypeVar("_T", bound=RowTable)
+
+
+class Several(Sequence[_T]):
+    """The results for several checkpoints or directories, and the `errors` of those that cannot be read."""
+
+    def __init__(self, results: Iterable[_T], errors: Iterable[CheckpointError] = ()) -> None:
+        self._results = tuple(results)
+        self.errors = tuple(errors)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[_T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> _T | tuple[_T, ...]:
+        return self._results[index]
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __repr__(self) -> str:
+        failed = (f"<not read: {escape(str(error))}>" for error in self.errors)
+        return "\n\n".join([*map(repr, self._results), *failed])
+
+    def _repr_html_(self) -> str:
+        return "".join(result._repr_html_() for result in self._results)
 
 
 def data_frame(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> Any:

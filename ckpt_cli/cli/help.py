@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..api.rules import OptionError
 from .options import GENERAL
 
 if TYPE_CHECKING:
@@ -51,11 +52,17 @@ class Subcommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         if not self.paged:
-            return super().invoke(ctx)
+            return self._invoke(ctx)
         from ..render.pager import paging
 
         with paging():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        try:
             return super().invoke(ctx)
+        except OptionError as error:
+            raise click.UsageError(str(error), ctx) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}

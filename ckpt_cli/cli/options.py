@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .option_rules import excludes, needs, option_rules
+from ..api.rules import CHOOSING_RULES, SHARING_RULES
+from .option_rules import excludes, option_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,7 +212,7 @@ def _workers(context: click.Context, param: click.Parameter, value: str | None) 
 def sharing_options(function: F) -> F:
     """Add the options that say who does the work; the command knows them as `workers`."""
 
-    @option_rules(excludes("--executor", "--jobs"))
+    @option_rules(*SHARING_RULES)
     @functools.wraps(function)
     def shared(*args: Any, executor: Workers | None, **options: Any) -> Any:
         if executor is not None:
@@ -385,7 +386,7 @@ def choosing(function: F) -> F:
     """Add KEY arguments and the options that choose tensors; `selection_of` takes what they give."""
     for option in reversed(_CHOOSING):
         function = option(function)
-    return option_rules(needs("--regex", "KEY", "--match", "--exclude"))(function)
+    return option_rules(*CHOOSING_RULES)(function)
 
 
 def selection_of(options: dict[str, Any]) -> Selection:
@@ -415,30 +416,23 @@ def known_format(context: click.Context, _: click.Parameter, value: str | None) 
     """Return the id of the format that an option names, by its id or its short name; UsageError for none."""
     if value is None:
         return None
-    from formats.errors import UnknownFormatError
-    from formats.find.registry import format_named
-
-    from ..operations.convert.planner import ALIASES
+    from ..api.calls import format_id
 
     try:
-        return format_named(ALIASES.get(value, value)).name
-    except UnknownFormatError as error:
+        return format_id(value)
+    except ValueError as error:
         raise click.UsageError(str(error), context) from error
 
 
 def _floating(_: click.Context, __: click.Parameter, value: str | None) -> DType | None:
     if value is None:
         return None
-    from formats.core.dtypes import CAST_TARGETS, dtype_named
+    from ..api.calls import floating
 
     try:
-        dtype = dtype_named(value)
+        return floating(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    if dtype.name not in CAST_TARGETS:
-        what = "has neither zero nor negative numbers" if dtype.is_floating else "is no floating dtype"
-        raise click.BadParameter(f"{value!r} {what}; there are {', '.join(CAST_TARGETS)}")
-    return dtype
 
 
 cast_option = click.option(

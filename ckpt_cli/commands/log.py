@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.core.words import counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
-from formats.find.resolve import spelling
 from formats.tf.run.state_file import FILE_NAME
 
+from ..api.log import LogOptions, run_history
 from ..cli.help import subcommand
 from ..cli.options import (
     LocalPath,
@@ -25,24 +24,13 @@ from ..cli.options import (
     recursive_option,
     selection_of,
 )
-from ..operations.runs.curves import read_curve
-from ..operations.runs.log import ATTEMPTS, RunLog
 from ..operations.runs.state import places_of
 from ..render import base as render
 from ..render import log as render_log
-from ..render.progress import progress
-from ..render.report import say_all, say_empty
+from ..render.report import SCREEN, say_all, say_empty
 
 if TYPE_CHECKING:
     from formats.location import Location
-
-    from ..operations.runs.curves import Curve, EventCurves
-    from ..operations.runs.log import LogRow
-    from ..operations.select.selection import Selection
-
-
-_MOST_TAGS = 10
-"""Tags named where the one asked for is not there."""
 
 
 @subcommand("log", paged=True)
@@ -104,45 +92,13 @@ def _recursively(path: Location, options: dict[str, Any]) -> int:
 
 def _log_one(path: Location, state_path: Location, options: dict[str, Any]) -> dict[str, Any]:
     """Show one run, unless as JSON, and return its document."""
-    told = read_curve(options["events"] or path, options["tag"])
-    run, rows = _look(path, state_path, selection_of(options), told.curve, options)
-    _remarks(run, told, options["tag"])
-    latest = run.directory.latest
-    name = spelling(latest).relative_to(path) if latest is not None else None
+    asked = LogOptions(selection_of(options), not options["no_values"], options["tag"], options["events"])
+    run = run_history(path, state_path, asked, options["workers"], SCREEN)
     if not options["as_json"] and not render.is_terminal():
         prefix = [path] * options["recursive"]
-        render.tsv([*prefix, *render_log.tsv_row(row)] for row in rows)
-    elif not options["as_json"] and rows:
+        render.tsv([*prefix, *render_log.tsv_row(row)] for row in run)
+    elif not options["as_json"] and run:
         if options["recursive"]:
             render.title(path)
-        render_log.show(rows, name, told.curve, run.frozen)
-    events = {"files": list(told.files), "tag": told.curve.tag or None, "tags": list(told.tags)}
-    fields = {"directory": path, "latest": name, "checkpoints": [row._asdict() for row in rows]}
-    return {**fields, "frozen": run.frozen, "events": events}
-
-
-def _look(
-    path: Location, state_path: Location, selection: Selection, curve: Curve, options: dict[str, Any]
-) -> tuple[RunLog, list[LogRow]]:
-    """Return a run's checkpoints, looked for again where all of them went away meanwhile."""
-    attempt = 1
-    while True:
-        values, pool = not options["no_values"], options["workers"]
-        run = RunLog(Directory(path, state_path), selection, curve, values=values, workers=pool)
-        with progress(run.nbytes, path.absolute().name) as advance:
-            rows = list(run.rows(advance))
-        if rows or not run.directory.members or attempt == ATTEMPTS:
-            return run, rows
-        attempt += 1
-
-
-def _remarks(run: RunLog, told: EventCurves, tag: str | None) -> None:
-    """Say on stderr what there is to know of a run beside its numbers."""
-    notes = [*run.directory.notes, *told.notes, *run.notes]
-    if tag is not None and not told.curve.steps:
-        there = ", ".join(told.tags[:_MOST_TAGS]) or "none at all"
-        notes.append(f"no number {tag!r} in {counted(len(told.files), 'event file')}; there are {there}")
-    for text in notes:
-        render.note(text)
-    for text in run.warnings:
-        render.warning(text)
+        render_log.show(list(run), run.latest, run.curve, run.frozen)
+    return run.to_dict()

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from formats.core.spec import spec_columns
 from formats.errors import as_ours
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
 
+from ..api.ls import (
+    DIGESTS,
+    RULES,
+    ListOptions,
+    chosen_tensors,
+    digests_of,
+    list_directory,
+    refuse_not_a_folder,
+    trainable_of,
+    warn_of_missing,
+)
+from ..api.rules import OptionError
 from ..cli.help import subcommand
-from ..cli.option_rules import CHOOSING, excludes, needs, option_rules
+from ..cli.option_rules import option_rules
 from ..cli.options import (
     choosing,
     color_option,
@@ -25,24 +36,19 @@ from ..cli.options import (
     recursive_option,
     selection_of,
 )
-from ..operations.look.listing import SORTS, Tensors, in_order, index_is_asked, missing_shards
-from ..operations.runs.listing import directory_document
+from ..operations.look.listing import SORTS, Tensors, index_is_asked
 from ..operations.select.arguments import each_once, paths_and_keys
-from ..operations.select.selection import Selection, choose
 from ..render import base as render
 from ..render import listing_directory, listing_tensors
 from ..render.listing import Look
-from ..render.progress import progress
-from ..render.report import kept, opened, say_all, say_empty
+from ..render.report import SCREEN, kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
-    from formats.core.spec import SpecColumns
     from formats.errors import CheckpointError
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
 
-    from ..operations.runs.trainable import Trainable
+    from ..operations.select.selection import Selection
 
 
 _PIECE = 1 << 20
@@ -62,7 +68,7 @@ _PIECE = 1 << 20
 @click.option("-0", "--null", is_flag=True, help="Print keys as stored, a NUL byte behind each.")
 @click.option(
     "--digest",
-    type=click.Choice(["crc32c", "sha256"]),
+    type=click.Choice(DIGESTS),
     help="Add a digest of each tensor, read where it is not stored.",
 )
 @exact_option("With --digest, compute also what is stored.")
@@ -70,18 +76,7 @@ _PIECE = 1 << 20
 @jobs_option
 @json_option
 @color_option
-@option_rules(
-    needs("--exact", "--digest"),
-    needs("--jobs", "--digest"),
-    excludes("--digest", "--tree", "--keys", "--null"),
-    excludes("--digest", "--depth", unless="--json"),
-    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort", "--digest"),
-    excludes("--tree", "--json", "--depth", "--keys", "--null"),
-    excludes("--keys", "--json", "--depth"),
-    excludes("--null", "--json", "--depth"),
-    excludes("--long", "--tree", "--keys", "--null"),
-    excludes("--long", "--depth", unless="--json"),
-)
+@option_rules(*RULES)
 def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     """List the checkpoints of a directory, or the tensors of one.
 
@@ -167,7 +162,7 @@ class _Folder(NamedTuple):
 def _list_several(paths: list[Location], selection: Selection, look: Look, options: dict[str, Any]) -> int:
     """List what paths name, on past what cannot be listed; the last such error is raised in the end."""
     if options["recursive"]:
-        raise click.UsageError("--recursive wants one directory", click.get_current_context())
+        raise OptionError("--recursive wants one directory")
     errors: list[CheckpointError] = []
     named: list[CheckpointLocation | _Folder] = []
     for path in paths:
@@ -200,74 +195,32 @@ def _list_several(paths: list[Location], selection: Selection, look: Look, optio
 def _list_checkpoint(
     location: CheckpointLocation, selection: Selection, look: Look, options: dict[str, Any]
 ) -> None:
-    in_columns = (
-        look.in_columns and selection.everything and options["sort"] == "key" and not options["reverse"]
-    )
+    asked = ListOptions(selection, options["sort"], options["reverse"], look.digest, options["exact"])
+    in_columns = look.in_columns and asked.is_plain
     with opened(location, listed=not look.digest, loaded=not in_columns) as reader:
         if in_columns:
             listing_tensors.show_columns(reader.columns(), look)
-            _warn_of_missing(reader)
+            warn_of_missing(reader, SCREEN)
             return
-        columns = _chosen(reader, selection, options)
+        columns = chosen_tensors(reader, asked)
         of_index = look.digest == "crc32c" and index_is_asked(reader, options.get("path", ""))
-        digests = _digests(reader, columns, options, of_index=of_index) if look.digest else None
+        digests = None
+        if look.digest:
+            digests = digests_of(reader, columns, asked, options["workers"], SCREEN, of_index=of_index)
         tensors = Tensors(reader, columns, digests)
         if look.long:
-            found = _trainable(reader, as_json=look.as_json)
+            found = trainable_of(reader, SCREEN, names_graph=look.as_json)
             tensors = tensors._replace(trainable=found.marks, graph=found.graph)
         listing_tensors.show(tensors, look)
         if not of_index:
-            _warn_of_missing(reader)
-
-
-def _chosen(reader: CheckpointReader, selection: Selection, options: dict[str, Any]) -> SpecColumns:
-    """Return the tensors that are listed, in the order asked for."""
-    if selection.everything and options["sort"] == "key" and not options["reverse"]:
-        return next(reader.columns())  # all of them, for the index is loaded
-    specs = [reader.specs[key] for key in choose(reader, selection, listed=True)]
-    return spec_columns(in_order(specs, options["sort"], reverse=options["reverse"]))
-
-
-def _digests(
-    reader: CheckpointReader, columns: SpecColumns, options: dict[str, Any], *, of_index: bool
-) -> dict[str, str | None]:
-    """Return the digests of tensors by key; all of them, before the first line of a listing is printed."""
-    from formats.model.digest import digests
-
-    found: dict[str, str | None] = {}
-    total = sum(columns.specs[number].nbytes or 0 for number in columns.numbers)
-    pool = options["workers"].expecting(total)
-    with progress(total, reader.location.name) as advance:
-        for key, text in digests(
-            reader, columns.keys, options["digest"], pool, exact=options["exact"], of_index=of_index
-        ):
-            found[key] = text
-            advance(reader.specs[key].nbytes or 0)
-    reader.check_unchanged()
-    return found
-
-
-def _warn_of_missing(reader: CheckpointReader) -> None:
-    for message in missing_shards(reader):
-        render.warning(message)
-
-
-def _trainable(reader: CheckpointReader, *, as_json: bool) -> Trainable:
-    from ..operations.runs.trainable import trainable_tensors
-
-    found = trainable_tensors(reader)
-    for text in found.flaws:
-        render.note(text)
-    if found.borrowed and not as_json:  # a document names the graph itself
-        render.note(f"which tensors are trainable is told by the graph of another step, {found.graph}")
-    return found
+            warn_of_missing(reader, SCREEN)
 
 
 # Directories ----------------------------------------------------------------------
 
 
 def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
-    found = _load(path, reverse=options["reverse"])
+    found = list_directory(path, SCREEN, reverse=options["reverse"])
     asked = _asked_of_tensors(look, options["sort"])
     if found["latest"] and asked:
         import shlex
@@ -284,14 +237,12 @@ def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
 
 
 def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> int:
-    if not path.is_folder():
-        path.require_access()
-        raise click.UsageError(f"--recursive wants a directory, {path} is none", click.get_current_context())
+    refuse_not_a_folder(path)
     errors: list[CheckpointError] = []
     found = []
     for below in directories_below(path):
         with kept(errors):
-            found.append(_load(below, reverse=options["reverse"]))
+            found.append(list_directory(below, SCREEN, reverse=options["reverse"]))
     found = [one for one in found if one["checkpoints"]]
     if look.as_json:
         render.document({"directories": found})
@@ -301,17 +252,6 @@ def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> in
         listing_directory.show(one, look, by_path=True)
     say_all(errors)
     return 0 if found else say_empty(path)
-
-
-def _load(path: Location, *, reverse: bool) -> dict[str, Any]:
-    found, notes, warnings = directory_document(path)
-    if reverse:
-        found["checkpoints"].reverse()
-    for text in notes:
-        render.note(text)
-    for text in warnings:
-        render.warning(text)
-    return found
 
 
 def _asked_of_tensors(look: Look, sort: str) -> str:

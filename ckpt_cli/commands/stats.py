@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
-from formats.find.opening import is_directory, locate
+from formats.find.opening import locate
 from formats.find.resolve import spelling
 from formats.location import Location, parse_location
 
+from ..api.stats import StatsOptions, refuse_no_directory, tensor_stats
 from ..cli.help import subcommand
 from ..cli.option_rules import excludes, option_rules
 from ..cli.options import (
@@ -27,14 +27,11 @@ from ..cli.options import (
     selection_of,
     sharing_options,
 )
-from ..operations.look.stats import Statistics, statistics_of
+from ..operations.look.stats import Statistics
 from ..operations.report.build import Bad, of_stats
 from ..operations.select.arguments import checkpoints_below, each_once
-from ..operations.select.selection import choose
-from ..operations.select.unread import left_alone
 from ..render import base as render
-from ..render.progress import progress
-from ..render.report import kept, opened, say_all, say_empty
+from ..render.report import SCREEN, kept, opened, say_all, say_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
     from formats.store.work.workers import Workers
 
+    from ..api.stats import TensorStats
     from ..operations.select.selection import Selection
 
 
@@ -108,9 +106,7 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
             render.note(text)
         return run.several(path, places)
     if options["recursive"]:
-        if not is_directory(path):
-            message = f"--recursive wants a directory, {path} is none"
-            raise click.UsageError(message, click.get_current_context())
+        refuse_no_directory(path)
         return run.several(path, checkpoints_below(path))
     return run.one(path)
 
@@ -135,7 +131,7 @@ class _StatsPrinter:
         """Show one checkpoint as it is gone through."""
         with opened(path) as reader:
             bad = _Bad(self._fail_on)
-            rows = _rows(reader, self._selection, bad, self._workers)
+            rows = self._rows(reader, bad)
             if self._has_form:
                 self._keep(reader, bad, list(rows))
             else:
@@ -154,7 +150,7 @@ class _StatsPrinter:
                 continue
             bad = _Bad(self._fail_on)
             with kept(errors), opened(place) as reader:
-                rows = list(_rows(reader, self._selection, bad, self._workers))
+                rows = list(self._rows(reader, bad))
                 documents.append({"schema": 1, "path": spelling(place), "tensors": rows})
                 self._keep(reader, bad, rows)
                 if self.shows_bad_alone:
@@ -167,6 +163,12 @@ class _StatsPrinter:
         self._write()
         say_all(errors)
         return max(codes, default=0) if documents else say_empty(path)
+
+    def _rows(self, reader: CheckpointReader, bad: _Bad) -> Iterator[dict[str, Any]]:
+        options = StatsOptions(self._selection, self._fail_on)
+        for found in tensor_stats(reader, options, self._workers, SCREEN):
+            bad.look(found)
+            yield found.to_dict()
 
     def _keep(self, reader: CheckpointReader, bad: _Bad, rows: list[dict[str, Any]]) -> None:
         location = reader.location
@@ -186,10 +188,10 @@ class _Bad:
         self.fail_on = fail_on
         self.counts: dict[str, dict[str, int]] = {}
 
-    def look(self, key: str, found: Statistics) -> None:
+    def look(self, found: TensorStats) -> None:
         counts = {name: getattr(found, name) for name in self.fail_on if getattr(found, name)}
         if counts:
-            self.counts[key] = counts
+            self.counts[found.key] = counts
 
     def code(self, path: Location) -> int:
         """Warn of what was found, and return the exit code."""
@@ -198,34 +200,6 @@ class _Bad:
             values = f"{counted(count, 'value')} {'is' if count == 1 else 'are'} {' or '.join(self.fail_on)}"
             render.warning(f"{path}: {render.escape(key)}: {values}")
         return 1 if self.counts else 0
-
-
-def _rows(
-    reader: CheckpointReader, selection: Selection, bad: _Bad, workers: Workers
-) -> Iterator[dict[str, Any]]:
-    chosen = choose(reader, selection)
-    unread = left_alone(reader, chosen)
-    if unread is not None:  # without which --fail-on would have said that there is nothing
-        (render.warning if bad.fail_on else render.note)(f"{reader.location.path}: {unread}")
-    keys = [key for key in chosen if _has_numbers(reader, key)]
-    if not keys and unread is None:
-        render.note("only strings and variants are there, which have no statistics")
-    total = sum(reader.specs[key].nbytes or 0 for key in keys)
-    with (
-        closing(statistics_of(reader, keys, workers.expecting(total))) as all_found,
-        progress(total, reader.location.name) as advance,
-    ):
-        for key, found in all_found:
-            spec = reader.specs[key]
-            bad.look(key, found)
-            advance(spec.nbytes or 0)
-            yield {"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), **found._asdict()}
-
-
-def _has_numbers(reader: CheckpointReader, key: str) -> bool:
-    """Whether a tensor has statistics.  Raises CheckpointError for one that is damaged."""
-    dtype = reader.specs[key].dtype
-    return not dtype.is_unmapped and reader[key].spec.dtype.is_number
 
 
 def _print(

@@ -9,12 +9,11 @@ import click
 
 from formats.core.words import command_line, counted
 from formats.errors import MEMORY, NOT_READ, REFUSED
-from formats.location import Location
 from formats.model.checkpoint_files import data_shards
-from formats.model.verification import Finding
 
+from ..api.verify import RULES, VerifyOptions, verify_each
 from ..cli.help import subcommand
-from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
     color_option,
@@ -27,18 +26,15 @@ from ..cli.options import (
     sharing_options,
 )
 from ..operations.look.contract import Contract
-from ..operations.look.verify import Result, expand, hold, verify_one
 from ..render import base as render
-from ..render.progress import progress
+from ..render.report import SCREEN
 
 if TYPE_CHECKING:
     from formats.location import Location
-    from formats.model.checkpoint_files import CheckpointLocation
     from formats.store.work.workers import Workers
 
+    from ..operations.look.verify import Result
 
-_THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
-"""What is done to each byte of a round trip."""
 
 _MOST_SHOWN = 20
 """Findings of one code shown in full on a terminal; a missing shard can lose a hundred thousand tensors."""
@@ -78,7 +74,7 @@ _MOST_SHOWN = 20
 @form_option
 @json_option
 @color_option
-@option_rules(needs("--input", "--outputs-like"), excludes("--locked", "--against"))
+@option_rules(*RULES)
 def command(
     paths: tuple[Location, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
 ) -> int:
@@ -120,10 +116,16 @@ def command(
     """
     as_json = as_json or options["form"] == "json"
     contract = None if options["against"] is None else Contract(options["against"])
-    results = [
-        _verify(place, workers, contract, options)
-        for place in _places(paths, recursive=recursive, locked=options["locked"])
-    ]
+    asked = VerifyOptions(
+        recursive,
+        options["to"],
+        options["like"],
+        options["input_file"],
+        options["trains_like"],
+        contract,
+        options["locked"],
+    )
+    results = verify_each(paths, asked, workers, SCREEN)
     _print(results, "json" if as_json else options["form"])
     for result in results:
         _say_what_follows(result, is_held=contract is not None or options["locked"])
@@ -131,20 +133,6 @@ def command(
         is_shown = render.is_terminal() and options["form"] == "text" and not as_json
         (print if is_shown else render.note)(_totals(results))
     return _exit_code(results)
-
-
-def _places(
-    paths: tuple[Location, ...], *, recursive: bool, locked: bool
-) -> list[CheckpointLocation | Result]:
-    """Return what is to be verified; of what is `locked`, all that has a lock beside it."""
-    if locked:
-        paths = tuple(path.removesuffix(".lock") for path in paths)
-    places, notes = expand(paths, recursive=recursive)
-    if locked:
-        places = [place for place in places if isinstance(place, Result) or _lock_of(place)]
-    for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
-        render.note(text)
-    return places
 
 
 def _print(results: list[Result], form: str) -> None:
@@ -175,80 +163,6 @@ def _say_what_follows(result: Result, *, is_held: bool) -> None:
     elif result.tensors and _is_damaged(result):
         sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
         render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
-
-
-def _lock_of(place: CheckpointLocation) -> str:
-    """Return the lock that lies beside a checkpoint; nothing where there is none."""
-    locks = (path + ".lock" for path in (place.head, place.path))
-    found = (path for path in locks if path.is_file())
-    return next(found, "")
-
-
-def _verify(
-    place: CheckpointLocation | Result, workers: Workers, contract: Contract | None, options: dict[str, Any]
-) -> Result:
-    if isinstance(place, Result):
-        return place
-    total = place.nbytes()
-    with progress(total, place.name, ("verifying",)) as advance:
-        result = verify_one(place, workers.expecting(total), advance)
-    is_sound = result.ok
-    if options["locked"]:
-        contract = Contract(_lock_of(place))
-    if contract is not None:
-        with progress(total, f"{place.name} against {contract.path}") as advance:
-            result = hold(result, place, contract, workers, advance)
-    if not is_sound:
-        return result  # what is damaged proves nothing further
-    if options["to"] is not None:
-        from ..operations.convert.roundtrip import roundtrip
-
-        with progress(total, place.name, _THERE_AND_BACK) as advance:
-            found = roundtrip(place, options["to"], advance)
-        result = result._replace(findings=(*result.findings, *found))
-    if options["like"] is not None:
-        result = _compare_outputs(result, options["like"], options["input_file"])
-    if options["trains_like"] is not None:
-        result = _compare_steps(result, options["trains_like"])
-    return result
-
-
-def _compare_steps(result: Result, like: str) -> Result:
-    """Return the result with what a training step from both checkpoints left."""
-    from ..runtime.steps import compare_steps
-
-    found = compare_steps(result.path, like)
-    findings = result.findings
-    if found.differing:
-        message = (
-            f"after one step of {found.optimizer} {found.differing:,} of {found.variables:,} variables "
-            f"differ from those of {like}"
-        )
-        findings = (*findings, Finding("error", "training", message, None, result.path))
-    else:
-        what = f"{counted(found.variables, 'variable')} after one step of {found.optimizer}"
-        render.note(f"{result.path}: {what}, equal to those of {like}")
-    fields = {"like": like, **found._asdict()}
-    return result._replace(findings=findings, computed={**result.computed, "training": fields})
-
-
-def _compare_outputs(result: Result, like: str, input_file: Location | None) -> Result:
-    """Return the result with what running the model on both checkpoints gave."""
-    from ..runtime.outputs import compare_outputs, read_input
-
-    given = None if input_file is None else read_input(input_file)
-    found = compare_outputs(result.path, like, given)
-    fields = {"like": like, "input": input_file, **found._asdict()}
-    findings = result.findings
-    if found.differing:
-        message = (
-            f"{found.differing:,} of {found.elements:,} outputs differ from those of {like}, "
-            f"by {found.max_abs:.3g} at most"
-        )
-        findings = (*findings, Finding("error", "outputs", message, None, result.path))
-    else:
-        render.note(f"{result.path}: {counted(found.elements, 'output')}, equal to those of {like}")
-    return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
 
 
 def _exit_code(results: list[Result]) -> int:

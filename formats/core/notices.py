@@ -6,10 +6,12 @@ in the log of Python's `logging`, under `formats`.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def _log(text: str) -> None:
@@ -28,11 +30,28 @@ def listen(listener: Callable[[str], None], warner: Callable[[str], None]) -> No
     _listener, _warner = listener, warner
 
 
+_here: ContextVar[tuple[Callable[[str], None], Callable[[str], None]] | None] = ContextVar(
+    "listeners", default=None
+)
+
+
+@contextmanager
+def listening(listener: Callable[[str], None], warner: Callable[[str], None]) -> Iterator[None]:
+    """Have what this thread tells meanwhile told to these instead."""
+    before = _here.set((listener, warner))
+    try:
+        yield
+    finally:
+        _here.reset(before)
+
+
 def tell(text: str) -> None:
     """Tell a notice: what is going on, in one line."""
-    _listener(text)
+    here = _here.get()
+    (_listener if here is None else here[0])(text)
 
 
 def warn(text: str) -> None:
     """Tell a warning, which is told also where notices are not wanted."""
-    _warner(text)
+    here = _here.get()
+    (_warner if here is None else here[1])(text)

@@ -41,7 +41,7 @@ _FOLDER = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors
 
 PLACES = {
     "ckpt_cli/commands/explain.py _explain_text": ["explain notes.txt", "explain run/ckpt-10.index"],
-    "ckpt_cli/commands/match.py command": [f"match bert-2 {_TEMPLATE} --save-map there.tsv"],
+    "ckpt_cli/api/match.py write_proposals": [f"match bert-2 {_TEMPLATE} --save-map there.tsv"],
     "ckpt_cli/commands/verify.py _ways_out": ["verify cut-10"],
     "ckpt_cli/cli/install.py install": ["completion bash --install"],
     "ckpt_cli/operations/select/name_map.py packs_hint": [
@@ -83,6 +83,7 @@ NO_HINTS = {
     "ckpt_cli/commands/explain.py _list_topics": "a note",
     "ckpt_cli/commands/ls.py _list_directory": "a note",
     "ckpt_cli/commands/match.py _advise": "a note",
+    "ckpt_cli/commands/match.py command": "a note",
     "ckpt_cli/commands/state.py _show_flaws": "a note",
     "ckpt_cli/commands/verify.py _say_what_follows": "a note",
     "ckpt_cli/cli/resume.py _same_command": "the command as it was given: tests/cli/test_resume.py runs it",

@@ -1,0 +1,193 @@
+"""`ckpt.log`: a run over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from formats.core.words import counted
+from formats.find.directory import Directory, directories_below
+from formats.find.resolve import spelling
+from formats.tf.run.state_file import FILE_NAME
+
+from ..operations.reporting import kept
+from ..operations.runs.curves import read_curve
+from ..operations.runs.log import ATTEMPTS, LogRow, RunLog
+from ..operations.runs.state import places_of
+from ..operations.select.selection import Selection
+from .calls import collecting, lent, location, public, selection
+from .rules import CHOOSING_RULES
+from .tables import RowTable, Several
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from formats.errors import CheckpointError
+    from formats.location import Location
+    from formats.store.work.workers import Workers
+
+    from ..operations.reporting import Reporter
+    from ..operations.runs.curves import Curve, EventCurves
+    from .calls import PathLike
+
+__all__ = ["LogOptions", "RunHistory", "log", "run_history"]
+
+_MOST_TAGS = 10
+"""Tags named where the one asked for is not there."""
+
+
+class LogOptions(NamedTuple):
+    """Which tensors are watched, whether values are read, and which number of the event files is told."""
+
+    selection: Selection = Selection()
+    values: bool = True
+    tag: str | None = None
+    events: Location | None = None
+
+
+class RunHistory(RowTable, Sequence[LogRow]):
+    """The checkpoints of a run, oldest first: a sequence of `LogRow`.
+
+    `latest` is the name of the latest, `frozen` the keys of weights that no checkpoint changed. `tag` is the
+    name of the number in the event files that is shown as the loss, `steps` and `losses` are all of its
+    values, `event_files` and `tags` what else is there. `to_dict()` is the document of `ckpt log --json`.
+    """
+
+    def __init__(self, path: Location, rows: Sequence[LogRow], run: RunLog, told: EventCurves) -> None:
+        latest = run.directory.latest
+        self.directory = str(path)
+        self.latest: str | None = spelling(latest).relative_to(path) if latest is not None else None
+        self.frozen = list(run.frozen)
+        self.curve = told.curve
+        self.tag = told.curve.tag or None
+        self.steps, self.losses = tuple(told.curve.steps), tuple(told.curve.values)
+        self.event_files, self.tags = told.files, told.tags
+        self.notes: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        self._checkpoints = rows
+
+    @overload
+    def __getitem__(self, index: int) -> LogRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LogRow]: ...
+
+    def __getitem__(self, index: int | slice) -> LogRow | Sequence[LogRow]:
+        return self._checkpoints[index]
+
+    def __len__(self) -> int:
+        return len(self._checkpoints)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt log --json`, without `schema`."""
+        return {
+            "directory": self.directory,
+            "latest": self.latest,
+            "checkpoints": [row._asdict() for row in self],
+            "frozen": self.frozen,
+            "events": {"files": list(self.event_files), "tag": self.tag, "tags": list(self.tags)},
+        }
+
+    def _title(self) -> str:
+        return f"{self.directory}: {len(self):,} checkpoints, latest {self.latest}"
+
+    def _names(self) -> Sequence[str]:
+        return ("name", "step", "modified", "changed", "unchanged", "l2", "nan", "loss")
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return ([getattr(row, name) for name in self._names()] for row in self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+def run_history(
+    path: Location, state_path: Location, options: LogOptions, workers: Workers, reporter: Reporter
+) -> RunHistory:
+    """Return a run over time, with the numbers of the event files beside it."""
+    told = read_curve(options.events or path, options.tag)
+    run, rows = _look(partial(Directory, path, state_path), told.curve, options, workers, reporter)
+    for text in [*run.directory.notes, *told.notes, *run.notes, *_without_tag(told, options.tag)]:
+        reporter.note(text)
+    for text in run.warnings:
+        reporter.warning(text)
+    return RunHistory(path, rows, run, told)
+
+
+def _look(
+    directory: Callable[[], Directory],
+    curve: Curve,
+    options: LogOptions,
+    workers: Workers,
+    reporter: Reporter,
+) -> tuple[RunLog, list[LogRow]]:
+    """Return a run's checkpoints, looked for again where all of them went away meanwhile."""
+    attempt = 1
+    while True:
+        run = RunLog(directory(), options.selection, curve, values=options.values, workers=workers)
+        with reporter.progress(run.nbytes, run.directory.path.absolute().name) as advance:
+            rows = list(run.rows(advance))
+        if rows or not run.directory.members or attempt == ATTEMPTS:
+            return run, rows
+        attempt += 1
+
+
+def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
+    """Return a note where the event files lack the number that was asked for."""
+    if tag is None or told.curve.steps:
+        return []
+    there = ", ".join(told.tags[:_MOST_TAGS]) or "none at all"
+    return [f"no number {tag!r} in {counted(len(told.files), 'event file')}; there are {there}"]
+
+
+@public(*CHOOSING_RULES)
+def log(
+    directory: PathLike = ".",
+    *keys: str,
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+    no_values: bool = False,
+    tag: str | None = None,
+    events: PathLike | None = None,
+    recursive: bool = False,
+    jobs: int | None = None,
+) -> RunHistory | Several[RunHistory]:
+    """Return a run over time: what changed from checkpoint to checkpoint, norms, NaN and the loss.
+
+    The result is a sequence with one row per checkpoint, oldest first. `l2` is the norm of the weights, `nan`
+    counts NaN in all chosen tensors, `loss` is the last value in the event files beside the checkpoints, or
+    in the directory `events`; `tag` names another number. With `no_values` only the indexes are read, and
+    `l2` and `nan` are None. With `recursive` the result is a `Several` with all runs below. `keys` to `kind`
+    choose tensors as on the command line; `jobs` is a number of threads.
+
+    Raises CheckpointError where a directory cannot be read, and ValueError for arguments that make no sense.
+
+    ```python
+    run = ckpt.log("run")
+    print([(row.name, row.step, row.l2, row.loss) for row in run], run.frozen)
+    ```
+    """
+    where, state_path = places_of(location(directory))
+    wanted = selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind)
+    options = LogOptions(wanted, not no_values, tag, None if events is None else location(events))
+    with lent(jobs) as workers:
+        if not recursive:
+            return _history(where, state_path, options, workers)
+        errors: list[CheckpointError] = []
+        found = []
+        for below in directories_below(where):
+            with kept(errors):
+                if Directory(below).members:
+                    found.append(_history(below, below / FILE_NAME, options, workers))
+        return Several(found, errors)
+
+
+def _history(path: Location, state_path: Location, options: LogOptions, workers: Workers) -> RunHistory:
+    with collecting() as said:
+        found = run_history(path, state_path, options, workers, said)
+        found.notes, found.warnings = tuple(said.notes), tuple(said.warnings)
+        return found

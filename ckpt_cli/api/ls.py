@@ -1,0 +1,385 @@
+"""`ckpt.ls`: the checkpoints of a directory, or the tensors of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from formats.core.spec import spec_columns
+from formats.find.opening import is_directory, locate
+
+from ..operations.look.listing import SORTS, Tensors, in_order, index_is_asked, missing_shards, total
+from ..operations.reporting import kept, opened
+from ..operations.runs.listing import directory_document
+from ..operations.select.selection import Selection, choose
+from .calls import choice, collecting, lent, location, public, selection
+from .rules import CHOOSING, CHOOSING_RULES, OptionError, excludes, needs
+from .tables import RowTable, Several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from formats.core.spec import SpecColumns
+    from formats.errors import CheckpointError
+    from formats.location import Location
+    from formats.model.reader import CheckpointReader
+    from formats.store.work.workers import Workers
+
+    from ..operations.reporting import Reporter
+    from ..operations.runs.trainable import Trainable
+    from .calls import PathLike
+
+__all__ = [
+    "RULES",
+    "CheckpointRow",
+    "DirectoryListing",
+    "ListOptions",
+    "TensorListing",
+    "TensorRow",
+    "chosen_tensors",
+    "digests_of",
+    "list_directory",
+    "ls",
+    "trainable_of",
+    "warn_of_missing",
+]
+
+DIGESTS = ("crc32c", "sha256")
+
+RULES = (
+    needs("--exact", "--digest"),
+    needs("--jobs", "--digest"),
+    excludes("--digest", "--tree", "--keys", "--null"),
+    excludes("--digest", "--depth", unless="--json"),
+    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort", "--digest"),
+    excludes("--tree", "--json", "--depth", "--keys", "--null"),
+    excludes("--keys", "--json", "--depth"),
+    excludes("--null", "--json", "--depth"),
+    excludes("--long", "--tree", "--keys", "--null"),
+    excludes("--long", "--depth", unless="--json"),
+)
+
+
+class ListOptions(NamedTuple):
+    """Which tensors are listed, in which order, and with which digests."""
+
+    selection: Selection = Selection()
+    sort: str = "key"
+    reverse: bool = False
+    digest: str | None = None
+    exact: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all tensors are listed in the order that they have."""
+        return self.selection.everything and self.sort == "key" and not self.reverse
+
+
+# What the command does, too -----------------------------------------------------------
+
+
+def chosen_tensors(reader: CheckpointReader, options: ListOptions) -> SpecColumns:
+    """Return the tensors that are listed, in the order asked for."""
+    if options.is_plain:
+        return next(reader.columns())  # all of them, for the index is loaded
+    specs = [reader.specs[key] for key in choose(reader, options.selection, listed=True)]
+    return spec_columns(in_order(specs, options.sort, reverse=options.reverse))
+
+
+def digests_of(
+    reader: CheckpointReader,
+    columns: SpecColumns,
+    options: ListOptions,
+    workers: Workers,
+    reporter: Reporter,
+    *,
+    of_index: bool,
+) -> dict[str, str | None]:
+    """Return the digests of tensors by key: all of them, before the first line of a listing is printed."""
+    from formats.model.digest import digests
+
+    assert options.digest is not None
+    found: dict[str, str | None] = {}
+    nbytes = sum(columns.specs[number].nbytes or 0 for number in columns.numbers)
+    pool = workers.expecting(nbytes)
+    with reporter.progress(nbytes, reader.location.name) as advance:
+        for key, text in digests(
+            reader, columns.keys, options.digest, pool, exact=options.exact, of_index=of_index
+        ):
+            found[key] = text
+            advance(reader.specs[key].nbytes or 0)
+    reader.check_unchanged()
+    return found
+
+
+def warn_of_missing(reader: CheckpointReader, reporter: Reporter) -> None:
+    """Warn of each data shard that is not there."""
+    for message in missing_shards(reader):
+        reporter.warning(message)
+
+
+def trainable_of(reader: CheckpointReader, reporter: Reporter, *, names_graph: bool) -> Trainable:
+    """Return which tensors are trained; a note says by which graph, unless the result `names_graph`."""
+    from ..operations.runs.trainable import trainable_tensors
+
+    found = trainable_tensors(reader)
+    for text in found.flaws:
+        reporter.note(text)
+    if found.borrowed and not names_graph:
+        reporter.note(f"which tensors are trainable is told by the graph of another step, {found.graph}")
+    return found
+
+
+def list_directory(path: Location, reporter: Reporter, *, reverse: bool) -> dict[str, Any]:
+    """Return the document of a directory's checkpoints."""
+    found, notes, warnings = directory_document(path)
+    if reverse:
+        found["checkpoints"].reverse()
+    for text in notes:
+        reporter.note(text)
+    for text in warnings:
+        reporter.warning(text)
+    return found
+
+
+def refuse_not_a_folder(path: Location) -> None:
+    """Raise OptionError where what is to be gone through is no directory."""
+    if not path.is_folder():
+        path.require_access()
+        raise OptionError(f"--recursive wants a directory, {path} is none")
+
+
+# Results --------------------------------------------------------------------------------
+
+
+class TensorRow(NamedTuple):
+    """A tensor of a listing.
+
+    `dtype` is TensorFlow's name, None where it is not mapped; `shape` are integers, `nbytes` bytes. What
+    stands behind `kind` is None unless it was asked for with `long` or `digest`, or where nobody knows.
+    """
+
+    key: str
+    dtype: str | None
+    shape: tuple[int, ...]
+    nbytes: int | None
+    kind: str | None
+    object_path: str | None = None
+    full_name: str | None = None
+    shard: int | None = None
+    offset: int | None = None
+    crc32c: int | None = None
+    trainable: bool | None = None
+    digest: str | None = None
+    stored: Mapping[str, Any] | None = None
+    """The name and size of a stored type that is not mapped."""
+
+
+class CheckpointRow(NamedTuple):
+    """A checkpoint of a directory's listing; what cannot be told is None.
+
+    `modified` is ISO 8601 in UTC, `nbytes` bytes of tensors, `kept` whether the state file lists it.
+    """
+
+    name: str
+    path: str
+    format: str | None
+    step: int | None
+    tensors: int | None
+    nbytes: int | None
+    modified: str | None
+    kept: bool | None
+    shared_with: tuple[str, ...]
+    shared_nbytes: int
+
+
+class TensorListing(RowTable, Sequence[TensorRow]):
+    """The tensors of a checkpoint: a sequence of `TensorRow`.
+
+    `total` has the counts `tensors` and `parameters`, and `nbytes`. `to_dict()` is the document of
+    `ckpt ls --json`.
+    """
+
+    def __init__(
+        self, tensors: Tensors, long: bool, notes: Sequence[str] = (), warnings: Sequence[str] = ()
+    ) -> None:
+        self.path = str(tensors.reader.location.path)
+        self.format = tensors.reader.format.name
+        self.total = total(tensors)
+        self.graph = tensors.graph
+        self.notes, self.warnings = tuple(notes), tuple(warnings)
+        self._fields = ("key", "dtype", "shape", "nbytes", *tensors.fields(long=long))
+        self._long = long
+        self._tensors = [
+            TensorRow(**{**row, "shape": tuple(row["shape"])}) for row in tensors.rows(long=long)
+        ]
+
+    @overload
+    def __getitem__(self, index: int) -> TensorRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TensorRow]: ...
+
+    def __getitem__(self, index: int | slice) -> TensorRow | list[TensorRow]:
+        return self._tensors[index]
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt ls --json`, without `schema`."""
+        rows = [
+            {
+                **{name: getattr(row, name) for name in self._fields},
+                "shape": list(row.shape),
+                **({} if row.stored is None else {"stored": row.stored}),
+            }
+            for row in self
+        ]
+        graph = {"graph": self.graph} if self._long else {}
+        return {"path": self.path, "format": self.format, **graph, "tensors": rows, "total": self.total}
+
+    def _title(self) -> str:
+        return f"{self.path}: {self.format}, {len(self):,} tensors"
+
+    def _names(self) -> Sequence[str]:
+        return self._fields
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return ([getattr(row, name) for name in self._fields] for row in self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+class DirectoryListing(RowTable, Sequence[CheckpointRow]):
+    """The checkpoints of a directory, oldest first: a sequence of `CheckpointRow`.
+
+    `latest` is the name of the latest; None where there is none. `events` and `graphs` are the event files
+    and graphs beside them, with `name`, `nbytes` and `modified`. `to_dict()` is what `ckpt ls --json` prints.
+    """
+
+    def __init__(
+        self, found: dict[str, Any], notes: Sequence[str] = (), warnings: Sequence[str] = ()
+    ) -> None:
+        self.directory = str(found["directory"])
+        self.latest: str | None = found["latest"]
+        self.events: list[dict[str, Any]] = found["events"]
+        self.graphs: list[dict[str, Any]] = found["graphs"]
+        self.notes, self.warnings = tuple(notes), tuple(warnings)
+        self._found = found
+        self._checkpoints = [
+            CheckpointRow(**{**row, "path": str(row["path"]), "shared_with": tuple(row["shared_with"])})
+            for row in found["checkpoints"]
+        ]
+
+    @overload
+    def __getitem__(self, index: int) -> CheckpointRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[CheckpointRow]: ...
+
+    def __getitem__(self, index: int | slice) -> CheckpointRow | list[CheckpointRow]:
+        return self._checkpoints[index]
+
+    def __len__(self) -> int:
+        return len(self._checkpoints)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt ls --json`, without `schema`."""
+        return dict(self._found)
+
+    def _title(self) -> str:
+        return f"{self.directory}: {len(self):,} checkpoints, latest {self.latest}"
+
+    def _names(self) -> Sequence[str]:
+        return ("name", "format", "step", "tensors", "nbytes", "modified")
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return ([getattr(row, name) for name in self._names()] for row in self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+# The function -----------------------------------------------------------------------------
+
+
+@public(*CHOOSING_RULES, *RULES)
+def ls(
+    path: PathLike = ".",
+    *keys: str,
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+    long: bool = False,
+    sort: str = "key",
+    reverse: bool = False,
+    digest: str | None = None,
+    exact: bool = False,
+    recursive: bool = False,
+    jobs: int | None = None,
+) -> TensorListing | DirectoryListing | Several[DirectoryListing]:
+    """List the tensors of a checkpoint, or the checkpoints of a directory.
+
+    A directory gives a `DirectoryListing`, anything else, and a directory with KEYs, a `TensorListing`.
+    With `recursive` the directories below are listed as well, as a `Several` of `DirectoryListing`.
+
+    `keys`, `match`, `exclude`, `regex`, `dtype` and `kind` choose tensors as on the command line; `match`,
+    `exclude` and `kind` take one text or several. `long` adds where the bytes lie and the names that the
+    graph gives. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads values whose
+    digest is not stored, with `exact` all of them. Without `digest` only the index is read.
+
+    Raises CheckpointError where nothing is found, and ValueError for arguments that make no sense.
+
+    ```python
+    for checkpoint in ckpt.ls("run"):
+        print(checkpoint.name, checkpoint.step, checkpoint.nbytes)
+    weights = ckpt.ls("run/ckpt-10", kind="variable", long=True)
+    print(weights.total["parameters"], [tensor.object_path for tensor in weights])
+    ```
+    """
+    choice("sort", sort, SORTS)
+    if digest is not None:
+        choice("digest", digest, DIGESTS)
+    where = location(path)
+    wanted = selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind)
+    if recursive:
+        return _ls_below(where, reverse=reverse)
+    options = ListOptions(wanted, sort, reverse, digest, exact)
+    with collecting() as said:
+        if is_directory(where) and wanted.everything:
+            found = list_directory(where, said, reverse=reverse)
+            return DirectoryListing(found, said.notes, said.warnings)
+        with opened(locate(where), said, listed=not digest) as reader:
+            columns = chosen_tensors(reader, options)
+            of_index = digest == "crc32c" and index_is_asked(reader, where)
+            digests = None
+            if digest is not None:
+                with lent(jobs) as workers:
+                    digests = digests_of(reader, columns, options, workers, said, of_index=of_index)
+            tensors = Tensors(reader, columns, digests)
+            if long:
+                trainable = trainable_of(reader, said, names_graph=True)
+                tensors = tensors._replace(trainable=trainable.marks, graph=trainable.graph)
+            if not of_index:
+                warn_of_missing(reader, said)
+            listing = TensorListing(tensors, long)
+        listing.notes, listing.warnings = tuple(said.notes), tuple(said.warnings)
+        return listing
+
+
+def _ls_below(path: Location, *, reverse: bool) -> Several[DirectoryListing]:
+    from formats.find.directory import directories_below
+
+    refuse_not_a_folder(path)
+    errors: list[CheckpointError] = []
+    found = []
+    for below in directories_below(path):
+        with kept(errors), collecting() as said:
+            document = list_directory(below, said, reverse=reverse)
+            if document["checkpoints"]:
+                found.append(DirectoryListing(document, said.notes, said.warnings))
+    return Several(found, errors)

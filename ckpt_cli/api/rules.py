@@ -1,0 +1,74 @@
+"""Which options need another, and which cannot stand together: an option that would do nothing is an error.
+
+Each command has one table of rules, by the names that its help shows.  Its function in Python has the same:
+
+    RULES = (
+        needs("--save-map", "--like"),
+        excludes("--config", "--like"),
+    )
+
+A wish that is fulfilled whatever is done is no error: `--overwrite` where nothing is there,
+`--no-verify` with `--dry-run`, `--merge-slices` where nothing is sliced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["CHOOSING", "CHOOSING_RULES", "SHARING_RULES", "OptionError", "Rule", "check", "excludes", "needs"]
+
+CHOOSING = ("KEY", "--match", "--exclude", "--regex", "--dtype", "--kind")
+"""The parameters that choose tensors."""
+
+
+class OptionError(ValueError):
+    """Options that make no sense, alone or together: a usage error of the command line."""
+
+
+class Rule(NamedTuple):
+    """What a parameter cannot do without (one of `others`, if `wanted`), or beside (any of them)."""
+
+    name: str
+    others: tuple[str, ...]
+    wanted: bool
+    unless: str | None = None
+
+    def broken(self, given: Collection[str]) -> str | None:
+        """Return what is wrong where these parameters were given."""
+        if self.name not in given or self.unless in given:
+            return None
+        beside = [other for other in self.others if other in given]
+        if self.wanted:
+            return None if beside else f"{self.name} does nothing without {' or '.join(self.others)}"
+        if not beside:
+            return None
+        remedy = f" unless {self.unless} is given, too" if self.unless else ""
+        return f"{self.name} does nothing beside {beside[0]}{remedy}; give one of them"
+
+
+def needs(name: str, *others: str) -> Rule:
+    """Return the rule that `name` does something only with one of `others`."""
+    return Rule(name, others, wanted=True)
+
+
+def excludes(name: str, *others: str, unless: str | None = None) -> Rule:
+    """Return the rule that `name` does nothing beside any of `others`."""
+    return Rule(name, others, wanted=False, unless=unless)
+
+
+CHOOSING_RULES = (needs("--regex", "KEY", "--match", "--exclude"),)
+"""What goes for the parameters that choose tensors."""
+
+SHARING_RULES = (excludes("--executor", "--jobs"),)
+"""What goes for the parameters that say who does the work."""
+
+
+def check(rules: Iterable[Rule], given: Collection[str]) -> None:
+    """Raise OptionError where the parameters that were given break a rule."""
+    for rule in rules:
+        message = rule.broken(given)
+        if message is not None:
+            raise OptionError(message)

@@ -1,0 +1,195 @@
+"""`ckpt.stats`: statistics of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from formats.errors import CheckpointError
+from formats.find.opening import is_directory
+from formats.find.resolve import spelling
+
+from ..operations.look.stats import statistics_of
+from ..operations.reporting import kept, opened
+from ..operations.select.arguments import checkpoints_below
+from ..operations.select.selection import Selection, choose
+from ..operations.select.unread import left_alone
+from .calls import collecting, lent, location, public, selection
+from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
+from .tables import RowTable, Several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.model.reader import CheckpointReader
+    from formats.store.work.workers import Workers
+
+    from ..operations.reporting import Reporter
+    from .calls import PathLike
+
+__all__ = ["CheckpointStats", "StatsOptions", "TensorStats", "refuse_no_directory", "stats", "tensor_stats"]
+
+
+class StatsOptions(NamedTuple):
+    """Which tensors are gone through, and what a person waits for: with `fail_on` NaN or infinities."""
+
+    selection: Selection = Selection()
+    fail_on: tuple[str, ...] = ()
+
+
+class TensorStats(NamedTuple):
+    """The statistics of a tensor, in float64.
+
+    `min` to `l2` leave NaN out, and are None where there is nothing to tell; `std` is the population's,
+    `l2` the Euclidean norm. `zeros`, `nan` and `inf` count elements.
+    """
+
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    l2: float | None
+    zeros: int
+    nan: int
+    inf: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tensor's entry in the document of `ckpt stats --json`."""
+        return {**self._asdict(), "shape": list(self.shape)}
+
+
+def tensor_stats(
+    reader: CheckpointReader, options: StatsOptions, workers: Workers, reporter: Reporter
+) -> Iterator[TensorStats]:
+    """Yield the statistics of the chosen tensors, in the order of the checkpoint."""
+    chosen = choose(reader, options.selection)
+    unread = left_alone(reader, chosen)
+    if unread is not None:  # without which --fail-on would have said that there is nothing
+        (reporter.warning if options.fail_on else reporter.note)(f"{reader.location.path}: {unread}")
+    keys = [key for key in chosen if _has_numbers(reader, key)]
+    if not keys and unread is None:
+        reporter.note("only strings and variants are there, which have no statistics")
+    total = sum(reader.specs[key].nbytes or 0 for key in keys)
+    with (
+        closing(statistics_of(reader, keys, workers.expecting(total))) as all_found,
+        reporter.progress(total, reader.location.name) as advance,
+    ):
+        for key, found in all_found:
+            spec = reader.specs[key]
+            advance(spec.nbytes or 0)
+            yield TensorStats(key, spec.dtype.name, spec.shape, *found)
+
+
+def _has_numbers(reader: CheckpointReader, key: str) -> bool:
+    """Whether a tensor has statistics.  Raises CheckpointError for one that is damaged."""
+    dtype = reader.specs[key].dtype
+    return not dtype.is_unmapped and reader[key].spec.dtype.is_number
+
+
+def refuse_no_directory(path: Location) -> None:
+    """Raise OptionError where what is to be gone through is no directory of checkpoints."""
+    if not is_directory(path):
+        raise OptionError(f"--recursive wants a directory, {path} is none")
+
+
+class CheckpointStats(RowTable, Sequence[TensorStats]):
+    """The statistics of a checkpoint's tensors: a sequence of `TensorStats`.
+
+    `to_dict()` is the document of `ckpt stats --json`.
+    """
+
+    def __init__(
+        self, path: str, tensors: Iterable[TensorStats], notes: Sequence[str], warnings: Sequence[str]
+    ) -> None:
+        self.path = str(path)
+        self._tensors = list(tensors)
+        self.notes, self.warnings = tuple(notes), tuple(warnings)
+
+    @overload
+    def __getitem__(self, index: int) -> TensorStats: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TensorStats]: ...
+
+    def __getitem__(self, index: int | slice) -> TensorStats | list[TensorStats]:
+        return self._tensors[index]
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt stats --json`, without `schema`."""
+        return {"path": self.path, "tensors": [tensor.to_dict() for tensor in self]}
+
+    def _title(self) -> str:
+        return f"{self.path}: {len(self):,} tensors"
+
+    def _names(self) -> Sequence[str]:
+        return TensorStats._fields
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return iter(self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+@public(*CHOOSING_RULES, *SHARING_RULES)
+def stats(
+    path: PathLike,
+    *keys: str,
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+    recursive: bool = False,
+    jobs: int | None = None,
+    executor: str | None = None,
+) -> CheckpointStats | Several[CheckpointStats]:
+    """Compute min, max, mean, std, l2, zeros, NaN and infinities of each tensor, in float64.
+
+    Strings, variants and types that are not mapped are left out. Memory does not grow with the tensors.
+    With `recursive`, `path` is a directory, and the result is a `Several` with all checkpoints below it.
+    `keys` to `kind` choose tensors as on the command line. `jobs` is a number of threads, `executor` one of
+    `threads:N`, `processes:N`, `dask` and `dask://HOST:PORT`; the result depends on neither.
+
+    Raises CheckpointError where a checkpoint cannot be read, and ValueError for arguments that make no sense.
+
+    ```python
+    found = ckpt.stats("run/ckpt-10", kind="variable")
+    largest = max(found, key=lambda tensor: tensor.l2 or 0)
+    print(largest.key, largest.l2, [tensor.key for tensor in found if tensor.nan])
+    ```
+    """
+    where = location(path)
+    options = StatsOptions(selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind))
+    with lent(jobs, executor) as workers:
+        if not recursive:
+            return _stats_of(where, options, workers)
+        refuse_no_directory(where)
+        errors: list[CheckpointError] = []
+        found = []
+        for place in checkpoints_below(where):
+            if isinstance(place, CheckpointError):
+                errors.append(place)
+                continue
+            with kept(errors):
+                found.append(_stats_of(place, options, workers))
+        return Several(found, errors)
+
+
+def _stats_of(
+    path: Location | CheckpointLocation, options: StatsOptions, workers: Workers
+) -> CheckpointStats:
+    with collecting() as said:
+        with opened(path, said) as reader:
+            rows = list(tensor_stats(reader, options, workers, said))
+            name = spelling(reader.location)
+        return CheckpointStats(name, rows, said.notes, said.warnings)

@@ -1,0 +1,262 @@
+"""`ckpt.verify`: is every byte sound?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from formats.core.words import counted
+from formats.model.verification import Finding
+
+from ..operations.look.contract import Contract
+from ..operations.look.verify import Result, expand, hold, verify_one
+from .calls import collecting, format_id, lent, location, public
+from .rules import SHARING_RULES, OptionError, excludes, needs
+from .tables import RowTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.store.work.workers import Workers
+
+    from ..operations.reporting import Reporter
+    from .calls import PathLike
+
+__all__ = ["RULES", "CheckedCheckpoint", "VerifyOptions", "VerifyResult", "verify", "verify_each"]
+
+_THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
+"""What is done to each byte of a round trip."""
+
+RULES = (needs("--input", "--outputs-like"), excludes("--locked", "--against"))
+
+
+class VerifyOptions(NamedTuple):
+    """What is verified besides the checkpoint's own structure and checksums."""
+
+    recursive: bool = False
+    roundtrip: str | None = None
+    outputs_like: Location | None = None
+    input: Location | None = None
+    trains_like: Location | None = None
+    contract: Contract | None = None
+    locked: bool = False
+
+
+def verify_each(
+    paths: Sequence[Location], options: VerifyOptions, workers: Workers, reporter: Reporter
+) -> list[Result]:
+    """Verify the checkpoints that paths name, each once, and go on after what is found."""
+    places = _places(paths, options, reporter)
+    return [_verify(place, options, workers, reporter) for place in places]
+
+
+def _places(
+    paths: Sequence[Location], options: VerifyOptions, reporter: Reporter
+) -> list[CheckpointLocation | Result]:
+    """Return what is to be verified; of what is `locked`, all that has a lock beside it."""
+    if options.locked:
+        paths = [path.removesuffix(".lock") for path in paths]
+    places, notes = expand(paths, recursive=options.recursive)
+    if options.locked:
+        places = [place for place in places if isinstance(place, Result) or _lock_of(place)]
+    for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
+        reporter.note(text)
+    return places
+
+
+def _lock_of(place: CheckpointLocation) -> str:
+    """Return the lock that lies beside a checkpoint; nothing where there is none."""
+    locks = (path + ".lock" for path in (place.head, place.path))
+    return next((path for path in locks if path.is_file()), "")
+
+
+def _verify(
+    place: CheckpointLocation | Result, options: VerifyOptions, workers: Workers, reporter: Reporter
+) -> Result:
+    if isinstance(place, Result):
+        return place
+    total = place.nbytes()
+    with reporter.progress(total, place.name, ("verifying",)) as advance:
+        result = verify_one(place, workers.expecting(total), advance)
+    is_sound = result.ok
+    contract = Contract(_lock_of(place)) if options.locked else options.contract
+    if contract is not None:
+        with reporter.progress(total, f"{place.name} against {contract.path}") as advance:
+            result = hold(result, place, contract, workers, advance)
+    if not is_sound:
+        return result  # what is damaged proves nothing further
+    if options.roundtrip is not None:
+        from ..operations.convert.roundtrip import roundtrip
+
+        with reporter.progress(total, place.name, _THERE_AND_BACK) as advance:
+            found = roundtrip(place, options.roundtrip, advance)
+        result = result._replace(findings=(*result.findings, *found))
+    if options.outputs_like is not None:
+        result = _compare_outputs(result, options.outputs_like, options.input, reporter)
+    if options.trains_like is not None:
+        result = _compare_steps(result, options.trains_like, reporter)
+    return result
+
+
+def _compare_steps(result: Result, like: str, reporter: Reporter) -> Result:
+    """Return the result with what a training step from both checkpoints left."""
+    from ..runtime.steps import compare_steps
+
+    found = compare_steps(result.path, like)
+    findings = result.findings
+    if found.differing:
+        message = (
+            f"after one step of {found.optimizer} {found.differing:,} of {found.variables:,} variables "
+            f"differ from those of {like}"
+        )
+        findings = (*findings, Finding("error", "training", message, None, result.path))
+    else:
+        what = f"{counted(found.variables, 'variable')} after one step of {found.optimizer}"
+        reporter.note(f"{result.path}: {what}, equal to those of {like}")
+    fields = {"like": like, **found._asdict()}
+    return result._replace(findings=findings, computed={**result.computed, "training": fields})
+
+
+def _compare_outputs(result: Result, like: str, input_file: Location | None, reporter: Reporter) -> Result:
+    """Return the result with what running the model on both checkpoints gave."""
+    from ..runtime.outputs import compare_outputs, read_input
+
+    given = None if input_file is None else read_input(input_file)
+    found = compare_outputs(result.path, like, given)
+    fields = {"like": like, "input": input_file, **found._asdict()}
+    findings = result.findings
+    if found.differing:
+        message = (
+            f"{found.differing:,} of {found.elements:,} outputs differ from those of {like}, "
+            f"by {found.max_abs:.3g} at most"
+        )
+        findings = (*findings, Finding("error", "outputs", message, None, result.path))
+    else:
+        reporter.note(f"{result.path}: {counted(found.elements, 'output')}, equal to those of {like}")
+    return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
+
+
+# The function -----------------------------------------------------------------------------
+
+
+class CheckedCheckpoint(NamedTuple):
+    """What verifying one checkpoint found.
+
+    `tensors` and `nbytes` were read and found sound. Each finding has `severity` (error or warning), `code`,
+    `message`, `key`, `file` and `offset`. `hints` are next steps.
+    """
+
+    path: str
+    format: str | None
+    ok: bool
+    tensors: int
+    nbytes: int
+    findings: tuple[Finding, ...]
+    hints: tuple[str, ...]
+
+
+class VerifyResult(RowTable, Sequence[CheckedCheckpoint]):
+    """What `verify` found: a sequence with a `CheckedCheckpoint` for each checkpoint.
+
+    `ok` is True where no finding is an error; `findings` are those of all checkpoints. `to_dict()` is the
+    document of `ckpt verify --json`.
+    """
+
+    def __init__(self, results: Sequence[Result], notes: Sequence[str], warnings: Sequence[str]) -> None:
+        self._results = results
+        self._checked = [
+            CheckedCheckpoint(
+                str(one.path), one.format, one.ok, one.tensors, one.nbytes, one.findings, one.hints
+            )
+            for one in results
+        ]
+        self.ok = all(one.ok for one in results)
+        self.findings = tuple(finding for one in results for finding in one.findings)
+        self.notes, self.warnings = tuple(notes), tuple(warnings)
+
+    @overload
+    def __getitem__(self, index: int) -> CheckedCheckpoint: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[CheckedCheckpoint]: ...
+
+    def __getitem__(self, index: int | slice) -> CheckedCheckpoint | list[CheckedCheckpoint]:
+        return self._checked[index]
+
+    def __len__(self) -> int:
+        return len(self._checked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt verify --json`, without `schema`."""
+        return {"ok": self.ok, "results": [result.document() for result in self._results]}
+
+    def _title(self) -> str:
+        sound = sum(one.ok for one in self)
+        return f"{sound:,} of {counted(len(self), 'checkpoint')} sound"
+
+    def _names(self) -> Sequence[str]:
+        return ("path", "ok", "format", "tensors", "nbytes", "code", "key", "message")
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        for one in self:
+            head = (one.path, one.ok, one.format, one.tensors, one.nbytes)
+            for finding in one.findings or (None,):
+                yield (*head, *((finding.code, finding.key, finding.message) if finding else (None,) * 3))
+
+    def _count(self) -> int:
+        return sum(max(1, len(one.findings)) for one in self)
+
+
+@public(*RULES, *SHARING_RULES)
+def verify(
+    *paths: PathLike,
+    roundtrip: str | None = None,
+    outputs_like: PathLike | None = None,
+    input: PathLike | None = None,  # noqa: A002  the option's name
+    trains_like: PathLike | None = None,
+    against: PathLike | None = None,
+    locked: bool = False,
+    recursive: bool = False,
+    jobs: int | None = None,
+    executor: str | None = None,
+) -> VerifyResult:
+    """Check that checkpoints are sound, to the last byte.
+
+    Structure comes first, then every tensor is compared with its stored checksum. A directory stands for all
+    of its checkpoints, with `recursive` for those below as well. Damage is a finding and no exception; also
+    what cannot be opened is. The table has a row for each finding, and one for each checkpoint without any.
+
+    `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are other
+    checkpoints of the same model: compares its outputs, on the array in the file `input` or on seeded
+    numbers, or the weights after one training step. `against` is a saved listing that must hold; with
+    `locked` it is the `.lock` file beside each checkpoint. `jobs` and `executor` say who does the work.
+
+    Raises CheckpointError where a listing or the other checkpoint cannot be used, and ValueError for
+    arguments that make no sense.
+
+    ```python
+    found = ckpt.verify("run")
+    assert found.ok, found.findings
+    print(found)
+    ```
+    """
+    if not paths:
+        raise OptionError("missing argument PATH")
+    other, array, trained, listing = (
+        None if path is None else location(path) for path in (outputs_like, input, trains_like, against)
+    )
+    contract = None if listing is None else Contract(listing)
+    options = VerifyOptions(
+        recursive,
+        None if roundtrip is None else format_id(roundtrip),
+        other,
+        array,
+        trained,
+        contract,
+        locked,
+    )
+    with collecting() as said, lent(jobs, executor) as workers:
+        results = verify_each([location(path) for path in paths], options, workers, said)
+        return VerifyResult(results, said.notes, said.warnings)
