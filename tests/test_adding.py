@@ -1,8 +1,8 @@
 """What CONTRIBUTING.md says of adding a format, a command or a store, done in a copy of the checkout.
 
-    a format that is only read   formats/known/NAME.py, a golden, a line of GOLDENS
-    a command                    ckpt_cli/commands/NAME.py, a function in ckpt_cli/operations
-    a store                      formats/store/NAME.py
+    a format     formats/known/NAME.py, its suffix, a golden, a line of GOLDENS
+    a command    ckpt_cli/commands/NAME.py, a function in ckpt_cli/operations
+    a store      formats/store/NAME.py
 
 Nothing else of the copy is changed, so nothing else has to be.
 """
@@ -53,6 +53,13 @@ class Copy:
         shutil.copy(source, path)
         self.added.append(place)
 
+    def write(self, place: str, data: bytes) -> None:
+        path = self.root / place
+        assert not path.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        self.added.append(place)
+
     def add_line(self, place: str, before: str, line: str) -> None:
         """Put a line before the first one that is `before`."""
         text = (self.root / place).read_text()
@@ -60,16 +67,24 @@ class Copy:
         (self.root / place).write_text(text.replace(f"\n{before}\n", f"\n{line}\n{before}\n"))
         self.changed.append(place)
 
-    def tests(self, *places: str) -> None:
-        """Copy tests; the data are those of the checkout."""
+    def tests(self) -> None:
+        """Copy the tests; the data are those of the checkout."""
         shutil.copy(os.path.join(ROOT, "pyproject.toml"), self.root)
-        for place in places:
-            (self.root / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(os.path.join(ROOT, place), self.root / place)
-        data = self.root / "tests" / "data"
-        data.mkdir(exist_ok=True)
+        tests, data = self.root / "tests", self.root / "tests" / "data"
+        shutil.copytree(
+            os.path.join(ROOT, "tests"), tests, ignore=shutil.ignore_patterns("data", "__pycache__")
+        )
+        data.mkdir()
         for name in os.listdir(data_path()):
             os.symlink(data_path(name), data / name)
+
+    def passes(self, chosen: str, *places: str) -> int:
+        """Run tests of the copy, which must pass, and return how many there are."""
+        done = self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *places, "-k", chosen)
+        assert done.returncode == 0, done.stdout
+        found = re.search(r"(\d+) passed", done.stdout)
+        assert found is not None
+        return int(found[1])
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
@@ -102,28 +117,69 @@ def copy(tmp_path: Path) -> Iterator[Copy]:
     made.close()
 
 
-def test_a_format_that_is_only_read_is_a_file_a_golden_and_a_line(copy: Copy) -> None:
-    servers = ("tests/servers/__init__.py", "tests/servers/web.py")
-    copy.tests("tests/support.py", *servers, "tests/formats/contract.py", "tests/formats/test_contract.py")
+FILE_SUFFIXES = "formats/model/checkpoint_files.py"
+TEST_CONTRACT = "tests/formats/test_contract.py"
+OF_ALL_FORMATS = "has_a_golden or suffixes_are_told or no_other_file or has_a_specimen"
+
+
+def test_a_format_that_is_only_read_is_a_file_a_golden_and_two_lines(copy: Copy) -> None:
+    copy.tests()
     copy.add(os.path.join(TRIALS, "format_npy.py"), "formats/known/npy.py")
-    copy.add(GOLDEN, "tests/data/npy/ids.npy")
-    copy.add_line("tests/formats/test_contract.py", "]", '    ("npy", "npy/ids.npy"),')
-    assert (len(copy.added), len(copy.changed)) == (2, 1)
+    copy.add_line(FILE_SUFFIXES, '    ".npz",', '    ".npy",')
+    copy.add(GOLDEN, "tests/data/npy/ids-7.npy")
+    copy.add_line(TEST_CONTRACT, "]", '    ("npy", "npy/ids-7.npy"),')
+    assert (len(copy.added), len(copy.changed)) == (2, 2)
 
-    chosen = "npy or has_a_golden"
-    done = copy.python(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/formats/test_contract.py", "-k", chosen
-    )
-    assert done.returncode == 0, done.stdout
     contract = sum(name.startswith("test_") for name in dir(ReaderContract))
-    assert f"{3 * contract + 1} passed" in done.stdout  # on disk, in memory, and on a server
+    found = copy.passes("npy or has_a_golden or suffixes_are_told", TEST_CONTRACT)
+    assert found == 3 * contract + 2  # on disk, in memory, and on a server
 
-    golden = "tests/data/npy/ids.npy"
+    golden = "tests/data/npy/ids-7.npy"
     shape = ",".join(map(str, np.load(GOLDEN).shape))
     assert copy.ckpt("ls", golden).out.split("\t")[:3] == ["array", str(np.load(GOLDEN).dtype), shape]
     assert copy.ckpt("convert", golden, "out.npz").code == 0
     assert np.array_equal(np.load(copy.root / "out.npz")["array"], np.load(GOLDEN))
     assert "array of numpy's; only read" in copy.ckpt("explain", "formats").out
+
+
+def test_files_of_a_new_format_are_checkpoints_of_their_directory(copy: Copy) -> None:
+    copy.add(os.path.join(TRIALS, "format_npy.py"), "formats/known/npy.py")
+    copy.add_line(FILE_SUFFIXES, '    ".npz",', '    ".npy",')
+    (copy.root / "run").mkdir()
+    for step in (9, 10):
+        np.save(copy.root / "run" / f"w-{step}.npy", np.full(3, step, np.float32))
+    (copy.root / "run" / "w-11.npy").write_bytes(b"\x93NUMPY\1\0")
+    members = json.loads(copy.ckpt("ls", "--json", "run").out)["checkpoints"]
+    assert [(each["name"], each["step"]) for each in members] == [
+        ("w-9.npy", 9),
+        ("w-10.npy", 10),
+        ("w-11.npy", 11),
+    ]
+    damaged = copy.ckpt("verify", "run")
+    assert (damaged.code, "run/w-11.npy" in damaged.out) == (1, True), damaged
+
+
+def test_a_format_that_is_written_too_is_the_same_files(copy: Copy) -> None:
+    copy.tests()
+    copy.add(os.path.join(TRIALS, "format_blob.py"), "formats/known/blob.py")
+    copy.add_line(FILE_SUFFIXES, '    ".npz",', '    ".blob",')
+    listed = b'BLOB1\n[["net/b", "int64", []], ["net/w", "float32", [2, 3]]]\n'
+    golden = listed + np.int64(7).tobytes() + np.arange(6, dtype=np.float32).tobytes()
+    copy.write("tests/data/blob/net.blob", golden)
+    copy.add_line(TEST_CONTRACT, "]", '    ("blob", "blob/net.blob"),')
+    assert (len(copy.added), len(copy.changed)) == (2, 2)
+
+    of_data = "tests/formats/known/test_goldens_beyond_bundles.py"
+    tests = (TEST_CONTRACT, of_data, "tests/cli/test_matrix.py", "tests/formats/find/test_suffixes.py")
+    assert copy.passes(f"blob or {OF_ALL_FORMATS}", *tests) > 80
+
+    np.savez(copy.root / "c.npz", w=np.zeros(3, np.float32))
+    assert copy.ckpt("convert", "c.npz", "c.blob").code == 0
+    assert copy.ckpt("diff", "c.npz", "c.blob").code == 0
+    (copy.root / "d.blob").write_bytes(b"something else")
+    refused = copy.ckpt("ls", "d.blob")
+    assert (refused.code, refused.out) == (3, "")
+    assert "not a file of arrays: begins with b'someth', expected b'BLOB1\\n'" in refused.err
 
 
 def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
@@ -143,6 +199,12 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
         done = copy.ckpt(*line.split())
         assert (done.code, done.out) == (3, ""), done
         assert "npy is only read, not written" in done.err
+        assert sorted(os.listdir(copy.root)) == before
+    for line in ("average c.npz c.npz -o new.npy", "rename c.npz new.npy --sub a=>b"):
+        done = copy.ckpt(*line.split())
+        assert (done.code, done.out) == (3, ""), done
+        assert ".npy is the suffix of npy, which is not written" in done.err
+        assert "hint: what can be written: .h5, .keras, .npz" in done.err
         assert sorted(os.listdir(copy.root)) == before
 
 

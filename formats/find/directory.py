@@ -56,7 +56,12 @@ _MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
 """Directories looked into, and checkpoints counted, to say what lies below one that holds none."""
 
 # Names that a run directory is full of and that are no checkpoints; they are not even opened.
-_PASSED_OVER = (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log", DCP_SUFFIX)
+_PASSED_OVER = tuple(
+    suffix
+    for suffix in (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log", DCP_SUFFIX)
+    if suffix not in FILE_SUFFIXES
+)
+"""Suffixes of files that are not opened to see whether they are checkpoints."""
 
 
 class Member(NamedTuple):

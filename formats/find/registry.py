@@ -12,13 +12,15 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ..errors import CorruptCheckpointError, UnknownFormatError
-from ..model.foreign import recognise
+from ..errors import UnknownFormatError
+from ..model.checkpoint_files import FILE_SUFFIXES
+from ..model.foreign import Foreign, recognise
 from ..model.probe import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
+    from ..errors import CheckpointError
     from ..model.checkpoint_files import CheckpointLocation
     from ..model.reader import Format
 
@@ -59,28 +61,47 @@ def detect(probe: Probe) -> Format:
     for found in all_formats():
         if found.sniff(probe):
             return found
-    location = probe.location
+    raise _refusal(probe)
+
+
+def _refusal(probe: Probe) -> CheckpointError:
+    """Return why a file is read by no format."""
+    path = probe.location.head
     foreign = recognise(probe)
     if foreign is not None:
-        raise UnknownFormatError(foreign.what, path=location.head, code="footer", hints=(foreign.hint,))
-    if location.head.endswith(".index"):
-        message = (
-            f"not a table: the file ends in {probe.tail[-8:].hex(' ')}, expected 57 fb 80 8b 24 75 47 db"
-        )
-        raise CorruptCheckpointError(
-            message, path=location.head, offset=max(0, probe.size - 8), code="footer", hints=_TRUNCATED
-        )
-    if probe.head.startswith(b"\0\0") and b"\x0a" in probe.head[:16]:
-        message = "begins like a V1 checkpoint, but its footer is missing"
-        raise CorruptCheckpointError(
-            message, path=location.head, offset=probe.size, code="footer", hints=_TRUNCATED
-        )
+        return foreign.error(path)
+    for found in all_formats():
+        error = found.refusal(probe) if found.refusal is not None else None
+        if error is not None:
+            return error
+    foreign = _archive(probe.zip.names) if probe.zip is not None else _misnamed(probe)
+    if foreign is not None:
+        return foreign.error(path)
     known = ", ".join(found.name for found in all_formats())
     message = "no checkpoint format that is known here"
-    raise UnknownFormatError(message, path=location.head, hints=(f"known are {known}",))
+    return UnknownFormatError(message, path=path, hints=(f"known are {known}",))
 
 
-_TRUNCATED = ("the file was cut off or overwritten; copy it again from where it came from",)
+def _archive(names: Collection[str]) -> Foreign | None:
+    """Return what a zip archive is that no format reads."""
+    if not names:
+        return Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
+    held = [name for name in names if name.endswith((".index", *FILE_SUFFIXES))]
+    return Foreign(f"this is a zip archive with {held[0]} in it", "unpack it first: unzip") if held else None
+
+
+def _misnamed(probe: Probe) -> Foreign | None:
+    """Return what a file is not, though its suffix says so."""
+    name = probe.location.head.lower()
+    expected = (found.magic for found in all_formats() if found.magic and name.endswith(found.suffixes))
+    for what, magic in expected:
+        found = probe.head[: len(magic)]
+        if found != magic:
+            return Foreign(
+                f"not {what}: begins with {found!r}, expected {magic!r}",
+                "the copy was damaged, or the name is wrong; copy it again",
+            )
+    return None
 
 
 def detect_format(location: CheckpointLocation) -> str:

@@ -1,8 +1,9 @@
 """What the end of a target's name says, and whether that is true of what is written there.
 
 Content decides what a file is; its suffix decides only what is written, and must not lie.
-One rule for everything that writes a checkpoint: a suffix that is known belongs to the format
-that is written, and one that nobody knows (`.ckpt`, the `.5` of `step-1.5`) is free.
+One rule for everything that writes a checkpoint: a known suffix belongs to the format that is written,
+and an unknown one (`.ckpt`, the `.5` of `step-1.5`) is free.  A format's suffixes are in its record;
+the table here is of files that are no checkpoint, and a format's own suffix goes before it.
 """
 
 from __future__ import annotations
@@ -48,13 +49,7 @@ _NEVER_WRITTEN = {
 
 _UNWRITTEN = {suffix: what for what, suffixes in _NEVER_WRITTEN.items() for suffix in suffixes.split()}
 
-_NOT_OFFERED = (".index", ".json")
-"""A bundle is named by its prefix; a listing has no values, and nobody wants one by mistake."""
-
 _INDEX = ".index"
-
-_JSON = ".json"
-"""How the maps of shards end, too: `.weights.json` and `.safetensors.index.json` share no container."""
 
 
 def _part_said(name: str) -> str | None:
@@ -93,11 +88,16 @@ def without_suffix(name: str) -> str:
     return name[: -max(map(len, known))] or name if known else name
 
 
-def _is_true(own: Format, name: str, suffix: str, other: Format | None) -> bool:
-    """Whether a name ends as files of a format may; `other` is the format of its longest suffix."""
-    if suffix == _JSON:
-        return other is not None and other.name == own.name
-    return name.endswith((_INDEX, *own.suffixes)) or any(mine.endswith(suffix) for mine in own.suffixes)
+def _is_true(own: Format, other: Format, name: str) -> bool:
+    """Whether a name ends as files of a format may; `other` is the format of its longest suffix.
+
+    Formats may share a container, as `.h5` and `.weights.h5` do.  Text is none: `.json` is the suffix of
+    listings, which have no values, and the end of what maps of shards are called.
+    """
+    if not (own.has_values and other.has_values):
+        return other.name == own.name
+    longest = max((suffix for suffix in other.suffixes if name.endswith(suffix)), key=len)
+    return any(mine.endswith(longest) or longest.endswith(mine) for mine in own.suffixes)
 
 
 def refuse_false_suffix(
@@ -112,17 +112,18 @@ def refuse_false_suffix(
     name = os.path.basename(target).lower()
     stem, suffix = os.path.splitext(name)
     other = format_of_suffix(target)
-    part = None if _INDEX in own.suffixes else _part_said(name)
+    part = None if own.is_bundle else _part_said(name)
     if part is not None:
         message = f"the name of {part}, and {why or f'what is written is {own.name}'}"
         hints: tuple[str, ...] = ("name it otherwise",)
-    elif not stem or not suffix or _is_true(own, name, suffix, other):
+    elif not stem or not suffix or (other is not None and _is_true(own, other, name)):
         return
-    elif other is not None:
+    elif other is not None and other.writer is not None:
         message = f"ends like {other.name}, and {why or f'what is written is {own.name}'}"
         hints = (hint,) if hint is not None else ()
-    elif suffix in _UNWRITTEN:
-        message = f"{suffix} is the suffix of {_UNWRITTEN[suffix]}, which are not written"
+    elif other is not None or suffix in _UNWRITTEN:
+        whose = f"{other.name}, which is" if other is not None else f"{_UNWRITTEN[suffix]}, which are"
+        message = f"{suffix} is the suffix of {whose} not written"
         hints = (f"what can be written: {_endings()}, or a prefix for TensorFlow's checkpoints",)
     else:
         return
@@ -131,14 +132,11 @@ def refuse_false_suffix(
 
 
 def _endings() -> str:
-    """Return the suffixes that people can choose from."""
+    """Return the suffixes that people can choose from: a bundle has a prefix, a listing no values."""
     from .registry import all_formats
 
-    return ", ".join(
-        sorted(
-            {each.suffixes[0] for each in all_formats() if each.suffixes and each.writer} - {*_NOT_OFFERED}
-        )
-    )
+    written = (each for each in all_formats() if each.writer and each.has_values and not each.is_bundle)
+    return ", ".join(sorted({each.suffixes[0] for each in written if each.suffixes}))
 
 
 def _is_there(own: Format, target: Location) -> bool:

@@ -33,6 +33,7 @@ from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
 from ..store.local.staging import refusing
+from ..wire.magic import HDF5
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,6 +260,7 @@ FORMAT = Format(
     _create,
     frozenset(HELD),
     _salvage,
+    magic=("an HDF5 file", HDF5),
     nests_keys=True,
     most_dimensions=MOST_DIMENSIONS,
 )

@@ -33,6 +33,7 @@ from ..model.reader import Family, Format
 from ..model.verification import Finding, Verification
 from ..store.work.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
+from ..wire.magic import ZIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -250,6 +251,7 @@ FORMAT = Format(
     _create,
     H5_DTYPES,
     _salvage,
+    magic=("a zip archive", ZIP),
     most_dimensions=MOST_DIMENSIONS,
     unshared="the weights of a .keras are an HDF5 file within an archive",
 )

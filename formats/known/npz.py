@@ -51,6 +51,7 @@ from ..store.local.staging import refusing
 from ..store.ranges import FileRange
 from ..store.work.workers import SERIAL, Workers
 from ..tf.graph.kinds import name_kinds
+from ..wire.magic import ZIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -396,6 +397,7 @@ FORMAT = Format(
     _create,
     NPY_DTYPES,
     _salvage,
+    magic=("a zip archive", ZIP),
     carries=CARRIED,
     most_dimensions=MOST_DIMENSIONS,
 )

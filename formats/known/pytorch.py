@@ -15,13 +15,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..model.checkpoint_files import TORCH_INDEX_SUFFIX
+from ..model.foreign import AS_STATE_DICT, Foreign
 from ..model.reader import Family, Format
-from ..model.shards import refuse_without_index
+from ..model.shards import broken_index, refuse_without_index
 from ..model.weight_map import PYTORCH, shard_suffix
 from ..torch.objects import CARRIED, DTYPES_READ
 from ..torch.storages import is_torch
 
 if TYPE_CHECKING:
+    from ..errors import CheckpointError
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
     from ..model.verification import Finding
@@ -51,6 +53,20 @@ def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
     return read_zip_remains(probe, finding, FORMAT)
 
 
+_FROM_SCRIPT = "torch.save(torch.jit.load(PATH).state_dict(), OUT) makes what is read here"
+
+
+def _refusal(probe: Probe) -> CheckpointError | None:
+    """Name what PyTorch's programs save and this does not read."""
+    path = probe.location.head
+    names = {name.rpartition("/")[2] for name in probe.zip.names} if probe.zip is not None else set()
+    if {"data.pkl", "constants.pkl"} <= names:
+        return Foreign("this is a TorchScript archive, which is not read here", _FROM_SCRIPT).error(path)
+    if "data.pkl" in names:
+        return Foreign("this is a zip with a Python pickle, and no PyTorch file", AS_STATE_DICT).error(path)
+    return broken_index(path, TORCH_INDEX_SUFFIX)
+
+
 def _create(target: WriteTarget) -> CheckpointWriter:
     from ..torch.writer import TorchWriter
 
@@ -67,6 +83,7 @@ FORMAT = Format(
     _create,
     DTYPES_READ,
     _salvage,
+    _refusal,
     carries=CARRIED,
     keeps_structure=True,
 )

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from ..model.checkpoint_files import INDEX_SUFFIX
 from ..model.reader import Family, Format
-from ..model.shards import refuse_without_index
+from ..model.shards import broken_index, refuse_without_index
 from ..model.weight_map import SAFETENSORS, shard_suffix
 from ..safetensors.reader import CARRIED, DTYPES_HELD, SafetensorsReader, begins_as_one
 
 if TYPE_CHECKING:
+    from ..errors import CheckpointError
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
     from ..model.writer import CheckpointWriter, WriteTarget
@@ -40,6 +41,10 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return SafetensorsShards(probe, FORMAT, lenient=lenient)
 
 
+def _refusal(probe: Probe) -> CheckpointError | None:
+    return broken_index(probe.location.head, INDEX_SUFFIX)
+
+
 def _create(target: WriteTarget) -> CheckpointWriter:
     from ..safetensors.writer import SafetensorsWriter
 
@@ -55,5 +60,6 @@ FORMAT = Format(
     _open,
     _create,
     DTYPES_HELD,
+    refusal=_refusal,
     carries=CARRIED,
 )

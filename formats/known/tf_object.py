@@ -7,12 +7,14 @@ _CHECKPOINTABLE_OBJECT_GRAPH    string scalar, see formats.model.object_graph
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..core.dtypes import STRING
 from ..core.words import counted
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
+from ..model.foreign import CUT_OFF, Foreign
 from ..model.object_graph import ObjectGraph
 from ..model.object_keys import ATTRIBUTES
 from ..model.reader import Family, Format
@@ -20,6 +22,7 @@ from ..model.verification import Finding
 from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from ..tf.bundle.reader import BundleReader
 from ..tf.graph.kinds import name_kinds, object_kinds
+from ..wire.sstable import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,6 +107,27 @@ def _open(probe: Probe, lenient: bool) -> ObjectReader:
     return ObjectReader(probe, lenient=lenient)
 
 
+def _refusal(probe: Probe) -> CheckpointError | None:
+    """Name the files of a bundle, object-based or not, that stand alone, and an index that was cut off."""
+    path = probe.location.head
+    if probe.is_renamed_index:
+        hint = "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values"
+        what = "this is the index file of a TensorFlow checkpoint under another name"
+        return Foreign(what, hint).error(path)
+    if probe.zip is not None:
+        return None
+    prefix, suffix = os.path.splitext(path)
+    if suffix.lower() == ".meta":
+        hint = f"the values are in {prefix}.index and its data files, which are not there"
+        return Foreign("this is a graph, which holds no values", hint).error(path)
+    if suffix != ".index":
+        return None
+    found, expected = probe.tail[-8:].hex(" "), MAGIC.hex(" ")
+    message = f"not a table: the file ends in {found}, expected {expected}"
+    offset = max(0, probe.size - 8)
+    return CorruptCheckpointError(message, path=path, offset=offset, code="footer", hints=CUT_OFF)
+
+
 def _create(target: WriteTarget) -> CheckpointWriter:
     """Return a writer; the object graph is the target's, or else one of the tensors."""
     from ..tf.bundle.writer import BundleWriter, bundle_target
@@ -147,6 +171,7 @@ FORMAT = Format(
     _open,
     _create,
     BUNDLE_DTYPES,
+    refusal=_refusal,
     has_object_graph=True,
     is_bundle=True,
 )

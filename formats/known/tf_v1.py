@@ -28,6 +28,7 @@ from ..core.slicing import allocate
 from ..core.spec import Stored, TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..location import Location, looked_into
+from ..model.foreign import CUT_OFF
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
@@ -409,6 +410,15 @@ def _open(probe: Probe, lenient: bool) -> V1Reader:
     return V1Reader(probe, lenient=lenient)
 
 
+def _refusal(probe: Probe) -> CheckpointError | None:
+    """Name a V1 checkpoint that was cut off: its first entry is there, and the footer is not."""
+    if not (probe.head.startswith(b"\0\0") and b"\x0a" in probe.head[:16]):
+        return None
+    message = "begins like a V1 checkpoint, but its footer is missing"
+    path = probe.location.head
+    return CorruptCheckpointError(message, path=path, offset=probe.size, code="footer", hints=CUT_OFF)
+
+
 def _create(target: WriteTarget) -> CheckpointWriter:
     from ..tf.v1.writer import V1Writer
 
@@ -425,5 +435,6 @@ FORMAT = Format(
     _create,
     frozenset(VALUE_FIELDS),
     _salvage,
+    _refusal,
     unshared="a V1 checkpoint has its values in compressed blocks of messages",
 )

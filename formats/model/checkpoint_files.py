@@ -35,6 +35,7 @@ FILE_SUFFIXES = (
     *HUB_INDEXES,
     ".h5",
     ".hdf5",
+    ".weights.h5",
     ".weights.json",
     ".keras",
     ".npz",
@@ -43,7 +44,14 @@ FILE_SUFFIXES = (
     ".pt",
     ".pth",
 )
-"""Suffixes that say of a damaged file that it was to be a checkpoint."""
+"""Suffixes that say of a damaged file that it was to be a checkpoint.
+
+They are those of all formats, repeated here so that a name is understood without importing any, but for
+those in `SHARED_SUFFIXES`.  A test compares the two.
+"""
+
+SHARED_SUFFIXES = (".index", ".json", ".bin")
+"""Suffixes of formats that many files have which are no checkpoints."""
 
 
 DCP_METADATA = ".metadata"

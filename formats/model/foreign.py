@@ -1,25 +1,23 @@
-"""Files that are no checkpoint `formats` reads, and what to tell the person who has one.
+"""Files of no format, and what to tell the person who has one.
 
-People meet these under a checkpoint's name: a pointer that Git LFS left in place of
-the file, a web page saved by a download that needed a login, another framework's file.
+People find these under a checkpoint's name: a pointer that Git LFS left in place of the file,
+a web page that a download saved, another program's file.  What a format knows of files like its
+own is in its record (`Format.refusal`, `Format.magic`).  Formats are asked first: a row here is dead
+once one of them reads such files.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import CheckpointError
-from ..wire.magic import HDF5, ZIP
-from .checkpoint_files import FILE_SUFFIXES, HUB_INDEXES
+from ..errors import CheckpointError, UnknownFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..location import Location
-    from ..store.archive.reader import Archive
     from .probe import Probe
 
 
@@ -29,6 +27,13 @@ class Foreign(NamedTuple):
     what: str
     hint: str
     hint_on_server: str = ""
+
+    def error(self, path: Location, code: str = "footer") -> UnknownFormatError:
+        return UnknownFormatError(self.what, path=path, code=code, hints=(self.hint,))
+
+
+CUT_OFF = ("the file was cut off or overwritten; copy it again from where it came from",)
+"""The hint of a file whose beginning, or name, says more than is there."""
 
 
 # What a file begins with ----------------------------------------------------------------
@@ -90,7 +95,11 @@ def _is_graph(head: bytes) -> bool:
 
 
 _TO_NPZ = "numpy.savez(OUT, **arrays) of its arrays makes what is read here"
-_PICKLE = "loading a pickle runs its code; where it was made, torch.save of a state dict makes what is read"
+
+AS_STATE_DICT = (
+    "loading a pickle runs its code; where it was made, torch.save of a state dict makes what is read"
+)
+"""The hint of a pickle that is none of PyTorch's files."""
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTED = re.compile(rb"^oid (?P<oid>sha256:[0-9a-f]{64})\n(?:.*\n)*?size (?P<size>\d{1,19})$", re.MULTILINE)
@@ -131,7 +140,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     ),
     (
         _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
-        Foreign("this is a Python pickle", _PICKLE),
+        Foreign("this is a Python pickle", AS_STATE_DICT),
     ),
     (
         _starts(b"\x1f\x8b"),
@@ -175,31 +184,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     ),
 )
 
-# What is in a zip archive ---------------------------------------------------------------
-
-_TORCH = Foreign("this is a zip with a Python pickle, and no PyTorch file", _PICKLE)
-_TORCH_SCRIPT = Foreign(
-    "this is a TorchScript archive, which is not read here",
-    "torch.save(torch.jit.load(PATH).state_dict(), OUT) makes what is read here",
-)
-_RENAMED_INDEX = Foreign(
-    "this is the index file of a TensorFlow checkpoint under another name",
-    "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values",
-)
-_EMPTY_ZIP = Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
-
-# Suffix -> what such a file is, and its first bytes.  A suffix does not decide; it words the refusal.
-_EXPECTED = {
-    ".h5": ("an HDF5 file", HDF5),
-    ".hdf5": ("an HDF5 file", HDF5),
-    ".keras": ("a zip archive", ZIP),
-    ".npz": ("a zip archive", ZIP),
-}
-
-_BROKEN_INDEX = Foreign(
-    "not the index of shards: no JSON with a weight_map",
-    "the copy was damaged; copy it again, or read the shards beside it one by one",
-)
+# Directories ----------------------------------------------------------------------------
 
 _ORBAX_FILES = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt", "_sharding"}
 _MOST_STEPS = 10
@@ -207,52 +192,14 @@ _MOST_STEPS = 10
 
 
 def recognise(probe: Probe) -> Foreign | None:
-    """Return what the file is, if it is one of those known not to be read here."""
+    """Return what a file of no format is; None where its content does not tell."""
     if probe.size == 0:
         return Foreign("the file is empty", "the copy or the save was interrupted; copy it again")
     for matches, foreign in _CONTENTS:
         if matches(probe.head):
             is_on_server = bool(foreign.hint_on_server and "://" in probe.location.head)
             return foreign._replace(hint=foreign.hint_on_server) if is_on_server else foreign
-    if probe.is_renamed_index:
-        return _RENAMED_INDEX
-    if probe.location.head.endswith(HUB_INDEXES):
-        return _BROKEN_INDEX
-    if probe.zip is not None:
-        return _archive(probe.zip)
-    return _misnamed(probe)
-
-
-def _archive(archive: Archive) -> Foreign | None:
-    names = archive.names
-    if not names:
-        return _EMPTY_ZIP
-    pickled = [name for name in names if name.rpartition("/")[2] == "data.pkl"]
-    if pickled and any(name.rpartition("/")[2] == "constants.pkl" for name in names):
-        return _TORCH_SCRIPT
-    if pickled:
-        return _TORCH
-    held = [name for name in names if name.endswith((".index", *FILE_SUFFIXES))]
-    if held:
-        return Foreign(f"this is a zip archive with {held[0]} in it", "unpack it first: unzip")
     return None
-
-
-def _misnamed(probe: Probe) -> Foreign | None:
-    """Return what a file is not, though its name says so."""
-    prefix, suffix = os.path.splitext(probe.location.head)
-    suffix = suffix.lower()
-    if suffix == ".meta":
-        what = "this is a graph, which holds no values"
-        return Foreign(what, f"the values are in {prefix}.index and its data files, which are not there")
-    if suffix not in _EXPECTED or probe.head.startswith(_EXPECTED[suffix][1]):
-        return None
-    what, magic = _EXPECTED[suffix]
-    found = probe.head[: len(magic)]
-    return Foreign(
-        f"not {what}: begins with {found!r}, expected {magic!r}",
-        "the copy was damaged, or the name is wrong; copy it again",
-    )
 
 
 def foreign_directory(path: Location) -> Foreign | None:

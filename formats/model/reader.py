@@ -292,6 +292,13 @@ class Format(NamedTuple):
     """Opens what is left of a file that its reader refuses, for the reason that the finding says; None where
     the file is another format's.  A format without has no more to say than its lenient reader."""
 
+    refusal: Callable[[Probe], CheckpointError | None] | None = None
+    """Returns why a file is not this format, for a damaged file of its own and for what its programs save
+    beside it; None where it has nothing to say.  Asked after every `sniff` said no."""
+
+    magic: tuple[str, bytes] | None = None
+    """What each file with one of the suffixes is, as "a zip archive", and the bytes that this begins with."""
+
     carries: Container[str] = frozenset()
     """The names of stored types that are not mapped and that it writes back as they were read."""
 

@@ -33,7 +33,7 @@ from ..location import Location, looked_into
 from ..store.siblings import hub_shard
 from ..store.work.workers import SERIAL, Workers
 from .checkpoint_files import CheckpointLocation, beside_index, lone_shards, shards_beside
-from .foreign import recognise
+from .foreign import Foreign, recognise
 from .probe import Probe
 from .reader import CheckpointReader
 from .verification import Finding, Verification
@@ -51,6 +51,14 @@ _MOST_FLAWS = 20_000
 
 MOST_OF_INDEXES = 100_000_000
 """Bytes that say which tensors there are, in all shards together."""
+
+
+def broken_index(path: Location, suffix: str) -> CheckpointError | None:
+    """Return what is wrong with a file that no format takes and that is called an index of shards."""
+    if not path.endswith(suffix):
+        return None
+    hint = "the copy was damaged; copy it again, or read the shards beside it one by one"
+    return Foreign("not the index of shards: no JSON with a weight_map", hint).error(path)
 
 
 class ShardedReader(CheckpointReader):
@@ -118,14 +126,22 @@ class ShardedReader(CheckpointReader):
         try:
             shard = self.open_shard(probe, lenient=self._lenient)
             if shard is None:
-                foreign = recognise(probe)
-                what = foreign.what if foreign is not None else f"not a {self.format.name} file"
-                hints = (foreign.hint,) if foreign is not None else ()
-                raise UnknownFormatError(what, path=path, code="header", hints=hints)
+                raise self._refusal(probe, path)
         except CheckpointError:
             probe.close()
             raise
         return shard
+
+    def _refusal(self, probe: Probe, path: Location) -> CheckpointError:
+        """Return what a shard is instead of a file of this format."""
+        foreign = recognise(probe)
+        if foreign is not None:
+            return foreign.error(path, "header")
+        error = self.format.refusal(probe) if self.format.refusal is not None else None
+        if error is None:
+            return UnknownFormatError(f"not a {self.format.name} file", path=path, code="header")
+        error.code = "header"
+        return error
 
     @abstractmethod
     def open_shard(self, probe: Probe, *, lenient: bool) -> CheckpointReader | None:

@@ -10,6 +10,7 @@ import pytest
 from formats.find.opening import locate
 from formats.find.registry import all_formats
 from formats.location import parse_location, reachable
+from formats.model.checkpoint_files import FILE_SUFFIXES, SHARED_SUFFIXES
 from formats.model.probe import Probe
 from formats.store.memory import MemoryStore
 from formats.store.remote.server import ServerFile
@@ -111,6 +112,11 @@ class TestReadersOverHttp(ReaderContract):
 
 def test_every_format_has_a_golden() -> None:
     assert {found.name for found in all_formats()} - WITHOUT_GOLDEN == {name for name, _ in GOLDENS}
+
+
+def test_suffixes_are_told_without_importing_a_format() -> None:
+    suffixes = {suffix for found in all_formats() for suffix in found.suffixes}
+    assert suffixes == {*FILE_SUFFIXES, *SHARED_SUFFIXES}
 
 
 RECORDED = [entry for entry in manifest()["checkpoints"] if entry["format"] in FORMAT_IDS]
