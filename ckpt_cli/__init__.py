@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from formats.errors import CheckpointError
 
     from .api.checkpoint import Checkpoint, Tensor, open  # noqa: A004  as in `ckpt.open`
+    from .api.diff import diff
     from .api.log import log
     from .api.ls import ls
     from .api.match import match
     from .api.stats import stats
     from .api.verify import verify
 
-__all__ = ["Checkpoint", "CheckpointError", "Tensor", "log", "ls", "match", "open", "stats", "verify"]
+__all__ = ["Checkpoint", "CheckpointError", "Tensor", "diff", "log", "ls", "match", "open", "stats", "verify"]
 
 _install()
 _look_for_memory()
@@ -34,6 +35,7 @@ _HOMES = {
     "Checkpoint": "ckpt_cli.api.checkpoint",
     "CheckpointError": "formats.errors",
     "Tensor": "ckpt_cli.api.checkpoint",
+    "diff": "ckpt_cli.api.diff",
     "log": "ckpt_cli.api.log",
     "ls": "ckpt_cli.api.ls",
     "match": "ckpt_cli.api.match",

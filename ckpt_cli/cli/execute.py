@@ -16,24 +16,24 @@ import click
 
 from formats.core.words import counted
 
+from ..api.writing import report_dropped
 from ..operations.convert.latest import make_latest, state_beside
 from ..operations.convert.plan import FULL, NONE, SENT, usual_proof, verification
 from ..render import base as render
 from ..render.progress import passes, progress
+from ..render.report import SCREEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from formats.core.dtypes import DType
     from formats.location import Location
     from formats.store.work.workers import Workers
 
-    from ..operations.convert.plan import Dropped, Outcome, Plan
+    from ..operations.convert.plan import Outcome, Plan
 
 
 _PROVED = {FULL: ", verified", SENT: ", sent whole", NONE: ""}
-_MOST_LISTED = 20
-_MOST_NAMED = 2
 
 
 class PlanRunner(Protocol):
@@ -131,7 +131,7 @@ def tell(plan: Plan, outcome: Outcome, how: How, *, prefix: tuple[str, ...] = ()
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
         columns += [render.Column("DTYPE", worth=0), render.Column("SHAPE", worth=1)]
         render.table(columns, [_cells(row) for row in plan.rows()])
-    say_dropped(plan.dropped)
+    report_dropped(plan.dropped, SCREEN)
     if render.is_terminal():
         say_written(plan, counted(len(plan.moves), "tensor"), how, shared=shared)
 
@@ -165,22 +165,3 @@ def _lines(plan: Plan, prefix: tuple[str, ...]) -> Iterator[str]:
 def _cells(row: dict[str, Any]) -> list[str]:
     own = render.escape(row["from"]) if row["from"] is not None else "(its own)"
     return [own, render.escape(row["to"]), row["dtype"] or row["stored"]["dtype"], str(row["shape"])]
-
-
-def say_dropped(dropped: Sequence[Dropped]) -> None:
-    """Say what was left out, a line a reason."""
-    keys: dict[str, list[str]] = {}
-    for one in dropped:
-        keys.setdefault(one.reason, []).append(one.key)
-    for reason, found in list(keys.items())[:_MOST_LISTED]:
-        render.note(f"left out {_named(found)}: {reason}")
-    more = sum(map(len, list(keys.values())[_MOST_LISTED:]))
-    if more:
-        render.note(f"left out {more:,} more; --json lists them")
-
-
-def _named(keys: Sequence[str]) -> str:
-    """Return the name of one, of two, or the count of more with one of them."""
-    if len(keys) > _MOST_NAMED:
-        return f"{counted(len(keys), 'tensor')}, {render.escape(keys[0])} for one"
-    return " and ".join(map(render.escape, keys))

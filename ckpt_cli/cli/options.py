@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.store.work.workers import Workers
 
-    from ..operations.convert.framework_layout import FrameworkLayout
-    from ..operations.select.keys import Rules
-    from ..operations.select.name_map import NameMap
+    from ..api.changing import KeyChanges
     from ..operations.select.selection import Selection
 
 
@@ -468,29 +466,24 @@ _CHANGING = (
 
 
 def changing(function: F) -> F:
-    """Add the options that change keys; `rules_of` takes what they give."""
+    """Add the options that change keys; `changes_of` takes what they give."""
     for option in reversed(_CHANGING):
         function = option(function)
     return function
 
 
-def rules_of(options: dict[str, Any], layout: FrameworkLayout | None = None) -> Rules:
-    """Return the rules that the options of `changing` describe; UsageError where they make no sense.
+def changes_of(options: dict[str, Any]) -> KeyChanges:
+    """Return what the options of `changing`, and those of layouts, say of keys."""
+    from ..api.changing import KeyChanges
 
-    Where there is a layout, that has the map.
-    """
-    from ..operations.select.keys import Rules
-    from ..operations.select.name_map import NO_NAMES
-
-    names = _map_of(options) if layout is None else NO_NAMES
-    if names.has_operations:
-        raise names.refused(
-            "which change values: convert, diff and extract take such a map, others names alone"
-        )
-    try:
-        return Rules.make(options["subs"], options["strip_prefix"], options["add_prefix"], names)
-    except ValueError as error:
-        raise click.UsageError(str(error), click.get_current_context()) from error
+    return KeyChanges(
+        options.get("subs", ()),
+        options.get("strip_prefix"),
+        options.get("add_prefix"),
+        options["map_file"],
+        options.get("layout"),
+        options.get("config"),
+    )
 
 
 # Layouts ------------------------------------------------------------------------------
@@ -504,24 +497,3 @@ layout_option = click.option(
 config_option = click.option(
     "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
 )
-
-
-def layout_of(options: dict[str, Any], *, every_map: bool = False) -> FrameworkLayout | None:
-    """Return the layout that is asked for, by its name or by a map with operations; None where none is.
-
-    With `every_map` a map that changes names alone is one, too.
-    """
-    from ..operations.convert.framework_layout import FrameworkLayout
-    from ..operations.convert.keras.plan import read_config
-
-    names = _map_of(options)
-    if options["layout"] is None and not names.has_operations and not (every_map and names.rows):
-        return None
-    config = read_config(options["config"]) if options["config"] else None
-    return FrameworkLayout(options["layout"], names if options["map_file"] is not None else None, config)
-
-
-def _map_of(options: dict[str, Any]) -> NameMap:
-    from ..operations.select.name_map import NO_NAMES, read_map
-
-    return read_map(options["map_file"]) if options["map_file"] is not None else NO_NAMES

@@ -22,6 +22,7 @@ from ..cli.option_rules import excludes, needs, option_rules
 from ..cli.options import (
     LocalPath,
     cast_option,
+    changes_of,
     changing,
     choosing,
     color_option,
@@ -30,12 +31,10 @@ from ..cli.options import (
     each_option,
     format_option,
     json_option,
-    layout_of,
     layout_option,
     link_option,
     overwrite_option,
     path_argument,
-    rules_of,
     save_map_option,
     selection_of,
     sharing_options,
@@ -216,7 +215,7 @@ def _convert_one(reader: CheckpointReader, target: Location, options: dict[str, 
             return _convert_like(reader, keys, target, template, options)
     given = Given(options["iterations"], options["learning_rate"])
     into = planner.target_format(reader, target, options["to"])
-    layout, laid = layout_of(options), None
+    layout, laid = changes_of(options).framework_layout(), None
     if layout is not None:
         layout = layout._replace(nests=holds_optimizer(into, layout), given=given)
         laid = lay_out(reader, keys, layout)
@@ -241,7 +240,7 @@ def _convert_like(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Convert one checkpoint into the structure of TEMPLATE."""
-    layout, laid = layout_of(options), None
+    layout, laid = changes_of(options).framework_layout(), None
     given = Given(options["iterations"], options["learning_rate"])
     if layout is not None:
         if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
@@ -271,7 +270,7 @@ def _convert_like(
 def _renamed(
     reader: CheckpointReader, layout: FrameworkLayout | None, options: dict[str, Any]
 ) -> Renamed | None:
-    rules = rules_of(options, layout)
+    rules = changes_of(options).rules(layout)
     names = renamed(reader, rules) if rules else None
     for text in names.notes if names and not options.get("rehearsal") else ():
         render.note(text)

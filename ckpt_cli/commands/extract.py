@@ -15,13 +15,13 @@ from ..cli.help import subcommand
 from ..cli.option_rules import needs, option_rules
 from ..cli.options import (
     cast_option,
+    changes_of,
     choosing,
     color_option,
     config_option,
     dry_run_option,
     jobs_option,
     json_option,
-    layout_of,
     layout_option,
     map_option,
     output_option,
@@ -87,7 +87,7 @@ def command(path: Location, target: Location, **options: Any) -> int:
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
     selection = selection_of(options)._replace(keep=options["matches"])
-    layout = layout_of(options, every_map=True)
+    layout = changes_of(options).framework_layout(every_map=True)
     with opened(path) as reader:
         parts = find_parts(reader, options["keys"], selection)
         by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)

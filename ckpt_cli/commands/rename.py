@@ -11,6 +11,7 @@ from formats.core.words import counted
 from ..cli.execute import How, carry_out, tell
 from ..cli.help import subcommand
 from ..cli.options import (
+    changes_of,
     changing,
     color_option,
     dry_run_option,
@@ -19,7 +20,6 @@ from ..cli.options import (
     link_option,
     overwrite_option,
     path_argument,
-    rules_of,
     target_argument,
     update_state_option,
     verify_options,
@@ -68,7 +68,7 @@ def command(source: Location, target: Location | None, **options: Any) -> int:
     _check_usage(target, options)
     if target is None:
         source.is_object()  # raises for what is only read, before anybody is asked for it
-    rules = rules_of(options)
+    rules = changes_of(options).rules()
     if not rules:
         raise click.UsageError(
             "nothing to change: give --sub, --strip-prefix, --add-prefix or --map", _context()

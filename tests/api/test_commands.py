@@ -40,6 +40,7 @@ NAMES = {
 """The keywords of parameters whose name in a command is another."""
 
 ONLY_PRINTED = {
+    "diff": {"json", "stat", "format", "quiet"},
     "ls": {"tree", "depth", "keys", "null", "json"},
     "log": {"json"},
     "match": {"json", "allow-unused"},
@@ -58,6 +59,17 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("ls", ("full.h5",), {"digest": "sha256", "jobs": 2}),
     ("ls", ("run/ckpt-10",), {"digest": "crc32c", "exact": True}),
     ("ls", (".",), {"recursive": True}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {}),
+    ("diff", ("run/ckpt-10", "run"), {"all": True}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {"no_values": True, "kind": "slot"}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10", "net/*"), {"exclude": "*bias*", "rtol": 0.5, "atol": 0.01}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {"exact": True, "all": True, "jobs": 2}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {"sub": "^net/=>model/", "by": "object-path"}),
+    ("diff", ("run/ckpt-9", "run/ckpt-9"), {"add_prefix": "new/", "find_renames": True}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {"strip_prefix": "net/", "executor": "threads:2"}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {"fail_on": "added,l2>5%"}),
+    ("diff", ("run", "run"), {"each": True, "recursive": True}),
+    ("diff", ("run", "other"), {"each": True, "no_values": True}),
     ("stats", ("run/ckpt-10",), {}),
     ("stats", ("run/ckpt-10", "net/l1/kernel"), {"jobs": 2}),
     ("stats", ("run",), {"recursive": True, "kind": "variable", "executor": "threads:2"}),
@@ -150,12 +162,19 @@ def test_keywords_are_the_options_of_the_command(command: str) -> None:
 
 @pytest.mark.parametrize("command", sorted(ONLY_PRINTED))
 def test_an_unknown_keyword_is_a_type_error(command: str, place: Path) -> None:
-    args = ("run", "run") if command == "match" else ("run",)
+    args = ("run", "run") if command in ("match", "diff") else ("run",)
     with pytest.raises(TypeError, match="no_such_option"):
         getattr(ckpt, command)(*args, no_such_option=True)
 
 
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("diff", ("run", "run"), {"recursive": True}),
+    ("diff", ("run", "full.h5"), {"each": True}),
+    ("diff", ("run", "run"), {"no_values": True, "exact": True}),
+    ("diff", ("run", "run"), {"sub": "a"}),
+    ("diff", ("run", "run"), {"config": "model.json"}),
+    ("diff", ("run", "run"), {"fail_on": "nothing"}),
+    ("diff", ("run", "run"), {"rtol": float("nan")}),
     ("ls", ("run",), {"exact": True}),
     ("ls", ("run",), {"recursive": True, "kind": "slot"}),
     ("ls", ("run/ckpt-10",), {"regex": True}),
@@ -222,6 +241,33 @@ def test_what_cannot_be_read_does_not_hide_the_others(place: Path) -> None:
     assert not checked.ok
     assert {finding.file for finding in checked.findings} == {"run/ckpt-9.index"}
     assert ckpt.ls("run").warnings
+
+
+def test_a_difference_is_told_as_the_exit_code_tells_it(place: Path, run_ckpt: Callable) -> None:  # noqa: F811
+    for args, named in (
+        (("run/ckpt-9", "run/ckpt-10"), {}),
+        (("run/ckpt-9", "run/ckpt-10"), {"fail_on": "added,removed"}),
+        (("run/ckpt-10", "run"), {}),
+        (("run", "run"), {"each": True}),
+    ):
+        found = ckpt.diff(*args, **named)
+        assert int(found.fails) == run_ckpt(*words("diff", args, named)).code
+        assert found.same is (args != ("run/ckpt-9", "run/ckpt-10"))
+    with open("before.json", "w") as file:
+        file.write(run_ckpt("diff", "run/ckpt-9", "run/ckpt-10", "--json").out)
+    assert not ckpt.diff("run/ckpt-9", "run/ckpt-10", baseline="before.json").fails
+
+
+def test_a_map_may_be_a_mapping(place: Path) -> None:
+    found = ckpt.diff("run/ckpt-9", "run/ckpt-9", map={"net/l1/kernel": "net/l1/weights"})
+    assert {(one.change, one.key.partition("/.")[0]) for one in found if "OPTIMIZER" not in one.key} == {
+        ("removed", "net/l1/weights"),
+        ("added", "net/l1/kernel"),
+    }
+    (change,) = ckpt.diff("run/ckpt-9", "run/ckpt-10", "net/l1/kernel")
+    assert (change.change, change.left_shape, change.right_dtype) == ("value", (1, 5), "float32")
+    assert change.max_abs is not None
+    assert change.max_abs > 0
 
 
 def test_what_is_said_meanwhile_is_in_the_notes(place: Path) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckpt_cli.cli.execute import say_dropped
+from ckpt_cli.api.writing import report_dropped
 from ckpt_cli.operations.convert.plan import Dropped
+from ckpt_cli.render.report import SCREEN
 from formats.core.words import counted
 from tests.support import data_path, write_bundle
 
@@ -136,7 +137,7 @@ def test_one_tensor_is_no_plural(tmp_path: Path, terminal: Callable) -> None:
 
 def test_what_is_left_out_for_one_reason_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     some = [Dropped("g", "npz has no object graph"), *(Dropped(f"k{n}", "has no place") for n in range(9))]
-    say_dropped([*some, Dropped("a\\b", "is twice"), Dropped("c", "is twice")])
+    report_dropped([*some, Dropped("a\\b", "is twice"), Dropped("c", "is twice")], SCREEN)
     assert capsys.readouterr().err.splitlines() == [
         "note: left out g: npz has no object graph",
         "note: left out 9 tensors, k0 for one: has no place",

@@ -1,0 +1,220 @@
+"""Comparing two checkpoints, or the checkpoints of two directories: `ckpt diff` and `ckpt.diff`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.find.opening import is_directory
+from formats.store.work.workers import SERIAL, Workers
+
+from ..operations.compare.diff import DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.compare.thresholds import Baseline, FailOn
+from ..operations.convert.framework_layout import OF_OPTIMIZER, compared_with, lay_out
+from ..operations.reporting import opened
+from ..operations.select.keys import renamed
+from ..operations.select.selection import Selection, sift
+from .changing import KeyChanges
+from .rules import OptionError, excludes, needs
+from .writing import report_dropped
+
+if TYPE_CHECKING:
+    from formats import CheckpointReader
+    from formats.errors import CheckpointError
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
+
+    from ..operations.compare.diff import Diff, DiffEntry, KeyPair
+    from ..operations.compare.index_difference import Unlike
+    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.reporting import Reporter
+
+__all__ = ["RULES", "CompareOptions", "Failing", "Sides", "compare", "sides"]
+
+RULES = (
+    excludes("--format", "--quiet", "--stat"),
+    needs("--recursive", "--each"),
+    needs("--config", "--layout", "--map"),
+    excludes("--json", "--quiet", "--stat"),
+    excludes("--stat", "--quiet"),
+    excludes("--all", "--quiet"),
+    excludes("--find-renames", "--quiet", "--no-values"),
+    excludes("--no-values", "--exact", "--rtol", "--atol"),
+)
+
+
+class CompareOptions(NamedTuple):
+    """What is compared, under which keys, and what a person is told of it."""
+
+    settings: DiffOptions = DiffOptions()
+    selection: Selection = Selection()
+    changes: KeyChanges = KeyChanges()
+    everything: bool = False
+    """Whether tensors that are the same are told, too."""
+    is_quiet: bool = False
+    """Whether nobody reads which checkpoint was chosen, or what would have been paired."""
+    with_names: bool = False
+    """Whether keys are shown by the names that people know them by."""
+    workers: Workers = SERIAL
+
+
+def compare(
+    left: CheckpointLocation,
+    right: CheckpointLocation,
+    options: CompareOptions,
+    reporter: Reporter,
+) -> tuple[Diff, dict[str, str]]:
+    """Return what differs, and the names by which people know the keys."""
+    settings, layout = options.settings, options.changes.framework_layout()
+    rules = options.changes.rules(layout)
+    is_loaded = bool(layout or rules) or not _is_plain(options)
+    noted = not options.is_quiet
+    with (
+        opened(left, reporter, noted=noted, loaded=is_loaded) as stored,
+        opened(right, reporter, noted=noted, loaded=is_loaded) as other,
+    ):
+        one = stored if layout is None else _laid_out(stored, layout, other, options.selection, reporter)
+        changed = renamed(one, rules) if rules else None
+        for text in changed.notes if changed is not None else ():
+            reporter.note(text)
+        left_over = None if is_loaded else _unlike(one, other)
+        if left_over is not None:
+            pairs, same = left_over
+        else:
+            pairs, same = pair_up(one, other, settings.by, options.selection, changed), 0
+        if noted and not same:
+            _suggest(one, other, pairs, settings.by, reporter)
+        total = _nbytes(other, pairs)
+        pool = options.workers.expecting(total)
+        with reporter.progress(total, other.location.name, ("comparing",)) as advance:
+            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)._replace(same=same)
+        one.check_unchanged()
+        other.check_unchanged()
+        if not options.with_names:
+            return found, {}
+        mine = labels(one, "object-path", changed)
+        keys = changed.keys if changed is not None else {}
+        names = {keys.get(key, key): name for key, name in mine.items()}
+        return found, {**names, **labels(other, "object-path")}
+
+
+def _is_plain(options: CompareOptions) -> bool:
+    """Whether indexes alone may tell what is the same."""
+    settings = options.settings
+    return not (settings.exact or options.everything or settings.by != "key") and options.selection.everything
+
+
+def _laid_out(
+    left: CheckpointReader,
+    layout: FrameworkLayout,
+    right: CheckpointReader,
+    selection: Selection,
+    reporter: Reporter,
+) -> CheckpointReader:
+    """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT.
+
+    What is not chosen is left out, so that it need not be explained: tensors of LEFT that are excluded, and
+    an optimizer's state where no kind of it is wanted.
+    """
+    left_out = sift(left, Selection(drop=selection.drop, regex=selection.regex), listed=True).dropped
+    keys = [key for key in left.specs if key not in left_out]
+    if selection.kinds and not set(OF_OPTIMIZER) & set(selection.kinds):
+        keys = [key for key in keys if left.kinds.get(key) not in OF_OPTIMIZER]
+    laid = lay_out(left, keys, compared_with(layout, right))
+    for text in laid.notes:
+        reporter.note(text)
+    report_dropped(laid.dropped, reporter)
+    return laid.reader
+
+
+def _unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
+    """Return what may differ, where both sides are so large that it is worth to go through their indexes."""
+    if not (left.is_long and right.is_long):
+        return None
+    from ..operations.compare.index_difference import unlike  # which needs numpy
+
+    return unlike(left, right)
+
+
+def _nbytes(right: CheckpointReader, pairs: list[KeyPair]) -> int:
+    specs = (right.specs[pair.right] for pair in pairs if pair.left and pair.right)
+    return sum(spec.nbytes or 0 for spec in specs)
+
+
+def _suggest(
+    left: CheckpointReader, right: CheckpointReader, pairs: list[KeyPair], by: str, reporter: Reporter
+) -> None:
+    """Where nothing was paired, say what would have been: two formats name one thing differently."""
+    if any(pair.left is not None and pair.right is not None for pair in pairs):
+        return
+    better = better_by(left, right, by)
+    if better is not None:
+        reporter.note(f"no {by.replace('-', ' ')} is on both sides; --by {better} pairs some")
+
+
+class Sides(NamedTuple):
+    """The checkpoints of two directories by name, and apart what of one of them is no checkpoint."""
+
+    left: dict[str, CheckpointLocation]
+    right: dict[str, CheckpointLocation]
+    unread: dict[str, CheckpointError]
+
+    @property
+    def both(self) -> list[str]:
+        return [name for name in self.left if name in self.right]
+
+    @property
+    def only_left(self) -> list[str]:
+        return [name for name in self.left if name not in self.right]
+
+    @property
+    def only_right(self) -> list[str]:
+        return [name for name in self.right if name not in self.left]
+
+
+def sides(left: Location, right: Location, *, recursive: bool) -> Sides:
+    """Return the checkpoints of two directories, paired by name."""
+    unread: dict[str, CheckpointError] = {}
+    ours, theirs = (_members(path, unread, recursive=recursive) for path in (left, right))
+    for side in (ours, theirs):
+        for name in unread.keys() & side.keys():
+            del side[name]
+    return Sides(ours, theirs, unread)
+
+
+def _members(
+    path: Location, unread: dict[str, CheckpointError], *, recursive: bool
+) -> dict[str, CheckpointLocation]:
+    """Return a directory's checkpoints by name; `unread` gets those whose format cannot be told."""
+    if not is_directory(path):
+        raise OptionError(f"--each wants two directories, {path} is none")
+    from formats.find.directory import Directory, directories_below
+
+    found = {}
+    for folder in directories_below(path) if recursive else (path,):
+        for member in Directory(folder).members:
+            name = member.location.path.relative_to(path)
+            if member.error is not None:
+                unread.setdefault(name, member.error)
+            found[name] = member.location
+    return found
+
+
+class Failing(NamedTuple):
+    """What a comparison fails on: sorts of changes, but for what an earlier result has."""
+
+    fail_on: FailOn = FailOn()
+    known: Baseline | None = None
+
+    def is_met(self, entry: DiffEntry, pair: str | None = None) -> bool:
+        """Whether a tensor's change is one of them, in the pair of checkpoints of that name."""
+        return self.fail_on.is_met(entry) and (self.known is None or not self.known.knows(entry, pair))
+
+    def is_met_alone(self, change: str, name: str) -> bool:
+        """Whether a checkpoint that is on one side alone is one of them."""
+        return change in self.fail_on.changes and (
+            self.known is None or not self.known.knows_only(change, name)
+        )
+
+    def fails(self, found: Diff, pair: str | None = None) -> bool:
+        """Whether anything of a comparison is one of them."""
+        return any(self.is_met(entry, pair) for entry in found.entries)

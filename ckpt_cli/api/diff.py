@@ -1,0 +1,280 @@
+"""`ckpt.diff`: what was added, removed, or changed between two checkpoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from formats.errors import CheckpointError
+from formats.find.opening import locate
+
+from ..operations.compare.diff import BY, CHANGES, DiffOptions
+from ..operations.compare.measure import Tolerance
+from ..operations.compare.thresholds import Baseline, FailOn
+from .calls import choice, collecting, lent, location, public, selection
+from .changing import key_changes
+from .comparing import RULES, CompareOptions, Failing, Sides, compare, sides
+from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
+from .tables import RowTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from formats.model.checkpoint_files import CheckpointLocation
+
+    from ..operations.compare.diff import Diff, DiffEntry
+    from .calls import PathLike
+
+__all__ = ["DiffResult", "DirectoryDiff", "TensorChange", "diff"]
+
+# Results --------------------------------------------------------------------------------
+
+
+class TensorChange(NamedTuple):
+    """What became of a tensor.
+
+    `change` is added, removed, renamed, dtype, shape, value or same. `old_key` is the left key where it is
+    another. Of values, `differing` counts elements, `max_abs` is the largest |a-b| and `max_rel` the largest
+    |a-b|/|b|; None where it cannot be told.
+    """
+
+    key: str
+    change: str
+    old_key: str | None
+    left_dtype: str | None
+    left_shape: tuple[int, ...] | None
+    right_dtype: str | None
+    right_shape: tuple[int, ...] | None
+    differing: int | None
+    max_abs: float | None
+    max_rel: float | None
+
+
+def _change(entry: DiffEntry) -> TensorChange:
+    left, right, values = entry.left, entry.right, entry.difference
+    return TensorChange(
+        entry.key,
+        entry.change,
+        entry.source,
+        left.dtype_name if left else None,
+        left.shape if left else None,
+        right.dtype_name if right else None,
+        right.shape if right else None,
+        values.differing,
+        values.max_abs,
+        values.max_rel,
+    )
+
+
+class DiffResult(RowTable, Sequence[TensorChange]):
+    """What differs between two checkpoints: a sequence of `TensorChange`.
+
+    `same` is True where nothing differs, `summary` counts same, changed, added, removed and renamed tensors.
+    `fails` says whether something differs that `fail_on` names. `to_dict()` is the document of
+    `ckpt diff --json`.
+    """
+
+    def __init__(self, found: Diff, options: CompareOptions, failing: Failing, name: str | None) -> None:
+        self.left, self.right = str(found.left), str(found.right)
+        self.name = name
+        self.summary = found.summary
+        self.same = all(entry.change == "same" for entry in found.entries)
+        self.fails = failing.fails(found, name)
+        self.notes: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        self._found, self._everything = found, options.everything
+        self._changes = [_change(entry) for entry in found.shown(everything=options.everything)]
+
+    @overload
+    def __getitem__(self, index: int) -> TensorChange: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TensorChange]: ...
+
+    def __getitem__(self, index: int | slice) -> TensorChange | list[TensorChange]:
+        return self._changes[index]
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt diff --json`, without `schema`."""
+        named = {} if self.name is None else {"name": self.name}
+        entries = list(self._found.rows(everything=self._everything))
+        return {**named, **self._found.head(), "entries": entries}
+
+    def _title(self) -> str:
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.summary.items() if count)
+        return f"{self.left} -> {self.right}: {counts}"
+
+    def _names(self) -> Sequence[str]:
+        return TensorChange._fields
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return iter(self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+class DirectoryDiff(RowTable, Sequence[DiffResult]):
+    """What differs between the checkpoints of one name in two directories: a sequence of `DiffResult`.
+
+    `only_left` and `only_right` are names that one directory has, `errors` says what cannot be read. `same`
+    is True where nothing differs and there is nothing else. `to_dict()` is the document of
+    `ckpt diff --each --json`.
+    """
+
+    def __init__(self, pairs: Sequence[DiffResult], found: Sides, failing: Failing) -> None:
+        self._pairs = pairs
+        self.only_left, self.only_right = tuple(found.only_left), tuple(found.only_right)
+        self.errors = tuple(found.unread.values())
+        alone = (("removed", self.only_left), ("added", self.only_right))
+        self.same = bool(pairs) and all(pair.same for pair in pairs) and not any(names for _, names in alone)
+        self.same = self.same and not self.errors
+        self.fails = (
+            not pairs
+            or any(pair.fails for pair in pairs)
+            or any(failing.is_met_alone(change, name) for change, names in alone for name in names)
+        )
+        self.notes = tuple(text for pair in pairs for text in pair.notes)
+        self.warnings = tuple(text for pair in pairs for text in pair.warnings)
+
+    @overload
+    def __getitem__(self, index: int) -> DiffResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[DiffResult]: ...
+
+    def __getitem__(self, index: int | slice) -> DiffResult | Sequence[DiffResult]:
+        return self._pairs[index]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt diff --each --json`, without `schema`."""
+        pairs = [{"schema": 1, **pair.to_dict()} for pair in self]
+        return {"pairs": pairs, "only_left": list(self.only_left), "only_right": list(self.only_right)}
+
+    def _title(self) -> str:
+        return f"{len(self):,} pairs of checkpoints"
+
+    def _names(self) -> Sequence[str]:
+        return ("name", "same", "changed", "added", "removed", "renamed")
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return ((pair.name, *(pair.summary[name] for name in self._names()[1:])) for pair in self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+# The function -----------------------------------------------------------------------------
+
+
+@public(*CHOOSING_RULES, *SHARING_RULES, *RULES)
+def diff(
+    left: PathLike,
+    right: PathLike,
+    *keys: str,
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+    sub: str | Iterable[str] = (),
+    strip_prefix: str | None = None,
+    add_prefix: str | None = None,
+    map: PathLike | Mapping[str, str] | None = None,  # noqa: A002  the option's name
+    config: PathLike | None = None,
+    layout: str | None = None,
+    no_values: bool = False,
+    exact: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    all: bool = False,  # noqa: A002  likewise
+    find_renames: bool = False,
+    by: str = "key",
+    fail_on: str | Iterable[str] = CHANGES,
+    baseline: PathLike | None = None,
+    each: bool = False,
+    recursive: bool = False,
+    jobs: int | None = None,
+    executor: str | None = None,
+) -> DiffResult | DirectoryDiff:
+    """Compare two checkpoints: what was added, removed, or changed in dtype, shape or value.
+
+    A directory stands for its latest checkpoint; with `each` the checkpoints of one name in two directories
+    are compared, with `recursive` also those below. Tensors whose stored checksums agree are not read,
+    unless `exact`. Values may be `atol + rtol * |right|` apart. With `all` the result names what is the same
+    as well.
+
+    `keys` to `kind` choose tensors as on the command line. `sub` (`REGEX=>REPLACEMENT`), `strip_prefix`,
+    `add_prefix` and `map` (a file, or a mapping of old keys to new ones) change the keys of `left`; `layout`
+    (`pytorch` or `tensorflow`) and `config` give it a framework's names and axes. `by` is key, full-name or
+    object-path. `fail_on` and the earlier result in the file `baseline` decide what `fails` says.
+
+    Raises CheckpointError where a checkpoint cannot be read, and ValueError for arguments that make no sense.
+
+    ```python
+    found = ckpt.diff("run/ckpt-9", "run/ckpt-10", kind="variable")
+    if not found.same:
+        print(found.summary, [(entry.key, entry.max_abs) for entry in found])
+    ```
+    """
+    choice("by", by, BY)
+    failing = Failing(_fail_on(fail_on), None if baseline is None else Baseline(location(baseline)))
+    tolerance = Tolerance(_tolerance("rtol", rtol), _tolerance("atol", atol))
+    settings = DiffOptions(
+        by, not no_values, exact, tolerance, find_renames=find_renames, norms=failing.fail_on.asks_norms
+    )
+    options = CompareOptions(
+        settings,
+        selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind),
+        key_changes(sub, strip_prefix, add_prefix, map, layout=layout, config=config),
+        all,
+    )
+    one, other = location(left), location(right)
+    with lent(jobs, executor) as workers:
+        options = options._replace(workers=workers)
+        if not each:
+            return _diff(locate(one), locate(other), options, failing)
+        found = sides(one, other, recursive=recursive)
+        pairs = []
+        for name in found.both:
+            try:
+                pairs.append(_diff(found.left[name], found.right[name], options, failing, name))
+            except CheckpointError as error:
+                found.unread[name] = error
+        return DirectoryDiff(pairs, found, failing)
+
+
+def _fail_on(changes: str | Iterable[str]) -> FailOn:
+    try:
+        return FailOn.parse(changes if isinstance(changes, str) else ",".join(changes))
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+def _tolerance(name: str, value: float) -> float:
+    if math.isnan(value):
+        raise OptionError("'nan' is no tolerance")
+    if value < 0:
+        raise OptionError(f"--{name}: {value} is not in the range x>=0")
+    return value
+
+
+def _diff(
+    left: CheckpointLocation,
+    right: CheckpointLocation,
+    options: CompareOptions,
+    failing: Failing,
+    name: str | None = None,
+) -> DiffResult:
+    with collecting() as said:
+        found, _ = compare(left, right, options, said)
+        result = DiffResult(found, options, failing, name)
+        result.notes, result.warnings = tuple(said.notes), tuple(said.warnings)
+        return result
