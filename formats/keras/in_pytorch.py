@@ -19,16 +19,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.axes import AxisOperations, parse_steps
 from .layers import LAYERS, LayerRow
 from .model import ModelError, Unit, Variable
+from .torch_shapes import ONE_OR_MORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..core.spec import TensorSpec
+
 
 class TorchRow(NamedTuple):
-    """A weight of a layer or of a part of it, its name in PyTorch, and what is done to it."""
+    """A weight of a layer or of a part of it, its name in PyTorch, the shape there, and what is done to it.
+
+    `takes` spells the shape in words, one for each dimension, see `torch_shapes`.
+    """
 
     weight: str
     name: str
+    takes: str
     steps: str = ""
 
 
@@ -39,6 +46,11 @@ class LayoutRow(NamedTuple):
     new: str
     steps: AxisOperations
     variable: Variable
+    layer: str
+    """The layer's path in PyTorch, and for people its class in Keras."""
+
+    class_name: str
+    takes: str
 
 
 class Filler(NamedTuple):
@@ -52,37 +64,41 @@ class Filler(NamedTuple):
     like: str | None = None
 
 
-_BIAS = TorchRow("bias", "bias")
+_BIAS = TorchRow("bias", "bias", "O")
 
 
-def _kernel(steps: str) -> tuple[TorchRow, ...]:
-    return TorchRow("kernel", "weight", steps), _BIAS
+def _kernel(takes: str, steps: str) -> tuple[TorchRow, ...]:
+    return TorchRow("kernel", "weight", takes, steps), _BIAS
 
 
-_SCALE_AND_SHIFT = (TorchRow("gamma", "weight"), TorchRow("beta", "bias"))
+def _scale_and_shift(takes: str) -> tuple[TorchRow, ...]:
+    return TorchRow("gamma", "weight", takes), TorchRow("beta", "bias", takes)
 
 
-def _depthwise(order: str, name: str = "weight") -> TorchRow:
+def _depthwise(takes: str, order: str, name: str = "weight") -> TorchRow:
     merged = "reshape(*,{depth_multiplier},{kernel_size} -> *,1,{kernel_size})"
-    return TorchRow("depthwise_kernel", name, f"perm({order}) {merged}")
+    return TorchRow("depthwise_kernel", name, takes, f"perm({order}) {merged}")
 
 
-def _separable(depthwise: str, pointwise: str) -> tuple[TorchRow, ...]:
+def _separable(kernel: str, ones: str, depthwise: str, pointwise: str) -> tuple[TorchRow, ...]:
     return (
-        _depthwise(depthwise, "depthwise.weight"),
-        TorchRow("pointwise_kernel", "pointwise.weight", f"perm({pointwise})"),
-        TorchRow("bias", "pointwise.bias"),
+        _depthwise(f"D 1 {kernel}", depthwise, "depthwise.weight"),
+        TorchRow("pointwise_kernel", "pointwise.weight", f"O D {ones}", f"perm({pointwise})"),
+        TorchRow("bias", "pointwise.bias", "O"),
     )
 
 
-def _gates(order: str = "") -> tuple[TorchRow, ...]:
+def _gates(gates: int, order: str = "") -> tuple[TorchRow, ...]:
     return (
-        TorchRow("cell/kernel", "weight_ih_l0", f"{order} T"),
-        TorchRow("cell/recurrent_kernel", "weight_hh_l0", f"{order} T"),
+        TorchRow("cell/kernel", "weight_ih_l0", f"{gates}*H I", f"{order} T"),
+        TorchRow("cell/recurrent_kernel", "weight_hh_l0", f"{gates}*H H", f"{order} T"),
     )
 
 
-_TWO_BIASES = tuple(TorchRow("cell/bias", f"bias_{kind}_l0", "addends(2)") for kind in ("ih", "hh"))
+def _biases(gates: int, steps: str) -> tuple[TorchRow, ...]:
+    return tuple(TorchRow("cell/bias", f"bias_{kind}_l0", f"{gates}*H", steps) for kind in ("ih", "hh"))
+
+
 _HEADS = "reshape({heads*size},{heads},{size} -> {heads*size},{heads*size}) T concat(0)"
 _HEADS_BIAS = "reshape({heads},{size} -> {heads*size}) concat(0)"
 _HEADS_OUT = "reshape({heads},{size},{heads*size} -> {heads*size},{heads*size}) T"
@@ -90,39 +106,37 @@ _PROJECTIONS = ("query", "key", "value")
 
 LAYERS_IN_PYTORCH: dict[str, tuple[TorchRow, ...]] = {
     "BatchNormalization": (
-        *_SCALE_AND_SHIFT,
-        TorchRow("moving_mean", "running_mean"),
-        TorchRow("moving_variance", "running_var"),
+        *_scale_and_shift("C"),
+        TorchRow("moving_mean", "running_mean", "C"),
+        TorchRow("moving_variance", "running_var", "C"),
     ),
-    "Conv1D": _kernel("perm(2,1,0)"),
-    "Conv1DTranspose": _kernel("perm(2,1,0)"),
-    "Conv2D": _kernel("perm(3,2,0,1)"),
-    "Conv2DTranspose": _kernel("perm(3,2,0,1)"),
-    "Conv3D": _kernel("perm(4,3,0,1,2)"),
-    "Conv3DTranspose": _kernel("perm(4,3,0,1,2)"),
-    "Dense": _kernel("T"),
-    "DepthwiseConv1D": (_depthwise("1,2,0"), _BIAS),
-    "DepthwiseConv2D": (_depthwise("2,3,0,1"), _BIAS),
-    "Embedding": (TorchRow("embeddings", "weight"),),
-    "GRU": (
-        *_gates("gates(1,0,2)"),
-        *(TorchRow("cell/bias", f"bias_{kind}_l0", "unstack(0) gates(1,0,2)") for kind in ("ih", "hh")),
-    ),
-    "GroupNormalization": _SCALE_AND_SHIFT,
-    "LSTM": (*_gates(), *_TWO_BIASES),
-    "LayerNormalization": _SCALE_AND_SHIFT,
+    "Conv1D": _kernel("O I K", "perm(2,1,0)"),
+    "Conv1DTranspose": _kernel("I O K", "perm(2,1,0)"),
+    "Conv2D": _kernel("O I K L", "perm(3,2,0,1)"),
+    "Conv2DTranspose": _kernel("I O K L", "perm(3,2,0,1)"),
+    "Conv3D": _kernel("O I K L M", "perm(4,3,0,1,2)"),
+    "Conv3DTranspose": _kernel("I O K L M", "perm(4,3,0,1,2)"),
+    "Dense": _kernel("O I", "T"),
+    "DepthwiseConv1D": (_depthwise("O 1 K", "1,2,0"), _BIAS),
+    "DepthwiseConv2D": (_depthwise("O 1 K L", "2,3,0,1"), _BIAS),
+    "Embedding": (TorchRow("embeddings", "weight", "N D"),),
+    "GRU": (*_gates(3, "gates(1,0,2)"), *_biases(3, "unstack(0) gates(1,0,2)")),
+    "GroupNormalization": _scale_and_shift("C"),
+    "LSTM": (*_gates(4), *_biases(4, "addends(2)")),
+    "LayerNormalization": _scale_and_shift("N..."),
     "MultiHeadAttention": (
-        *(TorchRow(f"{part}/kernel", "in_proj_weight", _HEADS) for part in _PROJECTIONS),
-        *(TorchRow(f"{part}/bias", "in_proj_bias", _HEADS_BIAS) for part in _PROJECTIONS),
-        TorchRow("attention_output/kernel", "out_proj.weight", _HEADS_OUT),
-        TorchRow("attention_output/bias", "out_proj.bias"),
+        *(TorchRow(f"{part}/kernel", "in_proj_weight", "3*E E", _HEADS) for part in _PROJECTIONS),
+        *(TorchRow(f"{part}/bias", "in_proj_bias", "3*E", _HEADS_BIAS) for part in _PROJECTIONS),
+        TorchRow("attention_output/kernel", "out_proj.weight", "E E", _HEADS_OUT),
+        TorchRow("attention_output/bias", "out_proj.bias", "E"),
     ),
-    "SeparableConv1D": _separable("1,2,0", "2,1,0"),
-    "SeparableConv2D": _separable("2,3,0,1", "3,2,0,1"),
-    "SimpleRNN": (*_gates(), *_TWO_BIASES),
+    "PReLU": (TorchRow("alpha", "weight", "C", "{shared}"),),
+    "SeparableConv1D": _separable("K", "1", "1,2,0", "2,1,0"),
+    "SeparableConv2D": _separable("K L", "1 1", "2,3,0,1", "3,2,0,1"),
+    "SimpleRNN": (*_gates(1), *_biases(1, "addends(2)")),
 }
 
-_NORMALIZING = [name for name, rows in LAYERS_IN_PYTORCH.items() if rows[:2] == _SCALE_AND_SHIFT]
+_NORMALIZING = [name for name, rows in LAYERS_IN_PYTORCH.items() if rows[0].weight == "gamma"]
 _WITH_BIAS = {name for name, rows in LAYERS_IN_PYTORCH.items() if any("bias" in row.weight for row in rows)}
 _ONES_AND_ZEROS = {"weight": 1.0, "bias": 0.0}
 COUNT = "num_batches_tracked"
@@ -153,9 +167,10 @@ def _named(unit: Unit, prefix: str) -> Iterator[tuple[str, Variable]]:
         yield from _named(child, prefix if child.is_model else f"{above}{child.name}")
 
 
-def rows_of(model: Unit) -> tuple[list[LayoutRow], list[Filler]]:
+def rows_of(model: Unit, specs: Mapping[str, TensorSpec] = {}) -> tuple[list[LayoutRow], list[Filler]]:
     """Return the rows of a model's variables, and what PyTorch has beside them.
 
+    `specs` are those of the tensors whose keys its variables have, where they are known.
     Raises ModelError, which names a variable, for a layer that PyTorch has not, or not with
     these options, or whose class is not known here.
     """
@@ -163,7 +178,7 @@ def rows_of(model: Unit) -> tuple[list[LayoutRow], list[Filler]]:
     rows: list[LayoutRow] = []
     fillers: list[Filler] = []
     for unit, path, suffix in _layers_of(model, ""):
-        mine = list(_rows(unit, path, suffix, names))
+        mine = list(_rows(unit, path, suffix, names, specs))
         held = {id(row.variable) for row in mine}
         for variable in unit.all_variables():
             if id(variable) not in held:
@@ -197,18 +212,39 @@ def _unwrapped(layer: Unit, suffix: str = "") -> Iterator[tuple[Unit, str]]:
         yield from _unwrapped(inner, suffix + (_REVERSE if wrap.edge == "backward_layer" else ""))
 
 
-def _rows(unit: Unit, path: str, suffix: str, names: Mapping[int, str]) -> Iterator[LayoutRow]:
+def _rows(
+    unit: Unit, path: str, suffix: str, names: Mapping[int, str], specs: Mapping[str, TensorSpec]
+) -> Iterator[LayoutRow]:
     _refuse_options(unit, names)
     for row in LAYERS_IN_PYTORCH.get(unit.class_name, ()):
         variable = _variable(unit, row.weight)
         if variable is None:
             continue
         old = names[id(variable)]
+        takes, spelled = row.takes, row.steps
+        if "{shared}" in spelled:
+            takes, spelled = _of_shared_axes(unit, specs.get(variable.key or ""))
         try:
-            steps = parse_steps(filled_in(row.steps, unit.config))
+            steps = parse_steps(filled_in(spelled, unit.config))
         except (KeyError, ValueError) as error:
             raise ModelError(f"{old!r}: its configuration does not say {error}") from error
-        yield LayoutRow(old, f"{path}.{row.name}{suffix}", steps, variable)
+        new = f"{path}.{row.name}{suffix}"
+        yield LayoutRow(old, new, steps, variable, path, unit.class_name, takes)
+
+
+def _of_shared_axes(unit: Unit, spec: TensorSpec | None) -> tuple[str, str]:
+    """Return what PyTorch takes for alphas that are shared along the first axes, and how they become that.
+
+    Shared along all axes they are one number, along all but the last one for each channel.
+    """
+    built = unit.layer.input_shape if unit.layer is not None else None
+    ones = len(unit.config.get("shared_axes") or ())
+    rank = spec.rank if spec is not None else len(built) - 1 if built else None
+    if rank == ones:
+        return "1", f"reshape({','.join('1' * ones)} -> 1)"
+    channels = built[-1] if built else None
+    takes = str(channels) if channels else ONE_OR_MORE if ones and rank is None else "C"
+    return takes, f"reshape({'1,' * ones}* -> *)" if ones else ""
 
 
 def _variable(unit: Unit, path: str) -> Variable | None:
@@ -226,6 +262,8 @@ def filled_in(steps: str, told: Mapping[str, Any]) -> str:
     for word in ("depth_multiplier", "kernel_size"):
         if f"{{{word}}}" in steps:
             words[word] = _number(told, word)
+    if "{shared}" in steps:
+        words["shared"] = ""
     if "{heads" in steps:
         heads, size = int(_number(told, "num_heads")), int(_number(told, "key_dim"))
         words |= {"heads": str(heads), "size": str(size), "heads*size": str(heads * size)}
@@ -252,6 +290,10 @@ def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
     if unit.class_name in _WITH_BIAS and not unit.config.keys() & {"use_bias", "bias"}:  # Keras 1 says bias
         message = f"its configuration has no use_bias, so that it is none of Keras' {unit.class_name}"
         raise ModelError(f"{first!r}: {message}")
+    axes = unit.config.get("shared_axes") or []
+    if unit.class_name == "PReLU" and not (isinstance(axes, list) and axes == [*range(1, len(axes) + 1)]):
+        message = "PyTorch has one alpha, or one for each channel, which Keras has last"
+        raise ModelError(f"{first!r}: PReLU with shared_axes={axes}: {message}")
     if unit.class_name == "GRU" and not unit.config.get("reset_after", False):
         raise ModelError(f"{first!r}: PyTorch has no GRU that resets before the product (reset_after=False)")
 
@@ -313,13 +355,10 @@ def _remarks(unit: Unit) -> Iterator[str]:
         epsilon = told.get("epsilon", 1e-3)
         if epsilon != _TORCH_EPSILON:
             yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} where eps= does not say so"
-    if name == "LayerNormalization" and not _normalizes_last(unit):
-        yield f"normalizes axis {told.get('axis')}, PyTorch's the last ones: put it there before the layer"
+    yield from _axes(unit)
     yield from _padding(unit)
     if name == "Masking" or told.get("mask_zero"):
         yield "masks steps: PyTorch's layers behind it take all of them"
-    if name == "Flatten" and told.get("data_format") != "channels_first":
-        yield "flattens with the channels last: in PyTorch permute(0, 2, 3, 1) first"
     if name in _RECURRENT and told.get("activation", "tanh") != "tanh":
         yield f"activation is {told.get('activation')!r}, PyTorch's {name} has tanh"
     if name in ("LSTM", "GRU") and told.get("recurrent_activation", "sigmoid") != "sigmoid":
@@ -328,6 +367,16 @@ def _remarks(unit: Unit) -> Iterator[str]:
         yield "goes backwards: turn the input round before the layer"
     if name == "Bidirectional" and told.get("merge_mode", "concat") != "concat":
         yield f"merges by {told.get('merge_mode')!r}, PyTorch by concat"
+
+
+def _axes(unit: Unit) -> Iterator[str]:
+    told, name = unit.config, unit.class_name
+    if name == "LayerNormalization" and not _normalizes_last(unit):
+        yield f"normalizes axis {told.get('axis')}, PyTorch's the last ones: put it there before the layer"
+    if name == "PReLU" and told.get("shared_axes"):
+        yield "PyTorch's PReLU has the channels in axis 1: put them there before the layer"
+    if name == "Flatten" and told.get("data_format") != "channels_first":
+        yield "flattens with the channels last: in PyTorch permute(0, 2, 3, 1) first"
 
 
 def _made_up(unit: Unit) -> Iterator[str]:

@@ -226,6 +226,117 @@ def test_what_cannot_be_told(ckpt: Callable, tmp_path: Path, line: list[str], co
     assert words in done.err
 
 
+def described(path: Path, class_name: str, built: list[int | None] | None = None, **config: Any) -> Path:
+    """Write the configuration of a model of one layer, `p`, for an input of a shape if that is `built`."""
+    beside = {} if built is None else {"build_config": {"input_shape": built}}
+    layer = {"class_name": class_name, "config": {"name": "p", **config}, **beside}
+    model = {"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}}
+    path.write_text(json.dumps(model))
+    return path
+
+
+ALPHAS = {
+    "one axis": ((3,), None, None, (3,)),
+    "one axis, built": ((3,), None, [None, 3], (3,)),
+    "one axis of one": ((1,), None, None, (1,)),
+    "one axis, shared": ((1,), [1], [None, 3], (1,)),
+    "channels": ((1, 1, 3), [1, 2], None, (3,)),
+    "channels, built": ((1, 1, 3), [1, 2], [None, 5, 5, 3], (3,)),
+    "one channel, built": ((1, 1, 1), [1, 2], [None, 5, 5, 1], (1,)),
+    "all axes": ((1, 1, 1), [1, 2, 3], [None, 5, 5, 3], (1,)),
+    "steps": ((1, 3), [1], None, (3,)),
+    "scalar": ((), None, [None], (1,)),
+    "no channels": ((0,), None, None, (0,)),
+}
+"""Keras' alpha, its shared_axes, the shape it is built for, PyTorch's weight."""
+
+
+@pytest.mark.parametrize("name", ALPHAS)
+def test_alphas_of_a_prelu_there_and_back(name: str, ckpt: Callable, tmp_path: Path) -> None:
+    shape, shared, built, there = ALPHAS[name]
+    config = described(tmp_path / "c.json", "PReLU", built, shared_axes=shared)
+    alpha = np.random.RandomState(0).rand(*shape)
+    alpha = np.asarray(alpha, "f")
+    source = saved(tmp_path / "m.npz", p__alpha=alpha)
+    done = ckpt("convert", source, tmp_path / "x.safetensors", "--layout", "pytorch", "--config", config)
+    assert done.code == 0, done.err
+    assert ("channels in axis 1" in done.err) is bool(shared)
+    assert same(read(tmp_path / "x.safetensors")["p.weight"], alpha.reshape(there))
+    line = ("convert", tmp_path / "x.safetensors", tmp_path / "b.h5", "--layout", "tensorflow")
+    done = ckpt(*line, "--config", config)
+    assert done.code == 0, done.err
+    assert same(read(tmp_path / "b.h5")["p/alpha"], alpha)
+
+
+@pytest.mark.parametrize(
+    ("shape", "shared", "words"),
+    [
+        (
+            (5, 4, 3),
+            None,
+            "'p/alpha' of layer 'p' (PReLU) has shape [5, 4, 3], PyTorch takes [C] for 'p.weight'",
+        ),
+        ((1, 1, 3), None, "has shape [1, 1, 3], PyTorch takes [C]"),
+        ((), [1], "has shape [], PyTorch takes [C]"),
+        ((1, 4, 3), [1], "has shape [1, 4, 3], PyTorch takes [C] for 'p.weight' (reshape(1,* -> *)"),
+        ((2, 3), [1], "has shape [2, 3], PyTorch takes [C]"),
+        ((2,), [1], "has shape [2], PyTorch takes [1]"),
+        ((5, 1, 1), [2, 3], "PReLU with shared_axes=[2, 3]: PyTorch has one alpha, or one for each channel"),
+        ((1, 1, 3), [2, 1], "PReLU with shared_axes=[2, 1]"),
+        ((1, 1, 3), 7, "PReLU with shared_axes=7"),
+        ((1, 3), [-1], "PReLU with shared_axes=[-1]"),
+    ],
+)
+def test_alphas_that_pytorch_cannot_have_are_named(
+    shape: tuple[int, ...], shared: Any, words: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    """An (H, W, C) alpha went into a weight of three dimensions, which no module of PyTorch's loads."""
+    config = described(tmp_path / "c.json", "PReLU", shared_axes=shared)
+    source = saved(tmp_path / "m.npz", p__alpha=np.ones(shape, "f"))
+    done = ckpt("convert", source, tmp_path / "x.safetensors", "--layout", "pytorch", "--config", config)
+    assert (done.code, done.out) == (3, "")
+    assert words in done.err
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "shared", "built", "words"),
+    [
+        ((5, 4, 3), None, None, "'p.weight' has shape [5, 4, 3], PyTorch takes [C]"),
+        ((), None, None, "has shape [], PyTorch takes [C]"),
+        ((1, 1, 3), [1, 2], None, "has shape [1, 1, 3], PyTorch takes [C>1]"),
+        (
+            (1,),
+            [1, 2],
+            None,
+            "has shape [1], PyTorch takes [C>1] for 'p.weight': the rank of its input is not",
+        ),
+        ((3,), [1, 2, 3], [None, 5, 5, 3], "has shape [3], PyTorch takes [1]"),
+        ((4,), [1, 2], [None, 5, 5, 3], "has shape [4], PyTorch takes [3]"),
+    ],
+)
+def test_weights_of_a_prelu_that_keras_has_no_alpha_of_are_named(
+    shape: tuple[int, ...], shared: Any, built: Any, words: str, ckpt: Callable, tmp_path: Path
+) -> None:
+    config = described(tmp_path / "c.json", "PReLU", built, shared_axes=shared)
+    source = saved(tmp_path / "m.npz", **{"p.weight": np.ones(shape, "f")})
+    done = ckpt("convert", source, tmp_path / "x.h5", "--layout", "tensorflow", "--config", config)
+    assert (done.code, done.out) == (3, "")
+    assert words in done.err
+    assert not (tmp_path / "x.h5").exists()
+
+
+def test_what_it_is_compared_with_tells_the_rank_of_an_alpha(ckpt: Callable, tmp_path: Path) -> None:
+    config = described(tmp_path / "c.json", "PReLU", shared_axes=[1, 2])
+    source = saved(tmp_path / "m.npz", **{"p.weight": np.full(1, 5, "f")})
+    for shape in ((1, 1), (1, 1, 1)):
+        there = tmp_path / f"t{len(shape)}.h5"
+        made = saved(tmp_path / "t.npz", p__alpha=np.full(shape, 5, "f"))
+        assert ckpt("convert", made, there, "--config", config).code == 0
+        done = ckpt("diff", source, there, "--layout", "tensorflow", "--config", config)
+        assert (done.code, done.out) == (0, ""), done.err
+
+
 def test_a_layer_that_pytorch_has_not_is_named(ckpt: Callable, tmp_path: Path) -> None:
     rnn = data_path("keras_rnn", "rnn.full.h5")
     done = ckpt("convert", rnn, tmp_path / "x.safetensors", "--layout", "pytorch")

@@ -19,6 +19,7 @@ from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, rema
 from formats.keras.layers import is_seed
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
+from formats.keras.torch_shapes import check_tensors, check_variables
 from formats.model.facts import Facts, Nothing, Rich
 from formats.model.reader import Family
 from formats.torch.keys import escaped, in_dictionary, unescaped
@@ -331,12 +332,13 @@ def _map_of(rows: Iterable[LayoutRow]) -> NameMap:
 
 def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     model = _model_of(reader, keys, layout.config or keras_facts(reader.facts))
-    rows, fillers = rows_of(model.unit)
+    rows, fillers = rows_of(model.unit, reader.specs)
     wanted = set(keys)
     rows = [row for row in rows if row.variable.key in wanted]
     called = {row.old: row.variable.key for row in rows if row.variable.key is not None}
     names = _map_of(rows)
     shapes = {name: reader.specs[key].shape for name, key in called.items()}
+    check_variables(rows, shapes)
     relations = _of_keys(relate(names, shapes).relations, called)
     constants = _constants(fillers, relations, reader)
     optimizer = _optimizer(reader, wanted, layout)
@@ -409,10 +411,12 @@ def _constants(
 def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     model = _model_back(layout)
     facts = model.facts
-    rows, fillers = rows_of(model.unit)
+    rows, fillers = rows_of(model.unit, layout.like.specs if layout.like is not None else {})
     called = _weights_in(reader, keys, [row.new for row in rows])
     names = _map_of(rows)
-    related = relate(inverted(names), {name: reader.specs[key].shape for name, key in called.items()})
+    shapes = {name: reader.specs[key].shape for name, key in called.items()}
+    check_tensors(rows, shapes)
+    related = relate(inverted(names), shapes)
     ones = {filler.name: filler for filler in fillers}
     spare = {called[name] for name in related.left if name in ones and _is_filled(reader, ones[name], called)}
     torch = chosen_optimizer(reader, keys, layout.given) if layout.nests else None

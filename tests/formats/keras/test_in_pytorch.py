@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
-from formats.keras.in_pytorch import remarks_on, rows_of
+from formats.core.axes import Cut, Join, parse_steps
+from formats.keras.in_pytorch import LAYERS_IN_PYTORCH, LayoutRow, TorchRow, filled_in, remarks_on, rows_of
 from formats.keras.model import Edge, ModelError, Unit, Variable, from_config
+from formats.keras.torch_shapes import check_tensors, check_variables
 
 
 def model(class_name: str, beside: dict[str, Any], **config: Any) -> Unit:
@@ -88,3 +91,88 @@ def test_axes_are_the_last_ones_of_the_input_they_are_built_for() -> None:
     assert remarks_on(model("LayerNormalization", built, axis=[1, 2], epsilon=1e-5)) == []
     assert remarks_on(model("LayerNormalization", {}, axis=[1], epsilon=1e-5)) == []  # not known
     assert remarks_on(model("Conv2D", {}, padding="same", kernel_size=[3, 3], strides=[1, 1])) == []
+
+
+# Shapes -------------------------------------------------------------------------------
+
+TOLD = {"depth_multiplier": 2, "kernel_size": [3], "num_heads": 2, "key_dim": 4}
+SIZES = {"O": 6, "I": 5, "K": 3, "L": 4, "M": 2, "D": 8, "C": 7, "N": 9, "H": 4, "E": 8}
+ROWS = [(name, row) for name, rows in LAYERS_IN_PYTORCH.items() for row in rows]
+of_each_row = pytest.mark.parametrize(("name", "row"), ROWS, ids=lambda each: getattr(each, "weight", each))
+
+
+def in_pytorch(row: TorchRow) -> tuple[int, ...]:
+    """Return a shape that a row takes, spelled by hand once more."""
+    words = row.takes.replace("...", "").split()
+    return tuple(
+        math.prod(int(factor) if factor.isdigit() else SIZES[factor] for factor in word.split("*"))
+        for word in words
+    )
+
+
+def laid(name: str, row: TorchRow) -> list[LayoutRow]:
+    """Return the rows of a layer that make one tensor of it, or are made of one."""
+    sizes = {**TOLD, "kernel_size": [SIZES[word] for word in ("K", "L", "M") if word in row.takes.split()]}
+    mine = [one for one in LAYERS_IN_PYTORCH[name] if row.name == one.name or row.weight == one.weight]
+    return [
+        LayoutRow(
+            one.weight,
+            one.name,
+            parse_steps(filled_in(one.steps, sizes)),
+            Variable(one.weight),
+            "p",
+            name,
+            one.takes,
+        )
+        for one in mine
+    ]
+
+
+def in_keras(row: TorchRow, rows: list[LayoutRow]) -> tuple[int, ...]:
+    """Return the shape of the variable that becomes what a row takes."""
+    (mine,) = (one for one in rows if (one.old, one.new) == (row.weight, row.name))
+    turn = mine.steps.turn
+    count = sum(one.new == mine.new for one in rows)
+    if isinstance(turn, Join):
+        back = mine.steps._replace(turn=turn._replace(parts=count)).inverse()
+        return back.shapes([in_pytorch(row)])[0]
+    back = mine.steps.inverse()
+    return back.shapes([in_pytorch(row)] * (2 if isinstance(turn, Cut) else 1))[0]
+
+
+@of_each_row
+def test_each_row_takes_the_shapes_that_its_words_spell(name: str, row: TorchRow) -> None:
+    rows = laid(name, row)
+    check_tensors(rows, {row.name: in_pytorch(row)})
+    check_variables(rows, {one.old: in_keras(row, rows) for one in rows})
+
+
+@of_each_row
+@pytest.mark.parametrize("change", ["scalar", "one more", "one less", "of one"])
+def test_each_row_refuses_other_ranks_in_both_directions(name: str, row: TorchRow, change: str) -> None:
+    def changed(shape: tuple[int, ...]) -> tuple[int, ...]:
+        return {"scalar": (), "one more": (*shape, 2), "one less": shape[1:], "of one": (*shape, 1)}[change]
+
+    rows, there = laid(name, row), changed(in_pytorch(row))
+    if row.takes == "N..." and there:
+        check_tensors(rows, {row.name: there})
+        return
+    with pytest.raises(ModelError) as caught:
+        check_tensors(rows, {row.name: there})
+    assert f"of layer 'p' ({name}): {row.name!r} has shape {list(there)}, PyTorch takes [" in str(
+        caught.value
+    )
+    held = changed(in_keras(row, rows))
+    with pytest.raises(ModelError) as caught:
+        check_variables(rows, {one.old: held for one in rows})
+    assert f"of layer 'p' ({name}) has shape {list(held)}" in str(caught.value)
+    assert "PyTorch takes [" in str(caught.value)
+
+
+def test_a_number_that_a_layer_has_twice_is_one() -> None:
+    rows, _ = rows_of(model("Dense", {}, units=4, use_bias=True))
+    check_tensors(rows, {"d.weight": (4, 3), "d.bias": (4,)})
+    with pytest.raises(ModelError, match=r"'d.bias' has shape \[5\], PyTorch takes \[O\].*; O is 4"):
+        check_tensors(rows, {"d.weight": (4, 3), "d.bias": (5,)})
+    with pytest.raises(ModelError, match=r"'d/bias' of layer 'd' \(Dense\) has shape \[5\]"):
+        check_variables(rows, {"d/kernel": (3, 4), "d/bias": (5,)})
