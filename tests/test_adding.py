@@ -1,6 +1,7 @@
-"""What CONTRIBUTING.md says of adding a format, a command or a store, done in a copy of the checkout.
+"""Add a format, a layer, a command and a store to a copy of the checkout, as CONTRIBUTING.md says.
 
     a format     formats/known/NAME.py, its suffix, a golden, a line of GOLDENS
+    a layer      a class in ckpt_cli/runtime/keras/layers, its row, its names in PyTorch
     a command    ckpt_cli/commands/NAME.py, a function in ckpt_cli/operations
     a store      formats/store/NAME.py
 
@@ -206,6 +207,53 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
         assert ".npy is the suffix of npy, which is not written" in done.err
         assert "hint: what can be written: .h5, .keras, .npz" in done.err
         assert sorted(os.listdir(copy.root)) == before
+
+
+LAYERS = "formats/keras/layers.py"
+IN_PYTORCH = "formats/keras/in_pytorch.py"
+RUNTIME = "ckpt_cli/runtime/keras/layers/__init__.py"
+
+_RUN = """
+import json, sys
+import numpy as np
+import ckpt_cli.runtime as tf
+model = tf.keras.Sequential([tf.keras.layers.Input([3]), tf.keras.layers.ChannelScale(name="s")])
+model.set_weights([np.array([2, 3, 5], "f")])
+print(model(tf.constant([[1.0, 10.0, 100.0]])).numpy().tolist())
+model.save_weights("w.weights.h5")
+open("c.json", "w").write(model.to_json())
+"""
+
+
+def test_a_layer_is_a_class_a_row_and_its_names_in_pytorch(copy: Copy) -> None:
+    row = '    "ChannelScale": LayerRow((WeightRow("factor", "INPUT"),), (), input_is_last=True),'
+    copy.add_line(LAYERS, '    "Concatenate": LayerRow(options=("axis",)),', row)
+    in_pytorch = '    "ChannelScale": (TorchRow("factor", "weight", "C"),),'
+    copy.add_line(IN_PYTORCH, '    "Conv1D": _kernel("O I K", "perm(2,1,0)"),', in_pytorch)
+    copy.add(os.path.join(TRIALS, "layer_scale.py"), "ckpt_cli/runtime/keras/layers/scaling.py")
+    copy.add_line(RUNTIME, "from .structural import (", "from .scaling import ChannelScale")
+    copy.add_line(RUNTIME, '    "UnitNormalization",', '    "ChannelScale",')
+    assert (len(copy.added), len(set(copy.changed))) == (1, 3)
+
+    run = copy.python("-c", _RUN)
+    assert (run.returncode, run.stdout) == (0, "[[2.0, 30.0, 500.0]]\n"), run.stderr
+    laid = copy.ckpt("convert", "w.weights.h5", "m.safetensors", "--layout", "pytorch", "--config", "c.json")
+    assert laid.code == 0, laid.err
+    assert copy.ckpt("ls", "m.safetensors").out.split("\t")[:3] == ["s.weight", "float32", "3"]
+    back = ("m.safetensors", "b.weights.h5", "--layout", "tensorflow", "--config", "c.json")
+    assert copy.ckpt("convert", *back).code == 0
+    assert copy.ckpt("diff", "w.weights.h5", "b.weights.h5").code == 0
+
+    np.savez(copy.root / "wrong.npz", **{"s.weight": np.ones((3, 3), np.float32)})
+    refused = copy.ckpt("convert", "wrong.npz", "x.h5", "--layout", "tensorflow", "--config", "c.json")
+    assert (refused.code, refused.out) == (3, "")
+    words = "'s/factor' of layer 's' (ChannelScale): 's.weight' has shape [3, 3], PyTorch takes [C]"
+    assert words in refused.err
+    for name in ("w", "b"):
+        model = copy.ckpt("convert", f"{name}.weights.h5", f"{name}.h5", "--config", "c.json")
+        assert model.code == 0, model.err
+    compared = copy.ckpt("verify", "w.h5", "--outputs-like", "b.h5")
+    assert compared.code == 0, compared.err
 
 
 def test_a_command_is_a_file_and_an_operation(copy: Copy) -> None:
