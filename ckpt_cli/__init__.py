@@ -18,15 +18,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from formats.errors import CheckpointError
 
+    from .api.average import average
     from .api.checkpoint import Checkpoint, Tensor, open  # noqa: A004  as in `ckpt.open`
+    from .api.convert import convert
     from .api.diff import diff
+    from .api.extract import extract
     from .api.log import log
     from .api.ls import ls
     from .api.match import match
+    from .api.rename import rename
     from .api.stats import stats
     from .api.verify import verify
 
-__all__ = ["Checkpoint", "CheckpointError", "Tensor", "diff", "log", "ls", "match", "open", "stats", "verify"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Tensor",
+    "average",
+    "convert",
+    "diff",
+    "extract",
+    "log",
+    "ls",
+    "match",
+    "open",
+    "rename",
+    "stats",
+    "verify",
+]
 
 _install()
 _look_for_memory()
@@ -35,11 +54,15 @@ _HOMES = {
     "Checkpoint": "ckpt_cli.api.checkpoint",
     "CheckpointError": "formats.errors",
     "Tensor": "ckpt_cli.api.checkpoint",
+    "average": "ckpt_cli.api.average",
+    "convert": "ckpt_cli.api.convert",
     "diff": "ckpt_cli.api.diff",
+    "extract": "ckpt_cli.api.extract",
     "log": "ckpt_cli.api.log",
     "ls": "ckpt_cli.api.ls",
     "match": "ckpt_cli.api.match",
     "open": "ckpt_cli.api.checkpoint",
+    "rename": "ckpt_cli.api.rename",
     "stats": "ckpt_cli.api.stats",
     "verify": "ckpt_cli.api.verify",
 }

@@ -180,6 +180,8 @@ def target_location(path: PathLike) -> Location:
 def _parsed(path: PathLike) -> Location:
     if not os.fspath(path):
         raise OptionError("an empty path names nothing")
+    if os.fspath(path) == "-":
+        raise OptionError("stdin is not read, nor stdout written here; a file of that name is ./-")
     return parse_location(path)
 
 

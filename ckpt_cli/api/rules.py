@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["CHOOSING", "CHOOSING_RULES", "SHARING_RULES", "OptionError", "Rule", "check", "excludes", "needs"]
+__all__ = [
+    "CHOOSING",
+    "CHOOSING_RULES",
+    "SHARING_RULES",
+    "VERIFY_RULES",
+    "OptionError",
+    "Rule",
+    "check",
+    "excludes",
+    "needs",
+]
 
 CHOOSING = ("KEY", "--match", "--exclude", "--regex", "--dtype", "--kind")
 """The parameters that choose tensors."""
@@ -64,6 +74,10 @@ CHOOSING_RULES = (needs("--regex", "KEY", "--match", "--exclude"),)
 
 SHARING_RULES = (excludes("--executor", "--jobs"),)
 """What goes for the parameters that say who does the work."""
+
+
+VERIFY_RULES = (excludes("--verify", "--no-verify"),)
+"""What goes for the parameters that say how what was written is proved."""
 
 
 def check(rules: Iterable[Rule], given: Collection[str]) -> None:

@@ -1,23 +1,161 @@
-"""What the writing commands and functions do around a plan: carry it out, and tell of what was left out."""
+"""What the writing commands and functions do around a plan: carry it out, and tell what came of it.
+
+    job     a plan, and what carries it out or rehearses that
+    how     what the options say of it
+
+A dry run goes the same way as a real one, to the point where the first byte would be written.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from formats.core.words import counted
+from formats.store.work.workers import SERIAL, Workers
 
+from ..operations.convert.latest import make_latest, state_beside
+from ..operations.convert.plan import FULL, NONE, SENT, usual_proof, verification
 from ..render.text import escape
+from .rules import OptionError
+from .tables import RowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ..operations.convert.plan import Dropped
+    from formats.core.dtypes import DType
+    from formats.location import Location
+
+    from ..operations.convert.plan import Dropped, Outcome, Plan
     from ..operations.reporting import Reporter
 
-__all__ = ["report_dropped"]
+__all__ = [
+    "How",
+    "Job",
+    "PlanRunner",
+    "WriteOptions",
+    "WriteResult",
+    "Written",
+    "WrittenTensor",
+    "carry_out",
+    "note_cast",
+    "passes",
+    "report_dropped",
+    "verify_choice",
+]
 
 _MOST_LISTED = 20
 _MOST_NAMED = 2
+
+PROOFS = (FULL, SENT, NONE)
+
+
+class PlanRunner(Protocol):
+    """Carries a plan out, or in a dry run refuses what would be refused; returns what came of it."""
+
+    def __call__(
+        self,
+        *,
+        overwrite: bool,
+        proof: str,
+        dry_run: bool,
+        workers: Workers,
+        advance: Callable[[int], None],
+    ) -> Outcome: ...
+
+
+class WriteOptions(NamedTuple):
+    """What options say of writing; `verify` is full, sent or none, and None where the target decides."""
+
+    workers: Workers = SERIAL
+    overwrite: bool = False
+    dry_run: bool = False
+    verify: str | None = None
+    update_state: bool = False
+
+    def how(self, target: Location) -> How:
+        """Return how a target is written; OptionError for a proof that only another store has."""
+        if self.verify == SENT and usual_proof(target) != SENT:
+            message = f"--verify sent is for what is sent to a store, {target} is on this machine"
+            raise OptionError(message)
+        proof = self.verify or usual_proof(target)
+        return How(self.workers, self.overwrite, self.dry_run, proof, self.update_state)
+
+
+class How(NamedTuple):
+    """How a plan is carried out; `proof` is full, sent or none."""
+
+    workers: Workers
+    overwrite: bool
+    dry_run: bool
+    proof: str
+    update_state: bool = False
+
+    @property
+    def proved(self) -> str:
+        """How it is proved in the end: what was written is, so a dry run is not."""
+        return NONE if self.dry_run else self.proof
+
+
+class Job(NamedTuple):
+    """A plan that is ready to be carried out.
+
+    The bar of progress has a label, DST's name where none is given, and the bytes of the plan as its length,
+    unless so many others are read.
+    """
+
+    plan: Plan
+    run: PlanRunner
+    how: How
+    label: str | None = None
+    nbytes: int | None = None
+
+
+class Written(NamedTuple):
+    """What carrying out a plan came to."""
+
+    plan: Plan
+    outcome: Outcome
+    how: How
+
+    def document(self) -> dict[str, Any]:
+        """Return the document of writing commands."""
+        return self.plan.document(self.how.proved, shared=self.outcome.shared)
+
+    def verification(self) -> dict[str, Any]:
+        """Return what the document says of how the result was compared."""
+        return verification(self.how.proved, shared=self.outcome.shared)
+
+
+def passes(verify: bool) -> tuple[str, ...]:
+    """Return the passes over what is written: into its files, and through them again for the proof."""
+    return ("writing", "verifying") if verify else ("writing",)
+
+
+def carry_out(job: Job, reporter: Reporter) -> Written:
+    """Carry out a plan, or rehearse it."""
+    plan, run, how, label, nbytes = job
+    if how.update_state:
+        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
+    label = os.path.basename(plan.target) if label is None else label
+    nbytes = plan.nbytes if nbytes is None else nbytes
+    with reporter.progress(nbytes, label, passes(how.proved == FULL)) as advance:
+        outcome = run(
+            overwrite=how.overwrite,
+            proof=how.proof,
+            dry_run=how.dry_run,
+            workers=how.workers.expecting(nbytes),
+            advance=advance,
+        )
+    if how.update_state and not how.dry_run:
+        make_latest(plan.target)
+    return Written(plan, outcome, how)
+
+
+def note_cast(plan: Plan, cast: DType | None, reporter: Reporter) -> None:
+    """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
+    if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
+        reporter.note(f"--cast {cast} changes floating tensors, of which there are none")
 
 
 def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:
@@ -37,3 +175,67 @@ def _named(keys: Sequence[str]) -> str:
     if len(keys) > _MOST_NAMED:
         return f"{counted(len(keys), 'tensor')}, {escape(keys[0])} for one"
     return " and ".join(map(escape, keys))
+
+
+def verify_choice(verify: str | None, *, no_verify: bool) -> str | None:
+    """Return how the arguments of a function have a target proved; OptionError for another word."""
+    from .calls import choice
+
+    if verify is not None:
+        choice("verify", verify, PROOFS)
+    return NONE if no_verify else verify
+
+
+# Results --------------------------------------------------------------------------------
+
+
+class WrittenTensor(NamedTuple):
+    """A tensor that was written: its key in the source (None for the target's own) and in the target."""
+
+    source: str | None
+    key: str
+    dtype: str | None
+    shape: tuple[int, ...]
+
+
+class WriteResult(RowTable):
+    """What was written, or with `dry_run` would be.
+
+    `tensors` has a `WrittenTensor` for each tensor, `dropped` the `key` and `reason` of what was left out.
+    `verified` says whether the result was compared with its source, `verification` how: full, sent, linked
+    or none. `to_dict()` is the document that the command prints with `--json`.
+    """
+
+    def __init__(self, written: Written, notes: Sequence[str], warnings: Sequence[str]) -> None:
+        plan = written.plan
+        self.source, self.target, self.format = str(plan.source), str(plan.target), plan.format
+        self.dry_run = written.how.dry_run
+        self.tensors = tuple(
+            WrittenTensor(move.source, move.spec.key, move.spec.dtype_name, move.spec.shape)
+            for move in plan.moves
+        )
+        self.dropped = plan.dropped
+        found = written.verification()
+        self.verified: bool = found["verified"]
+        self.verification: str = found["verification"]
+        self.notes, self.warnings = tuple(notes), tuple(warnings)
+        self._document = written.document()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of the command with `--json`, without `schema`."""
+        return dict(self._document)
+
+    def _title(self) -> str:
+        done = "would write" if self.dry_run else "wrote"
+        return f"{done} {self.target}: {self.format}, {counted(len(self.tensors), 'tensor')}, " + (
+            f"verified ({self.verification})" if self.verified else "not verified"
+        )
+
+    def _names(self) -> Sequence[str]:
+        return WrittenTensor._fields
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return iter(self.tensors)
+
+    def _count(self) -> int:
+        return len(self.tensors)

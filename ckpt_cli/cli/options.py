@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..api.rules import CHOOSING_RULES, SHARING_RULES
+from ..api.rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES
 from .option_rules import excludes, option_rules
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from formats.store.work.workers import Workers
 
     from ..api.changing import KeyChanges
+    from ..api.writing import WriteOptions
     from ..operations.select.selection import Selection
 
 
@@ -316,7 +317,7 @@ def verify_options(other: str = "its source") -> Callable[[F], F]:
             help=f"Compare with {other}; what was sent; or nothing.\ffull reads the result back; "
             "sent, the default of stores, holds what was sent against the store's checksums.",
         )(function)
-        return option_rules(excludes("--verify", "--no-verify"))(function)
+        return option_rules(*VERIFY_RULES)(function)
 
     return add
 
@@ -487,6 +488,20 @@ def changes_of(options: dict[str, Any]) -> KeyChanges:
 
 
 # Layouts ------------------------------------------------------------------------------
+
+
+def writing_of(options: dict[str, Any]) -> WriteOptions:
+    """Return what the options of a writing command say of how it writes."""
+    from ..api.writing import WriteOptions
+
+    return WriteOptions(
+        options["workers"],
+        options["overwrite"],
+        options["dry_run"],
+        "none" if options.get("no_verify") else options.get("verify"),
+        options.get("update_state", False),
+    )
+
 
 layout_option = click.option(
     "--layout",

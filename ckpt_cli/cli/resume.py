@@ -10,6 +10,7 @@ from formats.errors import CheckpointError
 from formats.location import parse_location
 from formats.store.urls import public, scheme_of
 
+from ..api.conversion import WITHOUT_EFFECT
 from ..operations.convert.resume import Resume
 from .option_rules import values_given
 from .signals import EndedBySignal
@@ -19,21 +20,13 @@ if TYPE_CHECKING:
 
     import click
 
-_WITHOUT_EFFECT = frozenset(
-    [
-        *("SRC", "DST", "--jobs", "--executor", "--json", "--color", "--quiet", "--verbose", "--verify"),
-        *("--no-verify", "--update-state", "--overwrite", "--dry-run", "--resume", "--save-map"),
-    ]
-)
-"""Parameters that may differ the second time: staged bytes do not depend on them, or sources tell them."""
-
 _WHOLE_URL = "name the same URL, with what *** stands for: that may be secret, and is not printed"
 
 
 def wish_to_resume(context: click.Context) -> Resume:
     """Return the wish of a command line with --resume."""
     given = values_given(context)
-    options = {name: _said(value) for name, value in given.items() if name not in _WITHOUT_EFFECT}
+    options = {name: _said(value) for name, value in given.items() if name not in WITHOUT_EFFECT}
     return Resume(options)
 
 

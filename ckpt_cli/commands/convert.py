@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.find.directory import Directory
-from formats.find.opening import is_directory, locate, open_location
-from formats.find.suffixes import format_of_suffix, refuse_false_suffix
-from formats.location import Location
-from formats.store.local.staging import holding, replace_file
-from formats.tf.bundle.shards import CLONE, LINK
-from formats.tf.run.state_file import FILE_NAME
-
-from ..cli.execute import How, carry_out, note_cast, tell
+from ..api.conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
+from ..cli.execute import tell
 from ..cli.help import subcommand
-from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
     cast_option,
@@ -41,42 +33,23 @@ from ..cli.options import (
     target_argument,
     update_state_option,
     verify_options,
+    writing_of,
 )
 from ..cli.resume import going_on, wish_to_resume
-from ..operations.convert import execute, pairing, planner
-from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
-from ..operations.convert.keras.plan import read_config
 from ..operations.convert.optimizers import Given
-from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
-from ..operations.convert.source import Settings
-from ..operations.select.keys import renamed
-from ..operations.select.name_map import row_of
-from ..operations.select.selection import choose
 from ..render import base as render
-from ..render.name_map import map_lines, save_map
-from ..render.report import opened
+from ..render.report import SCREEN, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
 
-    from formats.find.directory import Member
-    from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader, Format
+    from formats.location import Location
 
-    from ..operations.convert.framework_layout import FrameworkLayout
-    from ..operations.convert.plan import Plan
-    from ..operations.select.keys import Renamed
+    from ..api.writing import Written
+    from ..operations.convert.resume import Resume
 
 
 CANNOT = 3  # The exit code of input that cannot be read.
-
-
-_MOST_STEPS = (1 << 63) - 1
-"""Steps that a counter of TensorFlow's holds."""
-
-_LARGEST_RATE = 1e38
-"""A learning rate that float32 holds."""
 
 
 def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -110,14 +83,14 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 @click.option(
     "--iterations",
     type=click.IntRange(0),
-    callback=_at_most(_MOST_STEPS),
+    callback=_at_most(MOST_STEPS),
     metavar="N",
     help="Steps that the optimizer has taken, whatever SRC says.",
 )
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
-    callback=_at_most(_LARGEST_RATE),
+    callback=_at_most(LARGEST_RATE),
     metavar="R",
     help="The optimizer's rate, where SRC does not have it.\fSome states depend on it.",
 )
@@ -141,18 +114,7 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 @sharing_options
 @json_option
 @color_option
-@option_rules(
-    needs("--save-map", "--like", "--layout"),
-    needs("--pair-by-shape", "--like"),
-    needs("--partial", "--like"),
-    needs("--keep-optimizer", "--like"),
-    excludes("--iterations", "--keep-optimizer"),
-    excludes("--learning-rate", "--keep-optimizer"),
-    excludes("--config", "--like"),
-    excludes("--weights-only", "--kind"),
-    excludes("--shard-size", "--link"),
-    excludes("--update-state", "--each"),
-)
+@option_rules(*RULES)
 def command(source: Location, target: Location, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
     \f
@@ -198,181 +160,52 @@ def command(source: Location, target: Location, **options: Any) -> int:
     if options["weights_only"]:
         options["kind"] = "variable"
     context = click.get_current_context()
-    options["resume"] = wish_to_resume(context) if options["resume"] else None
-    with going_on(context, options["resume"]):
+    resume = wish_to_resume(context) if options["resume"] else None
+    asked = _asked(options, resume)
+    with going_on(context, resume):
         if options["each"]:
-            return _convert_each(source, target, options)
+            return _convert_run(source, target, asked, as_json=options["as_json"])
         with opened(source) as reader:
-            _convert_one(reader, target, options)
+            convert_one(reader, target, asked, SCREEN, partial(tell, as_json=options["as_json"]))
     return 0
 
 
-def _convert_one(reader: CheckpointReader, target: Location, options: dict[str, Any]) -> dict[str, Any]:
-    """Convert one checkpoint, or rehearse that; return what `_carry_out` does."""
-    keys = choose(reader, selection_of(options))
-    if options["like"] is not None:
-        with _open(options["like"], options) as template:
-            return _convert_like(reader, keys, target, template, options)
-    given = Given(options["iterations"], options["learning_rate"])
-    into = planner.target_format(reader, target, options["to"])
-    layout, laid = changes_of(options).framework_layout(), None
-    if layout is not None:
-        layout = layout._replace(nests=holds_optimizer(into, layout), given=given)
-        laid = lay_out(reader, keys, layout)
-        check_target(into, layout, target)
-        if options["save_map"]:
-            _save_map(options, map_lines(laid.names.rows))
-        reader, keys = laid.reader, list(laid.reader.specs)
-        given = Given() if laid.holds_optimizer else given  # which the layout has taken
-    names = _renamed(reader, layout, options)
-    config = read_config(options["config"]) if options["config"] else None
-    optimizer = laid.optimizer if laid is not None else None
-    settings = Settings(options["cast"], options["merge_slices"], names, given, config, optimizer)
-    plan = planner.plan_conversion(reader, keys, target, into, settings)
-    return _carry_out(plan if laid is None else laid.told(plan), options)
-
-
-def _convert_like(
-    reader: CheckpointReader,
-    keys: list[str],
-    target: Location,
-    template: CheckpointReader,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """Convert one checkpoint into the structure of TEMPLATE."""
-    layout, laid = changes_of(options).framework_layout(), None
-    given = Given(options["iterations"], options["learning_rate"])
-    if layout is not None:
-        if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
-            layout = layout._replace(like=template)  # which tells the model, too
-        laid = lay_out(reader, keys, layout._replace(given=given))
-        reader, keys = laid.reader, list(laid.reader.specs)
-    names = _renamed(reader, layout, options)
-    template.prove_specs()  # of which no more than these is taken, as a rule
-    _check_format(template, reader, target, options["to"])
-    strictness = pairing.Strictness(
+def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
+    """Return what is to become of a checkpoint."""
+    return ConvertOptions(
+        selection_of(options),
+        changes_of(options),
+        options["to"],
+        options["like"],
         options["pair_by_shape"],
         options["partial"],
-        options["keep_optimizer"] or options["kind"] == "variable",  # as --weights-only has it
+        options["keep_optimizer"],
+        options["save_map"],
+        Given(options["iterations"], options["learning_rate"]),
         options["cast"],
-        given,
+        options["shard_size"],
+        options["merge_slices"],
+        options["link"],
+        resume,
+        writing_of(options),
     )
-    if options["save_map"]:
-        # Before the plan, which is refused where pairs are missing: the map is there to add them.
-        pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
-        _save_map(options, map_lines(row_of(mine, theirs) for theirs, mine in pairs.rows().items()))
-    plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
-    if options["merge_slices"]:
-        plan = plan._replace(slices={})
-    return _carry_out(plan if laid is None else laid.told(plan), options)
 
 
-def _renamed(
-    reader: CheckpointReader, layout: FrameworkLayout | None, options: dict[str, Any]
-) -> Renamed | None:
-    rules = changes_of(options).rules(layout)
-    names = renamed(reader, rules) if rules else None
-    for text in names.notes if names and not options.get("rehearsal") else ():
-        render.note(text)
-    return names
-
-
-def _save_map(options: dict[str, Any], lines: list[str]) -> None:
-    hints = ("to replace it: --overwrite", "to take its pairs: --map")
-    save_map(options["save_map"], lines, overwrite=options["overwrite"], hints=hints)
-
-
-def _open(
-    path: Location | CheckpointLocation, options: dict[str, Any]
-) -> AbstractContextManager[CheckpointReader]:
-    """Open one of several, or a template, of which a rehearsal says nothing: it is said in the end."""
-    if options.get("rehearsal"):
-        return open_location(locate(path) if isinstance(path, Location) else path)
-    return opened(path)
-
-
-def _check_format(
-    template: CheckpointReader, reader: CheckpointReader, target: Location, to: str | None
-) -> None:
-    """Refuse to write another format than TEMPLATE's where one is asked for, or said by DST's suffix."""
-    own: Format = template.format
-    if to is not None:
-        into, what = planner.target_format(reader, target, to), "--to asks for"
-    else:
-        told = None if target.endswith(own.suffixes) else format_of_suffix(target)
-        into, what = told or own, f"{os.path.basename(target)} ends like"
-    if into.name != own.name:
-        message = f"--like gives the layout of {own.name}, {what} {into.name}"
-        raise click.UsageError(message, click.get_current_context())
-    refuse_false_suffix(own, target)
-
-
-def _carry_out(plan: Plan, options: dict[str, Any]) -> dict[str, Any]:
-    """Carry a plan out, or rehearse it; return the document of one of several, where that is asked for."""
-    rehearsal = options.get("rehearsal", False)
-    how = How.of({**options, "dry_run": options["dry_run"] or rehearsal}, plan.target)
-    ways = (CLONE, LINK) if options["link"] else ()
-    how_written = {"shard_size": options["shard_size"], "ways": ways, "resume": options["resume"]}
-    outcome = carry_out(plan, partial(execute.execute, plan, **how_written), how)
-    if rehearsal:
-        return {}
-    for text in plan.warnings:
-        render.warning(text)
-    note_cast(plan, options["cast"])
-    if options["each"] and options["as_json"]:  # the documents of all become one
-        for text in outcome.notes:
-            render.note(text)
-        return plan.document(how.proved, shared=outcome.shared)
-    tell(plan, outcome, how, prefix=(plan.target,) if options["each"] else ())
-    return {}
-
-
-def _formats_of(
-    members: Sequence[Member], target: Location, to: str | None
-) -> Iterator[tuple[Member, Format]]:
-    for member in members:
-        with open_location(member.location) as reader:
-            yield member, planner.target_format(reader, target, to)
-
-
-def _convert_members(
-    members: Sequence[Member], target: Location, names: Mapping[str, str], options: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Convert checkpoints to their new `names` in a directory, and yield what is to be printed as JSON."""
-    for member in members:
-        with _open(member.location, options) as reader:
-            document = _convert_one(reader, target / names[member.name], options)
-            if document:
-                yield document
-        del reader  # the next one is not to be made while this one is held
-
-
-def _convert_each(source: Location, target: Location, options: dict[str, Any]) -> int:
-    """Convert a run directory, and its state file with it."""
-    if not is_directory(source):
-        source.require_access()
-        raise click.UsageError(f"--each wants a directory, {source} is none", click.get_current_context())
-    directory = Directory(source)
-    for text in directory.notes:
-        render.note(text)
-    sound = [member for member in directory.members if member.error is None]
-    if not sound:
-        directory.require_latest()
-    names = converted_names(_formats_of(sound, target, options["to"]), target)
-    # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
+def _convert_run(source: Location, target: Location, asked: ConvertOptions, *, as_json: bool) -> int:
+    """Convert a run directory, and tell what became of each checkpoint; with --json in one document."""
     documents: list[dict[str, Any]] = []
-    for rehearsal in (True, False):
-        job = {**options, "update_state": False, "rehearsal": rehearsal}
-        documents += _convert_members(sound, target, names, job)
-        state = converted_state(directory, names)
-        if rehearsal and state is not None and not options["overwrite"]:
-            refuse_state_file(target)
-    if state is not None and not options["dry_run"]:
-        with holding(target):
-            replace_file(target / FILE_NAME, state.text())
-    if options["as_json"]:
+
+    def told(written: Written) -> None:
+        if not as_json:
+            tell(written, as_json=False, prefix=(written.plan.target,))
+            return
+        for text in written.outcome.notes:
+            render.note(text)
+        documents.append(written.document())
+
+    found = convert_run(source, target, asked, SCREEN, told)
+    if as_json:
         render.document({"directory": target, "checkpoints": documents})
-    damaged = [member for member in directory.members if member.error is not None]
-    for member in damaged:
+    for member in found.damaged:
         render.warning(f"not converted: {member.error}")
-    return CANNOT if damaged else 0
+    return CANNOT if found.damaged else 0

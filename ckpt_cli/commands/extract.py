@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formats.core.chunks import view_of
 
-from ..cli.execute import How, carry_out, note_cast, tell
+from ..api.extract import RULES, ExtractOptions, output_named, planned_extract
+from ..api.writing import carry_out
+from ..cli.execute import tell
 from ..cli.help import subcommand
-from ..cli.option_rules import needs, option_rules
+from ..cli.option_rules import option_rules
 from ..cli.options import (
     cast_option,
     changes_of,
@@ -28,17 +29,13 @@ from ..cli.options import (
     overwrite_option,
     path_argument,
     selection_of,
+    writing_of,
 )
-from ..operations.convert.extract import Output, output_of, plan_extract, stream, write
-from ..operations.convert.framework_layout import lay_out
-from ..operations.convert.plan import NONE, SENT
-from ..operations.select.slices import TensorSlice, find_parts, whole
-from ..render.report import opened
+from ..operations.convert.extract import stream
+from ..render.report import SCREEN
 
 if TYPE_CHECKING:
     from formats.location import Location
-
-    from ..operations.convert.plan import Plan
 
 
 @subcommand("extract")
@@ -59,7 +56,7 @@ if TYPE_CHECKING:
 @jobs_option
 @json_option
 @color_option
-@option_rules(needs("--config", "--layout", "--map"))
+@option_rules(*RULES)
 def command(path: Location, target: Location, **options: Any) -> int:
     """Write tensors, or parts of them, as files others can read.
 
@@ -77,37 +74,18 @@ def command(path: Location, target: Location, **options: Any) -> int:
       ckpt extract run/ckpt-10 'net/l1/kernel[0,:3]' -o - > first_three.npy
     """
     context = click.get_current_context()
-    try:
-        output = output_of(target)
-    except ValueError as error:
-        raise click.UsageError(str(error), context) from error
+    output = output_named(target)
     to_stdout = output.kind == "stdout" and not options["dry_run"]
     if to_stdout and options["as_json"]:
         raise click.UsageError("-o - and --json both want stdout", context)
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
-    selection = selection_of(options)._replace(keep=options["matches"])
-    layout = changes_of(options).framework_layout(every_map=True)
-    with opened(path) as reader:
-        parts = find_parts(reader, options["keys"], selection)
-        by_name = bool(options["keys"] or selection.keep or selection.kinds or selection.dtype)
-        laid = lay_out(reader, whole(parts, path), layout) if layout is not None else None
-        if laid is not None:
-            parts = [TensorSlice(key, spec) for key, spec in laid.reader.specs.items()]
-        plan = plan_extract(
-            laid.reader if laid else reader, parts, output, cast=options["cast"], by_name=by_name
-        )
-        plan = laid.told(plan) if laid else plan
-        note_cast(plan, options["cast"])
-        _carry_out(plan, output, options)
+    chosen = selection_of(options)._replace(keep=options["matches"])
+    asked = ExtractOptions(options["keys"], chosen, changes_of(options), options["cast"], writing_of(options))
+    with planned_extract(path, output, asked, SCREEN) as job:
+        if to_stdout:
+            for chunk in stream(job.plan, check_first=True):
+                sys.stdout.buffer.write(view_of(chunk))
+        else:
+            tell(carry_out(job, SCREEN), as_json=options["as_json"])
     return 0
-
-
-def _carry_out(plan: Plan, output: Output, options: dict[str, Any]) -> None:
-    how = How.of(options, plan.target)
-    if output.kind == "stdout" and not how.dry_run:
-        for chunk in stream(plan, check_first=True):
-            sys.stdout.buffer.write(view_of(chunk))
-        return
-    how = how._replace(proof=how.proof if output.is_proven or how.proof == SENT else NONE)
-    tell(plan, carry_out(plan, partial(write, plan, output), how), how)

@@ -8,7 +8,9 @@ import click
 
 from formats.core.words import counted
 
-from ..cli.execute import How, carry_out, tell
+from ..api.rename import RenameOptions, check_places, planned_rename
+from ..api.writing import carry_out
+from ..cli.execute import tell
 from ..cli.help import subcommand
 from ..cli.options import (
     changes_of,
@@ -23,10 +25,10 @@ from ..cli.options import (
     target_argument,
     update_state_option,
     verify_options,
+    writing_of,
 )
-from ..operations.convert.rename import plan_rename
 from ..render import base as render
-from ..render.report import opened
+from ..render.report import SCREEN
 
 if TYPE_CHECKING:
     from formats.location import Location
@@ -65,38 +67,11 @@ def command(source: Location, target: Location | None, **options: Any) -> int:
       ckpt rename --in-place bert_model.ckpt --strip-prefix bert/
       ckpt rename run/ckpt-10 out/ckpt-10 --map names.tsv --link --dry-run
     """
-    _check_usage(target, options)
-    if target is None:
-        source.is_object()  # raises for what is only read, before anybody is asked for it
-    rules = changes_of(options).rules()
-    if not rules:
-        raise click.UsageError(
-            "nothing to change: give --sub, --strip-prefix, --add-prefix or --map", _context()
-        )
-    with opened(source) as reader:
-        rename = plan_rename(
-            reader,
-            target,
-            rules,
-            overwrite=options["overwrite"],
-            link=options["link"],
-            full_names=options["full_names"],
-        )
-        how = How.of(options, rename.plan.target)
-        how = how._replace(overwrite=how.overwrite or target is None)
-        outcome = carry_out(rename.plan, rename.run, how, nbytes=rename.nbytes)
-    tell(rename.plan, outcome, how)
+    check_places(target, in_place=options["in_place"])
+    asked = RenameOptions(changes_of(options), options["full_names"], options["link"], writing_of(options))
+    with planned_rename(source, target, asked, SCREEN) as (job, rename):
+        written = carry_out(job, SCREEN)
+    tell(written, as_json=options["as_json"])
     if render.is_terminal() and not options["as_json"]:
         render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
     return 0
-
-
-def _context() -> click.Context:
-    return click.get_current_context()
-
-
-def _check_usage(target: str | None, options: dict[str, Any]) -> None:
-    if options["in_place"] and target is not None:
-        raise click.UsageError("--in-place changes SRC itself, and takes no DST", _context())
-    if not options["in_place"] and target is None:
-        raise click.UsageError("missing argument DST; to change SRC itself: --in-place", _context())

@@ -13,7 +13,8 @@ from formats.core.words import counted
 from formats.errors import CheckpointError, as_ours
 from formats.find.salvage import find_damaged
 
-from ..cli.execute import How, carry_out, say_written
+from ..api.writing import Job, carry_out
+from ..cli.execute import say_written
 from ..cli.help import subcommand
 from ..cli.options import (
     LocalPath,
@@ -25,16 +26,19 @@ from ..cli.options import (
     overwrite_option,
     path_argument,
     target_argument,
+    writing_of,
 )
 from ..operations.convert.execute import execute
 from ..operations.convert.plan import NONE
 from ..operations.rescue.recovery import plan_rescue
 from ..render import base as render
 from ..render.progress import progress
+from ..render.report import SCREEN
 
 if TYPE_CHECKING:
     from formats.location import Location
 
+    from ..api.writing import How
     from ..operations.rescue.recovery import Rescue
 
 
@@ -96,10 +100,10 @@ def _rescue(damaged: Location, target: Location, sibling: Location | None, optio
         if options["as_json"]:
             render.document(rescue.document(NONE))
         raise rescue.refusal
-    notes, how = list(rescue.notes), How.of(options, target)
+    notes, how = list(rescue.notes), writing_of(options).how(target)
     if rescue.plan is not None:
-        notes = carry_out(rescue.plan, partial(execute, rescue.plan), how).notes
-    _show(rescue, notes, how)
+        notes = carry_out(Job(rescue.plan, partial(execute, rescue.plan), how), SCREEN).outcome.notes
+    _show(rescue, notes, how, as_json=options["as_json"])
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
         what = f"lost: {counted(count, 'tensor')}, the first: {first}" if count else "it holds no tensors"
@@ -119,11 +123,11 @@ def _plan(damaged: Location, target: Location, sibling: Location | None) -> Resc
         return plan_rescue(damaged, target, sibling, advance)
 
 
-def _show(rescue: Rescue, notes: list[str], how: How) -> None:
+def _show(rescue: Rescue, notes: list[str], how: How, *, as_json: bool) -> None:
     for text in notes:
         render.note(text)
     document = rescue.document(how.proved if rescue.plan is not None else NONE)
-    if how.as_json:
+    if as_json:
         render.document(document)
         return
     if not render.is_terminal():

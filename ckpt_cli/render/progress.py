@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.live import Live
 
-__all__ = ["passes", "progress"]
+__all__ = ["progress"]
 
 _PATIENCE = 1
 """Seconds of work before there is a bar."""
@@ -33,11 +33,6 @@ _NARROWEST, _WIDEST = 8, 40
 
 _TITLE = 16
 """Cells of what is said to be worked on that the figures leave free."""
-
-
-def passes(verify: bool) -> tuple[str, ...]:
-    """Return the passes over what is written: into its files, and through them again for the proof."""
-    return ("writing", "verifying") if verify else ("writing",)
 
 
 @contextmanager

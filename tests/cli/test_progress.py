@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckpt_cli.api.writing import passes
 from ckpt_cli.render import base as render
 from ckpt_cli.render import progress as shown
-from ckpt_cli.render.progress import _fitted, _WorkDone, passes, progress
+from ckpt_cli.render.progress import _fitted, _WorkDone, progress
 from ckpt_cli.render.tables import width
 from tests.support import data_path
 

@@ -1,0 +1,315 @@
+"""Converting a checkpoint, or all of a run directory: `ckpt convert` and `ckpt.convert`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from formats.find.directory import Directory
+from formats.find.opening import is_directory, open_location
+from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.store.local.staging import holding, replace_file
+from formats.tf.bundle.shards import CLONE, LINK
+from formats.tf.run.state_file import FILE_NAME
+
+from ..operations.convert import execute, pairing, planner
+from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
+from ..operations.convert.keras.plan import read_config
+from ..operations.convert.optimizers import Given
+from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
+from ..operations.convert.source import Settings
+from ..operations.reporting import opened
+from ..operations.select.keys import renamed
+from ..operations.select.name_map import row_of
+from ..operations.select.selection import Selection, choose
+from .changing import KeyChanges
+from .rules import OptionError, excludes, needs
+from .writing import Job, WriteOptions, Written, carry_out, note_cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from formats.core.dtypes import DType
+    from formats.find.directory import Member
+    from formats.location import Location
+    from formats.model.reader import CheckpointReader, Format
+
+    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.convert.plan import Plan
+    from ..operations.convert.resume import Resume
+    from ..operations.reporting import Reporter
+    from ..operations.select.keys import Renamed
+    from ..operations.select.name_map import MapRow
+
+__all__ = ["RULES", "WITHOUT_EFFECT", "ConvertOptions", "RunConverted", "convert_one", "convert_run"]
+
+RULES = (
+    needs("--save-map", "--like", "--layout"),
+    needs("--pair-by-shape", "--like"),
+    needs("--partial", "--like"),
+    needs("--keep-optimizer", "--like"),
+    excludes("--iterations", "--keep-optimizer"),
+    excludes("--learning-rate", "--keep-optimizer"),
+    excludes("--config", "--like"),
+    excludes("--weights-only", "--kind"),
+    excludes("--shard-size", "--link"),
+    excludes("--update-state", "--each"),
+)
+
+WITHOUT_EFFECT = frozenset(
+    [
+        *("SRC", "DST", "--jobs", "--executor", "--json", "--color", "--quiet", "--verbose", "--verify"),
+        *("--no-verify", "--update-state", "--overwrite", "--dry-run", "--resume", "--save-map"),
+    ]
+)
+"""Parameters that may differ when a conversion is resumed: staged bytes do not depend on them, or sources
+tell them."""
+
+MOST_STEPS = (1 << 63) - 1
+"""Steps that a counter of TensorFlow's holds."""
+
+LARGEST_RATE = 1e38
+"""A learning rate that float32 holds."""
+
+
+class ConvertOptions(NamedTuple):
+    """What becomes of a checkpoint that is converted."""
+
+    selection: Selection = Selection()
+    changes: KeyChanges = KeyChanges()
+    to: str | None = None
+    """The id of the format; without one the target's suffix decides."""
+
+    like: Location | None = None
+    """TEMPLATE, which gives keys, graph and layout."""
+
+    pair_by_shape: bool = False
+    partial: bool = False
+    keep_optimizer: bool = False
+    save_map: Location | None = None
+    given: Given = Given()
+    cast: DType | None = None
+    shard_size: int | None = None
+    merge_slices: bool = False
+    link: bool = False
+    resume: Resume | None = None
+    write: WriteOptions = WriteOptions()
+
+    @property
+    def strictness(self) -> pairing.Strictness:
+        """What pairing with TEMPLATE allows; weights alone leave its optimizer as it is."""
+        keeps = self.keep_optimizer or self.selection.kinds == ("variable",)
+        return pairing.Strictness(self.pair_by_shape, self.partial, keeps, self.cast, self.given)
+
+
+class _Rehearsal:
+    """Shows progress, and says nothing: what there is to say is said when it is done."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.progress = reporter.progress
+
+    def note(self, text: str) -> None:
+        """Leave a note out."""
+
+    def warning(self, text: str) -> None:
+        """Leave a warning out."""
+
+
+# One checkpoint ---------------------------------------------------------------------------
+
+
+@contextmanager
+def planned_conversion(
+    reader: CheckpointReader, target: Location, options: ConvertOptions, reporter: Reporter
+) -> Iterator[Job]:
+    """Yield what converts one checkpoint."""
+    keys = choose(reader, options.selection)
+    if options.like is None:
+        yield _job(_plan(reader, keys, target, options, reporter), options)
+        return
+    with opened(options.like, reporter) as template:
+        yield _job(_plan_like(reader, keys, _Template(template, target), options, reporter), options)
+
+
+def convert_one(
+    reader: CheckpointReader,
+    target: Location,
+    options: ConvertOptions,
+    reporter: Reporter,
+    told: Callable[[Written], None] = lambda _: None,
+) -> Written:
+    """Convert one checkpoint; `told` is called while its sources are still open."""
+    with planned_conversion(reader, target, options, reporter) as job:
+        written = carry_out(job, reporter)
+        for text in job.plan.warnings:
+            reporter.warning(text)
+        note_cast(job.plan, options.cast, reporter)
+        told(written)
+        return written
+
+
+def _job(plan: Plan, options: ConvertOptions) -> Job:
+    ways = (CLONE, LINK) if options.link else ()
+    run = partial(execute.execute, plan, shard_size=options.shard_size, ways=ways, resume=options.resume)
+    return Job(plan, run, options.write.how(plan.target))
+
+
+def _plan(
+    reader: CheckpointReader,
+    keys: list[str],
+    target: Location,
+    options: ConvertOptions,
+    reporter: Reporter,
+) -> Plan:
+    given = options.given
+    into = planner.target_format(reader, target, options.to)
+    layout, laid = options.changes.framework_layout(), None
+    if layout is not None:
+        layout = layout._replace(nests=holds_optimizer(into, layout), given=given)
+        laid = lay_out(reader, keys, layout)
+        check_target(into, layout, target)
+        if options.save_map:
+            _save_map(options.save_map, laid.names.rows, options)
+        reader, keys = laid.reader, list(laid.reader.specs)
+        given = Given() if laid.holds_optimizer else given  # which the layout has taken
+    names = _renamed(reader, layout, options, reporter)
+    config = read_config(options.changes.config) if options.changes.config else None
+    optimizer = laid.optimizer if laid is not None else None
+    settings = Settings(options.cast, options.merge_slices, names, given, config, optimizer)
+    plan = planner.plan_conversion(reader, keys, target, into, settings)
+    return plan if laid is None else laid.told(plan)
+
+
+class _Template(NamedTuple):
+    """TEMPLATE, and where a conversion into its structure goes."""
+
+    reader: CheckpointReader
+    target: Location
+
+
+def _plan_like(
+    reader: CheckpointReader,
+    keys: list[str],
+    into: _Template,
+    options: ConvertOptions,
+    reporter: Reporter,
+) -> Plan:
+    """Return the plan of a conversion into the structure of TEMPLATE."""
+    template, target = into
+    layout, laid = options.changes.framework_layout(), None
+    if layout is not None:
+        if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
+            layout = layout._replace(like=template)  # which tells the model, too
+        laid = lay_out(reader, keys, layout._replace(given=options.given))
+        reader, keys = laid.reader, list(laid.reader.specs)
+    names = _renamed(reader, layout, options, reporter)
+    template.prove_specs()  # of which no more than these is taken, as a rule
+    _check_format(template, reader, target, options.to)
+    strictness = options.strictness
+    if options.save_map:
+        # Before the plan, which is refused where pairs are missing: the map is there to add them.
+        pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
+        rows = (row_of(mine, theirs) for theirs, mine in pairs.rows().items())
+        _save_map(options.save_map, rows, options)
+    plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
+    if options.merge_slices:
+        plan = plan._replace(slices={})
+    return plan if laid is None else laid.told(plan)
+
+
+def _renamed(
+    reader: CheckpointReader, layout: FrameworkLayout | None, options: ConvertOptions, reporter: Reporter
+) -> Renamed | None:
+    rules = options.changes.rules(layout)
+    names = renamed(reader, rules) if rules else None
+    for text in names.notes if names else ():
+        reporter.note(text)
+    return names
+
+
+def _save_map(path: Location, rows: Iterable[MapRow], options: ConvertOptions) -> None:
+    from ..render.name_map import map_lines, save_map
+
+    hints = ("to replace it: --overwrite", "to take its pairs: --map")
+    save_map(path, map_lines(rows), overwrite=options.write.overwrite, hints=hints)
+
+
+def _check_format(
+    template: CheckpointReader, reader: CheckpointReader, target: Location, to: str | None
+) -> None:
+    """Refuse to write another format than TEMPLATE's where one is asked for, or said by DST's suffix."""
+    own: Format = template.format
+    if to is not None:
+        into, what = planner.target_format(reader, target, to), "--to asks for"
+    else:
+        told = None if target.endswith(own.suffixes) else format_of_suffix(target)
+        into, what = told or own, f"{os.path.basename(target)} ends like"
+    if into.name != own.name:
+        raise OptionError(f"--like gives the layout of {own.name}, {what} {into.name}")
+    refuse_false_suffix(own, target)
+
+
+# A run directory ----------------------------------------------------------------------------
+
+
+class RunConverted(NamedTuple):
+    """What became of a run directory: of each checkpoint, and the members that are damaged."""
+
+    target: Location
+    damaged: list[Member]
+
+
+def convert_run(
+    source: Location,
+    target: Location,
+    options: ConvertOptions,
+    reporter: Reporter,
+    told: Callable[[Written], None],
+) -> RunConverted:
+    """Convert a run directory, and its state file with it; `told` is called with each checkpoint."""
+    if not is_directory(source):
+        source.require_access()
+        raise OptionError(f"--each wants a directory, {source} is none")
+    directory = Directory(source)
+    for text in directory.notes:
+        reporter.note(text)
+    sound = [member for member in directory.members if member.error is None]
+    if not sound:
+        directory.require_latest()
+    names = converted_names(_formats_of(sound, target, options.to), target)
+    # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
+    rehearsal = options._replace(write=options.write._replace(dry_run=True))
+    _convert_members(sound, (target, names), rehearsal, _Rehearsal(reporter))
+    if converted_state(directory, names) is not None and not options.write.overwrite:
+        refuse_state_file(target)
+    _convert_members(sound, (target, names), options, reporter, told)
+    state = converted_state(directory, names)
+    if state is not None and not options.write.dry_run:
+        with holding(target):
+            replace_file(target / FILE_NAME, state.text())
+    return RunConverted(target, [member for member in directory.members if member.error is not None])
+
+
+def _formats_of(
+    members: Sequence[Member], target: Location, to: str | None
+) -> Iterator[tuple[Member, Format]]:
+    for member in members:
+        with open_location(member.location) as reader:
+            yield member, planner.target_format(reader, target, to)
+
+
+def _convert_members(
+    members: Sequence[Member],
+    destination: tuple[Location, Mapping[str, str]],
+    options: ConvertOptions,
+    reporter: Reporter,
+    told: Callable[[Written], None] = lambda _: None,
+) -> None:
+    """Convert checkpoints to their new names in a directory."""
+    target, names = destination
+    for member in members:
+        with opened(member.location, reporter) as reader:
+            convert_one(reader, target / names[member.name], options, reporter, told)
+        del reader  # the next one is not to be made while this one is held

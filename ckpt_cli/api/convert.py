@@ -1,0 +1,221 @@
+"""`ckpt.convert`: the same tensors in another format, or in another checkpoint's structure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from formats.errors import CheckpointError
+
+from ..operations.convert.optimizers import Given
+from ..operations.convert.resume import Resume
+from ..operations.reporting import opened
+from .calls import (
+    collecting,
+    counting,
+    floating,
+    format_id,
+    lent,
+    location,
+    public,
+    selection,
+    target_location,
+)
+from .changing import key_changes
+from .conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
+from .rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES, OptionError
+from .tables import RowTable
+from .writing import WriteOptions, WriteResult, verify_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from formats.location import Location
+
+    from ..operations.reporting import Collected
+    from .calls import PathLike
+    from .writing import Written
+
+__all__ = ["RunConversion", "convert"]
+
+
+class RunConversion(RowTable, Sequence[WriteResult]):
+    """A run directory that was converted: a sequence with a `WriteResult` for each checkpoint.
+
+    `errors` says which checkpoints are damaged and were not converted. `to_dict()` is the document of
+    `ckpt convert --each --json`.
+    """
+
+    def __init__(
+        self, directory: str, results: Sequence[WriteResult], errors: Sequence[CheckpointError]
+    ) -> None:
+        self.directory = str(directory)
+        self.errors = tuple(errors)
+        self.notes: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        self._results = results
+
+    @overload
+    def __getitem__(self, index: int) -> WriteResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[WriteResult]: ...
+
+    def __getitem__(self, index: int | slice) -> WriteResult | Sequence[WriteResult]:
+        return self._results[index]
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of `ckpt convert --each --json`, without `schema`."""
+        return {"directory": self.directory, "checkpoints": [result.to_dict() for result in self]}
+
+    def _title(self) -> str:
+        return f"{self.directory}: {len(self):,} checkpoints"
+
+    def _names(self) -> Sequence[str]:
+        return ("source", "target", "format", "tensors", "verification")
+
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        return ((one.source, one.target, one.format, len(one.tensors), one.verification) for one in self)
+
+    def _count(self) -> int:
+        return len(self)
+
+
+@public(*CHOOSING_RULES, *SHARING_RULES, *VERIFY_RULES, *RULES)
+def convert(
+    source: PathLike,
+    target: PathLike,
+    *keys: str,
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+    sub: str | Iterable[str] = (),
+    strip_prefix: str | None = None,
+    add_prefix: str | None = None,
+    map: PathLike | Mapping[str, str] | None = None,  # noqa: A002  the option's name
+    to: str | None = None,
+    like: PathLike | None = None,
+    config: PathLike | None = None,
+    layout: str | None = None,
+    pair_by_shape: bool = False,
+    partial: bool = False,
+    keep_optimizer: bool = False,
+    save_map: PathLike | None = None,
+    iterations: int | None = None,
+    learning_rate: float | None = None,
+    weights_only: bool = False,
+    cast: str | None = None,
+    shard_size: int | None = None,
+    merge_slices: bool = False,
+    link: bool = False,
+    resume: bool = False,
+    verify: str | None = None,
+    no_verify: bool = False,
+    update_state: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    each: bool = False,
+    jobs: int | None = None,
+    executor: str | None = None,
+) -> WriteResult | RunConversion:
+    """Convert a checkpoint to another format, or to the structure of another checkpoint.
+
+    `to` is a format's id or short name; without it the suffix of `target` decides. `like` is a checkpoint
+    that gives keys, object graph and layout; values come from `source`, paired by names. `pair_by_shape`,
+    `partial`, `keep_optimizer` and `save_map` say how. `config` is a Keras model configuration, `layout` is
+    pytorch or tensorflow. `keys` to `kind` and `weights_only` choose tensors, `sub` to `map` change keys.
+
+    `iterations` and `learning_rate` say what an optimizer's state needs and `source` lacks. `cast` is the
+    dtype that floating tensors get, `shard_size` bounds the bytes of a data shard. `link` shares files with
+    `source`. `resume` keeps what is finished when the call fails, and goes on when it is repeated. `verify`
+    is full, sent or none. With `each`, `source` and `target` are run directories, and the result is a
+    `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` say who does the work.
+
+    Raises CheckpointExistsError where `target` is there and `overwrite` is not given, ConversionError where
+    the target cannot hold a tensor, other CheckpointErrors, and ValueError for arguments that make no sense.
+
+    ```python
+    done = ckpt.convert("run/ckpt-10", "weights.safetensors", weights_only=True)
+    print(done.target, done.verified, [(tensor.source, tensor.key) for tensor in done.tensors])
+    ```
+    """
+    _check_numbers(iterations, learning_rate, shard_size)
+    with collecting() as said, lent(jobs, executor) as workers:
+        asked = verify_choice(verify, no_verify=no_verify)
+        options = ConvertOptions(
+            selection(
+                keys, match, exclude, regex=regex, dtype=dtype, kind="variable" if weights_only else kind
+            ),
+            key_changes(sub, strip_prefix, add_prefix, map, layout=layout, config=config),
+            None if to is None else format_id(to),
+            None if like is None else location(like),
+            pair_by_shape,
+            partial,
+            keep_optimizer,
+            None if save_map is None else target_location(save_map),
+            Given(iterations, learning_rate),
+            None if cast is None else floating(cast),
+            shard_size,
+            merge_slices,
+            link,
+            None,
+            WriteOptions(workers, overwrite, dry_run, asked, update_state),
+        )
+        if resume:
+            options = options._replace(resume=Resume(_resumed_by(options)))
+        return _convert(location(source), target_location(target), options, said, each=each)
+
+
+def _check_numbers(iterations: int | None, learning_rate: float | None, shard_size: int | None) -> None:
+    counting("iterations", iterations, 0)
+    counting("shard-size", shard_size)
+    if iterations is not None and iterations > MOST_STEPS:
+        raise OptionError(f"--iterations: {iterations} is not a number up to {MOST_STEPS}")
+    if learning_rate is not None and not 0 < learning_rate <= LARGEST_RATE:
+        raise OptionError(f"--learning-rate: {learning_rate} is not a positive number up to {LARGEST_RATE}")
+
+
+def _resumed_by(options: ConvertOptions) -> dict[str, str]:
+    """Return the options that the bytes depend on, as text, by which a conversion is found again."""
+    kept = options._replace(save_map=None, write=WriteOptions(), resume=None)
+    plain = ConvertOptions()
+    return {
+        name: str(value)
+        for name, value, default in zip(kept._fields, kept, plain, strict=True)
+        if value != default
+    }
+
+
+def _convert(
+    source: Location, target: Location, options: ConvertOptions, said: Collected, *, each: bool
+) -> WriteResult | RunConversion:
+    results: list[WriteResult] = []
+
+    def told(written: Written) -> None:
+        results.append(WriteResult(written, [*said.notes, *written.outcome.notes], said.warnings))
+
+    try:
+        if each:
+            found = convert_run(source, target, options, said, told)
+        else:
+            with opened(source, said) as reader:
+                convert_one(reader, target, options, said, told)
+    except CheckpointError as error:
+        if options.resume is not None and options.resume.has_kept:
+            error.hints = (*error.hints, "to go on with what is finished: call it again with resume=True")
+        raise
+    if options.resume is not None:
+        options.resume.forget()
+    if not each:
+        (result,) = results
+        result.warnings = tuple(said.warnings)  # with what was found out about the source
+        return result
+    errors = [member.error for member in found.damaged if member.error is not None]
+    run = RunConversion(found.target, results, errors)
+    run.notes, run.warnings = tuple(said.notes), tuple(said.warnings)
+    return run

@@ -1,0 +1,120 @@
+"""`ckpt.extract`: tensors of a checkpoint into files that other programs read."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..operations.convert.extract import Output, output_of, plan_extract, write
+from ..operations.convert.framework_layout import lay_out
+from ..operations.convert.plan import NONE, SENT
+from ..operations.reporting import opened
+from ..operations.select.selection import Selection
+from ..operations.select.slices import TensorSlice, find_parts, whole
+from .calls import collecting, floating, lent, location, public, selection, target_location
+from .changing import KeyChanges, key_changes
+from .rules import CHOOSING_RULES, OptionError, needs
+from .writing import Job, WriteOptions, WriteResult, carry_out, note_cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from formats.core.dtypes import DType
+    from formats.location import Location
+
+    from ..operations.reporting import Reporter
+    from .calls import PathLike
+
+__all__ = ["RULES", "ExtractOptions", "extract", "output_named", "planned_extract"]
+
+RULES = (needs("--config", "--layout", "--map"),)
+
+
+class ExtractOptions(NamedTuple):
+    """Which tensors and parts are written, under which names, and how; `selection` lacks the `keys`."""
+
+    keys: tuple[str, ...] = ()
+    selection: Selection = Selection()
+    changes: KeyChanges = KeyChanges()
+    cast: DType | None = None
+    write: WriteOptions = WriteOptions()
+
+
+def output_named(target: Location) -> Output:
+    """Return what a target asks for; OptionError where its name does not say."""
+    try:
+        return output_of(target)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+@contextmanager
+def planned_extract(
+    path: Location, output: Output, options: ExtractOptions, reporter: Reporter
+) -> Iterator[Job]:
+    """Yield what writes the chosen tensors."""
+    chosen = options.selection
+    layout = options.changes.framework_layout(every_map=True)
+    with opened(path, reporter) as reader:
+        parts = find_parts(reader, options.keys, chosen)
+        by_name = bool(options.keys or chosen.keep or chosen.kinds or chosen.dtype)
+        laid = lay_out(reader, whole(parts, path), layout) if layout is not None else None
+        if laid is not None:
+            parts = [TensorSlice(key, spec) for key, spec in laid.reader.specs.items()]
+        plan = plan_extract(
+            laid.reader if laid else reader, parts, output, cast=options.cast, by_name=by_name
+        )
+        plan = laid.told(plan) if laid else plan
+        note_cast(plan, options.cast, reporter)
+        how = options.write.how(plan.target)
+        how = how._replace(proof=how.proof if output.is_proven or how.proof == SENT else NONE)
+        yield Job(plan, partial(write, plan, output), how)
+
+
+@public(*CHOOSING_RULES, *RULES)
+def extract(
+    path: PathLike,
+    *keys: str,
+    output: PathLike,
+    match: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    regex: bool = False,
+    dtype: str | None = None,
+    kind: str | Iterable[str] | None = None,
+    cast: str | None = None,
+    map: PathLike | Mapping[str, str] | None = None,  # noqa: A002  the option's name
+    config: PathLike | None = None,
+    layout: str | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    jobs: int | None = None,
+) -> WriteResult:
+    """Write tensors, or parts of them, as files that other programs read.
+
+    `output` ends in `.npy` (one tensor), `.npz`, `.safetensors`, `.h5` or `.json`, or in `/`: a directory
+    with one `.npy` file for each tensor. A KEY may have a slice, as in `kernel[0:10,:]`. `keys` to `kind`
+    choose tensors as on the command line. `cast` is the dtype that floating tensors get. `map`, `layout` and
+    `config` give names and axes of another framework.
+
+    Raises CheckpointExistsError where `output` is there and `overwrite` is not given, ConversionError where
+    it cannot hold a tensor, other CheckpointErrors, and ValueError for arguments that make no sense.
+
+    ```python
+    done = ckpt.extract("run/ckpt-10", kind="variable", output="weights.npz")
+    print([(tensor.key, tensor.dtype, tensor.shape) for tensor in done.tensors])
+    ```
+    """
+    where = location(path)
+    target = output_named(target_location(output))
+    with collecting() as said, lent(jobs) as workers:
+        options = ExtractOptions(
+            keys,
+            selection((), match, exclude, regex=regex, dtype=dtype, kind=kind),
+            key_changes(map=map, layout=layout, config=config),
+            None if cast is None else floating(cast),
+            WriteOptions(workers, overwrite, dry_run),
+        )
+        with planned_extract(where, target, options, said) as job:
+            written = carry_out(job, said)
+        return WriteResult(written, [*said.notes, *written.outcome.notes], said.warnings)
