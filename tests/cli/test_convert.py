@@ -289,23 +289,6 @@ def test_a_source_that_is_damaged_leaves_nothing(tmp_path: Path, ckpt: Callable)
     assert os.listdir(tmp_path) == []
 
 
-def test_the_state_file_is_updated_only_when_asked(tmp_path: Path, ckpt: Callable) -> None:
-    assert ckpt("convert", GUIDE, tmp_path / "a-1").code == 0
-    assert not (tmp_path / "checkpoint").exists()
-    assert ckpt("convert", GUIDE, tmp_path / "a-2", "--update-state").code == 0
-    assert ckpt("ls", "--json", tmp_path).json["latest"] == "a-2"
-
-
-def test_each_converts_a_run_and_its_state_file(tmp_path: Path, ckpt: Callable) -> None:
-    source = data_path("guide_adam_legacy", "tf_ckpts")
-    assert ckpt("convert", "--each", source, tmp_path / "out", "--to", "name").code == 0
-    found = ckpt("ls", "--json", tmp_path / "out").json
-    assert [c["name"] for c in found["checkpoints"]] == ["ckpt-8", "ckpt-9", "ckpt-10"]
-    assert {c["format"] for c in found["checkpoints"]} == {"tf-name"}
-    assert found["latest"] == "ckpt-10"
-    assert ckpt("convert", "--each", GUIDE, tmp_path / "x").code == 2
-
-
 # --like -----------------------------------------------------------------------------
 
 
@@ -436,3 +419,32 @@ def test_the_disk_is_told_of_every_large_range_while_it_is_copied(
     assert ckpt("convert", source, tmp_path / "b-1", "--no-verify").code == 0
     assert sum(size for _, size in told) == 40 << 20
     assert len({offset for offset, _ in told}) == len(told) > 1
+
+
+# Names that tell too little, or something else -----------------------------------------
+
+
+def test_full_names_that_variables_share_name_nothing(tmp_path: Path, ckpt: Callable) -> None:
+    """Trap 15: every unnamed variable is called `Variable`, and the last would win in TensorFlow."""
+    source = data_path("containers", "nested")
+    result = ckpt("convert", source, tmp_path / "names", "--to", "name")
+    assert "named by their object paths: full names are missing or not unique" in result.err
+    with formats.open_checkpoint(source) as reader, formats.open_checkpoint(tmp_path / "names") as names:
+        paths = {path: key for key, path in reader.object_paths.items()}
+        assert len({name for name in reader.full_names.values() if name}) < len(names) == len(paths)
+        assert all(names[path].read().tolist() == reader[key].read().tolist() for path, key in paths.items())
+
+
+def test_weights_that_keras_3_keys_below_the_optimizer_are_the_models(tmp_path: Path, ckpt: Callable) -> None:
+    """Trap 16: the shortest path to a weight runs through the optimizer; edges tell the layer."""
+    source, like = data_path("keras3_mlp", "mlp_both-1"), data_path("keras3_mlp", "mlp.weights.h5")
+    config = data_path("keras3_mlp", "mlp.keras")
+    result = ckpt("convert", "--json", source, tmp_path / "m.weights.h5", "--config", config)
+    below = {row["to"] for row in result.json["tensors"] if "/_trainable_variables/" in row["from"]}
+    assert "layers/dense/vars/0" in below
+    assert ckpt("diff", tmp_path / "m.weights.h5", like, "--exact").code == 0
+    with formats.open_checkpoint(source) as reader:
+        weights = {key for key, kind in reader.kinds.items() if kind == "variable"}
+    kept = ckpt("convert", "--json", source, tmp_path / "w-1", "--weights-only").json["tensors"]
+    assert {row["from"] for row in kept} == {row["to"] for row in kept} == weights
+    assert ckpt("verify", tmp_path / "w-1").code == 0

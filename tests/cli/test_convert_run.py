@@ -25,6 +25,11 @@ def test_the_state_file_keeps_order_times_and_what_is_preserved(tmp_path: Path, 
     assert ckpt("convert", "--each", RUN, tmp_path / "out", "--to", "npz").code == 0
     after = StateFile.read(parse_location(str(tmp_path / "out" / "checkpoint")))
     assert after.latest == "ckpt-10.npz"
+    found = ckpt("ls", "--json", tmp_path / "out").json["checkpoints"]
+    assert [(each["name"], each["format"]) for each in found] == [
+        (f"ckpt-{step}.npz", "npz") for step in (8, 9, 10)
+    ]
+    assert ckpt("convert", "--each", CKPT, tmp_path / "x").code == 2
     assert after.paths == tuple(f"{path}.npz" for path in before.paths)
     assert (after.timestamps, after.last_preserved) == (before.timestamps, before.last_preserved)
 
@@ -110,6 +115,8 @@ def test_a_damaged_member_is_said_and_the_rest_converted(tmp_path: Path, ckpt: C
 @pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001"])
 def test_the_state_file_names_the_prefix(suffix: str, tmp_path: Path, ckpt: Callable) -> None:
     """TensorFlow takes what the file says for a prefix, and finds nothing behind `x.index`."""
+    assert ckpt("convert", CKPT, tmp_path / f"x-6{suffix}").code == 0
+    assert not (tmp_path / "checkpoint").exists()
     assert ckpt("convert", CKPT, tmp_path / f"x-7{suffix}", "--update-state").code == 0
     assert StateFile.read(parse_location(str(tmp_path / "checkpoint"))).paths == ("x-7",)
 

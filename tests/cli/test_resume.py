@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import random
@@ -218,69 +219,62 @@ def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, he
     assert ckpt("convert", *words).code == 3
 
 
-@pytest.mark.parametrize("name", ["shards", "sharded safetensors"])
-@pytest.mark.parametrize("size", ["300", "1000000"])
-def test_shards_of_another_size_are_not_taken_for_it(name: str, size: str, ckpt: Ckpt, here: Path) -> None:
-    assert ckpt("convert", *TARGETS[name], "--resume").code == 0
-    before = files("out")
-    done = ckpt("convert", *TARGETS[name], "--shard-size", size, "--resume")
-    assert done.code == 3
-    assert "is there already" in done.err
-    assert files("out") == before
+def in_archive(data: bytes) -> bytes:
+    """Return an archive that says another time at which it was saved."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w") as archive:
+        for member in old.infolist():
+            archive.writestr(member, old.read(member).replace(b'"date_saved": "2', b'"date_saved": "1'))
+    return made.getvalue()
 
 
-@pytest.mark.parametrize(
-    "name", ["bundle", "safetensors", "sharded safetensors", "Keras 3 weights", "Keras archive"]
-)
-@pytest.mark.parametrize("content", [b"", b"{", b"something else\n" * 9])
-def test_what_is_no_checkpoint_is_not_taken_for_it(name: str, content: bytes, ckpt: Ckpt, here: Path) -> None:
+def other_word(word: bytes, instead: bytes = b"") -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        assert word in data
+        return data.replace(word, instead or bytes([word[0] ^ 1]) + word[1:], 1)
+
+    return change
+
+
+HEADS = ("bundle", "safetensors", "sharded safetensors", "Keras 3 weights", "Keras archive")
+OTHERS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    *(
+        (name, lambda _, content=content: content)
+        for name in HEADS
+        for content in (b"", b"{", b"else\n" * 27)
+    ),
+    *(("sharded safetensors", other_word(word)) for word in (b"total_size", b"metadata", b"1440")),
+    ("Keras 2 weights", other_word(b"Adam", b"Adem")),
+    ("Keras 3 weights", other_word(b"dense", b"danse")),
+    ("Keras archive", in_archive),
+]
+"""Files that are no checkpoint, and the same weights with another word beside them."""
+
+
+@pytest.mark.parametrize(("name", "change"), OTHERS)
+def test_a_file_that_says_something_else_is_not_taken_for_it(
+    name: str, change: Callable[[bytes], bytes], ckpt: Ckpt, here: Path
+) -> None:
     """A shard index that is no JSON was a traceback."""
     assert ckpt("convert", *TARGETS[name], "--resume").code == 0
     made = sorted(path for path in (here / "out").rglob("*") if path.is_file())
     head = next((path for path in made if "index" in path.name), made[0])
-    head.write_bytes(content)
+    head.write_bytes(change(head.read_bytes()))
+    refused_as_it_is(ckpt, *TARGETS[name])
+
+
+@pytest.mark.parametrize("name", ["shards", "sharded safetensors"])
+@pytest.mark.parametrize("size", ["300", "1000000"])
+def test_shards_of_another_size_are_not_taken_for_it(name: str, size: str, ckpt: Ckpt, here: Path) -> None:
+    assert ckpt("convert", *TARGETS[name], "--resume").code == 0
+    refused_as_it_is(ckpt, *TARGETS[name], "--shard-size", size)
+
+
+def refused_as_it_is(ckpt: Ckpt, *words: str) -> None:
     before = files("out")
-    done = ckpt("convert", *TARGETS[name], "--resume")
+    done = ckpt("convert", *words, "--resume")
     assert (done.code, done.out) == (3, "")
     assert "is there already" in done.err
-    assert files("out") == before
-
-
-@pytest.mark.parametrize("word", [b"total_size", b"metadata", b"1440"])
-def test_an_index_of_shards_that_says_something_else_is_not_taken_for_it(
-    word: bytes, ckpt: Ckpt, here: Path
-) -> None:
-    words = TARGETS["sharded safetensors"]
-    assert ckpt("convert", *words, "--resume").code == 0
-    index = here / "out/model/model.safetensors.index.json"
-    data = index.read_bytes()
-    assert word in data
-    index.write_bytes(data.replace(word, bytes([word[0] ^ 1]) + word[1:]))
-    done = ckpt("convert", *words, "--resume")
-    assert done.code == 3, done.err
-    assert "is there already" in done.err
-
-
-@pytest.mark.parametrize("name", ["Keras 2 weights", "Keras 3 weights", "Keras archive"])
-def test_a_file_that_says_something_else_is_not_taken_for_it(name: str, ckpt: Ckpt, here: Path) -> None:
-    """The same weights, with another word beside them."""
-    source, target = TARGETS[name]
-    assert ckpt("convert", source, target, "--resume").code == 0
-    old, new = (b"Adam", b"Adem") if name == "Keras 2 weights" else (b"dense", b"danse")
-    data = (here / target).read_bytes()
-    assert old in data
-    if name == "Keras archive":
-        old, new = b'"date_saved": "2', b'"date_saved": "1'
-        with zipfile.ZipFile(target) as archive:
-            members = {member: archive.read(member) for member in archive.infolist()}
-        with zipfile.ZipFile(target, "w") as archive:
-            for member, content in members.items():
-                archive.writestr(member, content.replace(old, new))
-    else:
-        (here / target).write_bytes(data.replace(old, new, 1))
-    before = files("out")
-    done = ckpt("convert", source, target, "--resume")
-    assert done.code == 3, done.err
     assert files("out") == before
 
 
@@ -354,20 +348,6 @@ def test_what_is_written_from_end_to_end_says_so(target: str, ckpt: Ckpt, here: 
         assert not os.path.exists("out")
 
 
-def test_a_source_that_changed_is_named(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
-    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
-    before = files(kept)
-    os.utime(shard_path(BUNDLE), ns=(1, 1))
-    for more in ((), ("-n",)):
-        done = ckpt("convert", BUNDLE, "out/c-1", "--resume", *more)
-        assert done.code == 3
-        assert f"its source {os.path.abspath(shard_path(BUNDLE))} has changed since" in done.err
-        assert f"rm -r {kept}" in done.err
-    assert files(kept) == before
-    shutil.rmtree(kept)
-    assert ckpt("convert", BUNDLE, "out/c-1", "--resume").code == 0
-
-
 # A source of the same inode, size and time ------------------------------------------------
 
 
@@ -431,15 +411,46 @@ def test_a_source_that_was_given_the_inode_of_the_first_makes_no_mixture(
         assert files("out") == expected
 
 
-def test_a_short_source_is_known_by_all_of_its_bytes(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
-    words = (LOOSE, "out/c-1", "--to", "name", "--no-verify")
-    interrupted(ckpt, places, words, 5)
+def end_of_loose() -> None:
     with open(LOOSE, "rb") as file:
         data = bytearray(file.read())
     data[-1] ^= 1
     put_in_place(LOOSE, data)
-    done = ckpt("convert", *words, "--resume")
-    assert (done.code, f"its source {os.path.abspath(LOOSE)} has changed since" in done.err) == (3, True)
+
+
+CHANGES: dict[str, tuple[tuple[str, ...], str, Callable[[Ckpt], object]]] = {
+    "time of a shard": (
+        TARGETS["bundle"],
+        shard_path(BUNDLE),
+        lambda _: os.utime(shard_path(BUNDLE), ns=(1, 1)),
+    ),
+    "an index edited in place": (
+        TARGETS["bundle"],
+        f"{BUNDLE}.index",
+        lambda ckpt: ckpt("rename", BUNDLE, "--in-place", "--sub", "^v0=>w0"),
+    ),
+    "the last byte of a short file": (
+        (LOOSE, "out/c-1", "--to", "name", "--no-verify"),
+        LOOSE,
+        lambda _: end_of_loose(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_source_that_changed_is_named(name: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+    words, source, change = CHANGES[name]
+    kept = interrupted(ckpt, places, words, 5)
+    before = files(kept)
+    change(ckpt)
+    for more in ((), ("-n",)):
+        done = ckpt("convert", *words, "--resume", *more)
+        assert (done.code, done.out) == (3, "")
+        assert f"its source {os.path.abspath(source)} has changed since" in done.err
+        assert f"rm -r {kept}" in done.err
+    assert files(kept) == before
+    shutil.rmtree(kept)
+    assert ckpt("convert", *words, "--resume").code == 0
 
 
 @pytest.mark.parametrize("name", ["bundle", "cast", "safetensors", "from a compressed file", "linked"])
@@ -478,18 +489,6 @@ def test_a_source_that_another_command_linked_is_gone_on_with(
     assert ckpt("convert", BUNDLE, "linked/c-1", "--link").code == 0
     assert ckpt("convert", *words, "--resume").code == 0
     assert files("out") == expected
-
-
-def test_a_source_whose_index_was_edited_in_place_is_named(
-    ckpt: Ckpt, here: Path, places: Interrupted
-) -> None:
-    interrupted(ckpt, places, TARGETS["bundle"], 5)
-    assert ckpt("rename", BUNDLE, "--in-place", "--sub", "^v0=>w0").code == 0
-    done = ckpt("convert", *TARGETS["bundle"], "--resume")
-    assert (done.code, f"its source {os.path.abspath(BUNDLE)}.index has changed since" in done.err) == (
-        3,
-        True,
-    )
 
 
 def test_what_was_finished_of_another_source_is_not_called_finished(
@@ -896,14 +895,14 @@ def test_killed_at_random_and_gone_on_with_each_time(name: str, here: Path, capf
 SLOW = """
     import sys, time
     from ckpt_cli.cli.main import main
-    from formats.model.writer import Place
+    from formats.model.writer import Placement
 
-    def write(place, at, data, write=Place.write):
+    def write(place, at, data, write=Placement.write):
         time.sleep(0.02)
         write(place, at, data)
         print(place.offset + at, time.monotonic(), flush=True)
 
-    Place.write = write
+    Placement.write = write
     main(sys.argv[1:])
 """
 
