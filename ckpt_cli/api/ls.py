@@ -5,149 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from formats.core.spec import spec_columns
 from formats.find.opening import is_directory, locate
 
-from ..operations.look.listing import SORTS, Tensors, in_order, index_is_asked, missing_shards, total
+from ..operations.look.listing import SORTS, Tensors, index_is_asked, total
 from ..operations.reporting import kept, opened
-from ..operations.runs.listing import directory_document
-from ..operations.select.selection import Selection, choose
 from .calls import choice, collecting, lent, location, public, selection
-from .rules import CHOOSING, CHOOSING_RULES, OptionError, excludes, needs
+from .listing import (
+    DIGESTS,
+    RULES,
+    ListOptions,
+    chosen_tensors,
+    digests_of,
+    list_directory,
+    refuse_not_a_folder,
+    trainable_of,
+    warn_of_missing,
+)
+from .rules import CHOOSING_RULES
 from .tables import RowTable, Several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from formats.core.spec import SpecColumns
     from formats.errors import CheckpointError
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
-    from formats.store.work.workers import Workers
 
-    from ..operations.reporting import Reporter
-    from ..operations.runs.trainable import Trainable
     from .calls import PathLike
 
-__all__ = [
-    "RULES",
-    "CheckpointRow",
-    "DirectoryListing",
-    "ListOptions",
-    "TensorListing",
-    "TensorRow",
-    "chosen_tensors",
-    "digests_of",
-    "list_directory",
-    "ls",
-    "trainable_of",
-    "warn_of_missing",
-]
-
-DIGESTS = ("crc32c", "sha256")
-
-RULES = (
-    needs("--exact", "--digest"),
-    needs("--jobs", "--digest"),
-    excludes("--digest", "--tree", "--keys", "--null"),
-    excludes("--digest", "--depth", unless="--json"),
-    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort", "--digest"),
-    excludes("--tree", "--json", "--depth", "--keys", "--null"),
-    excludes("--keys", "--json", "--depth"),
-    excludes("--null", "--json", "--depth"),
-    excludes("--long", "--tree", "--keys", "--null"),
-    excludes("--long", "--depth", unless="--json"),
-)
-
-
-class ListOptions(NamedTuple):
-    """Which tensors are listed, in which order, and with which digests."""
-
-    selection: Selection = Selection()
-    sort: str = "key"
-    reverse: bool = False
-    digest: str | None = None
-    exact: bool = False
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all tensors are listed in the order that they have."""
-        return self.selection.everything and self.sort == "key" and not self.reverse
-
-
-# What the command does, too -----------------------------------------------------------
-
-
-def chosen_tensors(reader: CheckpointReader, options: ListOptions) -> SpecColumns:
-    """Return the tensors that are listed, in the order asked for."""
-    if options.is_plain:
-        return next(reader.columns())  # all of them, for the index is loaded
-    specs = [reader.specs[key] for key in choose(reader, options.selection, listed=True)]
-    return spec_columns(in_order(specs, options.sort, reverse=options.reverse))
-
-
-def digests_of(
-    reader: CheckpointReader,
-    columns: SpecColumns,
-    options: ListOptions,
-    workers: Workers,
-    reporter: Reporter,
-    *,
-    of_index: bool,
-) -> dict[str, str | None]:
-    """Return the digests of tensors by key: all of them, before the first line of a listing is printed."""
-    from formats.model.digest import digests
-
-    assert options.digest is not None
-    found: dict[str, str | None] = {}
-    nbytes = sum(columns.specs[number].nbytes or 0 for number in columns.numbers)
-    pool = workers.expecting(nbytes)
-    with reporter.progress(nbytes, reader.location.name) as advance:
-        for key, text in digests(
-            reader, columns.keys, options.digest, pool, exact=options.exact, of_index=of_index
-        ):
-            found[key] = text
-            advance(reader.specs[key].nbytes or 0)
-    reader.check_unchanged()
-    return found
-
-
-def warn_of_missing(reader: CheckpointReader, reporter: Reporter) -> None:
-    """Warn of each data shard that is not there."""
-    for message in missing_shards(reader):
-        reporter.warning(message)
-
-
-def trainable_of(reader: CheckpointReader, reporter: Reporter, *, names_graph: bool) -> Trainable:
-    """Return which tensors are trained; a note says by which graph, unless the result `names_graph`."""
-    from ..operations.runs.trainable import trainable_tensors
-
-    found = trainable_tensors(reader)
-    for text in found.flaws:
-        reporter.note(text)
-    if found.borrowed and not names_graph:
-        reporter.note(f"which tensors are trainable is told by the graph of another step, {found.graph}")
-    return found
-
-
-def list_directory(path: Location, reporter: Reporter, *, reverse: bool) -> dict[str, Any]:
-    """Return the document of a directory's checkpoints."""
-    found, notes, warnings = directory_document(path)
-    if reverse:
-        found["checkpoints"].reverse()
-    for text in notes:
-        reporter.note(text)
-    for text in warnings:
-        reporter.warning(text)
-    return found
-
-
-def refuse_not_a_folder(path: Location) -> None:
-    """Raise OptionError where what is to be gone through is no directory."""
-    if not path.is_folder():
-        path.require_access()
-        raise OptionError(f"--recursive wants a directory, {path} is none")
-
+__all__ = ["CheckpointRow", "DirectoryListing", "TensorListing", "TensorRow", "ls"]
 
 # Results --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from formats.errors import as_ours
 from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
 
-from ..api.ls import (
+from ..api.listing import (
     DIGESTS,
     RULES,
     ListOptions,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def _log(text: str) -> None:
     import logging  # which takes as long as listing a small checkpoint
 
-    logging.getLogger("formats").warning("%s", text)
+    logger = logging.getLogger("formats")
+    if not logger.handlers:  # else a program that configures no logging would see it on stderr
+        logger.addHandler(logging.NullHandler())
+    logger.warning("%s", text)
 
 
 _listener: Callable[[str], None] = _log

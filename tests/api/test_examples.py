@@ -55,5 +55,8 @@ def test_each_public_name_is_in_the_documentation() -> None:
 def test_the_first_examples_of_the_page_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open(os.path.join(ROOT, "docs", "python.md"), encoding="utf-8") as file:
         blocks = _blocks(file.read())
-    (first,) = (block for block in blocks if block.startswith("import ckpt_cli as ckpt"))
-    exec(first, {})
+    first, second = (
+        next(block for block in blocks if word in block) for word in ("import ckpt_cli as ckpt", "ckpt.diff(")
+    )
+    exec(first + second, {})
+    assert os.path.exists("weights.safetensors")

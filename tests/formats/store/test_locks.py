@@ -139,6 +139,12 @@ def test_a_system_that_does_not_tell_who_is_another_process(
             pass
 
 
+def test_without_a_listener_nothing_is_printed() -> None:
+    program = "from formats.core import notices; notices.tell('waiting'); notices.warn('left')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_without_a_listener_notices_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         notices._log("waiting for 100% of it")
