@@ -232,6 +232,12 @@ class Location(str):
             raise only_read(self, self.store.scheme)
         return bool(self.store.scheme)
 
+    @property
+    def object_store(self) -> ObjectStore:
+        """The store of objects that this is in."""
+        assert isinstance(self.store, ObjectStore)
+        return self.store
+
     def require_local(self) -> None:
         """Raise UnsupportedFeatureError for a target that is not on this machine."""
         if self.is_object():

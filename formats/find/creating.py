@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
-    from ..store.local.staging_journal import Journal
-    from ..store.remote.upload_journal import SentJournal
+    from ..store.journal import Journal
 from ..model.writer import CheckpointWriter, WriteTarget, check_specs
 
 
@@ -36,7 +35,7 @@ def create_checkpoint(
     facts: Facts | None = None,
     rehearsal: bool = False,
     prove_sent: bool = True,
-    journal: Journal | SentJournal | None = None,
+    journal: Journal | None = None,
     is_shared: bool = False,
 ) -> CheckpointWriter:
     """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.

@@ -26,7 +26,7 @@ from ..core.spec import key_bytes
 from ..errors import CheckpointError, ConversionError
 from ..store.local.replacing import Exchange
 from ..store.local.staging import Staging, remove_files
-from ..store.remote.upload_journal import SentJournal, SentObject
+from ..store.remote.upload_journal import SentObject, UploadJournal
 from ..store.siblings import hub_shard
 from .checkpoint_files import CheckpointLocation, shards_beside
 from .probe import Probe
@@ -109,7 +109,7 @@ class ShardWriter(CheckpointWriter):
         return super().existing(path) if index is None else _there(index) + shards_beside(index)
 
     def was_sent(self, key: str, extents: Extents | None = None) -> bool:  # noqa: ARG002  it has no slices
-        if not isinstance(self.target.journal, SentJournal):
+        if not isinstance(self.target.journal, UploadJournal):
             return False
         spec = self._begin(key)
         staged = self._begin_file(self._file_of[key])
@@ -192,7 +192,7 @@ class ShardWriter(CheckpointWriter):
             return target, [self._plan_file(target, target.path.name, target.specs)]
         # In a store shards have names of their own, so that the old ones stay as long as the old index does.
         count = len(shards) if target.is_local else _unused(len(shards), shards_beside(index))
-        if isinstance(target.journal, SentJournal):
+        if isinstance(target.journal, UploadJournal):
             count = target.journal.counted(count)
         target = target._replace(path=index)
         names = [_shard_name(index.name, number, count) for number in range(1, len(shards) + 1)]

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..location import Location
-    from ..store.local.journal import Claim
+    from ..store.journal import Claim, Journal
     from ..store.local.staging import StagedFile
-    from ..store.local.staging_journal import Journal
+    from ..store.local.staging_journal import StagingJournal
     from ..store.remote.upload import Uploading
-    from ..store.remote.upload_journal import SentJournal
+    from ..store.remote.upload_journal import UploadJournal
     from .object_graph import ObjectGraph
     from .reader import CheckpointReader, Format
 
@@ -75,7 +75,7 @@ class WriteTarget(NamedTuple):
     facts: Facts = Nothing()
     rehearsal: bool = False
     prove_sent: bool = True
-    journal: Journal | SentJournal | None = None
+    journal: Journal | None = None
     is_shared: bool = False
 
     @property
@@ -203,7 +203,7 @@ class CheckpointWriter(ABC):
         """Return where new files are made, or what sends them."""
         target = self.target
         if target.is_local:
-            return Staging(target.path, existing, cast("Journal | None", target.journal))
+            return Staging(target.path, existing, cast("StagingJournal | None", target.journal))
         from ..store.remote.upload import Uploading
 
         head = self.location(target.path).head
@@ -213,7 +213,7 @@ class CheckpointWriter(ABC):
             overwrite=target.overwrite,
             prove=target.prove_sent,
             largest=target.largest,
-            journal=cast("SentJournal | None", target.journal),
+            journal=cast("UploadJournal | None", target.journal),
             is_shared=target.is_shared and self.has_slices,
         )
 

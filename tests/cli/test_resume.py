@@ -25,10 +25,11 @@ from ckpt_cli.cli.main import main
 from formats.core.version import VERSION
 from formats.location import parse_location
 from formats.model.writer import Placement
+from formats.store.journal import JOURNAL
 from formats.store.local import staging_journal as interrupting
-from formats.store.local.journal import JOURNAL, read_journal
 from formats.store.local.locks import lock
 from formats.store.local.staging import StagedFile, refusing
+from formats.store.local.staging_journal import read_journal
 from formats.wire.crc32c import crc32c
 from tests.cli.running import ROOT, run_ckpt
 from tests.counts import count
@@ -923,7 +924,7 @@ def test_a_kill_loses_two_seconds_and_one_task_at_most(here: Path) -> None:
             process.kill()
             written += [line.split() for line in process.stdout.read().splitlines()]
         (kept,) = staged()
-        done = sum(len(json.loads(line[9:])[3]) for line in read_journal(parse_location(kept)).lines)
+        done = sum(len(json.loads(line[9:])[3]) for line in read_journal(parse_location(kept)).claims)
         before = sum(float(when) < end - 2 for _, when in written)
         assert before > 5
         assert done >= before - 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from formats.location import reachable
-from formats.store.local.journal import line_of
+from formats.store.journal import line_of
 from formats.store.memory import MemoryStore
 from formats.store.remote import object_lock, upload
 from tests.cli.test_resume import arrays

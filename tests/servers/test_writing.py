@@ -23,7 +23,6 @@ import pytest
 import formats
 from formats.location import parse_location
 from formats.store.remote.objects import WHATEVER
-from formats.store.remote.upload import object_store
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
@@ -543,7 +542,7 @@ def test_the_lock_of_a_killed_command_is_taken_over(bucket: str, large: str) -> 
     _ask_anew()
     (lock,) = (name for name in _names(target) if name.endswith("ckpt.lock"))
     # As if that process had been one of another machine.
-    store = object_store(parse_location(lock))
+    store = parse_location(lock).object_store
     found = store.get(lock, 4096)
     assert found is not None
     said = json.loads(found[0]) | {"machine": "another", "host": "other"}

@@ -55,9 +55,8 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
     from formats.model.tensor import LazyTensor
     from formats.model.writer import CheckpointWriter
-    from formats.store.local.staging_journal import Journal
+    from formats.store.journal import Journal
     from formats.store.ranges import Sum
-    from formats.store.remote.upload_journal import SentJournal
 
     from .placement import Name, WriteUnit
     from .plan import Move, Plan
@@ -85,7 +84,7 @@ def _checked_chunks(move: Move) -> Iterator[Chunk]:
 
 
 @contextmanager
-def _ended_by_errors(journal: Journal | SentJournal | None) -> Iterator[None]:
+def _ended_by_errors(journal: Journal | None) -> Iterator[None]:
     """Let a journal go where nobody stages anything in its directory after all."""
     try:
         yield
@@ -203,7 +202,7 @@ def _rehearsed(plan: Plan, writer: CheckpointWriter, ways: Sequence[str]) -> Out
 def _carried_out(
     plan: Plan,
     writer: CheckpointWriter,
-    journal: Journal | SentJournal | None,
+    journal: Journal | None,
     *,
     ways: Sequence[str],
     proof: str,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.core.region import Extents, Index
     from formats.core.spec import TensorSpec
-    from formats.store.local.journal import Claim
+    from formats.store.journal import Claim
 
 
 class Cast(NamedTuple):

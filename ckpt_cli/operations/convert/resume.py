@@ -1,7 +1,7 @@
 """Going on with a conversion that was interrupted: `ckpt convert --resume`.
 
 What is done is known by the version, the identities of the sources, the options and the plan that came
-of them.  All of it stands in the journal (`formats.store.local.journal`), so that whoever gives another
+of them.  All of it stands in the journal (`formats.store.journal`), so that whoever gives another
 source or option is told which; the staging directory's name is a digest of it, so that it is found again.
 """
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from formats.core.chunks import PIECE, chunks_of, view_of
 from formats.core.version import VERSION
 from formats.errors import CheckpointError, ConversionError, CorruptCheckpointError
-from formats.store.local.journal import Claim
-from formats.store.local.staging_journal import Journal
+from formats.store.journal import Claim
+from formats.store.local.staging_journal import StagingJournal
 from formats.store.ranges import Sum
-from formats.store.remote.upload_journal import SentJournal
+from formats.store.remote.upload_journal import UploadJournal
 
 from .plan import Outcome
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from formats.core.chunks import Chunk
     from formats.location import Location
     from formats.model.writer import CheckpointWriter, Placement
+    from formats.store.journal import Journal
 
     from .lazy import Sums
     from .plan import Plan
@@ -48,9 +49,9 @@ class Resume:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
-        self._journals: list[Journal | SentJournal] = []
+        self._journals: list[Journal] = []
 
-    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal | SentJournal:
+    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal:
         """Return the journal of a plan, for a writer that rehearses it.
 
         Raises ConversionError where the target cannot be gone on with, CheckpointError where something else
@@ -74,11 +75,11 @@ class Resume:
             "plan": _digest(plan),
             "nbytes": plan.nbytes,
         }
-        kind = Journal if writer.target.is_local else SentJournal
+        kind = StagingJournal if writer.target.is_local else UploadJournal
         journal = kind(path, header, changed)
         for directory, other in journal.others():
             raise _refusal(directory, header, _difference(other, header))
-        if changed and isinstance(journal, SentJournal) and journal.is_doubtful:
+        if changed and isinstance(journal, UploadJournal) and journal.is_doubtful:
             raise another_source(journal, plan)  # of what was sent, nothing is read again
         self._journals.append(journal)
         return journal
@@ -160,7 +161,7 @@ def _refusal(directory: str, header: Mapping[str, Any], why: str) -> CheckpointE
     return CheckpointError(message, path=directory, hints=hints)
 
 
-def another_source(journal: Journal | SentJournal, plan: Plan) -> CheckpointError:
+def another_source(journal: Journal, plan: Plan) -> CheckpointError:
     """Return the error of what was finished, and may be of other files than lie there now."""
     why = f"its source {plan.source} may be another file since: its time of change (ctime) is another"
     return _refusal(journal.directory, journal.header, why)
@@ -196,24 +197,23 @@ def _option(name: str, before: object, now: object) -> str:
 class Ledger:
     """What is filled is noted here, in a journal if there is one; `kept` counts bytes that were there."""
 
-    def __init__(self, journal: Journal | SentJournal | None) -> None:
+    def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
-        self.is_doubtful = isinstance(journal, Journal) and journal.is_doubtful
+        self.is_doubtful = journal is not None and journal.is_doubtful
         """Whether what is claimed counts only when its source was read again."""
         self.kept = 0
 
     def claim(self, place: Placement, begin: int, end: int) -> Claim | None:
         """Return what is claimed of a range of a place."""
-        if not isinstance(self._journal, Journal):
+        if self._journal is None:
             return None
         return self._journal.claim(place.name, place.offset + begin, end - begin)
 
     def note(self, part: UnitRange, sums: Sums) -> None:
         """Take note of a part that is in its place."""
         self.kept += sums.kept
-        if not isinstance(self._journal, Journal) or sums.kept or part.begin == part.end:
+        if self._journal is None or sums.kept or part.begin == part.end or part.place is None:
             return
-        assert part.place is not None
         claim = Claim(part.end - part.begin, sums.made.crc, part.values.told(sums))
         self._filled(part.place, part.begin, claim)
 
@@ -229,13 +229,13 @@ class Ledger:
         for chunk in chunks():
             place.write(found.size, chunk)
             found.extend(chunk)
-        if isinstance(self._journal, Journal) and size:
+        if size:
             self._filled(place, 0, Claim(size, found.crc))
         return found
 
     def _filled(self, place: Placement, begin: int, claim: Claim) -> None:
-        assert isinstance(self._journal, Journal)
-        self._journal.filled(place.name, place.offset + begin, claim)
+        if self._journal is not None:
+            self._journal.filled(place.name, place.offset + begin, claim)
 
     def notes(self, plan: Plan) -> list[str]:
         """Return what a person should know of it."""
@@ -255,7 +255,7 @@ def _sum_of(chunks: Iterator[Chunk]) -> Sum:
 
 
 @contextmanager
-def letting_go(journal: Journal | SentJournal | None, plan: Plan) -> Iterator[None]:
+def letting_go(journal: Journal | None, plan: Plan) -> Iterator[None]:
     """Give up what cannot be gone on with, whatever is tried: it is wrong, or a source has changed."""
     try:
         yield
@@ -272,9 +272,7 @@ def _has_changed(plan: Plan) -> bool:
     return False
 
 
-def finished(
-    journal: Journal | SentJournal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool
-) -> Outcome:
+def finished(journal: Journal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool) -> Outcome:
     """Tidy up after a conversion that was interrupted when all was in its place; return its outcome."""
     if not dry_run:
         rehearsed.tidy()
@@ -283,8 +281,8 @@ def finished(
     return Outcome([*plan.notes, f"{plan.target}: was finished already"])
 
 
-def known(journal: Journal | SentJournal, plan: Plan, *, dry_run: bool) -> Outcome:
+def known(journal: Journal, plan: Plan, *, dry_run: bool) -> Outcome:
     """Return the outcome of a conversion of which the target alone is left, and was compared."""
-    if not dry_run and isinstance(journal, Journal):
+    if not dry_run:
         journal.sweep()
     return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from formats.model.writer import Placement
-    from formats.store.local.journal import Claim
+    from formats.store.journal import Claim
     from formats.store.ranges import FileRange
     from formats.store.work.workers import Workers
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ...core.chunks import Chunk
     from ...location import Location
     from .ownership import Ownership
+    from .staging_journal import StagingJournal
 
 
 _ASIDE = "aside"
@@ -288,28 +289,6 @@ class FilledHere:
                     file.sync()
 
 
-class Kept(Protocol):
-    """The journal of a staging directory that can be resumed (`formats.store.local.staging_journal`)."""
-
-    @property
-    def directory(self) -> str: ...
-
-    @property
-    def made(self) -> list[str]: ...
-
-    def is_claimed(self, name: str) -> bool: ...
-
-    def renamed(self, old: str, new: str) -> None: ...
-
-    def moved(self, name: str, place: str) -> None: ...
-
-    def keeps(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-    def remove(self) -> None: ...
-
-
 class Staging:
     """A directory beside the target, in which all new files are made; nobody else may look into it.
 
@@ -322,7 +301,9 @@ class Staging:
     is_local = True
     """Whether files are filled at places, and moved; see `formats.store.remote.upload` for what is sent."""
 
-    def __init__(self, target: Location, replaced: Iterable[str] = (), journal: Kept | None = None) -> None:
+    def __init__(
+        self, target: Location, replaced: Iterable[str] = (), journal: StagingJournal | None = None
+    ) -> None:
         self.target = target
         self.directory = target.parent or target.of(os.curdir)
         self.journal = journal
@@ -340,7 +321,7 @@ class Staging:
             ALIVE.discard(journal)
             return
         name = f"{os.path.basename(target)[:LONGEST_STEM]}_temp_{os.urandom(16).hex()}"
-        self.staged = os.path.join(os.path.dirname(target), name)
+        self.staged = target.beside(name)
         ALIVE.add(self)
         try:
             target.require_local()
@@ -587,9 +568,7 @@ def make_directories(path: str, made: list[str] | None = None) -> None:
 def remove_files(paths: Iterable[str], about: Location) -> None:
     """Remove files of this machine, or objects of a store."""
     if about.is_object():
-        from ..remote.upload import object_store
-
-        object_store(about).delete(list(paths))
+        about.object_store.delete(list(paths))
         return
     with refusing(about):
         for path in paths:
@@ -637,9 +616,7 @@ def replace_file(path: Location, data: bytes) -> None:
     It keeps its permissions and its owner; a symbolic link is followed.  In a store it is an object.
     """
     if path.is_object():
-        from ..remote.upload import object_store
-
-        object_store(path).put(path, data, WHATEVER)
+        path.object_store.put(path, data, WHATEVER)
         return
     path = followed(path)
     refuse_irreplaceable(path)

@@ -1,13 +1,14 @@
-"""The staging directory of a conversion that may be interrupted, and gone on with by another process.
+"""The journal of a conversion on a disk: a file in its staging directory (`formats.store.journal`).
 
-It is locked for as long as somebody works in it.  Finished ranges are collected, and a thread writes
-them to the journal (`formats.store.local.journal`), and syncs it, once a second.  Whoever goes on first has
-all as it was while it was filled: files that were renamed or moved go back, what nobody claims is removed.
+The directory is locked for as long as a process works in it.  Finished ranges are collected, and a thread
+writes them to the journal, and syncs it, once a second.  A process that resumes has all as it was while it
+was filled: files that were renamed or moved go back, and what nobody claims is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 import threading
@@ -15,24 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import notices
 from ...errors import CheckpointError
-from ..siblings import is_shard_of
-from .journal import (
+from ..journal import (
+    DAMAGED,
     JOURNAL,
-    JOURNAL_VERSION,
+    LONGEST,
     Claim,
     Claims,
+    Journal,
     JournalContent,
     Moved,
-    digest,
-    has_journal,
-    identity_of,
-    journaled,
+    describe_finished,
+    describe_unfinished,
     line_of,
     lines_of,
-    read_journal,
-    refuse_strangers,
-    staging_of,
+    parse_journal,
 )
+from ..siblings import is_shard_of
 from .locks import holder, is_locked, lock
 from .removing import Attempts, let_go, remove_empty, remove_tree
 from .staging import ALIVE, make_directories, put_back, reason_of, refusing, sync_directory
@@ -46,27 +45,17 @@ if TYPE_CHECKING:
 _EVERY = 1.0
 """Seconds between two writes: what is lost to a kill is worth no more."""
 
+_LONGEST_LINE = 16 << 20
+"""Bytes of a line: a header names thousands of sources."""
 
-class Journal:
-    """The journal of a target, and the staging directory that it is in, locked from `begin` on.
 
-    `header` says what is done: plain data.  `changed` says when sources were last changed, which a link or a
-    chmod does, too: so it is no part of what is done.  Of one that `is_over`, for all is in its place, that
-    alone is remembered until `forget`; one that `is_void` is removed.
-    """
+class StagingJournal(Journal):
+    """The journal of a target on this machine."""
 
     def __init__(self, target: Location, header: Mapping[str, Any], changed: Mapping[str, int]) -> None:
-        self.target = target
-        self.header = {"journal": JOURNAL_VERSION, **header}
-        self._changed = changed
-        self._is_doubtful: bool | None = None
-        self.directory = staging_of(target, digest(self.header))
+        super().__init__(target, header, changed)
         self.made: list[str] = []
         self.lock: int | None = None
-        self.is_damaged = False
-        self.is_over = False
-        self.is_void = False
-        self._is_done = False
         self._claims = Claims(())
         self._fd = -1
         self._pending: list[tuple[str, int, Claim]] = []
@@ -74,71 +63,43 @@ class Journal:
         self._guard = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def others(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield other staging directories of this target, and their headers.
+    def _read(self, directory: Location) -> JournalContent:
+        return read_journal(directory)
 
-        Raises CheckpointError where somebody works in one, or in the own.
-        """
-        for path in journaled(self.target):
+    def _staged(self) -> Iterator[Location]:
+        for path in filter(has_journal, super()._staged()):
             with refusing(path):
                 held = is_locked(path)
             if held:
                 raise _held(path)
-            header = read_journal(path).header if path != self.directory else None
-            if header is not None and header.get("target") == self.header.get("target"):
-                yield path, header
+            yield path
 
     @property
     def is_there(self) -> bool:
-        """Whether a process has begun, and left something."""
         return has_journal(self.directory)
 
     @property
     def is_done(self) -> bool:
-        """Whether all was moved to its place, and lies there still."""
-        if self.lock is None and has_journal(self.directory):
-            return any(map(self._is_head_in_place, read_journal(self.directory).changes))
-        return self._is_done
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether a source was changed, if only its links or mode, since the first process began.
-
-        What was filled then may be another file's, and counts when the source was read again.
-        """
-        if self._is_doubtful is None:
-            found = read_journal(self.directory)
-            return found.header is not None and found.changed != self._changed
-        return self._is_doubtful
+        return any(map(self._is_head_in_place, self._content.changes))
 
     @property
     def has_moved(self) -> bool:
-        """Whether some of it has been moved to its place, where it is nobody else's."""
-        if not has_journal(self.directory):
-            return False
-        changes = read_journal(self.directory).changes
-        return any(isinstance(change, Moved) and self._is_ours(change) for change in changes)
+        return any(isinstance(change, Moved) and self._is_ours(change) for change in self._content.changes)
 
-    def begin(self) -> None:
-        """Make the staging directory, or go on in it: lock it, and have nothing there but what is claimed."""
+    def _acquire(self) -> None:
         ALIVE.add(self)
         with refusing(self.target):
             make_directories(os.path.dirname(self.target), self.made)
             self._lock()
-        found = read_journal(self.directory)
-        if found.header is not None and found.header != self.header:
-            found = JournalContent(None, [], [], is_whole=False)  # It calls itself what it is not.
-        self.is_damaged = not found.is_whole and found.header is None
-        self._is_doubtful = found.header is not None and found.changed != self._changed
-        if self._is_doubtful:  # and stays so for whoever goes on after this one
-            self._changed = found.changed
-        self._is_done = any(map(self._is_head_in_place, found.changes))
-        self._claims = Claims(found.lines)
+
+    def _resume(self, found: JournalContent) -> None:
+        self._claims = Claims(found.claims)
         with refusing(self.target):
-            if not self._is_done:
+            if not self.is_done:
                 self._undo(found.changes)
                 self._tidy()
-                self._write_anew()
+                found.changes, found.claims = [], [*self._claims.lines()]
+                self._write_anew(found)
             sync_directory(self.directory)
 
     def _lock(self) -> None:
@@ -184,13 +145,12 @@ class Journal:
         is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
         return is_plain and (entry.name in self._claims.names or entry.name == JOURNAL)
 
-    def _write_anew(self) -> None:
+    def _write_anew(self, content: JournalContent) -> None:
         """Write what counts, and nothing else, in place of the journal that is there."""
         new = self.path(JOURNAL + ".new")
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o600)
         try:
-            _write(fd, line_of(self.header) + line_of(["changed", self._changed]))
-            for line in self._claims.lines():
+            for line in content.lines():
                 _write(fd, line)
             os.fsync(fd)
             os.replace(new, self.path(JOURNAL))
@@ -218,7 +178,7 @@ class Journal:
         if moved.place not in self._heads and not is_shard_of(moved.place, os.path.basename(self.target)):
             return False
         try:
-            return identity_of(self._final(moved.place)) == moved.identity
+            return _identity_of(self._final(moved.place)) == moved.identity
         except OSError:
             return False
 
@@ -234,11 +194,9 @@ class Journal:
         return name in self._claims.names and os.path.lexists(self.path(name))
 
     def claim(self, name: str, offset: int, size: int) -> Claim | None:
-        """Return what is claimed of a range of a staged file; None where nothing is."""
         return self._claims.at(name, offset, size) if size else None
 
     def filled(self, name: str, offset: int, claim: Claim) -> None:
-        """Note that a range of a staged file is written.  Raises CheckpointError where that cannot be."""
         with self._guard:
             self._raise_error()
             self._pending.append((name, offset, claim))
@@ -252,7 +210,7 @@ class Journal:
 
     def moved(self, name: str, place: str) -> None:
         """Note that a staged file is about to be moved to its place, a path beside the target."""
-        self._note(["moved", name, os.path.basename(place), identity_of(self.path(name))])
+        self._note(["moved", name, os.path.basename(place), _identity_of(self.path(name))])
 
     def _note(self, value: Sequence[object]) -> None:
         with refusing(self.target), self._guard:
@@ -297,7 +255,7 @@ class Journal:
     # The end ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write what is left, and let another process go on."""
+        """Write what is left, and let another process resume it."""
         with contextlib.suppress(CheckpointError):
             self._write_pending()
         with self._guard:
@@ -315,7 +273,6 @@ class Journal:
         ALIVE.discard(self)
 
     def keeps(self) -> bool:
-        """Whether its directory stays: there is something to go on with, or to be remembered."""
         if self.lock is None:
             return True  # Nobody may touch it who has not locked it, or has let it go.
         if self.is_over:
@@ -329,19 +286,15 @@ class Journal:
             size = os.path.getsize(self.path(JOURNAL))
         except FileNotFoundError:  # It was cut off before it had begun.
             return False
-        empty = len(line_of(self.header)) + len(line_of(["changed", self._changed]))
+        empty = len(line_of(self.header)) + len(line_of(["changed", self._content.changed]))
         return not self.is_void and size > empty
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is there for others to go on with."""
         return has_journal(self.directory) and not self.is_over
 
     def remove(self) -> None:
-        """Let it go, where nothing was staged by this process; what there is to go on with stays.
-
-        Nothing is raised, as with `Staging.remove`.
-        """
+        # Nothing is raised, as with `Staging.remove`.
         attempts = Attempts()
         with attempts.going_on():
             if not self.keeps():
@@ -352,14 +305,12 @@ class Journal:
             notices.warn(f"{self.directory}: cannot be removed: {reason_of(attempts.error)}")
 
     def forget(self) -> None:
-        """Remove what is remembered of what is done."""
         if self.is_over:
             with contextlib.suppress(OSError):  # `begin` and `state --fix` find what stays
                 remove_tree(self.directory)
                 remove_empty(self.made)
 
     def sweep(self) -> None:
-        """Remove the directory where a kill has left nothing in it."""
         with contextlib.suppress(OSError):  # there is none, or somebody has begun anew
             os.rmdir(self.directory)
 
@@ -378,3 +329,57 @@ def _write(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _identity_of(path: str) -> tuple[int, int, int]:
+    status = os.lstat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+# What another process has left ------------------------------------------------------
+
+
+def has_journal(directory: str) -> bool:
+    return os.path.lexists(os.path.join(directory, JOURNAL))
+
+
+def read_journal(directory: Location) -> JournalContent:
+    """Return what the journal of a staging directory says.
+
+    Raises CheckpointError where it may not be read, or is somebody else's.
+    """
+    if not has_journal(directory):
+        return JournalContent()
+    with refusing(directory):
+        refuse_strangers(directory)
+        fd = os.open(os.path.join(directory, JOURNAL), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST:
+                return JournalContent(is_whole=False)
+            return parse_journal(iter(lambda: file.readline(_LONGEST_LINE), b""))
+
+
+def refuse_strangers(directory: str) -> None:
+    """Refuse to believe, or to write over, what another user has put there."""
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        message = "is where the conversion would be gone on with, and somebody else's"
+        raise CheckpointError(message, path=directory, hints=("remove it, or leave out --resume",))
+
+
+def describe_leftover(directory: Location) -> str | None:
+    """Return in words what lies in a staging directory that others can resume; None where it is none."""
+    if not has_journal(directory):
+        return None
+    try:
+        found = read_journal(directory)
+    except CheckpointError:
+        return "an interrupted conversion of somebody else's"
+    if found.header is None:
+        return DAMAGED
+    name, nbytes = found.header["target"], found.header["nbytes"]
+    if any(isinstance(change, Moved) and change.name == change.place for change in found.changes):
+        return describe_finished(name)
+    done = sum(size for line in found.claims for size, *_ in json.loads(line[9:])[3])
+    return describe_unfinished(name, f"{done:,} of {nbytes:,} bytes done")

@@ -19,7 +19,7 @@ import contextlib
 import os
 import re
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import notices
 from ...core.chunks import PIECE, view_of
@@ -30,15 +30,16 @@ from ..local.staging import ALIVE, StagedFile, refusing
 from ..work.buffers import is_free
 from ..work.cancellation import cancelled_by
 from .object_lock import ObjectLock
-from .objects import NOTHING, WHATEVER, ObjectStore, Over, is_same, md5, md5_of, plain
+from .objects import NOTHING, WHATEVER, Over, is_same, md5, md5_of, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from ...core.chunks import Chunk
     from ..base import Entry
     from .objects import Block, Stream
+    from .upload_journal import UploadJournal
 
 
 BLOCK = 8 << 20
@@ -72,7 +73,7 @@ class Upload:
         self.path = path
         self.size = 0
         self.is_published: bool | None = False
-        self._store = object_store(path)
+        self._store = path.object_store
         self._over = over
         self._block = block
         self._is_head = is_head
@@ -86,7 +87,7 @@ class Upload:
         self._prove = prove
         self._entry: Entry | None = None
         self.rows: list[tuple[int, int, int]] = []
-        self.journal: Finishes | None = None
+        self.journal: UploadJournal | None = None
         self.lock: ObjectLock | None = None
 
     def add_row(self, row: tuple[int, int, int]) -> None:
@@ -357,38 +358,11 @@ def made_first(path: str) -> str:
     return f"{path} is made in {gettempdir()} first, and sent when it is whole"
 
 
-def object_store(path: Location) -> ObjectStore:
-    """Return the store of objects that a path lies in."""
-    store = path.store
-    assert isinstance(store, ObjectStore)
-    return store
-
-
 def _is_other(found: Entry | None, expected: Entry | None) -> bool:
     """Whether another object lies in a place than is expected there, or one where none is."""
     if found is None or expected is None:
         return found is not expected
     return not is_same(found.identity, expected.identity)
-
-
-class Finishes(Protocol):
-    """The journal of objects that are finished (`formats.store.remote.upload_journal`)."""
-
-    count: int | None
-    is_over: bool
-
-    @property
-    def lock(self) -> ObjectLock: ...
-
-    def kept(self, path: Location) -> Upload | None: ...
-
-    def finished(self, path: Location, entry: Entry, rows: Sequence[tuple[int, int, int]]) -> None: ...
-
-    def heading(self, data: bytes) -> None: ...
-
-    def keeps(self) -> bool: ...
-
-    def remove(self) -> None: ...
 
 
 class Uploading:
@@ -410,7 +384,7 @@ class Uploading:
         overwrite: bool = False,
         prove: bool = True,
         largest: int = 0,
-        journal: Finishes | None = None,
+        journal: UploadJournal | None = None,
         is_shared: bool = False,
     ) -> None:
         self.target = target
@@ -420,7 +394,7 @@ class Uploading:
         self._prove = prove
         parts = -(-largest // _MOST_PARTS)
         self._block = max(BLOCK, -(-parts // BLOCK) * BLOCK)
-        self._store = object_store(target)
+        self._store = target.object_store
         self._over = NOTHING
         self._lock = ObjectLock(target) if journal is None else journal.lock
         self._head: Upload | None = None

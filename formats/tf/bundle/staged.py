@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...location import Location
     from ...store.local.staging import StagedFile, Staging
     from ...store.remote.upload import Upload, Uploading
-    from ...store.remote.upload_journal import SentJournal
+    from ...store.remote.upload_journal import UploadJournal
 
 
 class _Bundle:
@@ -163,7 +163,7 @@ class SentBundle(_Bundle):
         uploading: Uploading,
         header: BundleHeaderProto,
         planned: int,
-        journal: SentJournal | None = None,
+        journal: UploadJournal | None = None,
     ) -> None:
         super().__init__(uploading.target, header)
         self._uploading = uploading

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ...model.writer import WriteTarget
     from ...store.ranges import Sum
     from ...store.remote.upload import Handed, Upload
-    from ...store.remote.upload_journal import SentJournal
+    from ...store.remote.upload_journal import UploadJournal
 
 
 _Stretch = tuple[int, int, int]
@@ -111,7 +111,7 @@ class BundleWriter(CheckpointWriter):
         if isinstance(self.staging, Staging):
             self._bundle = StagedBundle(self.staging, self._named, header)
         else:
-            journal = cast("SentJournal | None", self.target.journal)
+            journal = cast("UploadJournal | None", self.target.journal)
             self._bundle = SentBundle(self.staging, header, _planned_shards(self.target), journal)
 
     @classmethod

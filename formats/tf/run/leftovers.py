@@ -37,9 +37,10 @@ from ...errors import CheckpointError
 from ...location import Location
 from ...model.checkpoint_files import INDEX_SUFFIX
 from ...model.weight_map import files_of_map
-from ...store.local.journal import told
+from ...store.journal import describe_finished
 from ...store.local.locks import is_locked
 from ...store.local.staging import aside_of, refusing, remove_staged
+from ...store.local.staging_journal import describe_leftover
 from ...store.remote.objects import ObjectStore
 from ...store.remote.upload_journal import HalfSent, half_sent
 from ...store.siblings import SAFETENSORS_SHARD, SHARD
@@ -110,7 +111,7 @@ class Leftover(NamedTuple):
 
 def interrupted(path: Location) -> Leftover | None:
     """Return what an interrupted conversion left in a directory that is called so; None where nobody did."""
-    what = told(path) if _STAGING.fullmatch(path) else None
+    what = describe_leftover(path) if _STAGING.fullmatch(path) else None
     return None if what is None else Leftover(path, what, "it is being written" if is_locked(path) else None)
 
 
@@ -133,8 +134,7 @@ def _but_for_named(found: HalfSent) -> HalfSent:
         return found._replace(in_the_way=f"what lies at {found.target} may be made of its objects")
     if len(left) == len(found.objects):
         return found
-    what = f"a conversion to {found.target.name} that was interrupted when it was all but done"
-    return found._replace(what=what, objects=left)
+    return found._replace(what=describe_finished(found.target.name), objects=left)
 
 
 def _is_named(path: str, target: Location) -> bool:
@@ -211,7 +211,7 @@ def _staged(path: Location) -> list[Leftover]:
     aside = tuple(sorted(aside_of(path)))
     if aside:
         return [Leftover(path, "an old checkpoint, moved aside while it was replaced", aside=aside)]
-    interrupted = told(path)
+    interrupted = describe_leftover(path)
     if interrupted is not None:
         return [Leftover(path, interrupted)]
     if not names or not parts:

@@ -9,18 +9,21 @@ import pytest
 
 from formats.errors import CheckpointError
 from formats.location import parse_location
-from formats.store.local import journal
-from formats.store.local.journal import (
+from formats.store import journal
+from formats.store.journal import (
     JOURNAL,
     Claim,
     Claims,
     Moved,
+    Sent,
+    digest,
     header_of,
     line_of,
     lines_of,
-    read_journal,
-    told,
+    parse_journal,
 )
+from formats.store.local import staging_journal
+from formats.store.local.staging_journal import describe_leftover, read_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,15 +44,39 @@ def written(directory: Path, *values: Any, end: bytes = b"") -> str:
 def test_each_line_is_read(tmp_path: Path) -> None:
     found = read_journal(parse_location(written(tmp_path, HEADER, CHANGED, FILLED, RENAMED, MOVED)))
     assert found.header == HEADER
-    assert found.lines == [line_of(FILLED)]
+    assert found.claims == [line_of(FILLED)]
     assert found.changes == [("shard-0", "shard-1"), Moved("shard-0", "out.data", (1, 2, 3))]
     assert found.changed == {"/a": 5, "/b": 0}
     assert found.is_whole
 
 
+STORED = b"""\
+fafb2c9c {"journal":1,"nbytes":300,"options":{},"plan":"00","sources":{"/a":[1,"x"]},"target":"c-1","version":"0.2"}
+4297e07b ["changed",{"/a":5}]
+e3d204b5 ["filled","s.data",0,[[100,7],[50,8,9]]]
+f6184a53 ["count",3]
+7eb884e8 ["sent","c-1.data-00000-of-00003",["tag",120],120,[[0,64,1],[64,56,2]]]
+19bfbab5 ["head",99,"d41d8"]
+f1489f6d ["renamed","a","b"]
+3b8f492c ["moved","b","b",[1,2,3]]
+"""  # noqa: E501
+"""Lines of journals as they have been stored since the first version."""
+
+
+def test_stored_journals_are_resumed() -> None:
+    stored = STORED.splitlines(keepends=True)
+    found = parse_journal(iter(stored))
+    assert found.is_whole
+    assert found.header is not None
+    assert digest(found.header) == "b6dc7985b8b32860f1c6214f99c4179b"
+    assert found.changes == [("a", "b"), Moved("b", "b", (1, 2, 3))]
+    assert found.sent == {"c-1.data-00000-of-00003": Sent(("tag", 120), 120, ((0, 64, 1), (64, 56, 2)))}
+    assert [*found.lines()] == stored[:6]
+
+
 def test_nothing_written_is_whole(tmp_path: Path) -> None:
     found = read_journal(parse_location(str(tmp_path)))
-    assert (found.header, found.lines, found.is_whole) == (None, [], True)
+    assert (found.header, found.claims, found.is_whole) == (None, [], True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +97,7 @@ def test_nothing_written_is_whole(tmp_path: Path) -> None:
 def test_headers_that_are_none(tmp_path: Path, header: Any) -> None:
     assert header_of(line_of(header)) is None
     found = read_journal(parse_location(written(tmp_path, header, FILLED)))
-    assert (found.header, found.lines, found.is_whole) == (None, [], False)
+    assert (found.header, found.claims, found.is_whole) == (None, [], False)
 
 
 def test_the_largest_number_is_one() -> None:
@@ -112,6 +139,17 @@ BAD = [
     ["changed", [5]],
     ["changed"],
     ["changed", {}, {}],
+    ["count", -1],
+    ["count", "3"],
+    ["sent", "a/b", ["tag", 3], 3, []],
+    ["sent", "a", "tag", 3, []],
+    ["sent", "a", [None, 3], 3, []],
+    ["sent", "a", ["tag", 3], 3.5, []],
+    ["sent", "a", ["tag", 3], 3, [[0, 3]]],
+    ["sent", "a", ["tag", 3], 3, [[0, 3, -1]]],
+    ["sent", "a", ["tag", 3], 3, {}],
+    ["head", -1, "00"],
+    ["head", 3, 5],
     [],
     {},
     "filled",
@@ -124,7 +162,7 @@ def test_what_stands_behind_a_line_that_is_none_is_forgotten(tmp_path: Path, bad
     found = read_journal(
         parse_location(written(tmp_path, HEADER, FILLED, RENAMED, CHANGED, bad, MOVED, FILLED))
     )
-    assert (found.header, found.lines, found.is_whole) == (HEADER, [line_of(FILLED)], False)
+    assert (found.header, found.claims, found.is_whole) == (HEADER, [line_of(FILLED)], False)
     assert found.changes == [("shard-0", "shard-1")]
     assert found.changed == CHANGED[1]
 
@@ -159,9 +197,9 @@ def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, monkeypatch: pytest
     assert not read_journal(parse_location(str(tmp_path))).is_whole
     (tmp_path / JOURNAL).unlink()
     written(tmp_path, HEADER)
-    monkeypatch.setattr(journal, "LONGEST", len(line_of(HEADER)))
+    monkeypatch.setattr(staging_journal, "LONGEST", len(line_of(HEADER)))
     assert read_journal(parse_location(str(tmp_path))).is_whole
-    monkeypatch.setattr(journal, "LONGEST", len(line_of(HEADER)) - 1)
+    monkeypatch.setattr(staging_journal, "LONGEST", len(line_of(HEADER)) - 1)
     assert not read_journal(parse_location(str(tmp_path))).is_whole
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
@@ -217,17 +255,18 @@ def test_neighbours_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_lies_there_is_told(tmp_path: Path) -> None:
-    assert told(parse_location(str(tmp_path))) is None
+    assert describe_leftover(parse_location(str(tmp_path))) is None
     more = ["filled", "shard-1", 0, [[1000, 1]]]
     assert (
-        told(parse_location(written(tmp_path, HEADER, FILLED, more, RENAMED, MOVED)))
+        describe_leftover(parse_location(written(tmp_path, HEADER, FILLED, more, RENAMED, MOVED)))
         == "an interrupted conversion to out, 1,150 of 300 bytes done; --resume goes on with it"
     )
     last = ["moved", "out.index", "out.index", [1, 2, 3]]
     assert (
-        told(parse_location(written(tmp_path, HEADER, FILLED, last)))
+        describe_leftover(parse_location(written(tmp_path, HEADER, FILLED, last)))
         == "a conversion to out that was interrupted when it was all but done"
     )
     assert (
-        told(parse_location(written(tmp_path, None))) == "an interrupted conversion whose journal is damaged"
+        describe_leftover(parse_location(written(tmp_path, None)))
+        == "an interrupted conversion whose journal is damaged"
     )
