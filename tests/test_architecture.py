@@ -65,7 +65,7 @@ def imports(module: str, *, for_types: bool = False) -> frozenset[str]:
     return frozenset(found)
 
 
-ROOMS = ("errors", "wire", "core", "store", "model", "keras", "tf h5 torch", "safetensors", "known", "find")
+ROOMS = ("errors", "wire", "core", "store", "model", "keras", "tf h5 torch safetensors", "known", "find")
 """The rooms of `formats`, each of which imports what stands before it; those in one place not each other."""
 
 FORMATS = sorted(name for name in modules() if name.startswith("formats.known."))
@@ -165,6 +165,27 @@ def test_only_the_registry_knows_formats_and_by_name_alone() -> None:
     for module in modules():
         # Salvaging, which stands above the formats as the registry does, makes their readers out of remains.
         assert module in (*FORMATS, "formats.find.salvage") or not imports(module) & set(FORMATS), module
+
+
+def test_formats_outside_tensorflow_import_nothing_of_it() -> None:
+    """Nor does anything that they import: a listing alone does, for its checksums are those of a bundle."""
+    own = {"formats.known.tf_object", "formats.known.tf_name", "formats.known.tf_v1"}
+    for module in FORMATS:
+        found = {each for each in reached(module) if each.startswith("formats.tf.")}
+        allowed = reached("formats.tf.bundle.payload") if module == "formats.known.listing" else set()
+        assert module in own or found <= allowed, module
+
+
+def reached(module: str) -> set[str]:
+    """Return a module and all that it imports, itself or by others."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        at = waiting.pop()
+        if at not in found:
+            found.add(at)
+            waiting += imports(at) & set(modules())
+    return found
 
 
 def test_there_is_no_circle_of_more_than_two_files() -> None:

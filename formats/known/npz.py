@@ -42,6 +42,7 @@ from ..errors import (
     UnsupportedFeatureError,
     leave_out,
 )
+from ..model.name_kinds import name_kinds
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
@@ -50,7 +51,6 @@ from ..store.archive.reader import Archive, ArchiveMember, Cursor, is_safe_name
 from ..store.local.staging import refusing
 from ..store.ranges import FileRange
 from ..store.work.workers import SERIAL, Workers
-from ..tf.graph.kinds import name_kinds
 from ..wire.magic import ZIP
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """tf-name: TensorFlow 1's name-based checkpoints in V2 form, a bundle whose keys are variables' names.
 
 bundle              see formats.tf.bundle.index
-<variable's name>   `dense/kernel`; slots by their optimizer's name, see formats.tf.graph.kinds
+<variable's name>   `dense/kernel`; slots by their optimizer's name, see formats.model.name_kinds
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..errors import ConversionError
+from ..model.name_kinds import name_kinds
+from ..model.object_keys import GRAPH_KEY
 from ..model.reader import Family, Format
 from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from ..tf.bundle.reader import BundleReader
-from ..tf.graph.kinds import name_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,10 +51,11 @@ def _create(target: WriteTarget) -> CheckpointWriter:
     from ..tf.bundle.writer import BundleWriter, bundle_target
 
     target = bundle_target(target)
-    graph = OBJECT_GRAPH_KEY.decode()
-    if target.object_graph is not None or any(spec.key == graph for spec in target.specs):
+    if target.object_graph is not None or any(spec.key == GRAPH_KEY for spec in target.specs):
         message = "an object graph would make this an object-based checkpoint"
-        raise ConversionError(message, path=target.path, key=graph, hints=("with objects: --to tf-object",))
+        raise ConversionError(
+            message, path=target.path, key=GRAPH_KEY, hints=("with objects: --to tf-object",)
+        )
     return BundleWriter(FORMAT, target)
 
 

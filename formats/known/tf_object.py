@@ -15,13 +15,14 @@ from ..core.dtypes import STRING
 from ..core.words import counted
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
 from ..model.foreign import CUT_OFF, Foreign
+from ..model.name_kinds import name_kinds
 from ..model.object_graph import ObjectGraph
-from ..model.object_keys import ATTRIBUTES
+from ..model.object_keys import ATTRIBUTES, GRAPH_KEY
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from ..tf.bundle.reader import BundleReader
-from ..tf.graph.kinds import name_kinds, object_kinds
+from ..tf.graph.object_kinds import object_kinds
 from ..wire.sstable import MAGIC
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
     from ..model.probe import Probe
     from ..model.writer import CheckpointWriter, WriteTarget
-
-
-GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
 
 
 class ObjectReader(BundleReader):

@@ -29,6 +29,7 @@ from ..core.spec import Stored, TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..location import Location, looked_into
 from ..model.foreign import CUT_OFF
+from ..model.name_kinds import name_kinds
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
@@ -36,7 +37,6 @@ from ..store.siblings import V1_SHARD
 from ..store.work.workers import SERIAL, Workers
 from ..tf.bundle.index import EntryError, decode_shape, refusal_of
 from ..tf.bundle.slices import extents_of, slice_key
-from ..tf.graph.kinds import name_kinds
 from ..tf.v1.values import VALUE_FIELDS, decode_values
 from ..wire.limits import KeySizes
 from ..wire.messages import SavedSliceMeta, SavedTensorSlices, TensorSliceProto

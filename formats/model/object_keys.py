@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import re
 
+GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
+"""The key of the object graph itself."""
+
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ATTRIBUTES = ".ATTRIBUTES"
 OPTIMIZER_SLOT = ".OPTIMIZER_SLOT"

@@ -25,12 +25,12 @@ from ..core.spec import TensorSpec, key_bytes
 from ..core.words import command_line
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model.expansion import expansion_flaw
+from ..model.name_kinds import name_kinds
 from ..model.reader import CheckpointReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.ranges import FileRange
 from ..store.work.workers import SERIAL, Workers
-from ..tf.graph.kinds import name_kinds
 from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..model.name_kinds import name_kinds
 from ..model.shards import ShardedReader
-from ..tf.graph.kinds import name_kinds
 from .reader import SafetensorsFacts, SafetensorsReader, begins_as_one
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from ..core.region import full_index, index_shape
 from ..core.slicing import fill_region
 from ..core.spec import Stored, TensorSpec, key_bytes
 from ..errors import CorruptCheckpointError
+from ..model.name_kinds import name_kinds
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..model.writer import CheckpointWriter, check_text
 from ..store.work.workers import SERIAL, Workers
-from ..tf.graph.kinds import name_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,11 +15,11 @@ from ..core.region import full_index, index_shape
 from ..core.slicing import fill_region
 from ..core.spec import TensorSpec
 from ..errors import CorruptCheckpointError
+from ..model.name_kinds import name_kinds
 from ..model.reader import CheckpointReader, Family, Format
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..store.work.workers import SERIAL, Workers
-from ..tf.graph.kinds import name_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -29,8 +29,8 @@ from formats.h5.native.superblock import Superblock
 from formats.model.object_graph import ObjectGraph
 from formats.tf.bundle import payload
 from formats.tf.bundle.slices import decode_slice_key, slice_key
-from formats.tf.graph.kinds import object_kinds
 from formats.tf.graph.matching import match_graphs
+from formats.tf.graph.object_kinds import object_kinds
 from formats.tf.run.state_file import StateFile, looks_like_state_file
 from formats.torch.dcp_metadata import decode as decode_distributed
 from formats.torch.encoding import WholeStorage, encode

@@ -30,12 +30,12 @@ from formats.errors import (
 )
 from formats.find.creating import create_checkpoint
 from formats.find.registry import format_named
+from formats.model.object_keys import GRAPH_KEY
 from formats.store.local.removing import taking_back
 from formats.store.ranges import cut
 from formats.store.work.workers import SERIAL, Workers
 from formats.tf.bundle.payload import chunks_checksum
 from formats.tf.bundle.writer import BundleWriter
-from formats.tf.graph.kinds import GRAPH_KEY
 from formats.wire.crc32c import mask
 
 from .bucket_tasks import can_be_shared, send_objects

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.region import Extents
+from formats.model.object_keys import GRAPH_KEY
 from formats.tf.bundle.slices import slice_key
-from formats.tf.graph.kinds import GRAPH_KEY
 
 from .lazy import LazyValues, values_of
 

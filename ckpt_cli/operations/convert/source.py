@@ -16,9 +16,8 @@ from formats.errors import (
 )
 from formats.keras.training_state import is_added_count
 from formats.model.checkpoint_files import bundle_prefix, step_of
-from formats.model.object_keys import table_part
+from formats.model.object_keys import GRAPH_KEY, table_part
 from formats.tf.graph.invent import Invented, invent_graph
-from formats.tf.graph.kinds import GRAPH_KEY
 from formats.tf.graph.prune import prune
 
 from ..select.keys import object_graph_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.words import counted
 from formats.model.object_graph import ROOT
 from formats.model.object_keys import VARIABLE_VALUE
-from formats.tf.graph.kinds import listed_slots, optimizer_nodes
+from formats.tf.graph.object_kinds import listed_slots, optimizer_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

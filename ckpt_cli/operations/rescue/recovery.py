@@ -34,11 +34,10 @@ from formats.find.salvage import Salvage, find_damaged, open_damaged
 from formats.find.suffixes import refuse_false_suffix
 from formats.h5.library.cut import find_damaged_superblock
 from formats.model.facts import Nothing
-from formats.model.object_keys import looks_object_based
+from formats.model.object_keys import GRAPH_KEY, looks_object_based
 from formats.model.probe import Probe
 from formats.model.verification import Finding
 from formats.model.writer import WriteTarget
-from formats.tf.bundle.index import OBJECT_GRAPH_KEY
 from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
 
-GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
 _PATIENCE = 60
 """Seconds without a word after which a process that reads HDF5 is taken for stuck."""
 

@@ -18,9 +18,9 @@ from formats.errors import (
     ConversionError,
     DuplicateKeyError,
 )
-from formats.model.object_keys import ATTRIBUTES, OPTIMIZER_SLOT, hides_attributes, unescape
+from formats.model.name_kinds import NamedSlot, named_slots
+from formats.model.object_keys import ATTRIBUTES, GRAPH_KEY, OPTIMIZER_SLOT, hides_attributes, unescape
 from formats.tf.graph.edit import edit_graph
-from formats.tf.graph.kinds import GRAPH_KEY, NamedSlot, named_slots
 from formats.tf.graph.plan import escaped_paths, in_words, spell
 
 from .name_map import NO_NAMES, names_of

@@ -38,6 +38,7 @@ from ...errors import (
     UnsupportedFeatureError,
 )
 from ...model.checkpoint_files import data_shards
+from ...model.object_keys import GRAPH_KEY
 from ...model.verification import Finding
 from ...store.siblings import SHARD
 from ...wire.coding import decode_varint, encode_fixed32, encode_varint
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from ...wire.messages import VersionDef
 
 
-OBJECT_GRAPH_KEY = b"_CHECKPOINTABLE_OBJECT_GRAPH"
+OBJECT_GRAPH_KEY = GRAPH_KEY.encode()
 BUNDLE_DTYPES = frozenset(dtype.name for dtype in dtypes.DTYPES if dtype.number)
 READER_VERSION = 1
 SLICE_KEY_BYTE = b"\0"

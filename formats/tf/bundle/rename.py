@@ -29,6 +29,7 @@ from ...errors import (
     DuplicateKeyError,
     UnsupportedFeatureError,
 )
+from ...model.object_keys import GRAPH_KEY
 from ...store.local.staging import Staging, refusing, sync_directory
 from ...store.remote.upload import Uploading
 from ...store.work.workers import SERIAL, Workers
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from .reader import BundleReader
 
 
-GRAPH_KEY = key_text(OBJECT_GRAPH_KEY)
 _MOST_GAPS = 1024
 """Shards that a header counts and that are not there: more are the word of a damaged file."""
 

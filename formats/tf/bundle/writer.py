@@ -19,6 +19,7 @@ from ...core.region import region_of, tiling_flaw, volume
 from ...core.spec import TensorSpec, key_bytes
 from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyError
 from ...model.checkpoint_files import CheckpointLocation, bundle, bundle_prefix, data_shards
+from ...model.object_keys import GRAPH_KEY
 from ...model.writer import CheckpointWriter, Placement, bounded, check_text
 from ...store.local.removing import scratch_file
 from ...store.local.staging import StagedFile, Staging, refusing, remove_files
@@ -376,7 +377,7 @@ class BundleWriter(CheckpointWriter):
 
     def write_object_graph(self) -> None:
         if self.target.object_graph is not None and OBJECT_GRAPH_KEY not in self._bundle.entries:
-            graph = TensorSpec(OBJECT_GRAPH_KEY.decode(), STRING, ())
+            graph = TensorSpec(GRAPH_KEY, STRING, ())
             self._write(graph, None, iter([self.target.object_graph.encode()]))
 
     def _finish(self) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import ConversionError
 from ...keras.training_state import COUNT, name_of_added_count
+from ...model.name_kinds import KERAS_SLOTS, NUMBERED, TF1_SLOTS, NamedSlot, name_kinds, named_slots
 from ...model.object_graph import ObjectGraph
 from ...model.object_keys import (
     ATTRIBUTES,
@@ -41,7 +42,6 @@ from ...wire.messages import (
     TrackableObject,
     TrackableObjectGraph,
 )
-from .kinds import KERAS_SLOTS, NUMBERED, TF1_SLOTS, NamedSlot, name_kinds, named_slots
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

@@ -16,10 +16,10 @@ from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError
 from formats.location import parse_location
+from formats.model import name_kinds as kinds
 from formats.tf.bundle import reader as bundle_reader
 from formats.tf.bundle.index import BundleIndex
 from formats.tf.bundle.shards import CLONE, LINK
-from formats.tf.graph import kinds
 from formats.wire.sstable import TableBuilder
 
 KEYS = [f"layer_{number}/{name}" for number in range(50) for name in ("kernel", "kernel/Adam", "bias")]

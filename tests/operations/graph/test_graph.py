@@ -19,7 +19,7 @@ from ckpt_cli.operations.graph.pictures import WRITERS, dot, mermaid, svg
 from ckpt_cli.operations.graph.tree import graph_nodes, span
 from ckpt_cli.render.drawing import html
 from formats.model.object_graph import ObjectGraph
-from formats.tf.graph.kinds import listed_slots
+from formats.tf.graph.object_kinds import listed_slots
 from formats.wire.messages import (
     ObjectReference,
     SlotVariableReference,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from formats import ConversionError
+from formats.model.name_kinds import named_slots
 from formats.tf.graph.invent import invent_graph
-from formats.tf.graph.kinds import named_slots
 from tests.writing import spec_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 from formats import TensorSpec, open_checkpoint
 from formats.core import dtypes
-from formats.tf.graph import kinds as kinds_module
-from formats.tf.graph.kinds import name_kinds, named_slots
+from formats.model import name_kinds as kinds_module
+from formats.model.name_kinds import name_kinds, named_slots
 from tests.support import data_path, facts, recorded
 
 if TYPE_CHECKING:

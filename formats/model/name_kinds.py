@@ -1,193 +1,22 @@
-"""What a tensor is to a program: variable, slot, optimizer, state or graph.
+"""What a tensor is to a program, by its name: variable, slot, optimizer, state or graph.
 
-Object-based checkpoints tell by their edges.  Name-based ones only have names; the
-rules are those by which TensorFlow's optimizers name their slots, and a name counts
-only where the variable it speaks of is there with the same shape.
+The rules are those by which TensorFlow's optimizers name their slots.  A name counts only where the variable
+that it names is there with the same shape.  `formats.tf.graph.object_kinds` tells it by the edges of a graph.
 """
 
 from __future__ import annotations
 
-import bisect
 import re
 from collections.abc import ItemsView, Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import compress, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...core.dtypes import STRING, VARIANT
-from ...model.object_graph import ROOT
-from ...model.object_keys import VARIABLE_VALUE
-from ..bundle.index import OBJECT_GRAPH_KEY
+from ..core.dtypes import STRING, VARIANT
+from .object_keys import GRAPH_KEY
 
 if TYPE_CHECKING:
-    from ...core.spec import TensorSpec
-    from ...model.object_graph import ObjectGraph
-
-
-GRAPH_KEY = OBJECT_GRAPH_KEY.decode()
-
-# Object-based ------------------------------------------------------------------
-
-NOWHERE = -1  # no node: a key that no attribute stands for
-_OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
-_LISTS = ("_variables", "_trainable_variables")
-_MOST_LISTED = 4_000_000
-"""Nodes that optimizers list, all together: a hostile graph has many optimizers share one long list."""
-
-_STATE_EDGES = frozenset(("metrics", "save_counter", "keras_api"))
-
-
-def optimizer_nodes(graph: ObjectGraph) -> set[int]:
-    """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
-    return {
-        number
-        for number, node in enumerate(graph.nodes)
-        if node.slot_variables or any(child.local_name in _OPTIMIZER_EDGES for child in node.children)
-    }
-
-
-def _node_specs(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[int, TensorSpec]:
-    """Return the spec of each node that is a variable."""
-    return {
-        number: specs[attribute.checkpoint_key]
-        for number, node in enumerate(graph.nodes)
-        for attribute in node.attributes
-        if attribute.name == VARIABLE_VALUE and attribute.checkpoint_key in specs
-    }
-
-
-def paired_slots(
-    graph: ObjectGraph, optimizer: int, model: list[int], specs: Mapping[int, TensorSpec]
-) -> dict[int, int]:
-    """Return slot variable -> variable of an optimizer that keeps its slots in a list.
-
-    Since Keras 2.11 there are no triples: `_variables` lists the iteration (and in
-    Keras 3 the learning rate), then for each trainable variable in order all its
-    slots.  Keras 3 lists the trainable variables, too; elsewhere they are those of
-    `model`, of which some may not be trainable, so a slot may pass over variables.
-    """
-    edges = dict(graph.children(optimizer))
-    scalars = {edges.get("_iterations"), edges.get("_learning_rate"), edges.get("iter")}
-    listed = "_trainable_variables" in edges
-    variables = [node for _, node in graph.children(edges["_trainable_variables"])] if listed else model
-    variables = [node for node in variables if node in specs]
-    # For each shape the places of its variables: a list that fits none of them costs no search.
-    places: dict[tuple[int, ...], list[int]] = {}
-    for place, node in enumerate(variables):
-        places.setdefault(specs[node].shape, []).append(place)
-    pairs: dict[int, int] = {}
-    at = 0
-    for _, node in graph.children(edges["_variables"]) if "_variables" in edges else ():
-        if node in scalars or node not in specs:
-            continue
-        fitting = places.get(specs[node].shape, [])
-        following = bisect.bisect_left(fitting, at)
-        if following < len(fitting):
-            at = fitting[following]
-            pairs[node] = variables[at]
-    return pairs
-
-
-class ListedSlot(NamedTuple):
-    """A slot variable that an optimizer keeps in a list, by the name of the list's edge."""
-
-    optimizer: int
-    variable: int
-    name: str
-    node: int
-
-
-def listed_slots(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> Iterator[ListedSlot]:
-    """Yield the slots of optimizers since Keras 2.11, where the graph tells of which variable each is.
-
-    An optimizer has one list for each kind, `_momentums`.  Keras 3 lists the variables in
-    the same order, `_trainable_variables`; in Keras 2 a slot has its variable's full name
-    in its own, `Adam/m/<full name>`.
-    """
-    by_node = _node_specs(graph, specs)
-    full_names = {
-        number: attribute.full_name
-        for number in by_node
-        for attribute in graph.nodes[number].attributes
-        if attribute.name == VARIABLE_VALUE
-    }
-    named: dict[str, list[int]] = {}
-    for number, full_name in full_names.items():
-        named.setdefault(full_name, []).append(number)
-    seen: set[int] = set()  # A list is of one optimizer; a hostile graph could give it to all.
-    for optimizer in sorted(optimizer_nodes(graph)):
-        edges = {name: node for name, node in graph.children(optimizer) if node not in seen}
-        seen.update(edges.values())
-        held = set(_listed(graph, edges.get("_variables")))
-        trained = _listed(graph, edges.get("_trainable_variables"))
-        for name, group in edges.items():
-            slots = _listed(graph, group)
-            if not slots or name == "_variables" or not held.issuperset(slots):
-                continue
-            owners = (
-                trained
-                if len(trained) == len(slots)
-                else [_owner(full_names.get(slot, ""), named) for slot in slots]
-            )
-            for slot, owner in zip(slots, owners, strict=True):
-                if owner in by_node and slot in by_node and by_node[owner].shape == by_node[slot].shape:
-                    yield ListedSlot(optimizer, owner, name, slot)
-
-
-def _listed(graph: ObjectGraph, group: int | None) -> list[int]:
-    return [node for _, node in graph.children(group)] if group is not None else []
-
-
-def _owner(full_name: str, named: Mapping[str, list[int]]) -> int:
-    """Return the variable whose full name a slot has in its own; nowhere where that is not one."""
-    found = named.get(full_name.split("/", 2)[-1], []) if full_name.count("/") > 1 else []
-    return found[0] if len(found) == 1 else NOWHERE
-
-
-def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[str, str]:
-    """Return the kind of each key of an object-based checkpoint."""
-    optimizers = optimizer_nodes(graph)
-    node_specs = _node_specs(graph, specs)
-    state_roots = {
-        child
-        for node in range(len(graph.nodes))
-        for name, child in graph.children(node)
-        if name in _STATE_EDGES
-    }
-    model = graph.reachable((ROOT,), without=optimizers | state_roots)
-    groups = {
-        group
-        for optimizer in optimizers
-        for name, group in graph.children(optimizer)
-        if name == "_trainable_variables"
-    }
-    trainable = {node for group in groups for _, node in graph.children(group)}
-    kinds_of_nodes = dict.fromkeys(graph.reachable(optimizers), "optimizer")
-    kinds_of_nodes.update(dict.fromkeys(graph.reachable(state_roots, without=optimizers), "state"))
-    kinds_of_nodes.update(dict.fromkeys([*model, *trainable], "variable"))
-    in_order = [node for node in model if node in node_specs]
-    left = _MOST_LISTED
-    for optimizer in optimizers:
-        lists = [group for name, group in graph.children(optimizer) if name in _LISTS]
-        left -= sum(len(graph.nodes[group].children) for group in lists) + (len(in_order) if lists else 0)
-        if not lists or left < 0:
-            continue
-        for node in paired_slots(graph, optimizer, in_order, node_specs):
-            if kinds_of_nodes.get(node) != "variable":
-                kinds_of_nodes[node] = "slot"
-    kinds_of_nodes.update((slot.node, "slot") for slot in graph.slots)
-    kinds = {}
-    owners = graph.tensors(specs)
-    for key, spec in specs.items():
-        owner, attribute, _ = owners.get(key, (NOWHERE, "", ""))
-        kind = kinds_of_nodes.get(owner, "variable") if owner != NOWHERE else "state"
-        if kind == "variable" and (attribute != VARIABLE_VALUE or spec.dtype in (STRING, VARIANT)):
-            kind = "state"
-        kinds[key] = "graph" if key == GRAPH_KEY else kind
-    return kinds
-
-
-# Name-based --------------------------------------------------------------------
+    from ..core.spec import TensorSpec
 
 # Suffix -> slot names in the order of their numbers, for the optimizers of tf.compat.v1.train
 # and tensor2tensor, and the variables that other optimizers make for themselves.
