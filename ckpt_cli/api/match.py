@@ -170,7 +170,7 @@ def write_proposals(
     path: Location, matched: Matched, checkpoint: Location, target: Location, reporter: Reporter
 ) -> None:
     """Write the pairs that are proposed from structure to a file, to be read."""
-    from ..render.name_map import proposal_lines, save_map
+    from ..render.name_map import STDOUT, proposal_lines, save_map
 
     taking = command_line("convert", checkpoint, "DST", "--like", target, "--map", path)
     hints = ("name another file, or remove it", f"to take its pairs: {taking}")
@@ -178,7 +178,8 @@ def write_proposals(
     unclear = sum(proposal.ambiguous for proposal in matched.proposals)
     comments = f", {unclear:,} of them ambiguous and comments, which --map does not take" if unclear else ""
     count = counted(len(matched.proposals), "pair")
-    reporter.note(f"{path}: {count} proposed{comments}; read it before --map takes it")
+    where = "" if path == STDOUT else f"{path}: "
+    reporter.note(f"{where}{count} proposed{comments}; read it before --map takes it")
 
 
 # The function -----------------------------------------------------------------------------

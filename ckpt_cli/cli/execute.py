@@ -22,7 +22,10 @@ _PROVED = {FULL: ", verified", SENT: ", sent whole", NONE: ""}
 
 
 def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> None:
-    """Print what a plan did or would do, notes first; `prefix` begins the lines of one of several."""
+    """Print what a plan did or would do, notes first; `prefix` begins the lines of one of several.
+
+    The plan itself is printed in a dry run alone; the last line, on stderr, says what was written.
+    """
     plan, (notes, shared), how = written
     for text in notes:
         render.note(text)
@@ -31,24 +34,23 @@ def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> No
         dropped = [one._asdict() for one in plan.dropped]
         tail = {"dropped": dropped, **written.verification()}
         render.long_document(head, "tensors", plan.rows(), lambda: tail)
-        return
-    if not render.is_terminal():
+    elif how.dry_run and not render.is_terminal():
         render.lines(_lines(plan, prefix))
     elif how.dry_run:
         columns = [render.Column("FROM", fold=True), render.Column("TO", fold=True)]
         columns += [render.Column("DTYPE", worth=0), render.Column("SHAPE", worth=1)]
         render.table(columns, [_cells(row) for row in plan.rows()])
-    report_dropped(plan.dropped, SCREEN)
-    if render.is_terminal():
-        say_written(plan, counted(len(plan.moves), "tensor"), how, shared=shared)
+    if not as_json:  # the document has them
+        report_dropped(plan.dropped, SCREEN)
+    say_written(plan, counted(len(plan.moves), "tensor"), how, shared=shared)
 
 
 def say_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
-    """Say on a terminal what was written, or would be: where, in which format, how much."""
+    """Say on stderr what was written, or would be: where, in which format, how much, how it was proved."""
     done = "would write" if how.dry_run else "wrote"
     proof = ", verified but for the shared data" if shared and how.proved != NONE else _PROVED[how.proved]
-    size = f"{tensors}, {render.human_size(plan.nbytes)}{proof}"
-    render.title(f"{done} {plan.target}", f"{plan.format}  {size}")
+    what = f"{plan.format}, {tensors}, {render.human_size(plan.nbytes)}"
+    render.last_line(f"{done} {plan.target}", f"({what}){proof}")
 
 
 def _lines(plan: Plan, prefix: tuple[str, ...]) -> Iterator[str]:

@@ -293,7 +293,19 @@ def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A00
 
 def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002
     """Return the option that names a file for pairs of keys, as --map takes it."""
-    return click.option("--save-map", type=TargetPath(), metavar="FILE", help=help)
+    return click.option(
+        "--save-map",
+        type=TargetPath(allow_dash=True),
+        metavar="FILE",
+        help=help + "\f- prints them to stdout.",
+    )
+
+
+def check_stdout(options: dict[str, Any]) -> None:
+    """Raise UsageError where `--save-map -` is not alone in printing to stdout."""
+    for name, option in (("as_json", "--json"), ("dry_run", "--dry-run")):
+        if options["save_map"] == "-" and options.get(name):
+            raise click.UsageError(f"--save-map - and {option} both want stdout", click.get_current_context())
 
 
 def overwrite_option(help: str = "Replace DST where it is there already.") -> Callable[[F], F]:  # noqa: A002

@@ -16,6 +16,7 @@ from ..cli.options import (
     cast_option,
     changes_of,
     changing,
+    check_stdout,
     choosing,
     color_option,
     config_option,
@@ -159,6 +160,7 @@ def command(source: Location, target: Location, **options: Any) -> int:
     """
     if options["weights_only"]:
         options["kind"] = "variable"
+    check_stdout(options)
     context = click.get_current_context()
     resume = wish_to_resume(context) if options["resume"] else None
     asked = _asked(options, resume)

@@ -10,8 +10,9 @@ from formats.core.words import command_line, counted
 
 from ..api.match import HARMLESS, LEFT, MATTERS, match_checkpoints, write_proposals
 from ..cli.help import subcommand
-from ..cli.options import color_option, json_option, path_argument, save_map_option
+from ..cli.options import check_stdout, color_option, json_option, path_argument, save_map_option
 from ..render import base as render
+from ..render.name_map import STDOUT
 from ..render.report import SCREEN
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
       ckpt match model_dir other_model_dir      # would training go on from model_dir?
       ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
+    check_stdout(options)
     matched = match_checkpoints(
         checkpoint, target, SCREEN, read=options["read"], with_paths=render.is_terminal()
     )
@@ -75,7 +77,7 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
     save_map = options["save_map"]
     if options["as_json"]:
         render.document(matched.document())
-    else:
+    elif save_map != STDOUT:
         _show(found, matched.rows, matched.paths)
         _note_counter(found, command_line("match", checkpoint, target))
         for fate in optimizers:

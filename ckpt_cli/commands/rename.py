@@ -71,7 +71,7 @@ def command(source: Location, target: Location | None, **options: Any) -> int:
     asked = RenameOptions(changes_of(options), options["full_names"], options["link"], writing_of(options))
     with planned_rename(source, target, asked, SCREEN) as (job, rename):
         written = carry_out(job, SCREEN)
-    tell(written, as_json=options["as_json"])
-    if render.is_terminal() and not options["as_json"]:
+    if not options["as_json"]:
         render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
+    tell(written, as_json=options["as_json"])
     return 0

@@ -149,6 +149,12 @@ def note(text: str) -> None:
         _say(f"{styled('note:', sys.stderr, fg='cyan')} {printable(text)}")
 
 
+def last_line(what: str, more: str) -> None:
+    """Say on stderr what a command did, at its end; --quiet leaves it out."""
+    if not _quiet:
+        _say(f"{styled(printable(what), sys.stderr, bold=True)} {printable(more)}")
+
+
 def remark(text: str) -> None:
     """Say on stderr what --verbose asked for."""
     _say(printable(text))

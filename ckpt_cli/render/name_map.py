@@ -9,6 +9,7 @@ from formats.store.local.staging import replace_file
 
 from ..operations.select.name_map import row_of
 from .base import escape
+from .base import lines as print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from ..operations.select.name_map import MapRow, Name
     from ..operations.select.proposal import Proposal
+
+
+STDOUT = "-"
 
 
 def map_lines(rows: Iterable[MapRow]) -> list[str]:
@@ -57,10 +61,14 @@ def proposal_lines(proposals: Sequence[Proposal], restored: Sequence[tuple[str, 
 
 
 def save_map(path: Location, lines: Iterable[str], *, overwrite: bool, hints: tuple[str, ...]) -> None:
-    """Write a map; CheckpointExistsError, with `hints`, where one is there with other lines.
+    """Write a map, to stdout if `path` is `-`.
 
-    It may have been edited.
+    Raises CheckpointExistsError, with `hints`, where a file is there with other lines: it may have been
+    edited.
     """
+    if path == STDOUT:
+        print_lines(lines)
+        return
     text = "".join(f"{line}\n" for line in lines).encode("utf-8")
     if path.is_file() and not overwrite:
         with path.open() as file:

@@ -448,3 +448,40 @@ def test_weights_that_keras_3_keys_below_the_optimizer_are_the_models(tmp_path: 
     kept = ckpt("convert", "--json", source, tmp_path / "w-1", "--weights-only").json["tensors"]
     assert {row["from"] for row in kept} == {row["to"] for row in kept} == weights
     assert ckpt("verify", tmp_path / "w-1").code == 0
+
+
+# What is said ----------------------------------------------------------------------
+
+
+def test_in_a_pipe_it_says_what_was_written_and_prints_nothing(tmp_path: Path, ckpt: Callable) -> None:
+    """In the log of a job it printed each tensor, and never that the result had been verified."""
+    done = ckpt("convert", BERT, tmp_path / "x.safetensors")
+    assert (done.code, done.out) == (0, "")
+    assert re.fullmatch(
+        r"wrote \S+x\.safetensors \(safetensors, 1\d\d tensors, [\d.]+ [kM]B\), verified",
+        done.err.splitlines()[-1],
+    )
+    for option, proof in (("--no-verify", ""), ("-n", "")):
+        done = ckpt("convert", BERT, tmp_path / f"x{option}.npz", option)
+        assert done.code == 0
+        assert done.err.splitlines()[-1].endswith(")" + proof)
+        assert bool(done.out) == (option == "-n"), "the plan is what a dry run prints"
+    quiet = ckpt("convert", BERT, tmp_path / "q.safetensors", "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("command", ["convert", "match"])
+def test_a_map_is_printed(command: str, tmp_path: Path, ckpt: Callable) -> None:
+    like = os.path.join(TEMPLATES, "other_names", "with_adam", "ckpt-1")
+    options = ["--map", os.path.join(TEMPLATES, "gold_map.tsv")]
+    line = ["match", BERT, like]
+    if command == "convert":
+        line = ["convert", BERT, tmp_path / "bert-1", "--like", like, *options]
+    done = ckpt(*line, "--save-map", "-")
+    assert done.code == (0 if command == "convert" else 1)
+    rows = [row for row in done.out.splitlines() if not row.startswith("#")]
+    assert len(rows) >= 44
+    assert all(row.count("\t") == 1 for row in rows)
+    refused = ckpt(*line, "--save-map", "-", "--json")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--save-map - and --json both want stdout" in refused.err

@@ -45,7 +45,8 @@ def run(tmp_path: Path) -> Path:
 
 def test_json_is_the_document_of_conversions(ckpt: Ckpt, run: Path) -> None:
     result = ckpt("rename", run / "ckpt-10", run / "out-1", "--sub", "^net=>model", "--json")
-    assert (result.code, result.err) == (0, "")
+    wrote = f"wrote {run / 'out-1'} (tf-object, 15 tensors, 2.6 kB), verified\n"
+    assert (result.code, result.err) == (0, wrote)
     found = result.json
     assert {name: value for name, value in found.items() if name != "tensors"} == {
         "schema": 1,
@@ -68,8 +69,15 @@ def test_json_is_the_document_of_conversions(ckpt: Ckpt, run: Path) -> None:
         assert sorted(row["from"] for row in found["tensors"]) == sorted(reader.specs)
 
 
-def test_piped_it_prints_old_and_new(ckpt: Ckpt, run: Path) -> None:
+def test_piped_it_says_what_was_written(ckpt: Ckpt, run: Path) -> None:
     result = ckpt("rename", run / "ckpt-10", run / "out-1", "--sub", "^net=>model")
+    assert (result.code, result.out) == (0, "")
+    last = f"wrote {run / 'out-1'} (tf-object, 15 tensors, 2.6 kB), verified"
+    assert result.err.splitlines() == ["note: 6 of 15 keys changed", last]
+
+
+def test_piped_a_dry_run_prints_old_and_new(ckpt: Ckpt, run: Path) -> None:
+    result = ckpt("rename", "-n", run / "ckpt-10", run / "out-1", "--sub", "^net=>model")
     assert [f"net/l1/bias{VALUE}", f"model/l1/bias{VALUE}", "float32", "5"] in result.rows
 
 
@@ -140,8 +148,8 @@ def test_a_damaged_tensor_is_not_copied_and_called_verified(
 def test_on_a_terminal_it_says_what_was_done(terminal: Ckpt, run: Path) -> None:
     result = terminal("rename", run / "ckpt-10", run / "out-1", "--sub", "^net=>model", NO_COLOR="1")
     assert result.code == 0
-    assert f"wrote {run / 'out-1'}" in result.out.replace("\n", "")
-    assert "note: 6 of 15 keys changed" in result.err
+    assert result.out == ""
+    assert f"note: 6 of 15 keys changed\nwrote {run / 'out-1'} (tf-object" in result.err
 
 
 def test_dry_run_prints_the_plan_and_writes_nothing(ckpt: Ckpt, run: Path) -> None:
