@@ -150,6 +150,7 @@ MEMBER = {
     "kept": maybe(FLAG),
     "shared_with": listed(TEXT),
     "shared_nbytes": COUNT,
+    "incomplete": FLAG,
 }
 FILE = {"name": TEXT, "nbytes": COUNT, "modified": maybe(TIME)}
 DIRECTORY = {

@@ -213,7 +213,7 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
         view.stat(shown, names)
     else:
         view.by_layer(shown, names)
-    view.summary_line(found.summary)
+    view.summary_line(found)
 
 
 # Directories ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from formats import TensorSpec
 
-    from ..operations.compare.diff import DiffEntry
+    from ..operations.compare.diff import Diff, DiffEntry
 
 
 _MARKS = {"added": "+", "removed": "-", "renamed": ">", "shape": "!", "dtype": "!", "value": "~", "same": "="}
@@ -177,13 +177,8 @@ def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
         render.lines([f" {render.pad(label, width)} | {text.rjust(digits)} {bar}"])
 
 
-def summary_line(summary: Mapping[str, int]) -> None:
+def summary_line(found: Diff) -> None:
     """Print how many tensors had which fate."""
-    shown = [(name, summary[name]) for name in ("changed", "added", "removed", "renamed", "same")]
     style = {"changed": "value"}
-    parts = [
-        render.styled(f"{count:,} {name}", **_STYLES[style.get(name, name)])
-        for name, count in shown
-        if count or name == "same"
-    ]
+    parts = [render.styled(words, **_STYLES[style.get(name, name)]) for name, _, words in found.counts]
     render.lines([", ".join(parts)])

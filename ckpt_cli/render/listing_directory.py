@@ -53,13 +53,24 @@ def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
         ]
         for row in rows
     ]
-    styles = ["red" if row["format"] is None else "green" if row["name"] == latest else "" for row in rows]
+    styles = [
+        "red" if row["format"] is None or row["incomplete"] else "green" if row["name"] == latest else ""
+        for row in rows
+    ]
     render.table(columns, cells, styles)
 
 
+def _style(row: dict[str, Any], latest: str | None) -> str:
+    if row["format"] is None or row["incomplete"]:
+        return "red"
+    return "green" if row["name"] == latest else ""
+
+
 def _marks(row: dict[str, Any], latest: str | None) -> str:
-    """Return what is to be said of a checkpoint: whether it is kept, what it shares with others."""
+    """Return the remarks on a checkpoint: latest or kept, incomplete, and what it shares with others."""
     marks = ["latest"] if row["name"] == latest else ["kept"] if row["kept"] else []
+    if row["incomplete"]:
+        marks.append("incomplete")
     if row["shared_with"]:
         first, more = row["shared_with"][0], len(row["shared_with"]) - 1
         others = render.escape(first) + (f" and {more:,} more" if more else "")

@@ -512,3 +512,15 @@ def test_of_large_bundles_it_says_what_it_says_of_small_ones(
     monkeypatch.setattr(reader, "_MANY_BLOCKS", 0)
     assert ckpt("diff", *options, one, other) == expected
     assert expected.code == 1
+
+
+def test_without_values_nothing_is_said_to_be_the_same(terminal: Callable, ckpt: Callable) -> None:
+    """Shapes and dtypes alone were compared: 31 tensors that all had other values were called the same."""
+    paths = (data_path("pairs", "step1"), data_path("pairs", "step2"))
+    told = terminal("diff", "--no-values", *paths, NO_COLOR="1")
+    assert told.code == 0
+    assert told.out.strip().splitlines()[-1] == "11 with the same shape and dtype"
+    markdown = ckpt("diff", "--no-values", "--format", "markdown", *paths)
+    assert "with the same shape and dtype" in markdown.out
+    assert " same," not in markdown.out
+    assert " same" in terminal("diff", *paths, NO_COLOR="1").out

@@ -412,3 +412,16 @@ def test_a_large_index_is_printed_as_it_is_read(
         assert (result.code, result.out) == (3, lines)
         assert "restart points in a block" in result.err
     assert ckpt("ls", "--json", tmp_path / "c").out == ""
+
+
+def test_a_checkpoint_that_lacks_a_shard_is_incomplete(
+    tmp_path: Path, ckpt: Callable, terminal: Callable
+) -> None:
+    for name in os.listdir(data_path("shards")):
+        if name.startswith("merged."):
+            shutil.copy(data_path("shards", name), tmp_path)
+    assert ckpt("ls", "--json", tmp_path).json["checkpoints"][0]["incomplete"] is False
+    os.remove(tmp_path / "merged.data-00001-of-00002")
+    found = ckpt("ls", "--json", tmp_path).json
+    assert (found["latest"], found["checkpoints"][0]["incomplete"]) == ("merged", True)
+    assert "latest, incomplete" in terminal("ls", tmp_path, NO_COLOR="1").out

@@ -114,13 +114,15 @@ def _spec_document(spec: TensorSpec | None) -> dict[str, Any] | None:
 class Diff(NamedTuple):
     """All entries of a comparison, in the order of the bytes of their keys.
 
-    Beside them there are tensors that are the `same`, and of which no more is told.
+    Beside them there are tensors that are the `same`, and of which no more is told.  Where `has_values` is
+    false, only shapes and dtypes were compared.
     """
 
     left: str
     right: str
     entries: list[DiffEntry]
     same: int = 0
+    has_values: bool = True
 
     @property
     def summary(self) -> dict[str, int]:
@@ -128,6 +130,18 @@ class Diff(NamedTuple):
         changed = counts["dtype"] + counts["shape"] + counts["value"]
         once = {name: counts[name] for name in ("added", "removed", "renamed")}
         return {"same": counts["same"] + self.same, "changed": changed, **once}
+
+    @property
+    def counts(self) -> list[tuple[str, int, str]]:
+        """How many tensors had which fate: its name, the count, and in words."""
+        order = ("changed", "added", "removed", "renamed", "same")
+        same = "same" if self.has_values else "with the same shape and dtype"
+        found = self.summary
+        return [
+            (name, found[name], f"{found[name]:,} {same if name == 'same' else name}")
+            for name in order
+            if found[name] or name == "same"
+        ]
 
     def shown(self, *, everything: bool) -> list[DiffEntry]:
         """Return the entries to show: those that changed, or all."""
@@ -254,7 +268,7 @@ def diff_pairs(
                 break
     if options.find_renames and options.values:
         entries = _with_renames(left, right, entries)
-    return Diff(left.location.path, right.location.path, entries)
+    return Diff(left.location.path, right.location.path, entries, has_values=options.values)
 
 
 class _DiffStep(NamedTuple):

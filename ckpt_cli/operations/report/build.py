@@ -91,7 +91,7 @@ def _compared(
         Finding("error" if fails(entry, pair) else "note", entry.change, _what(entry), entry.key, head)
         for entry in changed
     ]
-    counts = [f"{count:,} {word}" for word, count in diff.summary.items() if count or word == "same"]
+    counts = [words for _, _, words in sorted(diff.counts, key=lambda count: count[0] != "same")]
     commands = [command_line("diff", diff.left, diff.right)] if changed else []
     keys = dict.fromkeys(entry.key for entry in diff.entries)
     return Subject(

@@ -68,6 +68,7 @@ def _member_row(member: Member, *, kept: bool | None) -> _ListingRow:
         "kept": kept,
         "shared_with": [],
         "shared_nbytes": 0,
+        "incomplete": False,
     }
     if member.error is not None:
         return _ListingRow(row, [str(member.error)])
@@ -75,6 +76,7 @@ def _member_row(member: Member, *, kept: bool | None) -> _ListingRow:
         with open_location(member.location) as reader:
             sizes = [0 if key in reader.tied else spec.nbytes or 0 for key, spec in reader.specs.items()]
             row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
+            row["incomplete"] = member.location.store.lists_first and bool(reader.missing_files())
             is_local = member.location.store.system_path(member.location.head) is not None
             files = frozenset((reader.fingerprint or {}).values()) if is_local else frozenset()
             return _ListingRow(row, findings_in_short(reader), files)
