@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.words import counted, first_of
 from ..errors import ConversionError
-from ..model.object_graph import ROOT, most_path_characters
+from ..model.object_graph import ROOT, most_path_characters, optimizer_nodes
 from .config import snake_case
 from .in_pytorch import LAYERS_IN_PYTORCH, filled_in
 from .layers import LAYERS, WEIGHTS, is_seed
 from .model import Edge, ModelError, Unit, Variable
-from .training_state import optimizer_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

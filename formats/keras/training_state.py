@@ -22,7 +22,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..model.object_graph import ROOT
+from ..model.object_graph import ROOT, optimizer_nodes
 from ..model.object_keys import VARIABLE_VALUE
 from .optimizers import (
     KERAS2,
@@ -68,7 +68,6 @@ _NUMBERS = {
 
 _NUMBER = re.compile(r"_\d+$")
 _COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
-_OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
 _INNER = "inner_optimizer"
 _MOST_LISTED = 4_000_000
 """Slots that are listed, all together: a hostile graph has many optimizers share one long list."""
@@ -112,6 +111,24 @@ class TrainingState(NamedTuple):
         """The keys of the variables that it has slots of."""
         return {variable for variable, _ in self.slots}
 
+    def slot_name(self, name: str) -> str:
+        """Return what its generation calls a slot: in lists, what full names have, `m` or `momentum`."""
+        if self.generation not in (KERAS2, KERAS3):
+            return name
+        kinds = [slot for row in self.known or OPTIMIZERS for slot in row.slots]
+        names = {
+            slot.keras2 if self.generation == KERAS2 else slot.keras3
+            for slot in kinds
+            if slot.name(self.generation) == name
+        }
+        return names.pop() if len(names) == 1 and "" not in names else name.strip("_")
+
+    @property
+    def slot_paths(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each slot's key, its variable's key, and what people call it: `m of optimizer`."""
+        for (variable, name), key in self.slots.items():
+            yield key, variable, f"{self.slot_name(name)} of {self.path}"
+
     @property
     def title(self) -> str:
         """Its name for people: the class where that is known, else what the checkpoint calls it."""
@@ -138,15 +155,6 @@ def name_of_added_count(path: str) -> str:
 def is_added_count(path: str, full_name: str | None) -> bool:
     """Whether a count of steps was added to TensorFlow 1's state, by its object path and full name."""
     return full_name == name_of_added_count(path)
-
-
-def optimizer_nodes(graph: ObjectGraph) -> set[int]:
-    """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
-    return {
-        number
-        for number, node in enumerate(graph.nodes)
-        if node.slot_variables or any(child.local_name in _OPTIMIZER_EDGES for child in node.children)
-    }
 
 
 def training_states(

@@ -16,7 +16,7 @@ from ..core.words import counted
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
 from ..model.foreign import CUT_OFF, Foreign
 from ..model.name_kinds import name_kinds
-from ..model.object_graph import ObjectGraph
+from ..model.object_graph import ObjectGraph, optimizer_nodes
 from ..model.object_keys import ATTRIBUTES, GRAPH_KEY
 from ..model.reader import Family, Format
 from ..model.verification import Finding
@@ -76,9 +76,25 @@ class ObjectReader(BundleReader):
         return self.object_graph.tensors(self.specs) if self.object_graph else {}
 
     @cached_property
-    def object_paths(self) -> Mapping[str, str]:
+    def edge_paths(self) -> Mapping[str, str]:
         paths = self.object_graph.paths if self.object_graph else {}
         return {key: paths[node] for key, (node, _, _) in self._owners.items() if node in paths}
+
+    @cached_property
+    def object_paths(self) -> Mapping[str, str]:
+        """Object path by key; a slot in a list of Keras' newer optimizers is called by its variable."""
+        paths, graph = dict(self.edge_paths), self.object_graph
+        if graph is None or not any(
+            name == "_variables" for node in optimizer_nodes(graph) for name, _ in graph.children(node)
+        ):
+            return paths
+        from ..keras.optimizers import KERAS2, KERAS3
+        from ..keras.training_state import training_states
+
+        for state in training_states(graph, self.specs, self.full_names):
+            for key, variable, slot in state.slot_paths if state.generation in (KERAS2, KERAS3) else ():
+                paths[key] = f"{paths[variable]} ({slot})"
+        return paths
 
     @property
     def paths_flaw(self) -> Finding | None:

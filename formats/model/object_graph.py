@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
+_OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
+
 ROOT = 0
 _FEW_NODES = 1024
 _LEAST_NODE = 8
@@ -224,6 +226,15 @@ class ObjectGraph:
             yield from _flaws_of_edges(number, node, len(self.nodes))
             yield from _flaws_of_slots(number, node, len(self.nodes))
             yield from _flaws_of_attributes(number, node, owners, resolve)
+
+
+def optimizer_nodes(graph: ObjectGraph) -> set[int]:
+    """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
+    return {
+        number
+        for number, node in enumerate(graph.nodes)
+        if node.slot_variables or any(child.local_name in _OPTIMIZER_EDGES for child in node.children)
+    }
 
 
 def _flaws_of_edges(number: int, node: TrackableObject, count: int) -> Iterator[GraphFlaw]:

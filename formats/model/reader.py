@@ -113,6 +113,11 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return {}
 
     @property
+    def edge_paths(self) -> Mapping[str, str]:
+        """Object path by key as the edges have it, a slot in a list by its number: what rules see."""
+        return self.object_paths
+
+    @property
     def paths_flaw(self) -> Finding | None:
         """What keeps anybody from telling the object paths that there are; None where they are known."""
         return None

@@ -90,8 +90,12 @@ def test_a_dry_run_prints_what_the_real_one_does(tmp_path: Path, ckpt: Callable)
     planned = ckpt("convert", "--each", "-n", RUN, tmp_path / "out")
     assert os.listdir(tmp_path) == []
     real = ckpt("convert", "--each", RUN, tmp_path / "out")
-    assert planned.out == real.out
-    assert {row[0] for row in real.rows} == {f"{tmp_path}/out/ckpt-{step}" for step in (8, 9, 10)}
+    targets = [f"{tmp_path}/out/ckpt-{step}" for step in (8, 9, 10)]
+    assert {row[0] for row in planned.rows} == set(targets)
+    assert real.out == ""
+    wrote = [line for line in real.err.splitlines() if line.startswith("wrote ")]
+    assert [line.split()[1] for line in wrote] == targets
+    assert all(line.endswith(", verified") for line in wrote)
     found = ckpt("convert", "--each", "--json", RUN, tmp_path / "json").json
     assert [document["target"] for document in found["checkpoints"]] == [
         f"{tmp_path}/json/ckpt-{step}" for step in (8, 9, 10)

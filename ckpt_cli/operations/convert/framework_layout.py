@@ -218,7 +218,7 @@ def _called(
     of_model = {}
     if model is not None:
         of_model = {variable.key: name for name, variable in model_names(model).items()}
-    paths, full_names = reader.object_paths, reader.full_names
+    paths, full_names = reader.edge_paths, reader.full_names
     out: dict[str, str] = {}
     for key in keys:
         names = [name for name in (key, paths.get(key), full_names.get(key), of_model.get(key)) if name]

@@ -213,7 +213,7 @@ def _pair_by_names(
     new = names.keys if names else {key: key for key in keys}
     called = [side.full_names for side in model] if model else [source.full_names, template.full_names]
     full_names = names.full_names if names else called[0]
-    paths = names.object_paths if names else source.object_paths
+    paths = names.object_paths if names else source.edge_paths
     if source.object_graph is None:
         # Where there are no objects, names stand for their paths; below, the other way round, too.
         paths = {key: key for key in new.values()}
@@ -223,7 +223,7 @@ def _pair_by_names(
         (new.get, lambda key: key),
         (
             lambda key: place(paths.get(new[key]), key),
-            lambda key: place(template.object_paths.get(key), key),
+            lambda key: place(template.edge_paths.get(key), key),
         ),
         (lambda key: place(path_of(new[key]), key), lambda key: None if template.object_graph else key),
     ]

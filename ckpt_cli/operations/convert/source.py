@@ -174,11 +174,11 @@ class Chosen:
 
     def _is_added_count(self, key: str) -> bool:
         """Whether a count of steps was added to TensorFlow 1's state, which is what its name says."""
-        path = self.source.object_paths.get(key)
+        path = self.source.edge_paths.get(key)
         return is_added_count(path or "", self.source.full_names.get(key)) and bool(path)
 
     def _is_save_counter(self, key: str) -> bool:
-        return self.source.object_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
+        return self.source.edge_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
 
     def _path_names(self, keys: Sequence[str]) -> dict[str, str]:
         """Return object paths as names.

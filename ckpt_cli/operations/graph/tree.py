@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
-from formats.model.object_graph import ROOT
+from formats.keras.optimizers import KERAS2, KERAS3
+from formats.keras.training_state import training_states
+from formats.model.object_graph import ROOT, optimizer_nodes
 from formats.model.object_keys import VARIABLE_VALUE
-from formats.tf.graph.object_kinds import listed_slots, optimizer_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,9 +80,15 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
     slots: dict[int, list[tuple[int, str, int]]] = {}
     for slot in graph.slots:
         slots.setdefault(slot.optimizer, []).append((slot.variable, slot.name, slot.node))
-    for listed in listed_slots(graph, specs):
-        slots.setdefault(listed.optimizer, []).append((listed.variable, listed.name, listed.node))
     optimizers = optimizer_nodes(graph)
+    by_path = {graph.paths[number]: number for number in optimizers if number in graph.paths}
+    owners = {key: number for key, (number, _, _) in graph.tensors(specs).items()}
+    for state in training_states(graph, specs, reader.full_names):
+        if state.generation in (KERAS2, KERAS3) and state.path in by_path:
+            for (variable, name), key in state.slots.items():
+                slots.setdefault(by_path[state.path], []).append(
+                    (owners[variable], state.slot_name(name), owners[key])
+                )
     slot_nodes = {slot.node for slot in graph.slots}
     nodes = []
     for number in range(len(graph.nodes)):
@@ -100,7 +107,7 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
         nodes.append(
             GraphNode(
                 number,
-                graph.paths.get(number),
+                reader.object_paths.get(own[0]) if kind == "slot" else graph.paths.get(number),
                 kind,
                 own,
                 found[0] if found else None,

@@ -9,7 +9,7 @@ import bisect
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.dtypes import STRING, VARIANT
-from ...model.object_graph import ROOT
+from ...model.object_graph import ROOT, optimizer_nodes
 from ...model.object_keys import GRAPH_KEY, VARIABLE_VALUE
 
 if TYPE_CHECKING:
@@ -20,21 +20,11 @@ if TYPE_CHECKING:
 
 
 NOWHERE = -1  # no node: a key that no attribute stands for
-_OPTIMIZER_EDGES = frozenset(("iter", "_iterations"))
 _LISTS = ("_variables", "_trainable_variables")
 _MOST_LISTED = 4_000_000
 """Nodes that optimizers list, all together: a hostile graph has many optimizers share one long list."""
 
 _STATE_EDGES = frozenset(("metrics", "save_counter", "keras_api"))
-
-
-def optimizer_nodes(graph: ObjectGraph) -> set[int]:
-    """Return the optimizers: nodes with slot triples, or with an edge that counts iterations."""
-    return {
-        number
-        for number, node in enumerate(graph.nodes)
-        if node.slot_variables or any(child.local_name in _OPTIMIZER_EDGES for child in node.children)
-    }
 
 
 def _node_specs(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[int, TensorSpec]:
@@ -77,62 +67,6 @@ def paired_slots(
             at = fitting[following]
             pairs[node] = variables[at]
     return pairs
-
-
-class ListedSlot(NamedTuple):
-    """A slot variable that an optimizer keeps in a list, by the name of the list's edge."""
-
-    optimizer: int
-    variable: int
-    name: str
-    node: int
-
-
-def listed_slots(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> Iterator[ListedSlot]:
-    """Yield the slots of optimizers since Keras 2.11, where the graph tells of which variable each is.
-
-    An optimizer has one list for each kind, `_momentums`.  Keras 3 lists the variables in
-    the same order, `_trainable_variables`; in Keras 2 a slot has its variable's full name
-    in its own, `Adam/m/<full name>`.
-    """
-    by_node = _node_specs(graph, specs)
-    full_names = {
-        number: attribute.full_name
-        for number in by_node
-        for attribute in graph.nodes[number].attributes
-        if attribute.name == VARIABLE_VALUE
-    }
-    named: dict[str, list[int]] = {}
-    for number, full_name in full_names.items():
-        named.setdefault(full_name, []).append(number)
-    seen: set[int] = set()  # A list is of one optimizer; a hostile graph could give it to all.
-    for optimizer in sorted(optimizer_nodes(graph)):
-        edges = {name: node for name, node in graph.children(optimizer) if node not in seen}
-        seen.update(edges.values())
-        held = set(_listed(graph, edges.get("_variables")))
-        trained = _listed(graph, edges.get("_trainable_variables"))
-        for name, group in edges.items():
-            slots = _listed(graph, group)
-            if not slots or name == "_variables" or not held.issuperset(slots):
-                continue
-            owners = (
-                trained
-                if len(trained) == len(slots)
-                else [_owner(full_names.get(slot, ""), named) for slot in slots]
-            )
-            for slot, owner in zip(slots, owners, strict=True):
-                if owner in by_node and slot in by_node and by_node[owner].shape == by_node[slot].shape:
-                    yield ListedSlot(optimizer, owner, name, slot)
-
-
-def _listed(graph: ObjectGraph, group: int | None) -> list[int]:
-    return [node for _, node in graph.children(group)] if group is not None else []
-
-
-def _owner(full_name: str, named: Mapping[str, list[int]]) -> int:
-    """Return the variable whose full name a slot has in its own; nowhere where that is not one."""
-    found = named.get(full_name.split("/", 2)[-1], []) if full_name.count("/") > 1 else []
-    return found[0] if len(found) == 1 else NOWHERE
 
 
 def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[str, str]:

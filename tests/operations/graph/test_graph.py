@@ -18,8 +18,8 @@ from ckpt_cli.operations.graph.folding import draw
 from ckpt_cli.operations.graph.pictures import WRITERS, dot, mermaid, svg
 from ckpt_cli.operations.graph.tree import graph_nodes, span
 from ckpt_cli.render.drawing import html
+from formats.keras.training_state import training_states
 from formats.model.object_graph import ObjectGraph
-from formats.tf.graph.object_kinds import listed_slots
 from formats.wire.messages import (
     ObjectReference,
     SlotVariableReference,
@@ -50,7 +50,7 @@ def of_edges(edges, slots=()):
         )
         protos[optimizer].slot_variables.append(reference)
     graph = ObjectGraph(TrackableObjectGraph(nodes=protos))
-    nodes = graph_nodes(SimpleNamespace(specs={}, kinds={}), graph)
+    nodes = graph_nodes(SimpleNamespace(specs={}, kinds={}, full_names={}, object_paths={}), graph)
     return nodes, span(nodes)
 
 
@@ -108,31 +108,28 @@ def test_the_guides_whole_graph():
 
 
 @pytest.mark.parametrize(
-    ("path", "variables", "first"),
+    ("path", "kernel", "names"),
     [
-        ("guide_adam_new/tf_ckpts/ckpt-10", {"kernel": "net/l1/kernel", "bias": "net/l1/bias"}, 1),
-        ("guide_adam_keras3/tf_ckpts/ckpt-10", {"kernel": "net/l1/_kernel", "bias": "net/l1/bias"}, 2),
+        ("guide_adam_new/tf_ckpts/ckpt-10", "kernel", ("m", "v")),
+        ("guide_adam_keras3/tf_ckpts/ckpt-10", "_kernel", ("momentum", "velocity")),
     ],
 )
-def test_slots_in_lists_are_tied_to_their_variables(path, variables, first):
+def test_slots_in_lists_are_tied_to_their_variables(path, kernel, names):
     """Optimizers since Keras 2.11 have lists: names tell the ties, or the list of what is trained."""
     colors, edges = seen(drawing(data_path(path), 9, slots=True))
-    slots = [f"optimizer/_variables/{first + number}" for number in range(4)]
-    assert sorted(slot for slot, color in colors.items() if color == "orange") == slots
-    ties = {(start, end, name) for start, end, name, dashed in edges if dashed}
-    assert ties == {
-        (variables[at], slots[2 * number + which], name)
-        for number, at in enumerate(("kernel", "bias"))
-        for which, name in enumerate(("momentums", "velocities"))
+    variables = [f"net/l1/{at}" for at in (kernel, "bias")]
+    slots = {
+        (variable, f"{variable} ({name} of optimizer)", name) for variable in variables for name in names
     }
+    assert {slot for slot, color in colors.items() if color == "orange"} == {slot for _, slot, _ in slots}
+    assert {(start, end, name) for start, end, name, dashed in edges if dashed} == slots
 
 
 def test_slots_of_equal_shapes_are_told_apart():
     with formats.open_checkpoint(data_path("keras3_mlp", "mlp_both-1")) as reader:
-        graph, names = reader.object_graph, full_names(reader)
-        found = {
-            (names[slot.variable], slot.name): names[slot.node] for slot in listed_slots(graph, reader.specs)
-        }
+        names = reader.full_names
+        (state,) = training_states(reader.object_graph, reader.specs, names)
+        found = {(names[variable], name): names[key] for (variable, name), key in state.slots.items()}
     model = (
         "hidden/kernel",
         "hidden/bias",

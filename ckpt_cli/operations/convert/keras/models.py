@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import ConversionError
 from formats.keras.layers import WEIGHTS
-from formats.keras.training_state import optimizer_nodes
-from formats.model.object_graph import ROOT
+from formats.model.object_graph import ROOT, optimizer_nodes
 from formats.model.object_keys import VARIABLE_VALUE
 
 from ..accounting import look_at_names
