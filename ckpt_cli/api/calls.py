@@ -111,6 +111,7 @@ def selection(
     exclude: str | Iterable[str] = (),
     *,
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
 ) -> Selection:
@@ -118,7 +119,12 @@ def selection(
     kinds = ",".join(several(kind)) if kind is not None else None
     try:
         return Selection.make(
-            (*keys, *several(match)), several(exclude), regex=regex, dtype=dtype, kinds=kinds
+            (*keys, *several(match)),
+            several(exclude),
+            regex=regex,
+            dtype=dtype,
+            kinds=kinds,
+            ignore_case=ignore_case,
         )
     except ValueError as error:
         raise OptionError(str(error)) from error

@@ -115,7 +115,11 @@ def _laid_out(
     What is not chosen is left out, so that it need not be explained: tensors of LEFT that are excluded, and
     an optimizer's state where no kind of it is wanted.
     """
-    left_out = sift(left, Selection(drop=selection.drop, regex=selection.regex), listed=True).dropped
+    left_out = sift(
+        left,
+        Selection(drop=selection.drop, regex=selection.regex, ignore_case=selection.ignore_case),
+        listed=True,
+    ).dropped
     keys = [key for key in left.specs if key not in left_out]
     if selection.kinds and not set(OF_OPTIMIZER) & set(selection.kinds):
         keys = [key for key in keys if left.kinds.get(key) not in OF_OPTIMIZER]

@@ -92,6 +92,7 @@ def convert(
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
     sub: str | Iterable[str] = (),
@@ -149,7 +150,13 @@ def convert(
         asked = verify_choice(verify, no_verify=no_verify)
         options = ConvertOptions(
             selection(
-                keys, match, exclude, regex=regex, dtype=dtype, kind="variable" if weights_only else kind
+                keys,
+                match,
+                exclude,
+                regex=regex,
+                ignore_case=ignore_case,
+                dtype=dtype,
+                kind="variable" if weights_only else kind,
             ),
             key_changes(sub, strip_prefix, add_prefix, map, layout=layout, config=config),
             None if to is None else format_id(to),

@@ -182,6 +182,7 @@ def diff(
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
     sub: str | Iterable[str] = (),
@@ -232,7 +233,7 @@ def diff(
     )
     options = CompareOptions(
         settings,
-        selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind),
+        selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind),
         key_changes(sub, strip_prefix, add_prefix, map, layout=layout, config=config),
         all,
     )

@@ -80,6 +80,7 @@ def extract(
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
     cast: str | None = None,
@@ -110,7 +111,7 @@ def extract(
     with collecting() as said, lent(jobs) as workers:
         options = ExtractOptions(
             keys,
-            selection((), match, exclude, regex=regex, dtype=dtype, kind=kind),
+            selection((), match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind),
             key_changes(map=map, layout=layout, config=config),
             None if cast is None else floating(cast),
             WriteOptions(workers, overwrite, dry_run),

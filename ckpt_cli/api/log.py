@@ -148,6 +148,7 @@ def log(
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
     no_values: bool = False,
@@ -172,7 +173,7 @@ def log(
     ```
     """
     where, state_path = places_of(location(directory))
-    wanted = selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind)
+    wanted = selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
     options = LogOptions(wanted, not no_values, tag, None if events is None else location(events))
     with lent(jobs) as workers:
         if not recursive:

@@ -76,6 +76,7 @@ class CheckpointRow(NamedTuple):
     kept: bool | None
     shared_with: tuple[str, ...]
     shared_nbytes: int
+    incomplete: bool
 
 
 class TensorListing(RowTable, Sequence[TensorRow]):
@@ -197,6 +198,7 @@ def ls(
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
     long: bool = False,
@@ -212,10 +214,10 @@ def ls(
     A directory gives a `DirectoryListing`, anything else, and a directory with KEYs, a `TensorListing`.
     With `recursive` the directories below are listed as well, as a `Several` of `DirectoryListing`.
 
-    `keys`, `match`, `exclude`, `regex`, `dtype` and `kind` choose tensors as on the command line; `match`,
-    `exclude` and `kind` take one text or several. `long` adds where the bytes lie and the names that the
-    graph gives. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads values whose
-    digest is not stored, with `exact` all of them. Without `digest` only the index is read.
+    `keys`, `match`, `exclude`, `regex`, `ignore_case`, `dtype` and `kind` choose tensors as on the command
+    line; `match`, `exclude` and `kind` take one text or several. `long` adds where the bytes lie and the
+    names that the graph gives. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads
+    values whose digest is not stored, with `exact` all of them. Without `digest` only the index is read.
 
     Raises CheckpointError where nothing is found, and ValueError for arguments that make no sense.
 
@@ -230,7 +232,7 @@ def ls(
     if digest is not None:
         choice("digest", digest, DIGESTS)
     where = location(path)
-    wanted = selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind)
+    wanted = selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
     if recursive:
         return _ls_below(where, reverse=reverse)
     options = ListOptions(wanted, sort, reverse, digest, exact)

@@ -30,7 +30,7 @@ __all__ = [
     "needs",
 ]
 
-CHOOSING = ("KEY", "--match", "--exclude", "--regex", "--dtype", "--kind")
+CHOOSING = ("KEY", "--match", "--exclude", "--regex", "--ignore-case", "--dtype", "--kind")
 """The parameters that choose tensors."""
 
 
@@ -69,7 +69,9 @@ def excludes(name: str, *others: str, unless: str | None = None) -> Rule:
     return Rule(name, others, wanted=False, unless=unless)
 
 
-CHOOSING_RULES = (needs("--regex", "KEY", "--match", "--exclude"),)
+_PATTERNS = ("KEY", "--match", "--exclude")
+
+CHOOSING_RULES = (needs("--regex", *_PATTERNS), needs("--ignore-case", *_PATTERNS))
 """What goes for the parameters that choose tensors."""
 
 SHARING_RULES = (excludes("--executor", "--jobs"),)

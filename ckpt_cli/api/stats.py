@@ -147,6 +147,7 @@ def stats(
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     regex: bool = False,
+    ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
     recursive: bool = False,
@@ -169,7 +170,9 @@ def stats(
     ```
     """
     where = location(path)
-    options = StatsOptions(selection(keys, match, exclude, regex=regex, dtype=dtype, kind=kind))
+    options = StatsOptions(
+        selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
+    )
     with lent(jobs, executor) as workers:
         if not recursive:
             return _stats_of(where, options, workers)

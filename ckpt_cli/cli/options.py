@@ -364,6 +364,10 @@ def match_option(help: str) -> Callable[[F], F]:  # noqa: A002
     )
 
 
+ignore_case_option = click.option(
+    "-i", "--ignore-case", is_flag=True, help="Match keys without regard to case."
+)
+
 _CHOOSING = (
     click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
     match_option("Keep keys that match; * crosses /."),
@@ -376,6 +380,7 @@ _CHOOSING = (
         shell_complete=completing("keys"),
     ),
     click.option("--regex", is_flag=True, help="Take KEY, --match and --exclude as regular expressions."),
+    ignore_case_option,
     click.option(
         "--dtype",
         "dtype",
@@ -400,20 +405,25 @@ def choosing(function: F) -> F:
     return option_rules(*CHOOSING_RULES)(function)
 
 
-def selection_of(options: dict[str, Any]) -> Selection:
-    """Return the selection that the options of `choosing` describe; UsageError where they make no sense."""
+def selection_of(options: dict[str, Any], *, words: bool = False) -> Selection:
+    """Return the selection that the options of `choosing` describe; UsageError where they make no sense.
+
+    With `words` a KEY argument may be part of a key.
+    """
     from ..operations.select.selection import Selection
 
     try:
-        return Selection.make(
+        found = Selection.make(
             (*options["keys"], *options["matches"]),
             options["excludes"],
             regex=options["regex"],
             dtype=options["dtype"],
             kinds=options["kind"],
+            ignore_case=options["ignore_case"],
         )
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+    return found._replace(words=tuple(options["keys"])) if words else found
 
 
 def format_option(name: str, help: str) -> Callable[[F], F]:  # noqa: A002

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from formats.errors import CheckpointError
 from formats.find.opening import locate
@@ -189,10 +190,11 @@ def _asked(options: dict[str, Any]) -> CompareOptions:
         stop_on=failing.fail_on.changes if quiet and failing.known is None else (),
         norms=failing.fail_on.asks_norms,
     )
+    fails_by_default = click.get_current_context().get_parameter_source("fail_on") is ParameterSource.DEFAULT
     with_names = not (options["as_json"] or quiet) and render.is_terminal()
     return CompareOptions(
         settings,
-        selection_of(options),
+        selection_of(options, words=fails_by_default),
         changes_of(options),
         options["everything"],
         quiet,

@@ -88,16 +88,18 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     Behind the first PATH, a word that is one of its keys is a KEY; else one that is there
     is a PATH, too; else it is a KEY (with --regex all are).  Paths that name one checkpoint,
     as run/ckpt-* does, are that one once.  Of several the lines begin with their paths.
+    A KEY without wildcards that is no key means every key that contains it.
 
     \b
       ckpt ls run/                         the checkpoints of a run
       ckpt ls run/ckpt-10 --kind variable  the weights, without optimizer slots
       ckpt ls run/ckpt-10 --depth 2        sizes per layer
+      ckpt ls run/ckpt-10 kernel           keys that contain a word
       ckpt ls -1 run/ckpt-10 '*/kernel*'   keys that match
       ckpt ls run/ckpt-10 --json -l --digest sha256 > model.lock   for ckpt verify --against
     """
     paths, options["keys"] = ([path], keys) if options["regex"] else paths_and_keys(path, keys)
-    selection, look = selection_of(options), Look.of(options)
+    selection, look = selection_of(options, words=True), Look.of(options)
     if len(paths) > 1:
         return _list_several(paths, selection, look, options)
     if options["recursive"]:

@@ -12,7 +12,7 @@ from formats.core.words import counted
 
 from ..cli.help import subcommand
 from ..cli.option_rules import needs, option_rules
-from ..cli.options import color_option, completing, json_option, path_argument
+from ..cli.options import color_option, completing, ignore_case_option, json_option, path_argument
 from ..operations.look import show
 from ..operations.select import slices
 from ..render import base as render
@@ -44,10 +44,11 @@ _LARGEST_HEAT = 1 << 24
     metavar="N",
     help="Values in JSON.",
 )
+@ignore_case_option
 @json_option
 @color_option
-@option_rules(needs("--max-values", "KEY"))
-def command(path: Location, key: str | None, max_values: int, as_json: bool) -> int:
+@option_rules(needs("--max-values", "KEY"), needs("--ignore-case", "KEY"))
+def command(path: Location, key: str | None, max_values: int, ignore_case: bool, as_json: bool) -> int:
     """Show what a checkpoint is, or what one tensor of it holds.
 
     Without KEY a summary: format, producer, files, step, sizes by kind and dtype,
@@ -67,7 +68,8 @@ def command(path: Location, key: str | None, max_values: int, as_json: bool) -> 
             fields = show.summary(reader)
             _summary(reader, fields, as_json=as_json)
         else:
-            _tensor(reader, slices.find_part(reader, key), max_values, as_json=as_json)
+            part = slices.find_part(reader, key, ignore_case=ignore_case)
+            _tensor(reader, part, max_values, as_json=as_json)
     return 0
 
 

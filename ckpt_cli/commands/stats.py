@@ -98,7 +98,8 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
     words = options["keys"]
     if options["files"]:
         options["keys"] = ()
-    run = _StatsPrinter(fail_on, workers, options["form"], selection_of(options), options["as_json"])
+    selection = selection_of(options, words=not fail_on)
+    run = _StatsPrinter(fail_on, workers, options["form"], selection, options["as_json"])
     if options["files"]:
         run.shows_bad_alone = bool(fail_on)
         places, notes = each_once([locate(parse_location(word)) for word in (path, *words)])

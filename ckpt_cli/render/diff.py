@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from formats.core.words import natural_order
+
 from ..operations.look.listing import split_layer
 from . import base as render
 from .tables import Column
@@ -88,9 +90,11 @@ def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
         layer, leaf = split_layer(names.get(entry.key, entry.key))
         groups.setdefault(layer, []).append((leaf, entry))
     for members in groups.values():
+        members.sort(key=lambda member: natural_order(member[0]))
         members.sort(key=lambda member: _weight(member[1]), reverse=True)
     largest = _largest(entries)
-    ordered = sorted(groups.items(), key=lambda group: _weight(group[1][0][1]), reverse=True)
+    named = sorted(groups.items(), key=lambda group: natural_order(group[0]))
+    ordered = sorted(named, key=lambda group: _weight(group[1][0][1]), reverse=True)
     cells = [_cells(leaf, entry, largest) for _, members in ordered for leaf, entry in members]
     laid = render.laid_out(_COLUMNS, cells)
     for layer, members in ordered:

@@ -25,6 +25,8 @@ class Look(NamedTuple):
     long: bool
     depth: int | None
     digest: str | None
+    sort: str
+    reverse: bool
     prefix: tuple[str, ...] = ()
     documents: list[dict[str, Any]] | None = None
 
@@ -39,7 +41,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Look:
-        return cls(*(options[name] for name in cls._fields[:7]))
+        return cls(*(options[name] for name in cls._fields[:9]))
 
 
 def write_null(names: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from formats.core.words import counted
+from formats.core.words import counted, natural_order
 
 from ..operations.look import listing
 from . import base as render
@@ -48,7 +48,7 @@ def show(tensors: Tensors, look: Look) -> None:
     elif not render.is_terminal():
         _as_rows(tensors, look)
     else:
-        _as_table(tensors, wide=look.long)
+        _as_table(tensors, look)
 
 
 def show_columns(parts: Iterable[SpecColumns], look: Look) -> None:
@@ -107,6 +107,7 @@ def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
         render.Column("PARAMETERS", right=True, worth=0),
         render.Column("SIZE", right=True),
     ]
+    groups.sort(key=lambda group: natural_order(group["prefix"]))
     rows = [
         [
             render.escape(g["prefix"]),
@@ -123,7 +124,10 @@ def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
 def _as_tree(tensors: Tensors) -> None:
     shown = _unique_paths(tensors.reader) if render.is_terminal() else {}
     root: dict[str, tuple[str, Any]] = {}
-    for spec in tensors.specs:
+    specs: Iterable[TensorSpec] = tensors.specs
+    if render.is_terminal():
+        specs = sorted(specs, key=lambda spec: natural_order(shown.get(spec.key, spec.key)))
+    for spec in specs:
         branches = root
         for part in (parts := shown.get(spec.key, spec.key).split("/", _DEEPEST))[:-1]:
             branches = branches.setdefault(part, ("", {}))[1]
@@ -175,7 +179,8 @@ def _behind_key(spec: TensorSpec) -> str:
 # On a terminal ----------------------------------------------------------------------
 
 
-def _as_table(tensors: Tensors, *, wide: bool) -> None:
+def _as_table(tensors: Tensors, look: Look) -> None:
+    wide = look.long
     reader = tensors.reader
     columns = [
         render.Column("KEY", fold=True),
@@ -198,9 +203,13 @@ def _as_table(tensors: Tensors, *, wide: bool) -> None:
         )
         for name in more
     ]
-    paths = {} if wide else _unique_paths(reader)
+    paths = _unique_paths(reader)
+    shown = list(tensors.rows(long=wide, stored=True))
+    if look.sort == "key":
+        shown.sort(key=lambda row: natural_order(paths.get(row["key"], row["key"])), reverse=look.reverse)
+    paths = {} if wide else paths
     rows, styles = [], []
-    for row in tensors.rows(long=wide, stored=True):
+    for row in shown:
         cells = [
             render.escape(paths.get(row["key"], row["key"])),
             row["dtype"] or (row["stored"]["dtype"] if row.get("stored") else "?"),

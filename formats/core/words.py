@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import insort
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun: 1 tensor, 2,000 tensors."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+_COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
+
+
+def natural_order(name: str) -> list[tuple[str, int]]:
+    """Return a sort key that orders numbers in names as numbers: `layer_2` before `layer_10`."""
+    return [(text, int(number or 0)) for text, number in _COUNTED.findall(name)]
 
 
 def command_line(*words: str) -> str:

@@ -22,6 +22,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.words import natural_order
 from ..model.object_graph import ROOT, optimizer_nodes
 from ..model.object_keys import VARIABLE_VALUE
 from .optimizers import (
@@ -67,7 +68,6 @@ _NUMBERS = {
 """Numbers that generations call differently, by their edges; all others have the edge's name."""
 
 _NUMBER = re.compile(r"_\d+$")
-_COUNTED = re.compile(r"([^0-9]*)([0-9]{0,18})")
 _INNER = "inner_optimizer"
 _MOST_LISTED = 4_000_000
 """Slots that are listed, all together: a hostile graph has many optimizers share one long list."""
@@ -329,7 +329,7 @@ class _StateGraph:
             lambda _: 0,
             lambda child: child[1] not in self.keys,
             lambda child: child[1] in self.keys,
-            lambda child: (child[1] not in self.keys, _natural(child[0])),
+            lambda child: (child[1] not in self.keys, natural_order(child[0])),
         ]
         return [{node: at for at, node in enumerate(self._depth_first(key))} for key in keys]
 
@@ -366,11 +366,6 @@ class _StateGraph:
             parts = full.removesuffix(owner).rstrip("/").split("/")
             return parts[0] if len(parts) > 1 else ""
         return ""
-
-
-def _natural(name: str) -> list[tuple[str, int]]:
-    """Return what orders names by the numbers in them: `layer-2` before `layer-10`."""
-    return [(text, int(number or 0)) for text, number in _COUNTED.findall(name)]
 
 
 def _rests(full_name: str, prefixes: set[str]) -> Iterator[str]:

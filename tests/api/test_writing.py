@@ -39,9 +39,12 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 def call_of(line: str) -> tuple[str, list[Any], dict[str, Any]]:
     """Return the function, its arguments and keywords that say what a command line says."""
     name, *rest = shlex.split(line)
-    command = cli.get_command(click.Context(cli), name)
+    context = click.Context(cli, **cli.context_settings)
+    command = cli.get_command(context, name)
     assert command is not None
-    given, _, _ = command.make_parser(click.Context(command)).parse_args([w for w in rest if w != "--json"])
+    given, _, _ = command.make_parser(click.Context(command, parent=context)).parse_args(
+        [w for w in rest if w != "--json"]
+    )
     args: list[Any] = []
     named: dict[str, Any] = {}
     for param in command.params:

@@ -219,7 +219,10 @@ OWN = {
         "--dry-run": ("rescue flipped-10 new/s-10", "-n"),
         "--jobs": ("rescue flipped-10 new/s-10", "-j 7"),
     },
-    "show": {"--max-values": ("show run/ckpt-10 net/l1/kernel --json", "--max-values 1")},
+    "show": {
+        "--max-values": ("show run/ckpt-10 net/l1/kernel --json", "--max-values 1"),
+        "--ignore-case": ("show run/ckpt-10 NET/L1/KERNEL", "-i"),
+    },
     "state": {
         "--set": ("state run", "--set ckpt-8"),
         "--fix": ("state moved", "--fix"),
@@ -270,6 +273,7 @@ def _examples() -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     for command, line in _CHOOSING_LINES.items():
         yield from (((command, name), (line, text)) for name, text in _CHOOSING.items())
         yield (command, "--regex"), (f"{line} --match '[a-k]ern.l$'", "--regex")
+        yield (command, "--ignore-case"), (f"{line} --match '*KERNEL*'", "-i")
     for command, line in _CHANGING_LINES.items():
         yield from (((command, name), (line, text)) for name, text in _CHANGING.items())
     for command, own in OWN.items():

@@ -425,3 +425,95 @@ def test_a_checkpoint_that_lacks_a_shard_is_incomplete(
     found = ckpt("ls", "--json", tmp_path).json
     assert (found["latest"], found["checkpoints"][0]["incomplete"]) == ("merged", True)
     assert "latest, incomplete" in terminal("ls", tmp_path, NO_COLOR="1").out
+
+
+def test_a_table_sorts_numbers_as_numbers_and_lines_by_bytes(
+    tmp_path: Path, ckpt: Callable, terminal: Callable
+) -> None:
+    names = [f"layer_{number}/kernel" for number in (1, 2, 10, 100)]
+    path = str(tmp_path / "c-1")
+    write_bundle(path, {name: np.zeros(1, np.float32) for name in names})
+    shown = terminal("ls", path, NO_COLOR="1").out
+    assert [line.split()[0] for line in shown.splitlines() if "layer" in line] == names
+    shown = terminal("ls", path, "-r", NO_COLOR="1").out
+    assert [line.split()[0] for line in shown.splitlines() if "layer" in line] == names[::-1]
+    assert [row[0] for row in ckpt("ls", path).rows] == sorted(names)
+    assert [row["key"] for row in ckpt("ls", "--json", path).json["tensors"]] == sorted(names)
+    shown = terminal("ls", path, "--depth", "1", NO_COLOR="1").out
+    assert [line.split()[0] for line in shown.splitlines() if "layer" in line] == [n[:-7] for n in names]
+
+
+@pytest.mark.parametrize(
+    ("run", "kernel", "slots"),
+    [("guide_adam_new", "kernel", ("m", "v")), ("guide_adam_keras3", "_kernel", ("momentum", "velocity"))],
+)
+def test_slots_in_lists_are_called_by_their_variables(
+    run: str, kernel: str, slots: tuple[str, str], ckpt: Callable, terminal: Callable
+) -> None:
+    """TSV and JSON keep the keys; a KEY is either name."""
+    path = data_path(run, "tf_ckpts", "ckpt-10")
+    names = [f"net/l1/{at} ({slot} of optimizer)" for at in (kernel, "bias") for slot in slots]
+    shown = terminal("ls", path, "--kind", "slot", NO_COLOR="1").out
+    assert [name in shown for name in names] == [True] * 4
+    assert "_variables" not in shown
+    long = ckpt("ls", path, "--kind", "slot", "--json", "-l").json["tensors"]
+    assert [row["object_path"] for row in long] == names
+    assert all(row["key"].startswith("optimizer/_variables/") for row in long)
+    for row in long:
+        found = [ckpt("ls", "--json", path, row[name]).json["tensors"] for name in ("key", "object_path")]
+        assert found[0] == found[1]
+        assert len(found[0]) == 1
+    for command in ("show", "stats"):
+        assert names[0] in terminal(command, path, names[0], NO_COLOR="1").out
+    assert (
+        names[0].partition("/l1/")[2] in terminal("diff", path.replace("-10", "-9"), path, NO_COLOR="1").out
+    )
+
+
+KERNELS = [
+    "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
+    *(f"net/l1/kernel/.OPTIMIZER_SLOT/optimizer/{slot}/.ATTRIBUTES/VARIABLE_VALUE" for slot in "mv"),
+]
+
+
+def test_a_word_that_is_no_key_means_the_keys_that_contain_it(ckpt: Callable, terminal: Callable) -> None:
+    for command in ("ls", "stats"):
+        done = ckpt(command, CKPT, "kernel")
+        assert (done.code, done.err) == (0, "note: 3 tensors contain 'kernel'\n")
+        assert [row[0] for row in done.rows] == KERNELS
+    shown = ckpt("show", CKPT, "l1/kernel (m")
+    assert (shown.code, shown.err) == (0, "note: 1 tensor contains 'l1/kernel (m'\n")
+    assert shown.rows[0][1] == KERNELS[1]
+    several = ckpt("show", CKPT, "kernel")
+    assert (several.code, "3 tensors match 'kernel', one is wanted" in several.err) == (1, True)
+    assert ckpt("show", CKPT, "save_count[...]").rows[0][1].startswith("save_counter/")
+    differing = ckpt("diff", CKPT.replace("-10", "-9"), CKPT, "kernel")
+    assert (differing.code, differing.err) == (1, "note: 3 tensors contain 'kernel'\n")
+
+
+def test_a_word_is_a_key_where_scripts_rely_on_it(tmp_path: Path, ckpt: Callable) -> None:
+    """In options, with --fail-on, in an expression and where something is written."""
+    older = CKPT.replace("-10", "-9")
+    for line in (
+        ("ls", CKPT, "--match", "kernel"),
+        ("stats", CKPT, "kernel", "--fail-on", "nan"),
+        ("diff", older, CKPT, "kernel", "--fail-on", "value"),
+        ("convert", CKPT, tmp_path / "x.npz", "kernel"),
+        ("extract", CKPT, "kernel", "-o", tmp_path / "x.npz"),
+        ("ls", CKPT, "[kernel"),
+    ):
+        done = ckpt(*line)
+        assert (done.code, done.out) == (1, ""), line
+        if "[kernel" not in line:
+            assert "hint: did you mean '*kernel*'?" in done.err, line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_case_is_ignored_on_request(ckpt: Callable) -> None:
+    assert ckpt("ls", CKPT, "--match", "*KERNEL*").code == 1
+    for words in (("-i", "--match", "*KERNEL*"), ("-i", "KERNEL"), ("-i", "--regex", "KERNEL")):
+        assert [row[0] for row in ckpt("ls", CKPT, *words).rows] == KERNELS
+    kept = ckpt("ls", CKPT, "-i", "--exclude", "*KERNEL*").rows
+    assert len(kept) == 15 - len(KERNELS)
+    assert not any("kernel" in row[0] for row in kept)
+    assert ckpt("show", CKPT, "-i", "NET/L1/BIAS").rows[0][1].startswith("net/l1/bias/")

@@ -239,7 +239,7 @@ def test_what_is_raised_while_values_are_read_or_written(
 
 
 def test_what_no_file_is_to_blame_for(ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> NoReturn:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise MemoryError
 
     monkeypatch.setattr("ckpt_cli.commands.ls.selection_of", fail)

@@ -33,7 +33,7 @@ def test_tensorflow_reads_ours_and_would_write_the_same_bytes(tensorflow: Tensor
 @pytest.mark.parametrize("writer", ["write_old", "write_new"])
 def test_we_read_tensorflows(tensorflow: TensorFlow, writer: str, tmp_path: Path) -> None:
     path = tensorflow.ask("events", writer, directory=str(tmp_path))
-    reader = EventReader(path)
+    reader = EventReader(parse_location(path))
     found = list(reader)
     assert (reader.flaw, reader.damaged) == (None, 0)
     assert found[0].file_version == "brain.Event:2"

@@ -47,7 +47,7 @@ def test_the_cases_are_of_every_dtype() -> None:
     assert {
         formats.core.dtypes.from_numpy(array.dtype).name for array in everything().values()
     } == DTYPES_HELD
-    assert len(DTYPES_HELD) == 18
+    assert len(DTYPES_HELD) == 19
 
 
 @pytest.mark.parametrize("metadata", [{}, {"format": "np", "naïve": "x"}])

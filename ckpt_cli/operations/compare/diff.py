@@ -25,6 +25,7 @@ from ..select.selection import (
     say_idle,
     sift,
     unmatched,
+    with_words,
 )
 from .comparison import Comparison, ComparisonTask, Operand, compare_range
 from .measure import EQUAL, Difference, Tolerance
@@ -210,7 +211,7 @@ def pair_up(
         new = key if changed is None else changed.keys[key]
         pairs.append(KeyPair(new if other is None else other, key, other))
     pairs += [KeyPair(key, None, key) for key in right.specs if key not in paired]
-    chosen = _chosen(left, right, selection)
+    chosen = _chosen(left, right, with_words(selection, left, right))
     return sorted((pair for pair in pairs if chosen(pair)), key=_order)
 
 

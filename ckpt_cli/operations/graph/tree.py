@@ -92,7 +92,7 @@ def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]
     slot_nodes = {slot.node for slot in graph.slots}
     nodes = []
     for number in range(len(graph.nodes)):
-        own = keys.get(number, ())
+        own = keys.get(number, [])
         found = [specs[key] for key in own]
         kind = reader.kinds.get(own[0]) if own else "optimizer" if number in optimizers else None
         color = (

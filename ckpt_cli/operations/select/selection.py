@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core import notices
 from formats.core.dtypes import dtype_named
 from formats.core.spec import KINDS
-from formats.core.words import command_line
+from formats.core.words import command_line, counted
 from formats.errors import NOT_READ, CheckpointError, CorruptCheckpointError, InaccessibleError
 from formats.location import parse_location
 
@@ -23,13 +23,18 @@ class NothingSelectedError(CheckpointError):
 
 
 class Selection(NamedTuple):
-    """Which tensors are wanted.  Without anything to keep, all are."""
+    """Which tensors are wanted.  Without anything to keep, all are.
+
+    Of what to keep, `words` that match no key stand for all keys that contain them.
+    """
 
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     regex: bool = False
     dtype: str | None = None
     kinds: tuple[str, ...] = ()
+    ignore_case: bool = False
+    words: tuple[str, ...] = ()
 
     @classmethod
     def make(
@@ -40,6 +45,7 @@ class Selection(NamedTuple):
         regex: bool = False,
         dtype: str | None = None,
         kinds: str | None = None,
+        ignore_case: bool = False,
     ) -> Selection:
         """Return a selection; ValueError for an unknown dtype or kind, or a malformed expression."""
         name = dtype_named(dtype).name if dtype is not None else None
@@ -52,22 +58,46 @@ class Selection(NamedTuple):
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"regular expression {pattern!r}: {error}") from error
-        return cls(tuple(keep), tuple(drop), regex, name, chosen)
+        return cls(tuple(keep), tuple(drop), regex, name, chosen, ignore_case)
 
     @property
     def everything(self) -> bool:
-        return self == EVERYTHING
+        return not (self.keep or self.drop or self.dtype or self.kinds)
 
 
 EVERYTHING = Selection()
 
 
-def _pattern(text: str, *, regex: bool) -> re.Pattern[str]:
-    if regex:
-        return re.compile(text)
+_IN_GLOBS = frozenset("*?[")
+
+
+def _pattern(text: str, selection: Selection) -> re.Pattern[str]:
+    flags = re.IGNORECASE if selection.ignore_case else 0
+    if selection.regex:
+        return re.compile(text, flags)
     import fnmatch
 
-    return re.compile(fnmatch.translate(text))
+    return re.compile(fnmatch.translate(text), flags)
+
+
+def with_words(selection: Selection, *readers: CheckpointReader) -> Selection:
+    """Return a selection in which words that are no keys of any reader are globs of what contains them.
+
+    A note says how many tensors that are.  Expressions, and what matches nothing even so, stay as they are.
+    """
+    if selection.regex or not selection.words or any(reader.paths_flaw for reader in readers):
+        return selection  # whether a word is an object path cannot be told where the graph is damaged
+    keep = list(selection.keep)
+    for at, text in enumerate(keep):
+        if text not in selection.words or not _IN_GLOBS.isdisjoint(text):
+            continue
+        if any(_matching(reader, text, selection) for reader in readers):
+            continue
+        found = {key for reader in readers for key in _matching(reader, f"*{text}*", selection)}
+        if found:
+            notices.tell(f"{counted(len(found), 'tensor contains', 'tensors contain')} {text!r}")
+            keep[at] = f"*{text}*"
+    return selection._replace(keep=tuple(keep), words=())
 
 
 class Sifted(NamedTuple):
@@ -92,7 +122,7 @@ def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False
     kept: set[str] | None = set() if selection.keep else None
     unmatched = []
     for text in selection.keep:
-        found = _matching(reader, text, regex=selection.regex)
+        found = _matching(reader, text, selection)
         if not found:
             unmatched.append(text)
         assert kept is not None
@@ -100,7 +130,7 @@ def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False
     dropped: set[str] = set()
     idle = []
     for text in selection.drop:
-        found = _matching(reader, text, regex=selection.regex)
+        found = _matching(reader, text, selection)
         if not found:
             idle.append(text)
         dropped.update(found)
@@ -132,6 +162,7 @@ def choose(
     """
     if selection.everything:
         return list(reader.specs)
+    selection = with_words(selection, reader)
     found = sift(reader, selection, listed=listed)
     for text in found.unmatched:
         raise unmatched(reader, text)
@@ -187,8 +218,9 @@ def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
     return NothingSelectedError(message, path=reader.location.path, hints=hints)
 
 
-def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
+def _matching(reader: CheckpointReader, text: str, selection: Selection) -> set[str]:
     """Return the keys that a key, an object path or a pattern names."""
+    regex = selection.regex
     if not regex and text in reader.specs:
         return {text}
     paths = reader.object_paths
@@ -196,7 +228,7 @@ def _matching(reader: CheckpointReader, text: str, *, regex: bool) -> set[str]:
         named = {key for key, path in paths.items() if path == text}
         if named:
             return named
-    pattern = _pattern(text, regex=regex)
+    pattern = _pattern(text, selection)
     matches = pattern.search if regex else pattern.match
     return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
 
@@ -206,6 +238,8 @@ def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
     owners = reader.owners_of(text)
     if owners:
         return owners
+    if _IN_GLOBS.isdisjoint(text) and _matching(reader, f"*{text}*", Selection()):
+        return (f"did you mean '*{text}*'?",)
     import difflib
     import itertools
 

@@ -97,15 +97,19 @@ class _PartTensor(LazyTensor):
         return self._whole.region_chunks(self._region, max_bytes)
 
 
-def find_part(reader: CheckpointReader, text: str) -> TensorSlice:
-    """Return the one tensor, or part of one, that `text` names; NothingSelectedError where it names none."""
+def find_part(reader: CheckpointReader, text: str, *, ignore_case: bool = False) -> TensorSlice:
+    """Return the one tensor, or part of one, that `text` names; NothingSelectedError where it names none.
+
+    A word that is no key names the one that contains it.
+    """
     named = _named(reader, text)
     if named is not None:
         return TensorSlice(named, reader.specs[named])
-    part = _sliced(reader, text)
+    how = Selection(words=(text, text.partition("[")[0]), ignore_case=ignore_case)
+    part = _sliced(reader, text, how)
     if part is not None:
         return part
-    key = _only(reader, text)
+    key = _only(reader, text, how)
     return TensorSlice(key, reader.specs[key])
 
 
@@ -120,7 +124,7 @@ def find_parts(reader: CheckpointReader, texts: tuple[str, ...], selection: Sele
     for text in texts:
         part = None
         if not selection.regex and _named(reader, text) is None:
-            part = _sliced(reader, text)
+            part = _sliced(reader, text, selection._replace(words=()))
         if part is None:
             plain.append(text)
         elif part not in parts.setdefault(part.key, []):
@@ -145,7 +149,7 @@ def whole(parts: list[TensorSlice], path: str) -> list[str]:
     return [part.key for part in parts]
 
 
-def _sliced(reader: CheckpointReader, text: str) -> TensorSlice | None:
+def _sliced(reader: CheckpointReader, text: str, how: Selection) -> TensorSlice | None:
     """Return the part that `KEY[SLICE]` names; None where it is no slice, or rather a pattern."""
     sliced = _SLICED.fullmatch(text)
     if not sliced:
@@ -155,7 +159,7 @@ def _sliced(reader: CheckpointReader, text: str) -> TensorSlice | None:
     if key is None:
         if is_pattern:
             return None
-        key = _only(reader, sliced["key"])
+        key = _only(reader, sliced["key"], how)
     spec = reader.specs[key]
     try:
         index, dropped = parse_index(sliced["slice"], spec, reader.location.path)
@@ -174,8 +178,9 @@ def _named(reader: CheckpointReader, text: str) -> str | None:
     return keys[0] if len(keys) == 1 else None
 
 
-def _only(reader: CheckpointReader, text: str) -> str:
-    chosen = choose(reader, Selection(keep=(text,)))
+def _only(reader: CheckpointReader, text: str, how: Selection) -> str:
+    """Return the one key that a text names, its case and words taken as a selection says."""
+    chosen = choose(reader, Selection(keep=(text,), ignore_case=how.ignore_case, words=how.words))
     if len(chosen) > 1:
         shown = tuple(f"one of them: {key}" for key in chosen[:3])
         message = f"{len(chosen)} tensors match {text!r}, one is wanted"

@@ -6,14 +6,14 @@ The edges of the object graph tell it.  `formats.model.name_kinds` tells it wher
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...core.dtypes import STRING, VARIANT
 from ...model.object_graph import ROOT, optimizer_nodes
 from ...model.object_keys import GRAPH_KEY, VARIABLE_VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ...core.spec import TensorSpec
     from ...model.object_graph import ObjectGraph
