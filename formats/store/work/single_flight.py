@@ -54,8 +54,8 @@ class SingleFlight(Generic[T]):
         try:
             flight = self._flights.setdefault(key, own)
             if flight is own:
-                # It may have become known since this thread looked.
-                own.result = known() or make()
+                found = known()  # It may have become known since this thread looked.
+                own.result = make() if found is None else found
                 return own.result
         except CheckpointError as error:
             if not is_cancelled():
