@@ -22,6 +22,15 @@ sentence a person reads is put together only when it is shown.
 from __future__ import annotations
 
 import errno
+from typing import ClassVar
+
+MISSING = "missing"
+"""The finding code of a path at which there is no checkpoint, nor a part of one."""
+
+
+SHARD_MISSING = "shard-missing"
+"""The finding code of a checkpoint that lacks one of its files."""
+
 
 UNREADABLE = "unreadable"
 """The finding code of what is there and could not be opened: it may be sound."""
@@ -47,6 +56,8 @@ class CheckpointError(Exception):
     `code` one of the finding codes of `ckpt verify`, `hints` next steps.
     """
 
+    usual_code: ClassVar[str] = "entry"
+
     def __init__(
         self,
         message: str,
@@ -54,7 +65,7 @@ class CheckpointError(Exception):
         path: str | None = None,
         key: str | None = None,
         offset: int | None = None,
-        code: str = "entry",
+        code: str | None = None,
         hints: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
@@ -62,7 +73,7 @@ class CheckpointError(Exception):
         self.path = path
         self.key = key
         self.offset = offset
-        self.code = code
+        self.code = code or self.usual_code
         self.hints = hints
 
     def __str__(self) -> str:
@@ -97,9 +108,13 @@ class TensorNotFoundError(CheckpointError, KeyError):
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
     """There is no checkpoint at this path."""
 
+    usual_code = MISSING
+
 
 class NoCheckpointsError(CheckpointNotFoundError):
-    """The directory is there, and no checkpoint lies in it."""
+    """The directory is there, and no checkpoint lies in it; `lie_below` says whether some lie below it."""
+
+    lie_below = False
 
 
 class InaccessibleError(CheckpointError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from formats.core.words import counted
-from formats.model.verification import Finding
+from formats.model.verification import Finding, by_cause
 
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
@@ -49,7 +49,9 @@ def verify_each(
 ) -> list[Result]:
     """Verify the checkpoints that paths name, each once, and go on after what is found."""
     places = _places(paths, options, reporter)
-    return [_verify(place, options, workers, reporter) for place in places]
+    found = (_verify(place, options, workers, reporter) for place in places)
+    # Each tensor of a missing shard is a finding until here: a contract asks which are damaged.
+    return [result._replace(findings=by_cause(result.findings)) for result in found]
 
 
 def _places(

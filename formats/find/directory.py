@@ -168,7 +168,9 @@ def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpoint
     if below is None:
         return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
     way = f"with -R they are taken as well: {command_line('ls', '-R', path)}"
-    return NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
+    error = NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
+    error.lie_below = True
+    return error
 
 
 def _shards_left(path: Location) -> tuple[str, ...]:

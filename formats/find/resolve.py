@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..core.words import command_line
-from ..errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
+from ..errors import SHARD_MISSING, CheckpointError, CheckpointNotFoundError, InaccessibleError
 from ..model.checkpoint_files import (
     DCP_METADATA,
     DCP_SUFFIX,
@@ -179,7 +179,7 @@ def _of_chunks(path: Location) -> CheckpointLocation:
     if metadata is None:
         message = f"chunks of a distributed checkpoint, whose {DCP_METADATA} is not beside it"
         hints = ("it says which tensors there are: fetch it from where the chunks came from",)
-        raise CheckpointNotFoundError(message, path=path, hints=hints)
+        raise CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     return CheckpointLocation(metadata, metadata)
 
 
@@ -235,8 +235,9 @@ def _absent(path: Location) -> CheckpointError:
     shards = data_shards(prefix)
     if shards:
         message = f"{shards[0].name} is there, but not {prefix.name}.index"
-        hints = ("the index is written last: this save was interrupted, or the file was not copied",)
-        return CheckpointNotFoundError(message, path=path, hints=(*hints, _rebuilding(prefix)))
+        why = "the index is written last: this save was interrupted, or the file was not copied"
+        hints = (why, _rebuilding(prefix))
+        return CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     missing = path.parent.missing_container()
     if missing is not None:
         return CheckpointNotFoundError(missing, path=path)

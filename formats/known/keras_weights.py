@@ -24,7 +24,7 @@ from ..h5.weights_writer import WeightsWriter
 from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
 from ..location import Location, looked_into
 from ..model.reader import Family, Format
-from ..model.verification import Finding
+from ..model.verification import Finding, missing_shard
 from ..model.weight_map import KERAS, WEIGHT_MAP, files_by_name, shard_path, shard_suffix
 
 if TYPE_CHECKING:
@@ -56,8 +56,11 @@ def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
     findings: list[Finding] = []
     path = probe.location.head
     assert probe.json is not None
-    names = {name for listed in files_by_name(probe.json, path).values() for name in listed}
-    for name in looked_into(sorted(names), lambda name: path.parent / name):
+    groups: dict[str, list[str]] = {}
+    for group, listed in files_by_name(probe.json, path).items():
+        for name in listed:
+            groups.setdefault(name, []).append(group)
+    for name in looked_into(sorted(groups), lambda name: path.parent / name):
         try:
             files.append(_open_shard(shard_path(path, name)))
         except CheckpointError as error:
@@ -65,8 +68,10 @@ def _open_sharded(probe: Probe, *, lenient: bool) -> WeightsReader:
                 for file in files:
                     file.close()
                 raise
-            code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
-            findings.append(Finding("error", code, error.message, None, error.path, error.offset))
+            if isinstance(error, CheckpointNotFoundError) and error.path is not None:
+                findings.append(missing_shard(error.path, len(groups[name]), "group", groups[name][0]))
+            else:
+                findings.append(Finding.of(error))
     reader = ShardedWeightsReader(probe.location, FORMAT, files, lenient=lenient)
     reader.findings[:0] = findings
     if not findings:

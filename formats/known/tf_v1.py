@@ -26,7 +26,7 @@ from ..core.dtypes import INVALID, STRING
 from ..core.region import Extents, Region, fill, full_index, index_shape, region_of, tiling_flaw
 from ..core.slicing import allocate
 from ..core.spec import Stored, TensorSpec, key_bytes
-from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..errors import SHARD_MISSING, CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..location import Location, looked_into
 from ..model.foreign import CUT_OFF
 from ..model.name_kinds import name_kinds
@@ -248,8 +248,12 @@ class V1Reader(CheckpointReader):
             there = {int(found_match["shard"]) for path in found if (found_match := V1_SHARD.fullmatch(path))}
             missing = next(number for number in range(count) if number not in there)
             name = f"{match['prefix']}-{missing:05d}-of-{match['count']}"
-            message = f"{count - len(found)} of {count} shards are missing, whose tensors cannot be told"
-            self.findings.append(Finding("error", "shard-missing", message, None, name))
+            lost = count - len(found)
+            more = f", and {lost - 1:,} more of {count:,}" if lost > 1 else ""
+            message = (
+                f"shard {name.rpartition('/')[2]} is missing{more}: which tensors it held cannot be told"
+            )
+            self.findings.append(Finding("error", SHARD_MISSING, message, None, name))
         return found
 
     def _count(self, shard: _Shard, key: str) -> None:

@@ -36,7 +36,7 @@ from .checkpoint_files import CheckpointLocation, beside_index, lone_shards, sha
 from .foreign import Foreign, recognise
 from .probe import Probe
 from .reader import CheckpointReader
-from .verification import Finding, Verification
+from .verification import Finding, Verification, missing_shard
 from .weight_map import WEIGHT_MAP, files_by_name, shard_path
 
 if TYPE_CHECKING:
@@ -171,10 +171,12 @@ class ShardedReader(CheckpointReader):
         counts = Counter(mapped.values())
         firsts = {file: key for key, file in reversed(mapped.items())}
         for file, error in self._closed_to_us.items():
+            if isinstance(error, CheckpointNotFoundError) and error.path is not None:
+                self._flaws.append(missing_shard(error.path, counts[file], "tensor", firsts[file]))
+                continue
             what = counted(counts[file], "tensor is", "tensors are")
             message = f"{error.message}; {what} in it, {firsts[file]!r} for one"
-            code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
-            self._flaws.append(Finding("error", code, message, None, error.path, error.offset))
+            self._flaws.append(Finding("error", error.code, message, None, error.path, error.offset))
 
     def _place(self, key: str, file: str, holders: tuple[str, ...]) -> None:
         """Find the shard of a key that the index says to be in `file` and that `holders` have."""

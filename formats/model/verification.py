@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import CheckpointError
+from ..core.words import counted
+from ..errors import SHARD_MISSING, CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +31,31 @@ class Finding(NamedTuple):
         """What is wrong, where, in a line."""
         where = f" (tensor {self.key})" if self.key else ""
         return f"{self.file}: {self.message}{where}"
+
+
+def missing_shard(path: str, count: int, noun: str, example: str) -> Finding:
+    """Return the finding of a shard that is not there: how many tensors it held, and one of them."""
+    message = f"shard {path.rpartition('/')[2]} is missing: {counted(count, noun)}"
+    return Finding("error", SHARD_MISSING, f"{message}, {example!r}{' for one' * (count > 1)}", None, path)
+
+
+def by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings with those of the tensors of a missing shard as one, where the first of them stood."""
+    kept: list[Finding] = []
+    lost: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding.code == SHARD_MISSING and finding.key is not None and finding.file is not None:
+            keys = lost.setdefault(finding.file, set())
+            keys.add(finding.key)
+            if len(keys) > 1:
+                continue
+        kept.append(finding)
+    return tuple(
+        missing_shard(one.file, len(lost[one.file]), "tensor", one.key)
+        if one.code == SHARD_MISSING and one.key is not None and one.file is not None
+        else one
+        for one in kept
+    )
 
 
 class Verification(NamedTuple):

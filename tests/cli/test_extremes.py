@@ -69,7 +69,7 @@ def test_ten_thousand_shards(tmp_path: Path) -> None:
     assert len(little("stats", path).out.splitlines()) == 2 * shards
     os.unlink(f"{path}.data-{shards // 2:05d}-of-{shards:05d}")
     found = json.loads(little("verify", "--json", path).out)["results"][0]["findings"]
-    assert [finding["code"] for finding in found] == ["shard-missing"] * 2
+    assert [finding["code"] for finding in found] == ["shard-missing"]
 
 
 def test_an_index_of_500_megabytes(tmp_path: Path) -> None:

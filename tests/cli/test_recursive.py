@@ -34,7 +34,7 @@ def test_what_lies_below_is_counted(runs: Path, command: str, ckpt: Callable) ->
     assert result.code == 1
     what = "no checkpoints in this directory, 4 checkpoints in 2 directories below"
     assert result.err.startswith(f"ckpt: error: {runs}: {what}\nhint: ")
-    assert f"ckpt ls -R {runs}\n" in result.err
+    assert f"ckpt {'verify' if command == 'verify' else 'ls'} -R {runs}\n" in result.err
 
 
 def test_where_nothing_lies_below_nothing_is_said_of_it(tmp_path: Path, ckpt: Callable) -> None:

@@ -174,7 +174,7 @@ def test_other_formats(name: str, tmp_path: Path, ckpt: Callable[..., Any]) -> N
     elif name == "v1_shard_missing":
         assert done.code == LOST
         assert [row[0] for row in done.rows] == ["saved", "lost"]
-        assert "shards are missing" in done.rows[1][4]
+        assert "is missing: which tensors it held cannot be told" in done.rows[1][4]
     else:
         assert done.code == NOTHING
         assert done.err.startswith("ckpt: error:")

@@ -44,13 +44,13 @@ DAMAGE = {
     "header_missing/ckpt": (1, ("header", None, "ckpt.index", 0), 15),
     "header_newer/ckpt": (1, ("header", None, "ckpt.index", 0), 15),
     "header_big_endian/ckpt": (1, ("tensor-checksum", GRAPH, "ckpt.data-00000-of-00001", 1149), 14),
-    "header_shards_huge/ckpt": (1, ("shard-missing", GRAPH, "ckpt.data-00000-of-2147483647", 1149), 0),
+    "header_shards_huge/ckpt": (1, ("shard-missing", None, "ckpt.data-00000-of-2147483647", None), 0),
     "keys_unsorted/ckpt": (1, ("key-order", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", "ckpt.index", 0), 15),
     "data_cut/ckpt": (1, ("shard-short", GRAPH, "ckpt.data-00000-of-00001", 1149), 14),
     "data_empty/ckpt": (1, ("shard-short", GRAPH, "ckpt.data-00000-of-00001", 1149), 0),
     "data_flip/ckpt": (1, ("tensor-checksum", BIAS, "ckpt.data-00000-of-00001", 1049), 14),
-    "data_missing/ckpt": (1, ("shard-missing", GRAPH, "ckpt.data-00000-of-00001", 1149), 0),
-    "shard_missing/ckpt": (1, ("shard-missing", "b1", "ckpt.data-00001-of-00003", 0), 4),
+    "data_missing/ckpt": (1, ("shard-missing", None, "ckpt.data-00000-of-00001", None), 0),
+    "shard_missing/ckpt": (1, ("shard-missing", None, "ckpt.data-00001-of-00003", None), 4),
     "shard_swapped/ckpt": (1, ("tensor-checksum", "b0", "ckpt.data-00000-of-00003", 0), 2),
     "entry_crc/ckpt": (1, ("tensor-checksum", BIAS, "ckpt.data-00000-of-00001", 1049), 14),
     "entry_dtype_other/ckpt": (1, ("tensor-size", BIAS, "ckpt.index", 0), 14),
@@ -152,6 +152,47 @@ def test_what_does_not_exist_exits_3(ckpt: Callable) -> None:
     result = ckpt("verify", data_path("nowhere"))
     assert result.code == 3
     assert "nowhere: no such file, prefix or directory" in result.err
+    assert result.rows[1][2] == "missing"
+
+
+def test_a_directory_without_checkpoints_lacks_no_shard(tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "empty").mkdir()
+    result = ckpt("verify", tmp_path / "empty")
+    assert (result.code, result.rows[1][2]) == (1, "missing")
+
+
+def without_a_tensorflow_shard(tmp_path: Path) -> tuple[Path, Path, int]:
+    shutil.copytree(data_path("max_shard_size"), tmp_path / "run")
+    return tmp_path / "run" / "split", tmp_path / "run" / "split.data-00001-of-00003", 2
+
+
+def without_a_v1_shard(tmp_path: Path) -> tuple[Path, Path, int]:
+    shutil.copytree(data_path("v1_format", "sharded"), tmp_path / "run")
+    return tmp_path / "run" / "model.ckpt-1", tmp_path / "run" / "model.ckpt-1-00001-of-00002", 0
+
+
+def without_a_safetensors_shard(tmp_path: Path) -> tuple[Path, Path, int]:
+    shutil.copytree(data_path("hf"), tmp_path / "run")
+    return tmp_path / "run", tmp_path / "run" / "model-00002-of-00003.safetensors", 3
+
+
+def without_a_dcp_file(tmp_path: Path) -> tuple[Path, Path, int]:
+    shutil.copytree(data_path("pytorch", "dcp"), tmp_path / "run")
+    return tmp_path / "run", tmp_path / "run" / "__0_0.distcp", 27
+
+
+@pytest.mark.parametrize(
+    "without",
+    [without_a_tensorflow_shard, without_a_v1_shard, without_a_safetensors_shard, without_a_dcp_file],
+)
+def test_a_missing_shard_is_one_finding(without: Callable, tmp_path: Path, ckpt: Callable) -> None:
+    path, shard, tensors = without(tmp_path)
+    shard.unlink()
+    result = ckpt("verify", path, "--json")
+    (finding,) = result.json["results"][0]["findings"]
+    assert (result.code, finding["code"], finding["file"]) == (1, "shard-missing", str(shard))
+    count = f"{tensors} tensors, '" if tensors else "which tensors it held cannot be told"
+    assert finding["message"].startswith(f"shard {shard.name} is missing: {count}")
 
 
 def test_an_aliased_tensor_and_unused_bytes_are_no_findings(tmp_path: Path, ckpt: Callable) -> None:

@@ -7,11 +7,12 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from formats.core.words import command_line
 from formats.errors import (
     MEMORY,
+    MISSING,
     NOT_READ,
     CheckpointError,
-    CheckpointNotFoundError,
     NoCheckpointsError,
     ResourceError,
     UnknownFormatError,
@@ -20,7 +21,7 @@ from formats.errors import (
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
 from formats.find.resolve import spelling
-from formats.model.checkpoint_files import FILE_SUFFIXES, data_shards
+from formats.model.checkpoint_files import FILE_SUFFIXES
 from formats.model.probe import Probe
 from formats.model.verification import Finding
 from formats.store.work.counters import add_reads, count_reads, is_counting, reads_of_child
@@ -117,13 +118,14 @@ def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation |
 
 
 def _unreadable(path: Location, error: CheckpointError, format_name: str | None = None) -> Result:
-    code = "shard-missing" if isinstance(error, CheckpointNotFoundError) else error.code
-    finding = Finding("error", code, error.message, error.key, error.path, error.offset)
+    hints = error.hints
+    if isinstance(error, NoCheckpointsError) and error.lie_below:
+        hints = (f"with -R they are verified as well: {command_line('verify', '-R', path)}",)
     return Result(
         path,
         format_name,
-        (finding,),
-        hints=error.hints,
+        (Finding.of(error),),
+        hints=hints,
         is_empty=isinstance(error, NoCheckpointsError),
         is_none=_is_none(path.of(error.path or path), error),
     )
@@ -133,7 +135,7 @@ def _is_none(path: Location, error: CheckpointError) -> bool:
     """Whether an error says that no checkpoint is there, rather than that one is damaged."""
     if isinstance(error, UnknownFormatError):
         return not path.endswith((".index", *FILE_SUFFIXES))
-    return isinstance(error, NoCheckpointsError | CheckpointNotFoundError) and not data_shards(path)
+    return error.code == MISSING
 
 
 def verify_one(

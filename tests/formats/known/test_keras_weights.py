@@ -52,7 +52,11 @@ def test_a_missing_shard_is_named(tmp_path):
     assert caught.value.path == str(tmp_path / "m_00001.weights.h5")
     with formats.open_checkpoint(path, lenient=True) as reader:
         assert list(reader) == ["layers/dense/vars/0"]
-        assert [finding.code for finding in reader.findings] == ["shard-missing"]
+        (finding,) = reader.findings
+        assert finding.code == "shard-missing"
+        assert finding.message == (
+            "shard m_00001.weights.h5 is missing: 2 groups, '/layers/dense/vars' for one"
+        )
 
 
 @pytest.mark.parametrize("name", ["../m.h5", "/etc/passwd", "..", "a/b.h5", "a\\b.h5", "", "x\0y"])
