@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import command_line, counted
+from formats.model.name_kinds import is_step
 
 from ..operations.reporting import opened
 from ..operations.select.proposal import Candidate, Proposal, propose
@@ -137,6 +138,10 @@ def _candidates(reader: CheckpointReader, keys: Iterable[str]) -> list[Candidate
     ]
 
 
+def _is_step(reader: CheckpointReader, key: str) -> bool:
+    return key in reader.specs and is_step(key, reader.specs[key], reader.kinds.get(key))
+
+
 def _rows(
     found: Match,
     origin: Mapping[str, str],
@@ -153,13 +158,15 @@ def _rows(
         ]
     for key in found.unmatched_target:
         kind = target.kinds.get(key, "state")
-        needed = kind == "variable" or target.object_graph is None  # a Saver wants all it would save
+        # A Saver wants all that it would save.
+        needed = kind == "variable" or _is_step(target, key) or target.object_graph is None
         group = MATTERS if needed else HARMLESS if key.startswith("save_counter/") else LEFT
         likely = f"perhaps {shown.get(origin[key], origin[key])}" if key in origin else ""
         rows.append(MatchRow(group, "no value", key, likely, "target"))
     renamed = set(origin.values())
     for key in found.unused_checkpoint:
-        group = LEFT if checkpoint.kinds.get(key) == "variable" else HARMLESS
+        stays = checkpoint.kinds.get(key) == "variable" or _is_step(checkpoint, key)
+        group = LEFT if stays else HARMLESS
         if key not in renamed:
             rows.append(MatchRow(group, "unused", key, "", "checkpoint"))
     order = (MATTERS, LEFT, HARMLESS)

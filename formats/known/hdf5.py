@@ -29,6 +29,7 @@ from ..h5.reader import H5Reader
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
 from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, NAMES
+from ..model.name_kinds import counts_at_root
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
@@ -83,6 +84,9 @@ class Hdf5Reader(H5Reader):
             severity = "warning" if self._specs else "error"
             self.unread(Finding(severity, "dtype", message, None, file.path))
         self.seal()
+
+    def kind(self, key: str, spec: TensorSpec) -> str:
+        return "state" if counts_at_root(key, spec) else super().kind(key, spec)
 
     @property
     def facts(self) -> HDF5Facts:

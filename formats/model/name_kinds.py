@@ -13,7 +13,7 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dtypes import STRING, VARIANT
-from .object_keys import GRAPH_KEY
+from .object_keys import GRAPH_KEY, SAVE_COUNTER, VALUE_SUFFIX, is_one_part
 
 if TYPE_CHECKING:
     from ..core.spec import TensorSpec
@@ -89,6 +89,22 @@ def _base(last: str) -> str:
 @lru_cache(1 << 12)
 def _is_power(last: str) -> bool:
     return _POWER.fullmatch(last) is not None
+
+
+def is_lone_integer(spec: TensorSpec) -> bool:
+    """Whether a tensor is one integer."""
+    return not spec.shape and spec.dtype.family in ("int", "uint")
+
+
+def counts_at_root(key: str, spec: TensorSpec) -> bool:
+    """Whether a tensor is one integer at the root of its program, as the guide's `step` is."""
+    return is_lone_integer(spec) and is_one_part(key.removesuffix(VALUE_SUFFIX))
+
+
+def is_step(key: str, spec: TensorSpec, kind: str | None) -> bool:
+    """Whether a tensor is a program's own count, which nothing else tells; saves are counted anew."""
+    is_saves = key.removesuffix(VALUE_SUFFIX) == SAVE_COUNTER
+    return kind == "state" and counts_at_root(key, spec) and not is_saves
 
 
 def _too_deep(key: str) -> bool:
@@ -197,7 +213,7 @@ class _NameKinds(Mapping[str, str]):
             return "state"
         if _is_power(key.rpartition("/")[2]) or self._is_hyperparameter(key, spec):
             return "optimizer"
-        return "variable"
+        return "state" if counts_at_root(key, spec) else "variable"
 
     def __getitem__(self, key: str) -> str:
         return self._kind(key, self._specs[key])

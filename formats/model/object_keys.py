@@ -21,6 +21,12 @@ VARIABLE_VALUE = "VARIABLE_VALUE"
 ATTRIBUTES = ".ATTRIBUTES"
 OPTIMIZER_SLOT = ".OPTIMIZER_SLOT"
 
+VALUE_SUFFIX = f"/{ATTRIBUTES}/{VARIABLE_VALUE}"
+"""What the keys of all variables end in; exports leave it out."""
+
+SAVE_COUNTER = "save_counter"
+"""The edge from the root to the number of saves that `tf.train.Checkpoint` counts."""
+
 TABLE = "table"
 """The attribute of a hash table: two tensors of as many rows as it has entries, or buckets."""
 
@@ -41,6 +47,12 @@ def escape(name: str) -> str:
 def unescape(name: str) -> str:
     """Return the edge name behind a component of a key."""
     return _ESCAPE.sub(lambda found: _UNESCAPED[found[0]], name)
+
+
+def is_one_part(path: str) -> bool:
+    """Whether a path as keys spell it has one part.  PyTorch separates parts by dots."""
+    plain = _ESCAPE.sub("", path)
+    return plain != "" and "/" not in plain and "." not in plain
 
 
 def hides_attributes(edge: str) -> bool:

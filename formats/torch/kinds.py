@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..model.name_kinds import counts_at_root
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,5 +37,6 @@ def kinds_of(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
             is_like_one = spec.shape in shapes if shapes else spec.rank > 0
             found[key] = "slot" if is_like_one and not is_count else "optimizer"
         else:
-            found[key] = "state" if _COUNTED.fullmatch(key) else "variable"
+            counts = _COUNTED.fullmatch(key) or counts_at_root(key, spec)
+            found[key] = "state" if counts else "variable"
     return found

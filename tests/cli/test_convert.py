@@ -174,7 +174,6 @@ def test_weights_only_drops_slots_and_their_optimizer(tmp_path: Path, ckpt: Call
         "_CHECKPOINTABLE_OBJECT_GRAPH",
         "net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE",
         "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
-        "step/.ATTRIBUTES/VARIABLE_VALUE",
     ]
     with formats.open_checkpoint(tmp_path / "w-1") as reader:
         assert reader.object_graph is not None
@@ -183,6 +182,33 @@ def test_weights_only_drops_slots_and_their_optimizer(tmp_path: Path, ckpt: Call
     google = data_path("bert_google_slots", "model.ckpt-1000")
     found = ckpt("convert", "--json", google, tmp_path / "g-1", "--weights-only").json
     assert sorted(row["to"] for row in found["tensors"]) == sorted(facts("bert_google_slots")["weights"])
+
+
+def test_a_template_keeps_its_step_with_a_warning(tmp_path: Path, ckpt: Callable) -> None:
+    """The step is no weight: nothing stops at it, and -q does not hide whose it is."""
+    assert ckpt("convert", GUIDE, tmp_path / "w.npz", "--exclude", "step*").code == 0
+    done = ckpt("convert", "-q", tmp_path / "w.npz", tmp_path / "b-1", "--like", GUIDE)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "warning: 1 integer of TEMPLATE keeps its value, for which SRC has none: 'step'\n"
+    assert ckpt("diff", tmp_path / "b-1", GUIDE).code == 0
+    assert not ckpt("convert", "-q", GUIDE, tmp_path / "c-1", "--like", GUIDE).err
+
+
+def test_a_step_without_a_full_name_keeps_its_path(tmp_path: Path, ckpt: Callable) -> None:
+    with formats.open_checkpoint(GUIDE) as reader:
+        graph, whole = reader.object_graph, {key: reader[key].read() for key in reader.specs}
+        for node in graph.nodes:
+            for attribute in node.attributes:
+                attribute.full_name = ""
+        graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH"
+        specs = [spec for spec in reader.specs.values() if spec.key != graph_key]
+        with formats.create_checkpoint(
+            tmp_path / "n-1", format="tf-object", specs=specs, object_graph=graph
+        ) as writer:
+            for spec in specs:
+                writer.write(spec.key, whole[spec.key])
+    assert ckpt("convert", tmp_path / "n-1", tmp_path / "names-1", "--to", "name").code == 0
+    assert values(tmp_path / "names-1")["step"] == whole["step/.ATTRIBUTES/VARIABLE_VALUE"]
 
 
 def test_a_whole_copy_keeps_every_byte(tmp_path: Path, ckpt: Callable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.operations.convert.keras.plan import read_config
 from formats.location import parse_location
@@ -43,6 +44,17 @@ def test_the_plan_says_what_is_left_out(ckpt: Callable[..., Any], tmp_path: Path
     assert not list(tmp_path.iterdir())
     assert [row["to"] for row in result.json["tensors"]][:2] == ["layers/dense/vars/0", "layers/dense/vars/1"]
     assert not result.json["dropped"]
+
+
+def test_a_programs_step_does_not_stop_a_conversion_to_keras(
+    ckpt: Callable[..., Any], tmp_path: Path
+) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])
+    run = tf.train.Checkpoint(model=model, step=tf.Variable(7)).save(tmp_path / "run")
+    (tmp_path / "m.json").write_text(model.to_json())
+    result = ckpt("convert", run, tmp_path / "m.h5", "--config", tmp_path / "m.json", "--json")
+    assert result.code == 0, result.err
+    assert "step/.ATTRIBUTES/VARIABLE_VALUE" in {dropped["key"] for dropped in result.json["dropped"]}
 
 
 def test_a_learning_rate_that_only_the_configuration_has(ckpt: Callable[..., Any], tmp_path: Path) -> None:

@@ -553,14 +553,13 @@ def test_a_template_may_have_what_is_no_layer(ckpt: Callable, tmp_path: Path) ->
     guide = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
     there, back = tmp_path / "x.safetensors", tmp_path / "ckpt-1"
     line = ("convert", guide, there, "--layout", "pytorch", "--weights-only")
-    assert "is a weight of an object with layers below it" in ckpt(*line).err
-    done = ckpt(*line, "--exclude", "step/*")
+    done = ckpt(*line)
     assert done.code == 0, done.err
     assert sorted(read(there)) == ["net.l1.bias", "net.l1.weight"]
     line = ("convert", there, back, "--layout", "tensorflow", "--like", guide)
     done = ckpt(*line)
     assert done.code == 3
-    assert "5 tensors of TEMPLATE get no value: 'step'" in done.err
+    assert "4 tensors of TEMPLATE get no value: 'net/l1/kernel (m of optimizer)'" in done.err
     assert ckpt(*line, "--partial").code == 0
     assert ckpt("diff", back, guide, "--exact").code == 0
 

@@ -81,7 +81,7 @@ def test_object_paths_full_names_and_kinds_of_an_object_based_checkpoint(ckpt: C
         "optimizer/iter": "optimizer",
         "optimizer/learning_rate": "optimizer",
         "save_counter": "state",
-        "step": "variable",
+        "step": "state",
     }
 
 

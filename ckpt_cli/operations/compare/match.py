@@ -26,7 +26,7 @@ from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.find.resolve import spelling
 from formats.model.object_graph import ROOT, KeyResolver
-from formats.model.object_keys import VARIABLE_VALUE
+from formats.model.object_keys import SAVE_COUNTER, VARIABLE_VALUE
 from formats.tf.graph.matching import GraphTarget, Matching
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from formats.wire.messages import SerializedTensor
 
 
-COUNTER = "save_counter"
-COUNTER_KEY = f"{COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
+COUNTER_KEY = f"{SAVE_COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
 _COUNTER_SPEC = TensorSpec(COUNTER_KEY, BY_NAME["int64"], ())
 
 
@@ -158,7 +157,7 @@ class _Program(GraphTarget):
         self._edge_names: dict[int, set[str]] = {}
 
     def child(self, owner: int, name: str) -> int | None:
-        is_counter = (owner, name) == (ROOT, COUNTER)
+        is_counter = (owner, name) == (ROOT, SAVE_COUNTER)
         if owner >= len(self.graph.nodes) or (is_counter and self.read):
             return None
         found = super().child(owner, name)
@@ -184,7 +183,7 @@ class _Program(GraphTarget):
         """Yield the objects that hold values, with their keys, as TensorFlow's assertions list them."""
         reached = self.graph.reachable()
         slots = {s.node for s in self.graph.slots if s.optimizer in reached and s.variable in reached}
-        counter = super().child(ROOT, COUNTER)
+        counter = super().child(ROOT, SAVE_COUNTER)
         for number, node in enumerate(self.graph.nodes):
             if self.read and number == counter:
                 continue
@@ -306,7 +305,7 @@ def _give(
 def match_by_name(checkpoint: CheckpointReader, into: ObjectGraph, target: CheckpointReader) -> Match:
     """Match a name-based checkpoint: every value of TARGET by its full name, the save counter exempt."""
     program = _Program(into, target.specs)
-    counter = program.child(ROOT, COUNTER)
+    counter = program.child(ROOT, SAVE_COUNTER)
     fate = _Fate()
     complete = True
     keys = []

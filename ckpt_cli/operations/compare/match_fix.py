@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import CheckpointError
 from formats.find.resolve import spelling
 from formats.location import local_location
+from formats.model.name_kinds import is_step
 
 from ..convert.pairing import Strictness, pair, plan_pairs
 from ..select.keys import Renamed, Rules, renamed
@@ -214,7 +215,8 @@ def takes_all(found: Match, checkpoint: CheckpointReader, target: CheckpointRead
 
 
 def _is_value(reader: CheckpointReader, key: str) -> bool:
-    return reader.kinds.get(key) in ("variable", "slot")
+    kind = reader.kinds.get(key)
+    return kind in ("variable", "slot") or is_step(key, reader.specs[key], kind)
 
 
 def _sorts(reader: CheckpointReader, keys: Iterable[str]) -> set[tuple[str, tuple[int, ...]]]:

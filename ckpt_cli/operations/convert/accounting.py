@@ -12,6 +12,7 @@ from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted, first_of
 from formats.errors import ConversionError
 from formats.find.resolve import spelling
+from formats.model.name_kinds import is_step
 from formats.model.object_keys import table_part
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ class Account(NamedTuple):
         kinds = self.template.kinds
         return [key for key in self.missing if kinds.get(key) == "slot"]
 
+    @property
+    def _counts(self) -> list[str]:
+        """The integers of TEMPLATE's program without a value, such as its step; its saves TEMPLATE counts."""
+        kinds, specs = self.template.kinds, self.template.specs
+        return [key for key in self.missing if is_step(key, specs[key], kinds.get(key))]
+
     def check(self, *, partial: bool, keep_optimizer: bool) -> tuple[str, ...]:
         """Return warnings of what TEMPLATE keeps; ConversionError for what nobody allowed it to keep."""
         weights, slots = self.weights, [] if keep_optimizer else self.slots
@@ -64,7 +71,10 @@ class Account(NamedTuple):
             self._refuse_missing(weights, slots)
         self._refuse_untrained()
         kept = (("weight", weights), ("slot", slots))
-        return tuple(self._warning(what, keys) for what, keys in kept if keys)
+        warnings = [self._warning(what, keys, "as --partial allows") for what, keys in kept if keys]
+        if counts := self._counts:
+            warnings.append(self._warning("integer", counts, "for which SRC has none"))
+        return tuple(warnings)
 
     def _refuse_missing(self, weights: Sequence[str], slots: Sequence[str]) -> None:
         lacking = [*weights, *slots]
@@ -113,10 +123,10 @@ class Account(NamedTuple):
     def _is_any_weight_paired(self) -> bool:
         return not set(self.pairs.values()).isdisjoint(self._chosen_weights)
 
-    def _warning(self, what: str, keys: Sequence[str]) -> str:
+    def _warning(self, what: str, keys: Sequence[str], why: str) -> str:
         names = first_of([repr(shown(self.template, key)) for key in keys], _MOST_WARNED)
         verb = "keeps its value" if len(keys) == 1 else "keep their values"
-        return f"{counted(len(keys), what)} of TEMPLATE {verb}, as --partial allows: {names}"
+        return f"{counted(len(keys), what)} of TEMPLATE {verb}, {why}: {names}"
 
 
 def look_at_names(source: CheckpointReader, template: CheckpointReader) -> str:

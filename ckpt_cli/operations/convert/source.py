@@ -16,7 +16,8 @@ from formats.errors import (
 )
 from formats.keras.training_state import is_added_count
 from formats.model.checkpoint_files import bundle_prefix, step_of
-from formats.model.object_keys import GRAPH_KEY, table_part
+from formats.model.name_kinds import counts_at_root
+from formats.model.object_keys import GRAPH_KEY, SAVE_COUNTER, table_part
 from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
@@ -155,7 +156,11 @@ class Chosen:
                 self.dropped.append(Dropped(key, "counts steps, as other names do"))
             elif self._is_save_counter(key):
                 self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
-            elif source.kinds.get(key) != "state" or key in source.full_names:
+            elif (
+                source.kinds.get(key) != "state"
+                or key in source.full_names
+                or counts_at_root(key, source.specs[key])
+            ):
                 weights.append(key)
             elif table_part(key):
                 tables.append(key)
@@ -178,7 +183,7 @@ class Chosen:
         return is_added_count(path or "", self.source.full_names.get(key)) and bool(path)
 
     def _is_save_counter(self, key: str) -> bool:
-        return self.source.edge_paths.get(key) == "save_counter" and self.source.kinds.get(key) == "state"
+        return self.source.edge_paths.get(key) == SAVE_COUNTER and self.source.kinds.get(key) == "state"
 
     def _path_names(self, keys: Sequence[str]) -> dict[str, str]:
         """Return object paths as names.

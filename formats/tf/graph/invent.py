@@ -28,6 +28,7 @@ from ...model.object_graph import ObjectGraph
 from ...model.object_keys import (
     ATTRIBUTES,
     OPTIMIZER_SLOT,
+    SAVE_COUNTER,
     TABLE,
     TABLE_SUFFIXES,
     VARIABLE_VALUE,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from ...core.spec import TensorSpec
 
 
-SAVE_COUNTER = "save_counter"
 _MOST_EDGES = 1000
 """Components of a name: each is a node whose key begins with all those above."""
 

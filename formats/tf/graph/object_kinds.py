@@ -9,8 +9,9 @@ import bisect
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import STRING, VARIANT
+from ...model.name_kinds import is_lone_integer
 from ...model.object_graph import ROOT, optimizer_nodes
-from ...model.object_keys import GRAPH_KEY, VARIABLE_VALUE
+from ...model.object_keys import GRAPH_KEY, SAVE_COUNTER, VARIABLE_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ _LISTS = ("_variables", "_trainable_variables")
 _MOST_LISTED = 4_000_000
 """Nodes that optimizers list, all together: a hostile graph has many optimizers share one long list."""
 
-_STATE_EDGES = frozenset(("metrics", "save_counter", "keras_api"))
+_STATE_EDGES = frozenset(("metrics", SAVE_COUNTER, "keras_api"))
 
 
 def _node_specs(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[int, TensorSpec]:
@@ -102,11 +103,13 @@ def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[st
                 kinds_of_nodes[node] = "slot"
     kinds_of_nodes.update((slot.node, "slot") for slot in graph.slots)
     kinds = {}
+    of_root = {node for _, node in graph.children(ROOT)}
     owners = graph.tensors(specs)
     for key, spec in specs.items():
         owner, attribute, _ = owners.get(key, (NOWHERE, "", ""))
         kind = kinds_of_nodes.get(owner, "variable") if owner != NOWHERE else "state"
-        if kind == "variable" and (attribute != VARIABLE_VALUE or spec.dtype in (STRING, VARIANT)):
+        counts = owner in of_root and is_lone_integer(spec)
+        if kind == "variable" and (counts or attribute != VARIABLE_VALUE or spec.dtype in (STRING, VARIANT)):
             kind = "state"
         kinds[key] = "graph" if key == GRAPH_KEY else kind
     return kinds

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from formats import TensorSpec, open_checkpoint
+from formats import TensorSpec, create_checkpoint, open_checkpoint
 from formats.core import dtypes
 from formats.model import name_kinds as kinds_module
 from formats.model.name_kinds import name_kinds, named_slots
@@ -14,6 +15,7 @@ from tests.support import data_path, facts, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 SLOT_NAMES = facts("slot_names")["checkpoints"]
 AVERAGE = "/ExponentialMovingAverage"
@@ -182,6 +184,34 @@ def test_names_of_slots(key: str, shape: tuple[int, ...] | str, kind: str) -> No
     assert found == {"net/w": "variable", key: kind}
 
 
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("step", "state"),
+        ("step/.ATTRIBUTES/VARIABLE_VALUE", "state"),
+        ("v1..2.Sstep/.ATTRIBUTES/VARIABLE_VALUE", "state"),
+        ("net/step", "variable"),
+        ("net/step/.ATTRIBUTES/VARIABLE_VALUE", "variable"),
+        ("layer.count", "variable"),
+    ],
+)
+def test_one_integer_at_the_root_is_state_in_every_format(tmp_path: Path, key: str, kind: str) -> None:
+    for dtype, shape in (("int32", ()), ("int64", ()), ("uint8", ()), ("float32", ()), ("int64", (1,))):
+        values = {key: np.ones(shape, dtype), "other/w": np.ones(3, np.float32)}
+        made = {name: TensorSpec(name, dtypes.BY_NAME[str(v.dtype)], v.shape) for name, v in values.items()}
+        is_lone = dtype != "float32" and not shape
+        for name, suffix in EXPORTS.items():
+            path = tmp_path / f"{dtype}-{len(shape)}{suffix}"
+            with create_checkpoint(path, format=name, specs=made.values()) as writer:
+                for written in made:
+                    writer.write(written, values[written])
+            with open_checkpoint(path) as reader:
+                assert reader.kinds[key] == (kind if is_lone else "variable"), name
+
+
+EXPORTS = {"npz": ".npz", "safetensors": ".safetensors", "hdf5": ".h5", "pytorch": ".pt", "tf-name": "-1"}
+
+
 def test_scalar_slot_of_a_scalar_variable() -> None:
     assert kinds(**{"s": (), "s/Adam": (), "beta1_power": ()}) == {
         "s": "variable",
@@ -215,10 +245,12 @@ def test_every_tensor_of_an_object_based_checkpoint_has_a_kind(path: str) -> Non
 def test_the_guides_model_with_each_kind_of_adam(folder: str) -> None:
     """Slot triples in legacy Adam, a list of variables since Keras 2.11, of trainable ones too in Keras 3."""
     found = kinds_of(f"{folder}/tf_ckpts/ckpt-10")
-    assert {key.partition("/")[0] for key in found["variable"]} == {"net", "step"}
-    assert len(found["variable"]) == 3
+    assert {key.partition("/")[0] for key in found["variable"]} == {"net"}
+    assert len(found["variable"]) == 2
     assert len(found["slot"]) == 4
-    assert {"save_counter/.ATTRIBUTES/VARIABLE_VALUE", "iterator/.ATTRIBUTES/ITERATOR_STATE"} <= found[
-        "state"
-    ]
+    assert found["state"] == {
+        "save_counter/.ATTRIBUTES/VARIABLE_VALUE",
+        "step/.ATTRIBUTES/VARIABLE_VALUE",
+        "iterator/.ATTRIBUTES/ITERATOR_STATE",
+    }
     assert any("iter" in key or "/_variables/0/" in key for key in found["optimizer"])
