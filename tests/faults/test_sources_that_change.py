@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ckpt_cli.commands import diff
+from ckpt_cli.api import comparing
 from formats.store.local.staging import Staging
 from tests.writing import files, save
 
@@ -91,14 +91,14 @@ def test_no_answer_comes_of_comparing_what_changes(
     save(source, ARRAYS, SOURCES[suffix])
     save(other, {**ARRAYS, "a": ARRAYS["a"] + 1}, SOURCES[suffix])
     assert ckpt("diff", source, other).code == 1
-    real = diff.diff_pairs
+    real = comparing.diff_pairs
 
     def compare(*arguments: Any, **options: Any) -> Any:
         found = real(*arguments, **options)
         replace(f"{source}.data-00000-of-00001" if suffix == "-1" else source)
         return found
 
-    monkeypatch.setattr(diff, "diff_pairs", compare)
+    monkeypatch.setattr(comparing, "diff_pairs", compare)
     result = ckpt("diff", source, other)
     assert result.code == 3
     assert f"hint: {source} changed while it was read: run this again" in result.err
