@@ -11,7 +11,7 @@ from formats.find.opening import locate, open_location
 from formats.find.resolve import spelling
 from formats.location import parse_location
 
-from ..operations.reporting import Collected, say_findings
+from ..operations.reporting import Collected, say_choice, say_findings
 from ..operations.select.selection import close_keys
 from .calls import hinted
 from .tables import RowTable
@@ -137,8 +137,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
         self._path = str(spelling(reader.location))
         self._format = reader.format.name
         said = Collected()
-        if reader.location.note:
-            said.note(reader.location.note)
+        say_choice(reader.location, said)
         say_findings(reader, said)
         self.notes, self.warnings = tuple(said.notes), tuple(said.warnings)
 

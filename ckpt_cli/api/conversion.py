@@ -113,6 +113,9 @@ class _Rehearsal:
     def note(self, text: str) -> None:
         """Leave a note out."""
 
+    def remark(self, text: str) -> None:
+        """Leave a remark out."""
+
     def warning(self, text: str) -> None:
         """Leave a warning out."""
 

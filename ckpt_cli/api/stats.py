@@ -142,7 +142,7 @@ class CheckpointStats(RowTable, Sequence[TensorStats]):
 
 @public(*CHOOSING_RULES, *SHARING_RULES)
 def stats(
-    path: PathLike,
+    path: PathLike = ".",
     *keys: str,
     match: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),

@@ -11,7 +11,7 @@ from formats.model.verification import Finding, by_cause
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
 from .calls import collecting, format_id, lent, location, public
-from .rules import SHARING_RULES, OptionError, excludes, needs
+from .rules import SHARING_RULES, excludes, needs
 from .tables import RowTable
 
 if TYPE_CHECKING:
@@ -227,8 +227,9 @@ def verify(
     """Check that checkpoints are sound, to the last byte.
 
     Structure comes first, then every tensor is compared with its stored checksum. A directory stands for all
-    of its checkpoints, with `recursive` for those below as well. Damage is a finding and no exception; also
-    what cannot be opened is. The table has a row for each finding, and one for each checkpoint without any.
+    of its checkpoints, with `recursive` for those below as well; without `paths` it is the current directory.
+    Damage is a finding and no exception; also what cannot be opened is. The table has a row for each finding,
+    and one for each checkpoint without any.
 
     `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are other
     checkpoints of the same model: compares its outputs, on the array in the file `input` or on seeded
@@ -244,8 +245,6 @@ def verify(
     print(found)
     ```
     """
-    if not paths:
-        raise OptionError("missing argument PATH")
     other, array, trained, listing = (
         None if path is None else location(path) for path in (outputs_like, input, trains_like, against)
     )
@@ -260,5 +259,5 @@ def verify(
         locked,
     )
     with collecting() as said, lent(jobs, executor) as workers:
-        results = verify_each([location(path) for path in paths], options, workers, said)
+        results = verify_each([location(path) for path in paths or (".",)], options, workers, said)
         return VerifyResult(results, said.notes, said.warnings)

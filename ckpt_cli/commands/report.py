@@ -9,8 +9,10 @@ import click
 
 from formats.core.version import VERSION
 from formats.core.words import counted
+from formats.errors import CheckpointError
 from formats.find.directory import Directory
 from formats.find.opening import is_directory
+from formats.location import parse_location
 
 from ..cli.help import subcommand
 from ..cli.option_rules import excludes, option_rules
@@ -48,9 +50,12 @@ _LARGE = 10_000_000
 
 
 @subcommand("report")
-@path_argument()
+@path_argument(default=".", metavar="[PATH]")
 @path_argument("other", required=False, metavar="[OTHER]")
-@output_option("FILE.html", "The file to write.", required=True)
+@output_option(
+    "FILE.html",
+    "The file to write.\fWithout it the page is named after PATH, with .html, in the current directory.",
+)
 @match_option(
     "Draw what matches, too, beside the 500 largest; * crosses /.\fOf a run directory: take only what "
     "matches into curves, norms and the map of changes."
@@ -62,7 +67,7 @@ _LARGE = 10_000_000
 @json_option
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
-def command(path: Location, other: Location | None, target: Location, **options: Any) -> int:
+def command(path: Location, other: Location | None, target: Location | None, **options: Any) -> int:
     """Write a page about a checkpoint, a run, or two checkpoints.
 
     One file that holds all it shows, and asks for nothing from anywhere: it can be sent by
@@ -70,8 +75,9 @@ def command(path: Location, other: Location | None, target: Location, **options:
     search, order and filters; of each its statistics, of the 500 largest how their
     values are spread, with heat maps; the object graph.  Each tensor is read once.
 
-    Of a run directory what ckpt log tells, as curves, and a map of what changed by layer and
-    step, norms, how far the weights moved, the first NaN.  Of two checkpoints what changed,
+    Of a directory with one checkpoint it is the page of that one.  Of a run directory what
+    ckpt log tells, as curves, and a map of what changed by layer and step, norms, how far the
+    weights moved, the first NaN; below, the tensors of the latest.  Of two checkpoints what changed,
     by layer, the largest change first, how much of each tensor, and both of its sides.
 
     --match draws more of a checkpoint's tensors, or of two; of a run it chooses those that
@@ -82,9 +88,10 @@ def command(path: Location, other: Location | None, target: Location, **options:
     \b
       ckpt report run/ckpt-10 -o ckpt-10.html
       ckpt report run/ckpt-10 -o ckpt-10.html --match '*/bias' --open
-      ckpt report run/ -o run.html
+      ckpt report run/                       # writes run.html here
       ckpt report run/ckpt-9 run/ckpt-10 -o changes.html
     """
+    target = target or _named_after(path)
     if not target.lower().endswith(_SUFFIXES):
         message = f"{target!r} does not end in .html"
         raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
@@ -92,13 +99,24 @@ def command(path: Location, other: Location | None, target: Location, **options:
         message = f"--open is for a file of this machine, {target} is none"
         raise click.UsageError(message, click.get_current_context())
     refuse_single(target, overwrite=options["overwrite"])
-    if other is None and is_directory(path):
+    if other is None and is_directory(path) and not _holds_one(path):
         return _of_run(path, target, options)
     found = (
         _of_two(path, other, target, options) if other is not None else _of_checkpoint(path, target, options)
     )
     _say_flaws(found.flaws)
     return 0
+
+
+def _named_after(path: Location) -> Location:
+    """Return where a page goes without --output: beside nothing else, under the last part of PATH."""
+    return parse_location((path.absolute().name or "report") + ".html")
+
+
+def _holds_one(directory: Location) -> bool:
+    """Whether a directory holds one checkpoint, and it can be opened."""
+    members = Directory(directory).members
+    return len(members) == 1 and members[0].error is None
 
 
 def _say_flaws(flaws: Flaws) -> None:
@@ -136,9 +154,23 @@ def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
         render.warning(text)
     if not rows:
         return say_empty(directory)
-    document = history_document(directory, name, run, rows, seen)
+    document = history_document(directory, name, run, rows, seen) | {
+        "latest": _latest(run.directory, options)
+    }
     _write(Page(document, Flaws()), target, options, lambda: None)
     return 3 if run.warnings else 0
+
+
+def _latest(directory: Directory, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the page tells of a run's latest checkpoint; None where it cannot be opened."""
+    latest = directory.latest
+    if latest is None:
+        return None
+    try:
+        with opened(latest, noted=False) as reader, _progress(reader) as advance:
+            return report.checkpoint(reader, workers=options["workers"], advance=advance).document
+    except CheckpointError:
+        return None  # the log has said what is wrong with it
 
 
 def _of_checkpoint(path: Location, target: Location, options: dict[str, Any]) -> Page:

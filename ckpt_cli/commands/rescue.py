@@ -30,6 +30,7 @@ from ..cli.options import (
 )
 from ..operations.convert.execute import execute
 from ..operations.convert.plan import NONE
+from ..operations.reporting import say_choice
 from ..operations.rescue.recovery import plan_rescue
 from ..render import base as render
 from ..render.progress import progress
@@ -116,8 +117,7 @@ def _plan(damaged: Location, target: Location, sibling: Location | None) -> Resc
     size = 0
     with contextlib.suppress(CheckpointError):  # planning says what is wrong with it
         location = find_damaged(damaged)
-        if location.note:
-            render.note(location.note)
+        say_choice(location, SCREEN)
         size = location.nbytes()
     with progress(size, os.path.basename(damaged)) as advance:
         return plan_rescue(damaged, target, sibling, advance)

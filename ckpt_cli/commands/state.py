@@ -33,7 +33,7 @@ _PARTS = "parts of uploads that a killed process left are removed by a lifecycle
 
 
 @subcommand("state")
-@path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
+@path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @click.option(
     "--set",
     "latest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from formats.core.words import counted
 from formats.errors import CheckpointError
@@ -58,7 +59,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 
 
 @subcommand("stats", paged=True)
-@path_argument()
+@path_argument(default=".", metavar="[PATH]")
 @choosing
 @fail_on_option(
     "Exit 1 if any value is one of these.",
@@ -97,6 +98,8 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
         )
     words = options["keys"]
     if options["files"]:
+        if click.get_current_context().get_parameter_source("path") is ParameterSource.DEFAULT:
+            raise click.UsageError("--files wants a PATH", click.get_current_context())
         options["keys"] = ()
     selection = selection_of(options, words=not fail_on)
     run = _StatsPrinter(fail_on, workers, options["form"], selection, options["as_json"])

@@ -9,6 +9,7 @@ import click
 
 from formats.core.words import command_line, counted
 from formats.errors import MEMORY, NOT_READ, REFUSED
+from formats.location import parse_location
 from formats.model.checkpoint_files import data_shards
 
 from ..api.verify import RULES, VerifyOptions, verify_each
@@ -41,7 +42,7 @@ _MOST_SHOWN = 20
 
 
 @subcommand("verify", paged=True)
-@path_argument("paths", nargs=-1, required=True, metavar="PATH...")
+@path_argument("paths", nargs=-1, metavar="[PATH]...")
 @format_option("--roundtrip", "Also convert to FORMAT and back, and compare.")
 @click.option(
     "--outputs-like",
@@ -83,7 +84,8 @@ def command(
     Structure first (footer, block checksums, key order, entries within their shards,
     shards that are missing or left over, object graph), then every tensor against its
     stored checksum.  Goes on after the first finding.  A directory stands for all of
-    its checkpoints.  Exits 1 if there are errors, 3 if not one key can be listed.
+    its checkpoints.  Without PATH the current directory is verified.  Exits 1 if there
+    are errors, 3 if not one key can be listed.
 
     \b
       ckpt verify run/                              every checkpoint of a run
@@ -125,7 +127,7 @@ def command(
         contract,
         options["locked"],
     )
-    results = verify_each(paths, asked, workers, SCREEN)
+    results = verify_each(paths or (parse_location("."),), asked, workers, SCREEN)
     _print(results, "json" if as_json else options["form"])
     for result in results:
         _say_what_follows(result, is_held=contract is not None or options["locked"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
-__all__ = ["Collected", "Reporter", "kept", "opened", "say_findings"]
+__all__ = ["Collected", "Reporter", "kept", "opened", "say_choice", "say_findings"]
 
 _MOST_LISTED = 20
 
@@ -30,6 +30,9 @@ class Reporter(Protocol):
 
     def note(self, text: str) -> None:
         """Take what was chosen and why, in one line."""
+
+    def remark(self, text: str) -> None:
+        """Take what only --verbose asks for."""
 
     def warning(self, text: str) -> None:
         """Take what makes the result less than it seems."""
@@ -49,6 +52,9 @@ class Collected:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def remark(self, text: str) -> None:
+        """Keep nothing: nobody asked."""
 
     def warning(self, text: str) -> None:
         self.warnings.append(text)
@@ -82,8 +88,8 @@ def opened(
     """
     location = locate(path) if isinstance(path, Location) else path
     with open_location(location, loaded=loaded) as reader:
-        if noted and reader.location.note:
-            reporter.note(reader.location.note)
+        if noted:
+            say_choice(reader.location, reporter)
         said = ""
         try:
             if not listed:
@@ -94,6 +100,14 @@ def opened(
             raise
         finally:
             say_findings(reader, reporter, said)
+
+
+def say_choice(location: CheckpointLocation, reporter: Reporter) -> None:
+    """Say which checkpoint was chosen and why; where nothing was in doubt, only to who asks."""
+    if location.note:
+        reporter.note(location.note)
+    if location.reason:
+        reporter.remark(location.reason)
 
 
 def say_findings(reader: CheckpointReader, reporter: Reporter, said: str = "") -> None:

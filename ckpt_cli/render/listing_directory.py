@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..operations.runs.listing import is_run
 from . import base as render
 from .listing import cell, write_names, write_null
 
@@ -27,7 +28,7 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
     elif not render.is_terminal():
         render.tsv([row[field] for field in _FIELDS] for row in rows)
     elif rows:
-        _as_table(rows, found["latest"])
+        _as_table(rows, found["latest"] if is_run(rows) or len(rows) == 1 else None)
         _show_beside(found)
 
 
@@ -53,11 +54,7 @@ def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
         ]
         for row in rows
     ]
-    styles = [
-        "red" if row["format"] is None or row["incomplete"] else "green" if row["name"] == latest else ""
-        for row in rows
-    ]
-    render.table(columns, cells, styles)
+    render.table(columns, cells, [_style(row, latest) for row in rows])
 
 
 def _style(row: dict[str, Any], latest: str | None) -> str:

@@ -99,26 +99,28 @@ def text(value: object, longest: int = _LONGEST) -> str:
 
 
 def _checkpoint(document: dict[str, Any]) -> str:
+    return "\n".join([*_heading(document["name"], document["path"]), *_contents(document)])
+
+
+def _contents(document: dict[str, Any]) -> list[str]:
+    """Return what is in a checkpoint: facts, damage, layers and tensors."""
     tensors = document["tensors"]
     names = [name or key for name, key in zip(tensors["names"], tensors["keys"], strict=True)]
     sizes = [size or 0 for size in tensors["nbytes"]]
     order = sorted(range(len(names)), key=lambda at: -sizes[at])
-    return "\n".join(
-        [
-            *_heading(document["name"], document["path"]),
-            _facts(document),
-            *_warnings(document),
-            *_alarm(document["broken"].values()),
-            "<h2>Sizes by layer</h2>",
-            _layers(names, sizes, tensors["separator"]),
-            f"<h2>{counted(len(names), 'tensor')}, the largest first</h2>",
-            _table(
-                ("name", "dtype", "shape", "size", "min", "max", "mean", "std", "NaN", "inf"),
-                [_tensor_cells(document, names, at) for at in order[:_MOST_ROWS]],
-                len(names),
-            ),
-        ]
-    )
+    return [
+        _facts(document),
+        *_warnings(document),
+        *_alarm(document["broken"].values()),
+        "<h2>Sizes by layer</h2>",
+        _layers(names, sizes, tensors["separator"]),
+        f"<h2>{counted(len(names), 'tensor')}, the largest first</h2>",
+        _table(
+            ("name", "dtype", "shape", "size", "min", "max", "mean", "std", "NaN", "inf"),
+            [_tensor_cells(document, names, at) for at in order[:_MOST_ROWS]],
+            len(names),
+        ),
+    ]
 
 
 def _heading(name: str, path: str) -> list[str]:
@@ -244,6 +246,8 @@ def _run(document: dict[str, Any]) -> str:
     if frozen:
         names = [[key] for key in frozen[:_MOST_ROWS]]
         out += ["<h2>Weights that never changed</h2>", _table(("name",), names, len(frozen))]
+    if document["latest"] is not None:
+        out += [f"<h2>The latest: {text(document['latest']['name'])}</h2>", *_contents(document["latest"])]
     return "\n".join(out)
 
 

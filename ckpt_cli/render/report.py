@@ -27,6 +27,11 @@ class Screen:
     warning = staticmethod(render.warning)
 
     @staticmethod
+    def remark(text: str) -> None:
+        if render.is_verbose():
+            render.remark(text)
+
+    @staticmethod
     def progress(
         total: int, label: str, stages: Sequence[str] = ("reading",)
     ) -> AbstractContextManager[Callable[[int], None]]:

@@ -139,7 +139,7 @@ def directories_below(path: Location) -> Iterator[Location]:
         waiting += [parent / name for name in reversed(names) if not is_leftover(name, directory=True)]
 
 
-def _count_below(path: Location) -> str | None:
+def count_below(path: Location) -> str | None:
     """Return how many checkpoints lie in the directories below, in words; None where there are none."""
     looked, holding, found = 0, 0, 0
     for below in directories_below(path):
@@ -164,7 +164,7 @@ def _counted(number: int, stem: str, many: str, one: str = "") -> str:
 
 def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpointsError:
     """Return the error of a directory that holds none, which says how many lie below."""
-    below = _count_below(path)
+    below = count_below(path)
     if below is None:
         return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
     way = f"with -R they are taken as well: {command_line('ls', '-R', path)}"
@@ -315,12 +315,9 @@ class Directory:
             location = self._named_latest
             if location is None or self._names_listing:
                 return None
-            stale = (self.path / self.state.latest).absolute() != location.path.absolute()
-            why = (
-                f"found beside the state file, which says {self.state.latest}"
-                if stale
-                else "named by the state file"
-            )
+            if (self.path / self.state.latest).absolute() == location.path.absolute():
+                return location._replace(reason=f"{location.path}: named by the state file")
+            why = f"found beside the state file, which says {self.state.latest}"
             return location._replace(note=f"{location.path}: {why}")
         sound = [member for member in self.members if member.error is None]
         if not sound:

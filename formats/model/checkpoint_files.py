@@ -83,12 +83,13 @@ class CheckpointLocation(NamedTuple):
 
     `path` is how it is called: the prefix of a bundle, the pattern of a sharded V1
     checkpoint, else the file.  `head` is the file that says what it is.
-    `note` tells what was chosen and why, where there was a choice.
+    `note` tells what was chosen and why, where there was a choice; `reason` why, where nothing was in doubt.
     """
 
     path: Location
     head: Location
     note: str | None = None
+    reason: str | None = None
 
     @property
     def store(self) -> Store:

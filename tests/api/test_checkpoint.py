@@ -52,7 +52,7 @@ def test_a_name_is_a_key_an_object_path_or_a_full_name() -> None:
 def test_a_directory_stands_for_its_latest_checkpoint() -> None:
     with ckpt.open(Path(RUN)) as found:
         assert found.path == f"{RUN}/ckpt-10"
-        assert found.notes == (f"{RUN}/ckpt-10: named by the state file",)
+        assert found.notes == ()
 
 
 def test_values_are_arrays() -> None:

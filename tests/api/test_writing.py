@@ -117,7 +117,7 @@ def test_keywords_are_the_options_of_the_command(command: str) -> None:
 def test_what_was_written_is_told(place: Path) -> None:  # noqa: F811
     done = ckpt.convert("run", "new.npz", weights_only=True)
     assert (done.target, done.format, done.verified, done.verification) == ("new.npz", "npz", True, "full")
-    assert done.notes[0].startswith("run/ckpt-10: named by the state file")
+    assert done.source == "run/ckpt-10"
     assert {tensor.source.partition("/.")[0] for tensor in done.tensors} >= {"net/l1/kernel", "net/l1/bias"}
     with pytest.raises(FileExistsError):
         ckpt.convert("run", "new.npz", weights_only=True)

@@ -96,6 +96,7 @@ NO_HINTS = {
     "ckpt_cli/operations/report/build.py _verified": "a page",
     "ckpt_cli/operations/report/build.py of_stats": "a page",
     "ckpt_cli/operations/runs/listing.py _interrupted": "a note",
+    "ckpt_cli/operations/runs/listing.py _directory_document": "a note",
     "ckpt_cli/operations/runs/state_changes.py _add": "a warning",
     "ckpt_cli/render/base.py _known_way_out": "commands that tests/cli/test_explain.py runs",
     "ckpt_cli/render/page.py page": "a title",

@@ -151,13 +151,14 @@ needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a devic
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-8")
 RUN = os.path.dirname(GUIDE)
+STATELESS = data_path("state_files", "no_state_file")
 
 
 @needs_full
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (f"show {RUN}", 0),  # a note says which was chosen
+        (f"show {STATELESS}", 0),  # a note says which was chosen
         (f"convert {RUN} {{out}} --overwrite", 0),
         ("", 2),
         ("ls {empty}", 1),

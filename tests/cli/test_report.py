@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,7 +203,6 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, ckpt: C
     ("arguments", "message"),
     [
         (("-o", "page.txt"), "'page.txt' does not end in .html"),
-        ((), "Missing option"),
         (("-o", "page.html", "--open", "-n"), "--open does nothing beside --dry-run"),
     ],
 )
@@ -356,6 +356,46 @@ def test_a_damaged_checkpoint_of_a_run_is_shown(tmp_path: Path, ckpt: Callable[.
     assert "checksum" in page.still
     assert [point["l2"] is None for point in page.document["checkpoints"]] == [False, True, False]
     assert [row["ratio"] for row in page.document["checkpoints"]] == [None, None, None]
+
+
+def test_the_latest_of_a_run_is_on_its_page(report: Callable[..., PageSource]) -> None:
+    page = report(RUN)
+    latest = page.document["latest"]
+    alone = report(f"{RUN}/ckpt-10").document
+    assert {name: alone[name] for name in latest if name != "what"} == {
+        name: value for name, value in latest.items() if name != "what"
+    }
+    assert "net/l1/kernel" in page.still
+
+
+def test_of_a_directory_with_one_checkpoint_it_is_the_page_of_that(
+    tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    (tmp_path / "run").mkdir()
+    write_bundle(str(tmp_path / "run" / "ckpt-1"), {"w": np.ones(3)})
+    assert ckpt("report", tmp_path / "run", "-o", tmp_path / "page.html").code == 0
+    document = PageSource(tmp_path / "page.html").document
+    assert (document["what"], document["path"]) == ("checkpoint", f"{tmp_path}/run/ckpt-1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [([], "run.html"), (["."], "run.html"), (["ckpt-10"], "ckpt-10.html"), (["ckpt-9", "."], "ckpt-9.html")],
+)
+def test_without_a_name_the_page_is_named_after_what_it_is_of(
+    arguments: list[str],
+    name: str,
+    tmp_path: Path,
+    ckpt: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shutil.copytree(RUN, tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    before = set(os.listdir("."))
+    done = ckpt("report", *arguments)
+    assert (done.code, done.rows[0][0]) == (0, name)
+    assert set(os.listdir(".")) - before == {name}
+    assert ckpt("report", *arguments).code == 3
 
 
 def test_a_directory_without_checkpoints_has_no_page(tmp_path: Path, ckpt: Callable[..., Result]) -> None:

@@ -56,6 +56,42 @@ def test_what_is_kept_and_what_lies_beside(tmp_path: Path, ckpt: Callable) -> No
     assert {row["kept"] for row in ckpt("ls", "--json", run).json["checkpoints"]} == {None}
 
 
+@pytest.mark.parametrize(
+    ("names", "latest"),
+    [
+        (("model", "other"), None),
+        (("model-1", "other-2"), None),
+        (("model-1", "other"), None),
+        (("model-1", "model-2"), "model-2"),
+        (("model-1", "model-2", "other"), "model-2"),
+    ],
+)
+def test_files_that_do_not_belong_together_have_no_latest(
+    names: tuple[str, ...], latest: str | None, tmp_path: Path, ckpt: Callable, terminal: Callable
+) -> None:
+    (tmp_path / "below").mkdir()
+    for name in (*names, "below/ckpt-1"):
+        write_bundle(str(tmp_path / name), {"w": np.ones(2)})
+    assert ckpt("ls", tmp_path, "--json").json["latest"] is not None
+    lines = terminal("ls", tmp_path, NO_COLOR="1").out.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("latest")] == [latest] * (latest is not None)
+    below = f"note: {tmp_path}: 1 checkpoint in 1 directory below: ckpt ls -R {tmp_path}\n"
+    assert ckpt("ls", tmp_path).err == ("" if latest else below)
+
+
+@pytest.mark.parametrize("command", ["ls", "log", "verify", "report", "state", "stats"])
+def test_without_a_path_the_current_directory_is_meant(
+    command: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    here, named = (
+        ckpt(command, "--json"),
+        ckpt(command, ".", "--json", *["--overwrite"] * (command == "report")),
+    )
+    assert (here.code, here.json) == (0, named.json)
+
+
 def test_in_a_pipe_the_rows_are_what_they_were(ckpt: Callable) -> None:
     assert [row[:5] for row in ckpt("ls", IRIS).rows] == [
         ["model.ckpt-1", "tf-name", "1", "13", "1552"],

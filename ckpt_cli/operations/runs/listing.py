@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import command_line, counted, spoken_age
 from formats.errors import CheckpointError, CheckpointNotFoundError
-from formats.find.directory import Directory, Member
+from formats.find.directory import Directory, Member, count_below
 from formats.find.opening import open_location
 from formats.find.resolve import spelling
 from formats.model.checkpoint_files import is_event_file, is_leftover, step_of
@@ -102,6 +102,15 @@ def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> 
         fields["shared_nbytes"] = sum(size for _, _, size, _ in shared if isinstance(size, int))
 
 
+def is_run(checkpoints: Sequence[dict[str, Any]]) -> bool:
+    """Whether checkpoints belong together: there is a state file, or their names differ in the step."""
+    if any(row["kept"] is not None for row in checkpoints):
+        return True
+    saved = [row for row in checkpoints if row["step"] is not None]
+    series = {row["name"].rpartition("-")[0] for row in saved}
+    return len(series) == 1 and (len(saved) > 1 or saved == checkpoints)
+
+
 def directory_document(path: Location) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return a directory's document, notes on it, and warnings about its damaged members.
 
@@ -134,11 +143,15 @@ def _directory_document(path: Location) -> tuple[tuple[dict[str, Any], list[str]
         complete = False
         directory.notes.append(f"{path}: {directory.latest_flaw}")
     directory.notes.extend(_interrupted(path))
+    fields = [fields for fields, _ in rows]
+    below = None if is_run(fields) or not path.store.lists_first else count_below(path)
+    if fields and below is not None:
+        directory.notes.append(f"{path}: {below}: {command_line('ls', '-R', path)}")
     name = spelling(latest).relative_to(path) if latest is not None else None
     document = {
         "directory": path,
         "latest": name,
-        "checkpoints": [fields for fields, _ in rows],
+        "checkpoints": fields,
         **_beside(path),
     }
     return (document, directory.notes, warnings), complete

@@ -47,9 +47,15 @@ function kindFacts(page) {
 }
 
 function showCheckpoint(page, body) {
+  body.append(heading(page));
+  shortcuts(contents(page, body));
+}
+
+// What is in a checkpoint; returns the list of its tensors.
+function contents(page, body) {
   const tensors = new Tensors(page);
   const files = page.files.reduce((sum, file) => sum + (file.nbytes ?? 0), 0);
-  body.append(heading(page), facts([["format", page.format, page.title], ["step", page.step == null ? null : counted(page.step)], ["producer", page.producer],
+  body.append(facts([["format", page.format, page.title], ["step", page.step == null ? null : counted(page.step)], ["producer", page.producer],
     ["parameters", counted(page.total.parameters)], ["tensors", counted(page.total.tensors), size(page.total.nbytes)],
     ...kindFacts(page), ["dtypes", Object.keys(page.dtypes).join(", ")], [several(page.files.length, "file"), size(files)]]));
   const told = warnings([...page.findings, ...page.missing.map((path) => `${path}: missing`), ...Object.values(page.broken)]);
@@ -66,5 +72,5 @@ function showCheckpoint(page, body) {
     graph.start();
   }
   list.start();
-  shortcuts(list);
+  return list;
 }

@@ -136,5 +136,7 @@ function showRun(page, body) {
   }
   map.rows.show(page.layers.length);
   rows.show(points.length);
-  shortcuts(null);
+  if (!page.latest) { shortcuts(null); return; }
+  body.append(h("h2", { id: "latest" }, "The latest: ", h("bdi", {}, visible(page.latest.name))));
+  shortcuts(contents(page.latest, body));
 }

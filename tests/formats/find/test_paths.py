@@ -131,7 +131,7 @@ def test_v1_shards_are_one_checkpoint() -> None:
 
 def test_v1_file_is_itself() -> None:
     path = data_path("v1_format/plain/model.ckpt-1")
-    assert resolve(parse_location(path)) == (path, path, None)
+    assert resolve(parse_location(path)) == (path, path, None, None)
     assert resolve(parse_location(path)).files() == [path]
 
 
@@ -180,8 +180,8 @@ def test_latest_is_what_the_state_file_names(tmp_path: Path) -> None:
     assert names(tmp_path) == ["ckpt-1", "ckpt-2", "ckpt-3"]
     with open_checkpoint(tmp_path / "checkpoint") as reader:
         assert reader["v"].read() == 1
-        assert reader.location.note is not None
-        assert "named by the state file" in reader.location.note
+        assert reader.location.note is None
+        assert reader.location.reason == f"{tmp_path}/ckpt-2: named by the state file"
 
 
 def test_stale_absolute_paths_are_looked_for_beside_the_state_file(tmp_path: Path) -> None:
