@@ -156,7 +156,7 @@ FILE = {"name": TEXT, "nbytes": COUNT, "modified": maybe(TIME)}
 DIRECTORY = {
     "directory": TEXT,
     "latest": maybe(TEXT),
-    "checkpoints": listed(fields(MEMBER)),
+    "checkpoints": listed(fields(MEMBER, {"stored_step": maybe(INTEGER)})),
     "events": listed(fields(FILE)),
     "graphs": listed(fields(FILE)),
 }
@@ -234,6 +234,7 @@ POINT = {
     "global_step": maybe(INTEGER),
     "loss": maybe(NUMBER),
     "loss_step": maybe(INTEGER),
+    "untrained_l2": maybe(NUMBER),
 }
 LOG = document(
     {

@@ -115,9 +115,11 @@ def trainable_of(reader: CheckpointReader, reporter: Reporter, *, names_graph: b
     return found
 
 
-def list_directory(path: Location, reporter: Reporter, *, reverse: bool) -> dict[str, Any]:
-    """Return the document of a directory's checkpoints."""
-    found, notes, warnings = directory_document(path)
+def list_directory(
+    path: Location, reporter: Reporter, *, reverse: bool, long: bool = False
+) -> dict[str, Any]:
+    """Return the document of a directory's checkpoints; with `long` the step that each of them holds."""
+    found, notes, warnings = directory_document(path, long=long)
     if reverse:
         found["checkpoints"].reverse()
     for text in notes:

@@ -64,6 +64,7 @@ class CheckpointRow(NamedTuple):
     """A checkpoint of a directory's listing; what cannot be told is None.
 
     `modified` is ISO 8601 in UTC, `nbytes` bytes of tensors, `kept` whether the state file lists it.
+    `stored_step` is the training step that it holds, where it was asked for with `long`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class CheckpointRow(NamedTuple):
     shared_with: tuple[str, ...]
     shared_nbytes: int
     incomplete: bool
+    stored_step: int | None = None
 
 
 class TensorListing(RowTable, Sequence[TensorRow]):
@@ -234,11 +236,11 @@ def ls(
     where = location(path)
     wanted = selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
     if recursive:
-        return _ls_below(where, reverse=reverse)
+        return _ls_below(where, reverse=reverse, long=long)
     options = ListOptions(wanted, sort, reverse, digest, exact)
     with collecting() as said:
         if is_directory(where) and wanted.everything:
-            found = list_directory(where, said, reverse=reverse)
+            found = list_directory(where, said, reverse=reverse, long=long)
             return DirectoryListing(found, said.notes, said.warnings)
         with opened(locate(where), said, listed=not digest) as reader:
             columns = chosen_tensors(reader, options)
@@ -258,7 +260,7 @@ def ls(
         return listing
 
 
-def _ls_below(path: Location, *, reverse: bool) -> Several[DirectoryListing]:
+def _ls_below(path: Location, *, reverse: bool, long: bool) -> Several[DirectoryListing]:
     from formats.find.directory import directories_below
 
     refuse_not_a_folder(path)
@@ -266,7 +268,7 @@ def _ls_below(path: Location, *, reverse: bool) -> Several[DirectoryListing]:
     found = []
     for below in directories_below(path):
         with kept(errors), collecting() as said:
-            document = list_directory(below, said, reverse=reverse)
+            document = list_directory(below, said, reverse=reverse, long=long)
             if document["checkpoints"]:
                 found.append(DirectoryListing(document, said.notes, said.warnings))
     return Several(found, errors)

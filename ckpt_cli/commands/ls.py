@@ -80,7 +80,8 @@ _PIECE = 1 << 20
 def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     """List the checkpoints of a directory, or the tensors of one.
 
-    A directory lists its checkpoints, oldest first; anything that names a checkpoint
+    A directory lists its checkpoints, oldest first, with -l also the training step that each
+    one holds where that is not the number in its name; anything that names a checkpoint
     lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
     graph beside it (.meta), which knows what is trained.  Of npz and .keras, whose
     checksums are over index and values, none is compared: ckpt verify does.
@@ -222,7 +223,7 @@ def _list_checkpoint(
 
 
 def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
-    found = list_directory(path, SCREEN, reverse=options["reverse"])
+    found = list_directory(path, SCREEN, reverse=options["reverse"], long=look.long)
     asked = _asked_of_tensors(look, options["sort"])
     if found["latest"] and asked:
         import shlex
@@ -244,7 +245,7 @@ def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> in
     found = []
     for below in directories_below(path):
         with kept(errors):
-            found.append(list_directory(below, SCREEN, reverse=options["reverse"]))
+            found.append(list_directory(below, SCREEN, reverse=options["reverse"], long=look.long))
     found = [one for one in found if one["checkpoints"]]
     if look.as_json:
         render.document({"directories": found})
@@ -258,8 +259,7 @@ def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> in
 
 def _asked_of_tensors(look: Look, sort: str) -> str:
     """Return the options of a command line that say how tensors are listed, as they are typed."""
-    asked = ["-l"] if look.long else []
-    asked += [f"--digest {look.digest}"] if look.digest else []
+    asked = [f"--digest {look.digest}"] if look.digest else []
     asked += ["--tree"] if look.as_tree else []
     asked += [f"--depth {look.depth}"] if look.depth else []
     asked += [f"--sort {sort}"] if sort != "key" else []

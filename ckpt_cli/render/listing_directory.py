@@ -26,17 +26,20 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
     elif look.keys_only:
         write_names(row["name"] for row in rows)
     elif not render.is_terminal():
-        render.tsv([row[field] for field in _FIELDS] for row in rows)
+        fields = (*_FIELDS, "stored_step") if look.long else _FIELDS
+        render.tsv([row[field] for field in fields] for row in rows)
     elif rows:
         _as_table(rows, found["latest"] if is_run(rows) or len(rows) == 1 else None)
         _show_beside(found)
 
 
 def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
+    has_stored = any(row.get("stored_step") not in (None, row["step"]) for row in rows)
     columns = [
         render.Column("NAME", fold=True),
         render.Column("FORMAT", worth=2),
         render.Column("STEP", right=True, worth=3),
+        *([render.Column("STORED STEP", right=True, worth=3)] if has_stored else []),
         render.Column("TENSORS", right=True, worth=1),
         render.Column("SIZE", right=True, worth=4),
         render.Column("MODIFIED", worth=0),
@@ -47,6 +50,7 @@ def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
             render.escape(row["name"]),
             row["format"] or "damaged",
             cell(row["step"]),
+            *([cell(row["stored_step"])] if has_stored else []),
             cell(row["tensors"]),
             render.human_size(row["nbytes"]),
             cell(row["modified"]).replace("T", " ").rstrip("Z"),

@@ -103,6 +103,9 @@ def _curves(rows: list[LogRow], curve: Curve) -> None:
     found: list[tuple[str, Sequence[float], str]] = []
     if len(norms) > 1:
         found.append(("l2", norms, ""))
+    moving = [row.untrained_l2 for row in rows if row.untrained_l2 is not None]
+    if len(moving) > 1:
+        found.append(("moving statistics, l2", moving, ""))
     if len(curve.values) > 1:
         found.append((curve.tag, curve.values, f"  steps {curve.steps[0]} to {curve.steps[-1]}"))
     if not found or not _has_bars():

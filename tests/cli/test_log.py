@@ -7,6 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -444,3 +445,21 @@ def test_a_checkpoint_that_has_gone_names_its_run(tmp_path: Path, ckpt: Callable
     assert result.err == (
         f"ckpt: error: {directory}/ckpt-99: no such directory\nhint: name its directory: {directory}\n"
     )
+
+
+def test_the_norm_of_the_weights_is_of_what_is_trained(tmp_path: Path, ckpt: Callable) -> None:
+    for step in (1, 2):
+        tensors = {"bn/gamma": np.full(4, 1.0), "bn/moving_mean": np.full(4, 10.0 * step)}
+        tensors |= {"w": np.zeros(4), "w/ExponentialMovingAverage": np.zeros(4)}
+        write_bundle(str(tmp_path / f"ckpt-{step}"), tensors)
+    rows = ckpt("log", tmp_path, "--json").json["checkpoints"]
+    assert [(row["l2"], row["untrained_l2"]) for row in rows] == [(2, 20), (2, 40)]
+
+
+def test_moving_statistics_of_keras_3_are_told_by_their_layer(tmp_path: Path, ckpt: Callable) -> None:
+    with h5py.File(tmp_path / "m-1.weights.h5", "w") as file:
+        for number in range(4):
+            file[f"layers/batch_normalization_1/vars/{number}"] = np.full(4, number + 1, np.float32)
+        file["layers/dense/vars/0"] = np.zeros(2, np.float32)
+    (row,) = ckpt("log", tmp_path, "--json").json["checkpoints"]
+    assert (row["l2"], row["untrained_l2"]) == (np.hypot(2, 4), 10)

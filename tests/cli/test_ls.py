@@ -126,6 +126,16 @@ def test_a_directory_lists_its_checkpoints_oldest_first(ckpt: Callable) -> None:
     assert names == ["ckpt-8", "ckpt-9", "ckpt-10"]
 
 
+def test_a_long_listing_has_the_step_that_a_checkpoint_holds(ckpt: Callable, terminal: Callable) -> None:
+    plain, long = (ckpt("ls", GUIDE, "--json", *more).json["checkpoints"] for more in ([], ["-l"]))
+    assert [(row["step"], row.pop("stored_step")) for row in long] == [(8, 80), (9, 90), (10, 100)]
+    assert long == plain
+    head, *rows = terminal("ls", GUIDE, "-l", NO_COLOR="1").out.splitlines()
+    assert head.split()[:5] == ["NAME", "FORMAT", "STEP", "STORED", "STEP"]
+    assert [row.split()[2:4] for row in rows] == [["8", "80"], ["9", "90"], ["10", "100"]]
+    assert [row[6] for row in ckpt("ls", GUIDE, "-l").rows] == ["80", "90", "100"]
+
+
 @pytest.mark.parametrize("option", ["--tree", "--depth=2"])
 def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: Callable) -> None:
     asked = option.replace("=", " ")

@@ -257,7 +257,7 @@ def test_a_cast_that_finds_nothing_says_so(line: str, outcome: Callable[[str], O
     assert wrote.startswith("wrote new.np")
 
 
-@pytest.mark.parametrize("option", ["-l", "--tree", "--depth 2", "--sort size"])
+@pytest.mark.parametrize("option", ["--tree", "--depth 2", "--sort size"])
 def test_a_directory_says_that_an_option_is_for_tensors(
     option: str, outcome: Callable[[str], Outcome]
 ) -> None:

@@ -21,7 +21,7 @@ from ..look.report import number
 from .log import has_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from formats.core.chunks import Chunk
     from formats.core.dtypes import DType
@@ -66,13 +66,22 @@ class History:
         self._depth: int | None = None
         self._last: dict[int, tuple[Mapping[str, Seen], CheckpointLocation]] = {}
 
-    def watch(self, reader: CheckpointReader, before: Mapping[str, Seen], now: Mapping[str, Seen]) -> None:
-        """Take in a checkpoint; what was found in the one before it, and what in this one."""
+    def watch(
+        self,
+        reader: CheckpointReader,
+        before: Mapping[str, Seen],
+        now: Mapping[str, Seen],
+        trained: Collection[str],
+    ) -> None:
+        """Take in a checkpoint: what was found in the one before it and in this one, and its weights."""
         layers = self._layers(reader, now)
-        moved = self._moved(reader, before, now)
+        weights = dict.fromkeys(key for key in trained if reader.specs[key].dtype.family == "float")
+        moved = self._moved(reader, before, now, weights)
         path = reader.location.path
-        self.rows[path] = {layer: _tell(reader, keys, before, now, moved) for layer, keys in layers.items()}
-        weights = [key for key in now if _is_weight(reader, key)]
+        self.rows[path] = {
+            layer: _tell(keys, [key for key in keys if key in weights], before, now, moved)
+            for layer, keys in layers.items()
+        }
         self.ratios[path] = _ratio(weights, before, moved)
         self._last[id(now)] = now, reader.location
 
@@ -102,11 +111,15 @@ class History:
         return layers
 
     def _moved(
-        self, reader: CheckpointReader, before: Mapping[str, Seen], now: Mapping[str, Seen]
+        self,
+        reader: CheckpointReader,
+        before: Mapping[str, Seen],
+        now: Mapping[str, Seen],
+        trained: Collection[str],
     ) -> dict[str, float]:
         """Return the norm of the difference of each weight, zero of what has not changed."""
         _, place = self._last.pop(id(before), (None, None))
-        weights = [key for key in now if key in before and _is_weight(reader, key)]
+        weights = [key for key in trained if key in before]
         same = {key: has_changed(before[key].fingerprint, now[key].fingerprint) for key in weights}
         found = {key: 0.0 for key in weights if same[key] is False}
         if place is None or not reader.format.has_values:
@@ -120,25 +133,20 @@ class History:
         return found
 
 
-def _is_weight(reader: CheckpointReader, key: str) -> bool:
-    return reader.kinds.get(key) == "variable" and reader.specs[key].dtype.family == "float"
-
-
 def _alike(reader: CheckpointReader, other: CheckpointReader, key: str) -> bool:
     one, two = reader.specs[key], other.specs.get(key)
     return two is not None and (one.dtype, one.shape) == (two.dtype, two.shape)
 
 
 def _tell(
-    reader: CheckpointReader,
     keys: Sequence[str],
+    weights: Sequence[str],
     before: Mapping[str, Seen],
     now: Mapping[str, Seen],
     moved: Mapping[str, float],
 ) -> LayerHistory:
     fates = [has_changed(before[key].fingerprint, now[key].fingerprint) for key in keys if key in before]
     known = [fate for fate in fates if fate is not None]
-    weights = [key for key in keys if _is_weight(reader, key)]
     measures = [found for key in keys if (found := now[key].measure) is not None]
     return LayerHistory(
         sum(known) / len(known) if known else None,
@@ -148,13 +156,13 @@ def _tell(
     )
 
 
-def _norm(keys: Sequence[str], seen: Mapping[str, Seen]) -> float | None:
+def _norm(keys: Collection[str], seen: Mapping[str, Seen]) -> float | None:
     found = [measure.l2 for key in keys if key in seen and (measure := seen[key].measure) is not None]
     known = [norm for norm in found if norm is not None]
     return math.hypot(*known) if known else None
 
 
-def _ratio(keys: Sequence[str], before: Mapping[str, Seen], moved: Mapping[str, float]) -> float | None:
+def _ratio(keys: Collection[str], before: Mapping[str, Seen], moved: Mapping[str, float]) -> float | None:
     """Return how far weights moved by their norm before; None where that of one of them is not known."""
     norm = _norm(keys, before)
     if not norm or not all(key in moved for key in keys if key in before):

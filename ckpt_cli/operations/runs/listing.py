@@ -12,6 +12,8 @@ from formats.find.opening import open_location
 from formats.find.resolve import spelling
 from formats.model.checkpoint_files import is_event_file, is_leftover, step_of
 
+from .steps import stored_step
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -56,7 +58,7 @@ class _ListingRow(NamedTuple):
     files: frozenset[Identity] = frozenset()
 
 
-def _member_row(member: Member, *, kept: bool | None) -> _ListingRow:
+def _member_row(member: Member, *, kept: bool | None, long: bool) -> _ListingRow:
     row: dict[str, Any] = {
         "name": member.called(spelling(member.location)),
         "path": spelling(member.location),
@@ -69,7 +71,7 @@ def _member_row(member: Member, *, kept: bool | None) -> _ListingRow:
         "shared_with": [],
         "shared_nbytes": 0,
         "incomplete": False,
-    }
+    } | ({"stored_step": None} if long else {})
     if member.error is not None:
         return _ListingRow(row, [str(member.error)])
     try:
@@ -77,6 +79,8 @@ def _member_row(member: Member, *, kept: bool | None) -> _ListingRow:
             sizes = [0 if key in reader.tied else spec.nbytes or 0 for key, spec in reader.specs.items()]
             row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
             row["incomplete"] = member.location.store.lists_first and bool(reader.missing_files())
+            if long:
+                row["stored_step"] = stored_step(reader)
             is_local = member.location.store.system_path(member.location.head) is not None
             files = frozenset((reader.fingerprint or {}).values()) if is_local else frozenset()
             return _ListingRow(row, findings_in_short(reader), files)
@@ -111,19 +115,22 @@ def is_run(checkpoints: Sequence[dict[str, Any]]) -> bool:
     return len(series) == 1 and (len(saved) > 1 or saved == checkpoints)
 
 
-def directory_document(path: Location) -> tuple[dict[str, Any], list[str], list[str]]:
+def directory_document(path: Location, *, long: bool = False) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return a directory's document, notes on it, and warnings about its damaged members.
 
+    With `long` each checkpoint is opened for the training step that it holds.
     Somebody may be saving into it: where a checkpoint goes away meanwhile, it is looked at again.
     """
     for _ in range(_ATTEMPTS - 1):
-        found, complete = _directory_document(path)
+        found, complete = _directory_document(path, long=long)
         if complete:
             return found
-    return _directory_document(path)[0]
+    return _directory_document(path, long=long)[0]
 
 
-def _directory_document(path: Location) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
+def _directory_document(
+    path: Location, *, long: bool
+) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
     """Return the document, notes and warnings, and whether all was there from beginning to end."""
     directory = Directory(path)
     rows: list[tuple[dict[str, Any], frozenset[Identity]]] = []
@@ -131,7 +138,7 @@ def _directory_document(path: Location) -> tuple[tuple[dict[str, Any], list[str]
     complete = True
     for member in directory.members:
         listed = member.location.path.absolute() in directory.listed
-        row = _member_row(member, kept=listed if directory.state is not None else None)
+        row = _member_row(member, kept=listed if directory.state is not None else None, long=long)
         if row.fields is None:
             complete = False
             continue

@@ -27,9 +27,11 @@ from ..look.flaws import Flaws
 from ..look.stats import do_task, file_task, statistics
 from ..select.selection import NothingSelectedError, choose
 from .listing import findings_in_short, iso_time
+from .steps import stored_step
+from .trainable import trainable_tensors, trained_and_not
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Collection, Generator, Iterator, Sequence
 
     import numpy as np
 
@@ -64,7 +66,8 @@ class Seen(NamedTuple):
     measure: Measure | None
 
 
-Watch = Callable[[CheckpointReader, Mapping[str, Seen], Mapping[str, Seen]], None]
+Watch = Callable[[CheckpointReader, Mapping[str, Seen], Mapping[str, Seen], "Collection[str]"], None]
+"""Takes a checkpoint, what was found in the one before and in it, and its weights that are trained."""
 
 
 class _Look(NamedTuple):
@@ -82,9 +85,10 @@ class LogRow(NamedTuple):
     `changed` and `unchanged` count the chosen tensors that the checkpoint before has as well (the
     one before of the same prefix, where names have steps), `added` and `removed` those that only one
     of them has; `uncompared` are those whose checksums do not compare.  `l2` is of the floating
-    tensors of kind variable, `nan` and `inf` are counted in all that were chosen.  `global_step` is
-    the training step that the checkpoint itself holds; `loss` is the last that was told up to there
-    since the checkpoint before, at `loss_step`.
+    tensors of kind variable that are trained, `untrained_l2` of the others: moving means, averages.
+    `nan` and `inf` are counted in all that were chosen.  `global_step` is the training step that the
+    checkpoint itself holds; `loss` is the last that was told up to there since the checkpoint before,
+    at `loss_step`.
     """
 
     name: str
@@ -105,6 +109,7 @@ class LogRow(NamedTuple):
     global_step: int | None = None
     loss: float | None = None
     loss_step: int | None = None
+    untrained_l2: float | None = None
 
 
 class RunLog:
@@ -135,6 +140,8 @@ class RunLog:
         self.warnings: list[str] = []
         self._before: dict[str, dict[str, Seen]] = {}
         """What the last checkpoint of each series held."""
+        self._marks: Mapping[str, bool] = {}
+        """Whether tensors are trained, by the graph beside a checkpoint of the run."""
         self._compared: dict[str, bool] = {}
         """Weights that were compared at least once, and whether they were ever found changed."""
 
@@ -215,19 +222,21 @@ class RunLog:
             seen[key] = found
             advance(specs[key].nbytes or 0)
         weights = [key for key in keys if kinds.get(key) == "variable" and _is_floating(reader, key)]
+        self._marks = self._marks or trainable_tensors(reader).marks
+        trained, untrained = trained_and_not(reader, weights, self._marks)
         row = blank._replace(format=reader.format.name, tensors=len(keys))
         if series in self._before:
             row = self._compare(row, before, seen, weights)
         if self.values:
-            row = row._replace(global_step=_training_step(reader))
+            row = row._replace(global_step=stored_step(reader))
             if not flaws.count and reader.format.has_values:
-                row = _measured(row, seen, weights)
+                row = _measured(row, seen, trained, untrained)
         if flaws.count:
             rest = flaws.count - 1
             more = f", and {counted(rest, 'more tensor')} cannot be read" if rest else ""
             self.warnings.append(f"{flaws.first[0]}{more}")
         self.warnings += findings_in_short(reader)
-        self._watch(reader, before, seen)
+        self._watch(reader, before, seen, trained)
         self._before[series] = seen
         return row
 
@@ -331,12 +340,19 @@ def _measure(found: Statistics | None) -> Measure:
     return Measure(found.l2, found.nan, found.inf)
 
 
-def _measured(row: LogRow, seen: dict[str, Seen], weights: list[str]) -> LogRow:
+def _measured(
+    row: LogRow, seen: dict[str, Seen], trained: Collection[str], untrained: Collection[str]
+) -> LogRow:
     measures = {key: found.measure for key, found in seen.items() if found.measure is not None}
-    norms = [measures[key].l2 for key in weights if key in measures]
-    known = [norm for norm in norms if norm is not None]
+
+    def norm(keys: Collection[str]) -> float | None:
+        norms = [measures[key].l2 for key in keys if key in measures]
+        known = [norm for norm in norms if norm is not None]
+        return math.hypot(*known) if known else None
+
     return row._replace(
-        l2=math.hypot(*known) if known else None,
+        l2=norm(trained),
+        untrained_l2=norm(untrained),
         nan=sum(found.nan for found in measures.values()),
         inf=sum(found.inf for found in measures.values()),
         first_nan=next((key for key, found in measures.items() if found.nan), None),
@@ -392,22 +408,3 @@ def has_changed(before: Fingerprint | None, now: Fingerprint | None) -> bool | N
     if before[:2] != now[:2]:
         return True  # another dtype or shape
     return before != now if before[2:4] == now[2:4] or before[2] == "computed" == now[2] else None
-
-
-_STEP_PATHS = ("global_step", "step", "optimizer/iter", "optimizer/_iterations")
-_ITERATIONS = ("iter", "_iterations")
-
-
-def _training_step(reader: CheckpointReader) -> int | None:
-    """Return the training step that a checkpoint holds: its global step, or its optimizer's iterations."""
-    scalars = {
-        reader.object_paths.get(key, key): key
-        for key, spec in reader.specs.items()
-        if spec.shape == () and spec.dtype.family == "int"
-    }
-    paths = [path for path in _STEP_PATHS if path in scalars]
-    paths += [path for path in scalars if path.rpartition("/")[2] in _ITERATIONS]
-    try:
-        return int(reader[scalars[paths[0]]].read()) if paths else None
-    except CheckpointError:
-        return None

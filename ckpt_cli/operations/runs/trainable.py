@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint a program trains: told by the graph beside it, `PREFIX.meta`.
+"""Which tensors of a checkpoint a program trains: told by the graph beside it, `PREFIX.meta`, and by names.
 
 A graph of another step tells as much as the checkpoint's own, since a run has one graph; which one
 was taken is said.  One whose variables have other shapes is another model's and is not believed.
@@ -14,6 +14,8 @@ from formats.model.checkpoint_files import step_of
 from formats.store.siblings import V1_SHARD
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from formats.location import Location
     from formats.model.reader import CheckpointReader
     from formats.tf.run.meta_graph import MetaGraph
@@ -93,3 +95,41 @@ def _compare(
         message = f"{path}: this graph {known}, {unknown[0]} for one: another model's, or an older one"
         return marks, (message,)
     return marks, ()
+
+
+_UNTRAINED = frozenset(
+    (
+        *("moving_mean", "moving_variance", "moving_stddev", "renorm_mean", "renorm_stddev"),
+        *("running_mean", "running_var", "ExponentialMovingAverage"),
+    )
+)
+"""What frameworks call the statistics and averages that training moves, and no gradient."""
+
+_STATISTICS = "batch_stats"
+"""The collection of these in Flax."""
+
+_NUMBERED = re.compile(r"(.*(?:^|/)batch_normalization(?:_\d+)?/vars)/(\d+)", re.DOTALL)
+"""A weight of Keras 3's, by the number it has in its layer: the last two are the moving ones."""
+
+
+def trained_and_not(
+    reader: CheckpointReader, weights: Sequence[str], marks: Mapping[str, bool]
+) -> tuple[list[str], list[str]]:
+    """Part weights into those that are trained and moving statistics.
+
+    `marks` say so of those that they know, of the others names do.
+    """
+    paths, names = reader.object_paths, reader.full_names
+    found = [(match[1], int(match[2]), key) for key in weights if (match := _NUMBERED.fullmatch(key))]
+    last = {group: number for group, number, _ in sorted(found)}
+    moving = {key for group, number, key in found if number > last[group] - 2}
+
+    def is_trained(key: str) -> bool:
+        if key in marks:
+            return marks[key]
+        parts = re.split(r"[/.]", names.get(key) or paths.get(key, key))
+        return not (parts[-1] in _UNTRAINED or _STATISTICS in parts or key in moving)
+
+    trained = [key for key in weights if is_trained(key)]
+    kept = set(trained)
+    return trained, [key for key in weights if key not in kept]

@@ -99,8 +99,9 @@ function checkpointRows(page) {
   const head = h("div", { class: "head r-grid", role: "presentation" }, RUN_COLUMNS.map(([label, name]) => h("button", { type: "button", disabled: true, class: name }, label)));
   const rows = new Rows("checkpoints", "listbox", (at) => {
     const point = page.checkpoints[at], bad = (point.nan ?? 0) + (point.inf ?? 0);
+    const told = (point) => (point.global_step != null && point.global_step !== point.step ? `training step ${counted(point.global_step)}` : null);
     const changed = point.changed == null ? "" : `${counted(point.changed)}/${counted(point.changed + point.unchanged)}`;
-    return { attributes: { class: "r-grid" }, children: [h("bdi", { title: short(point.path) }, short(point.name)), h("span", { class: "num" }, point.global_step ?? point.step ?? ""),
+    return { attributes: { class: "r-grid" }, children: [h("bdi", { title: short(point.path) }, short(point.name)), h("span", { class: "num", title: told(point) }, point.step ?? ""),
       h("span", { class: "dim c-when" }, (point.modified ?? "").replace("T", " ").replace("Z", "")), h("span", { class: "num" }, point.format == null ? h("span", { class: "bad" }, "damaged") : changed),
       h("span", { class: "num" }, figure(point.l2)), h("span", { class: "num c-max" }, figure(point.ratio, 3)), h("span", { class: `num ${bad ? "bad" : "dim"}` }, bad ? counted(bad) : ""), h("span", { class: "num" }, figure(point.loss))] };
   }, {}, head);
@@ -109,7 +110,7 @@ function checkpointRows(page) {
 }
 
 function showRun(page, body) {
-  const points = page.checkpoints, xs = points.map((point, at) => point.global_step ?? point.step ?? at);
+  const points = page.checkpoints, xs = points.map((point, at) => point.step ?? point.global_step ?? at);
   const bad = points.find((point) => point.nan), last = points.at(-1);
   body.append(heading(page), facts([["checkpoints", counted(points.length)], ["steps", points.length > 1 ? `${counted(xs[0])} to ${counted(xs.at(-1))}` : counted(xs[0])],
     ["norm of the weights", figure(last.l2)], ["loss", figure(last.loss)], ["weights that never changed", page.frozen.length ? counted(page.frozen.length) : null]]));
@@ -117,6 +118,7 @@ function showRun(page, body) {
   if (told) body.append(told);
   const of = (field) => points.map((point, at) => [xs[at], point[field]]);
   const curves = [page.loss.points.length ? curve(visible(page.loss.tag ?? "loss"), page.loss.points) : null, curve("norm of the weights", of("l2")),
+    curve("norm of moving statistics", of("untrained_l2")),
     curve("update ratio of the weights", of("ratio"), { log: true }),
     curve("tensors that changed", of("changed")), bad || points.some((point) => point.inf) ? curve("NaN and infinities", points.map((point, at) => [xs[at], (point.nan ?? 0) + (point.inf ?? 0)])) : null];
   const charts = section("Over the steps", "curves");
