@@ -10,6 +10,8 @@ What `__all__` names is imported when it is used, so that the command `ckpt` doe
 
 from __future__ import annotations
 
+from _thread import RLock  # not from threading: importing that takes longer
+
 from .memory import install as _look_for_memory
 from .own_formats import install as _install
 
@@ -68,16 +70,24 @@ _HOMES = {
 }
 """The module of each public name."""
 
+_importing = RLock()
+
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is there
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is used for the first time."""
+        """Import a public name when it is used for the first time.
+
+        One thread imports at a time, and all of `formats` first.  Otherwise one thread imports the package,
+        another a module of it, and each waits for what the other has begun, which Python ends with an error.
+        """
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
         import importlib
 
-        found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        with _importing:
+            importlib.import_module("formats")
+            found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
         return found
 
 

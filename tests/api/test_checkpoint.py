@@ -229,3 +229,37 @@ def test_a_program_in_a_folder_with_a_run_can_import_everything(tmp_path: Path) 
         check=True,
     )
     assert done.stdout == "(1, 5)\n"
+
+
+_AT_ONCE = """
+import sys, threading
+import ckpt_cli as ckpt
+
+sys.setswitchinterval(1e-6)
+run, names = sys.argv[1], ("open", "ls", "diff", "verify", "stats", "log", "CheckpointError")
+begin, failed = threading.Barrier(len(names)), []
+
+def use(name):
+    begin.wait()
+    try:
+        function = getattr(ckpt, name)
+        if name != "CheckpointError":
+            function(*[run] * (2 if name == "diff" else 1))
+    except BaseException as error:
+        failed.append(repr(error))
+
+threads = [threading.Thread(target=use, args=(name,)) for name in names]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+
+
+def test_threads_may_use_it_for_the_first_time_at_once() -> None:
+    """Threads that import modules of a package while others import the package wait for each other."""
+    for _ in range(3):
+        words = [sys.executable, "-c", _AT_ONCE, RUN]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == "[]\n"
