@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
+    import numpy.typing as npt
 
     from .chunks import Chunk
     from .region import Index
@@ -31,8 +32,10 @@ _LONG_ROW = 1 << 16
 """Bytes from which on a row is worth entering: sixteen pages."""
 
 
-def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[Any, Any]:
-    """Return an array of `shape` for values of a tensor.
+def allocate(
+    spec: TensorSpec, shape: tuple[int, ...], path: str, stored: npt.DTypeLike | None = None
+) -> np.ndarray[Any, Any]:
+    """Return an array of `shape` for values of a tensor, of its dtype, or as they are `stored`.
 
     UnsupportedFeatureError where numpy has no array of this shape, ResourceError where there is no
     memory for it.
@@ -40,7 +43,7 @@ def allocate(spec: TensorSpec, shape: tuple[int, ...], path: str) -> np.ndarray[
     import numpy as np
 
     try:
-        return np.empty(shape, spec.dtype.numpy)
+        return np.empty(shape, spec.dtype.numpy if stored is None else stored)
     except MemoryError as error:
         raise exhausted(error, path, spec.key) from error
     except ValueError as error:

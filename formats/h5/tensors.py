@@ -287,7 +287,7 @@ class H5Tensor(LazyTensor):
 
         if self.spec.dtype is STRING:
             return self._read_strings(dataset, layout, index)
-        out = np.empty(index_shape(index), self.spec.dtype.numpy)
+        out = allocate(self.spec, index_shape(index), self._file.path)
         if out.size == 0:
             return out
         raw = self.spec.dtype.name in RAW or out.dtype.kind == "V"
@@ -333,7 +333,7 @@ class H5Tensor(LazyTensor):
         """Return strings as an object array of bytes, a bounded number at a time."""
         import numpy as np
 
-        out = np.empty(index_shape(index), object)
+        out = allocate(self.spec, index_shape(index), self._file.path, object)
         type_id, filtered = dataset.get_type(), layout.filtered
         if type_id.is_variable_str():
             # A chunk that is kept is not inflated again for the next strings of it.

@@ -32,7 +32,7 @@ from ..core.npy import (
     npy_chunks,
 )
 from ..core.region import full_index, index_shape
-from ..core.slicing import fill_region, keep_chunks
+from ..core.slicing import allocate, fill_region, keep_chunks
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import (
     CheckpointError,
@@ -161,7 +161,7 @@ class NpzTensor(LazyTensor):
         # An array in Fortran order is its transpose in C order.
         turn = -1 if header.fortran else 1
         shape, index = header.shape[::turn], index[::turn]
-        raw = np.empty(index_shape(index), stored)
+        raw = allocate(self.spec, index_shape(index), self._archive.path, stored)
         if stored.itemsize:
             fill_region(read, shape, stored, index, raw, base=header.data_offset)
         if stored == np.bool_:

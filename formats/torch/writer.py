@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 _ROOT = "archive/"
 
+_LARGEST = (1 << 63) - 1
+"""Bytes that a file can have at most."""
+
 
 class _Head(NamedTuple):
     """What is known of a file before it is written: its pickle, and by key where tensors are stored."""
@@ -76,6 +79,9 @@ class TorchWriter(ShardWriter):
     def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
         # What is tied is held against what it is tied to, which therefore goes first.
         ordered = sorted(specs, key=lambda spec: spec.key in self.tied)
+        for spec in ordered:
+            if (spec.nbytes or 0) > _LARGEST:
+                raise ConversionError(f"no file can hold {spec.nbytes} bytes", path=target.path, key=spec.key)
         tensors: dict[str, WholeStorage] = {}
         for number, spec in enumerate(ordered):
             first = self.tied.get(spec.key)

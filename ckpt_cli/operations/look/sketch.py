@@ -183,7 +183,7 @@ class _Warming:
 
     def _cut_bands(self) -> Iterator[tuple[int, int]]:
         """Yield where the rows of a row of cells begin and end, counted in elements."""
-        edges = [*_edges(self._height, self._rows), self._height]
+        edges = [*_edges(self._height, self._rows).tolist(), self._height]
         for number in self._chosen:
             for begin, end in pairwise(edges):
                 first = number * self._height
@@ -257,7 +257,7 @@ def _edges(size: int, parts: int) -> np.ndarray[Any, Any]:
     """Return where each of these parts begins."""
     import numpy as np
 
-    return np.arange(parts) * size // max(1, parts)
+    return np.array([part * size // parts for part in range(parts)], np.int64)
 
 
 class _Sketching:

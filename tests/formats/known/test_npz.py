@@ -200,6 +200,16 @@ def test_a_shape_larger_than_its_member_is_corrupt(tmp_path):
         assert [finding.code for step in reader.verify() for finding in step.findings] == ["tensor-size"]
 
 
+def test_an_empty_array_larger_than_numpy_has_is_refused(tmp_path):
+    shape = (0, 1 << 62, 1 << 62)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': %s}" % repr(shape).encode()
+    with formats.open_checkpoint(write(tmp_path / "x.npz", x=npy(header, b""))) as reader:
+        assert reader.specs["x"].shape == shape
+        for attempt in (reader["x"].read, lambda: reader["x"].read_slice((slice(0, 1, 1),))):
+            with pytest.raises(formats.UnsupportedFeatureError, match="no array can hold"):
+                attempt()
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_a_flipped_bit_is_found(tmp_path, save):
     path = tmp_path / "x.npz"

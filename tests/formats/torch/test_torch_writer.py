@@ -400,3 +400,11 @@ def test_tensors_get_other_names_in_a_time_that_grows_with_their_number() -> Non
     arranged = NestedStructure(root, names).arranged([*names.values()])
     assert time.process_time() - begun < 5
     assert [key for key, _ in arranged.root.items] == ["other", "new"]
+
+
+def test_more_bytes_than_a_file_can_have_are_refused(tmp_path: Path) -> None:
+    specs = [TensorSpec("w", BY_NAME["float32"], (1 << 62, 1 << 62))]
+    with pytest.raises(ConversionError, match="no file can hold") as caught:
+        formats.create_checkpoint(tmp_path / "x.pt", format="pytorch", specs=specs)
+    assert (caught.value.path, caught.value.key) == (str(tmp_path / "x.pt"), "w")
+    assert os.listdir(tmp_path) == []

@@ -150,3 +150,10 @@ def test_damage_is_found_and_the_others_are_looked_at(tmp_path: Path) -> None:
     assert found["a"].sketch is not None
     assert found["c"].sketch is None
     assert found["c"].statistics == found["a"].statistics
+
+
+def test_a_shape_of_more_elements_than_64_bits_count_is_looked_at() -> None:
+    """Such as a damaged header says; reading it is an error, and no overflow before."""
+    sides = (99_999_999_999, 99_999_999_999)
+    found = look(iter([np.ones(5, np.float32)]), sides, dtype_named("float32"), CELLS)
+    assert found.flaw is None
