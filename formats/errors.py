@@ -151,6 +151,9 @@ class DuplicateKeyError(ConversionError):
 _NO_MEMORY = ("cannot allocate memory", "failed to map segment")
 """What the loader of libraries says where it means memory."""
 
+_NO_EXCEPTION = ("error return without exception set", "without setting an exception")
+"""What Python says where it has no memory for an exception either."""
+
 
 def is_exhausted(error: BaseException) -> bool:
     """Whether an error is Python's of having no memory, stack or thread left, which is nobody's mistake."""
@@ -161,6 +164,8 @@ def is_exhausted(error: BaseException) -> bool:
     text = str(error).lower()
     if isinstance(error, ImportError):
         return any(words in text for words in _NO_MEMORY)
+    if isinstance(error, SystemError):
+        return any(words in text for words in _NO_EXCEPTION)
     return isinstance(error, RuntimeError) and "can't start new thread" in text
 
 

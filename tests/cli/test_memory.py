@@ -254,8 +254,12 @@ def test_other_errors_are_not_taken_for_these() -> None:
         ImportError("no module"),
         OSError(5, "Input/output error"),
         KeyError("k"),
+        SystemError("bad argument to internal function"),
     ):
         assert not is_exhausted(error)
+    # What Python says where it has no memory for an exception either.
+    for text in ("error return without exception set", "<method> returned NULL without setting an exception"):
+        assert is_exhausted(SystemError(text))
     assert isinstance(exhausted(MemoryError()), ResourceError)
 
 
