@@ -253,11 +253,11 @@ class Location(str):
 
 def local_location(path: str | os.PathLike[str]) -> Location:
     """Return the location of a path of this machine, whatever it looks like."""
-    return Location(os.fspath(path), LOCAL)
+    return Location(os.fsdecode(path), LOCAL)
 
 
-def parse_location(text: str | os.PathLike[str]) -> Location:
-    """Return the location that a path or URL from outside names.
+def parse_location(text: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Location:
+    """Return the location that a path or URL from outside names; of bytes as `os.fsdecode` has them.
 
     A `file://` URL is a path of this machine.  Secrets in a URL stay with its store.  Raises
     UnsupportedFeatureError where no store has the URL's scheme, CheckpointNotFoundError for a URL that lacks
@@ -265,7 +265,7 @@ def parse_location(text: str | os.PathLike[str]) -> Location:
     """
     if isinstance(text, Location):
         return text
-    path = os.fspath(text)
+    path = os.fsdecode(text)
     if "://" not in path or not (scheme := scheme_of(path)):
         found = _of_revision(path) if ":" in path else None
         if found is not None:
@@ -317,7 +317,7 @@ def _refuse_nearly_a_url(path: str) -> None:
     meant = public(f"{scheme}://{'/' if scheme == 'file' else ''}{match['rest']}")
     raise CheckpointNotFoundError(
         "no such file, prefix or directory",
-        path=meant.replace("://", match["sign"], 1),
+        path=path if scheme == "file" else meant.replace("://", match["sign"], 1),
         hints=(f"did you mean {meant}?",),
     )
 

@@ -179,14 +179,14 @@ def location(path: PathLike) -> Location:
 def target_location(path: PathLike) -> Location:
     """Return where to write; a URL that ends in `/` means a directory."""
     where = _parsed(path)
-    is_directory = where.is_object() and os.fspath(path).endswith("/")
+    is_directory = where.is_object() and os.fsdecode(path).endswith("/")
     return where.of(where.rstrip("/") + "/") if is_directory else where
 
 
 def _parsed(path: PathLike) -> Location:
-    if not os.fspath(path):
+    if not os.fsdecode(path):
         raise OptionError("an empty path names nothing")
-    if os.fspath(path) == "-":
+    if os.fsdecode(path) == "-":
         raise OptionError("stdin is not read, nor stdout written here; a file of that name is ./-")
     return parse_location(path)
 

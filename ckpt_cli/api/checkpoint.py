@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from formats.errors import CheckpointError, TensorNotFoundError
 from formats.find.opening import locate, open_location
 from formats.find.resolve import spelling
-from formats.location import parse_location
 
 from ..operations.reporting import Collected, say_choice, say_findings
 from ..operations.select.selection import close_keys
-from .calls import hinted
+from .calls import hinted, location
 from .tables import RowTable
 
 if TYPE_CHECKING:
@@ -167,7 +166,8 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
             raise TensorNotFoundError(
                 f"{len(keys)} tensors have this name", path=self._path, key=name, hints=hints
             )
-        raise TensorNotFoundError("no such tensor", path=self._path, key=name, hints=close_keys(reader, name))
+        hints = close_keys(reader, name) if isinstance(name, str) else ("names are strings",)
+        raise TensorNotFoundError("no such tensor", path=self._path, key=name, hints=hints)
 
     def _keys_of(self, name: object) -> list[str]:
         """Return the keys that a name means: keys go before object paths, and these before full names."""
@@ -268,6 +268,4 @@ def open(path: str | os.PathLike[str]) -> Checkpoint:  # noqa: A001  as in `ckpt
         print(kernel[:1])  # a numpy array, its checksum verified
     ```
     """
-    where = parse_location(path)
-    where.store.forget_listings()
-    return Checkpoint(open_location(locate(where)))
+    return Checkpoint(open_location(locate(location(path))))

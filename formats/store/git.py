@@ -95,7 +95,11 @@ def find(path: str) -> tuple[str, GitStore] | None:
     revision, inside = split_revision(path)
     if not revision or "\0" in path:
         return None
-    found = _repository(os.getcwd())
+    try:
+        directory = os.getcwd()
+    except OSError:  # it was removed, and is in no repository
+        return None
+    found = _repository(directory)
     if found is None:
         return None
     git_dir, prefix = found

@@ -263,3 +263,17 @@ def test_threads_may_use_it_for_the_first_time_at_once() -> None:
         words = [sys.executable, "-c", _AT_ONCE, RUN]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
         assert done.stdout == "[]\n"
+
+
+def test_a_name_is_a_string() -> None:
+    with ckpt.open(RUN) as found:
+        for name in (5, None, b"net/l1/kernel"):
+            assert found.get(name) is None  # type: ignore[call-overload]
+            with pytest.raises(formats.TensorNotFoundError) as caught:
+                found[name]  # type: ignore[index]
+            assert caught.value.hints == ("names are strings",)
+
+
+def test_an_empty_path_names_nothing() -> None:
+    with pytest.raises(ValueError, match="an empty path names nothing"):
+        ckpt.open("")

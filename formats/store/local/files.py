@@ -18,6 +18,7 @@ import sys
 import time
 import weakref
 from collections import OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
@@ -27,7 +28,7 @@ from .obstacles import obstacle
 from .removing import let_go
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
 
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
@@ -256,13 +257,27 @@ class LocalStore(Store):
         return os.path.split(path)
 
     def absolute(self, path: str) -> str:
-        return os.path.abspath(path)
+        with _from_the_current_directory(path):
+            return os.path.abspath(path)
 
     def relative(self, path: str, folder: str) -> str:
-        return os.path.relpath(path, folder)
+        with _from_the_current_directory(path):
+            return os.path.relpath(path, folder)
 
     def real(self, path: str) -> str:
-        return os.path.realpath(path)
+        with _from_the_current_directory(path):
+            return os.path.realpath(path)
+
+
+@contextmanager
+def _from_the_current_directory(path: str) -> Iterator[None]:
+    """Say it where the current directory was removed, which is all that these functions fail for."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        found = InaccessibleError("the current directory was removed", path=path or os.curdir)
+        found.hints = ("change to a directory that exists, or give absolute paths",)
+        raise found from error
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

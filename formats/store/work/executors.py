@@ -246,6 +246,8 @@ class Travelling:
             )
         except (BrokenExecutor, RuntimeError) as error:
             raise self.lost(error) from error
+        except OSError as error:  # of starting a process: too many of them, or no current directory
+            raise InaccessibleError(f"no worker can be started: {error.strerror or error}") from error
 
     def wait(self, futures: Iterable[Future[Any]]) -> None:
         while not wait(futures, ASKED_EVERY, FIRST_COMPLETED).done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from formats.find.directory import Directory
 from formats.find.opening import locate, open_checkpoint
-from formats.location import parse_location, reachable
+from formats.location import local_location, parse_location, reachable
 from formats.store.file_object import FileObject
 from formats.store.local.files import LOCAL
 from formats.store.memory import MemoryStore
+from formats.store.work.executors import Processes
 from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
@@ -198,3 +200,39 @@ def test_hdf5_is_read_wherever_it_lies(store: MemoryStore) -> None:
         assert dict(reader.specs) == dict(here.specs)
         for key in here:
             assert np.array_equal(reader[key].read(), here[key].read())
+
+
+def test_a_path_may_be_bytes_as_pythons_functions_take_them() -> None:
+    class Named:
+        def __fspath__(self) -> bytes:
+            return b"run/\xff"
+
+    for path in (b"run/\xff", Named()):
+        assert parse_location(path) == local_location(path) == "run/\udcff"  # type: ignore[arg-type]
+
+
+def test_a_file_url_that_lacks_a_slash_is_named_as_it_was_typed() -> None:
+    for path in ("file:run/ckpt-1", "file:/run/ckpt-1"):
+        with pytest.raises(CheckpointNotFoundError) as caught:
+            parse_location(path)
+        assert caught.value.path == path
+        assert caught.value.hints == ("did you mean file:///run/ckpt-1?",)
+
+
+def test_paths_of_a_directory_that_was_removed_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert parse_location("HEAD:x") == "HEAD:x"  # no commit's file: git has no repository here
+    run = local_location("run")
+    for ask in (run.absolute, run.real, lambda: run.relative_to("other")):
+        with pytest.raises(InaccessibleError, match="the current directory was removed"):
+            ask()
+    with (
+        closing(Processes(1)) as processes,
+        pytest.raises(InaccessibleError, match="no worker can be started"),
+    ):
+        processes.submit(len, [])
