@@ -44,6 +44,8 @@ R = TypeVar("R")
 
 PathLike = str | os.PathLike[str]
 
+_GUARD = 'begin your program below: if __name__ == "__main__": (each worker process imports it)'
+
 
 def hinted(function: Callable[P, R]) -> Callable[P, R]:
     """Have a traceback of a CheckpointError show its hints, as the command line does."""
@@ -209,5 +211,12 @@ def lent(jobs: int | None, executor: str | None = None) -> Iterator[Workers]:
         pool = workers_named(executor)
     except ValueError as error:
         raise OptionError(str(error)) from error
+    from concurrent.futures import BrokenExecutor
+
     with closing(pool):
-        yield pool
+        try:
+            yield pool
+        except CheckpointError as error:
+            if isinstance(error.__cause__, BrokenExecutor):
+                error.hints = (*error.hints, _GUARD)
+            raise

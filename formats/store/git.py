@@ -101,6 +101,7 @@ def find(path: str) -> tuple[str, GitStore] | None:
         return None
     found = _repository(directory)
     if found is None:
+        _repository.cache_clear()  # a program may make one later
         return None
     git_dir, prefix = found
     tree = _ask("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{tree}", git_dir=git_dir)

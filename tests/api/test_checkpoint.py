@@ -277,3 +277,13 @@ def test_a_name_is_a_string() -> None:
 def test_an_empty_path_names_nothing() -> None:
     with pytest.raises(ValueError, match="an empty path names nothing"):
         ckpt.open("")
+
+
+def test_a_program_that_its_workers_would_run_again_is_told_how_to_begin(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"import ckpt_cli as ckpt\nckpt.verify({RUN!r}, executor='processes:1')\n")
+    words, environment = [sys.executable, str(program)], {"PYTHONPATH": ROOT}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith('hint: begin your program below: if __name__ == "__main__":')

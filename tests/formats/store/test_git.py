@@ -202,3 +202,15 @@ def test_no_other_start_asks_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", None)
     assert parse_location("run/ckpt-1") == "run/ckpt-1"
     assert isinstance(GitStore("HEAD", "0" * 40, "/nowhere"), GitStore)
+
+
+def test_a_repository_that_is_made_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook is open for long."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert find("HEAD:x") is None
+    made = Repository(folder)
+    (folder / "x").write_bytes(b"0")
+    made.commit("one")
+    assert find("HEAD:x") is not None
