@@ -90,7 +90,7 @@ class Opened:
 
     @property
     def detail(self) -> str:
-        return self.page.locator(".detail").inner_text()
+        return self.page.locator(".detail").first.inner_text()  # a run's page has one of tensors below
 
 
 @pytest.fixture

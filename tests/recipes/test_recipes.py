@@ -232,7 +232,7 @@ BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
         ("verify run", 0),
         ("verify --jobs 1 run flip", 1),
         ("verify run\n'flip'", 1),
-        ("verify", 2),
+        ("verify --nosuch", 2),
         ("verify '", 2),
     ],
 )
