@@ -17,9 +17,18 @@ if TYPE_CHECKING:
     from ..operations.select.name_map import NameMap
     from .calls import PathLike
 
-__all__ = ["LAYOUTS", "KeyChanges", "key_changes"]
+__all__ = ["KEY_NAMES", "LAYOUTS", "PLAIN", "KeyChanges", "keeps_stored", "key_changes"]
 
 LAYOUTS = ("pytorch", "tensorflow")
+PLAIN, STORED = KEY_NAMES = ("plain", "stored")
+"""What keys of objects are called where there are no objects."""
+
+
+def keeps_stored(names: str) -> bool:
+    """Return whether keys of objects are to stay as they are stored; OptionError for another word."""
+    if names not in KEY_NAMES:
+        raise OptionError(f"--keys: {names!r} is none of {', '.join(KEY_NAMES)}")
+    return names == STORED
 
 
 class KeyChanges(NamedTuple):

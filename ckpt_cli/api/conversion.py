@@ -90,6 +90,9 @@ class ConvertOptions(NamedTuple):
     keep_optimizer: bool = False
     save_map: Location | None = None
     given: Given = Given()
+    stored_keys: bool = False
+    """Whether keys of objects keep their suffix in formats without objects."""
+
     cast: DType | None = None
     shard_size: int | None = None
     merge_slices: bool = False
@@ -180,7 +183,8 @@ def _plan(
     names = _renamed(reader, layout, options, reporter)
     config = read_config(options.changes.config) if options.changes.config else None
     optimizer = laid.optimizer if laid is not None else None
-    settings = Settings(options.cast, options.merge_slices, names, given, config, optimizer)
+    stored = options.stored_keys
+    settings = Settings(options.cast, options.merge_slices, names, given, config, optimizer, stored)
     plan = planner.plan_conversion(reader, keys, target, into, settings)
     return plan if laid is None else laid.told(plan)
 

@@ -21,7 +21,7 @@ from .calls import (
     selection,
     target_location,
 )
-from .changing import key_changes
+from .changing import PLAIN, keeps_stored, key_changes
 from .conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
 from .rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES, OptionError
 from .tables import RowTable
@@ -103,6 +103,7 @@ def convert(
     like: PathLike | None = None,
     config: PathLike | None = None,
     layout: str | None = None,
+    key_names: str = PLAIN,
     pair_by_shape: bool = False,
     partial: bool = False,
     keep_optimizer: bool = False,
@@ -130,6 +131,8 @@ def convert(
     that gives keys, object graph and layout; values come from `source`, paired by names. `pair_by_shape`,
     `partial`, `keep_optimizer` and `save_map` say how. `config` is a Keras model configuration, `layout` is
     pytorch or tensorflow. `keys` to `kind` and `weights_only` choose tensors, `sub` to `map` change keys.
+    `key_names` is plain, so that keys of objects lose `/.ATTRIBUTES/VARIABLE_VALUE` in formats without
+    objects, or stored.
 
     `iterations` and `learning_rate` say what an optimizer's state needs and `source` lacks. `cast` is the
     dtype that floating tensors get, `shard_size` bounds the bytes of a data shard. `link` shares files with
@@ -166,6 +169,7 @@ def convert(
             keep_optimizer,
             None if save_map is None else target_location(save_map),
             Given(iterations, learning_rate),
+            keeps_stored(key_names),
             None if cast is None else floating(cast),
             shard_size,
             merge_slices,

@@ -13,7 +13,7 @@ from ..operations.reporting import opened
 from ..operations.select.selection import Selection
 from ..operations.select.slices import TensorSlice, find_parts, whole
 from .calls import collecting, floating, lent, location, public, selection, target_location
-from .changing import KeyChanges, key_changes
+from .changing import PLAIN, KeyChanges, keeps_stored, key_changes
 from .rules import CHOOSING_RULES, OptionError, needs
 from .writing import Job, WriteOptions, WriteResult, carry_out, note_cast
 
@@ -38,6 +38,9 @@ class ExtractOptions(NamedTuple):
     selection: Selection = Selection()
     changes: KeyChanges = KeyChanges()
     cast: DType | None = None
+    stored_keys: bool = False
+    """Whether keys of objects keep their suffix."""
+
     write: WriteOptions = WriteOptions()
 
 
@@ -63,7 +66,12 @@ def planned_extract(
         if laid is not None:
             parts = [TensorSlice(key, spec) for key, spec in laid.reader.specs.items()]
         plan = plan_extract(
-            laid.reader if laid else reader, parts, output, cast=options.cast, by_name=by_name
+            laid.reader if laid else reader,
+            parts,
+            output,
+            cast=options.cast,
+            by_name=by_name,
+            stored_keys=options.stored_keys,
         )
         plan = laid.told(plan) if laid else plan
         note_cast(plan, options.cast, reporter)
@@ -87,6 +95,7 @@ def extract(
     map: PathLike | Mapping[str, str] | None = None,  # noqa: A002  the option's name
     config: PathLike | None = None,
     layout: str | None = None,
+    key_names: str = PLAIN,
     overwrite: bool = False,
     dry_run: bool = False,
     jobs: int | None = None,
@@ -96,7 +105,8 @@ def extract(
     `output` ends in `.npy` (one tensor), `.npz`, `.safetensors`, `.h5` or `.json`, or in `/`: a directory
     with one `.npy` file for each tensor. A KEY may have a slice, as in `kernel[0:10,:]`. `keys` to `kind`
     choose tensors as on the command line. `cast` is the dtype that floating tensors get. `map`, `layout` and
-    `config` give names and axes of another framework.
+    `config` give names and axes of another framework. `key_names` is plain, so that keys of objects lose
+    `/.ATTRIBUTES/VARIABLE_VALUE`, or stored.
 
     Raises CheckpointExistsError where `output` is there and `overwrite` is not given, ConversionError where
     it cannot hold a tensor, other CheckpointErrors, and ValueError for arguments that make no sense.
@@ -114,6 +124,7 @@ def extract(
             selection((), match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind),
             key_changes(map=map, layout=layout, config=config),
             None if cast is None else floating(cast),
+            keeps_stored(key_names),
             WriteOptions(workers, overwrite, dry_run),
         )
         with planned_extract(where, target, options, said) as job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import command_line, counted
-from formats.model.name_kinds import is_step
+from formats.model.object_names import is_step
 
 from ..operations.reporting import opened
 from ..operations.select.proposal import Candidate, Proposal, propose

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..api.changing import KEY_NAMES, PLAIN
 from ..api.rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES
 from .option_rules import excludes, option_rules
 
@@ -530,6 +531,15 @@ layout_option = click.option(
     type=click.Choice(["pytorch", "tensorflow"]),
     help="Names and axes of PyTorch, or of TensorFlow again."
     "\fA configuration, the names of an object graph, or --map tell them.",
+)
+keys_option = click.option(
+    "--keys",
+    "key_names",
+    type=click.Choice(KEY_NAMES),
+    default=PLAIN,
+    show_default=True,
+    help="Drop /.ATTRIBUTES/VARIABLE_VALUE from keys of objects, or keep it."
+    "\fFormats without objects have plain keys.",
 )
 config_option = click.option(
     "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..api.changing import keeps_stored
 from ..api.conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
 from ..cli.execute import tell
 from ..cli.help import subcommand
@@ -24,6 +25,7 @@ from ..cli.options import (
     each_option,
     format_option,
     json_option,
+    keys_option,
     layout_option,
     link_option,
     overwrite_option,
@@ -73,6 +75,7 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 @click.option("--like", type=LocalPath(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
 @config_option
 @layout_option
+@keys_option
 @click.option("--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both.")
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
 @click.option(
@@ -184,6 +187,7 @@ def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
         options["keep_optimizer"],
         options["save_map"],
         Given(options["iterations"], options["learning_rate"]),
+        keeps_stored(options["key_names"]),
         options["cast"],
         options["shard_size"],
         options["merge_slices"],

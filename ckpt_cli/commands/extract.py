@@ -9,6 +9,7 @@ import click
 
 from formats.core.chunks import view_of
 
+from ..api.changing import keeps_stored
 from ..api.extract import RULES, ExtractOptions, output_named, planned_extract
 from ..api.writing import carry_out
 from ..cli.execute import tell
@@ -23,6 +24,7 @@ from ..cli.options import (
     dry_run_option,
     jobs_option,
     json_option,
+    keys_option,
     layout_option,
     map_option,
     output_option,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 @map_option
 @config_option
 @layout_option
+@keys_option
 @overwrite_option("Replace what is there; of a directory, files.")
 @dry_run_option()
 @jobs_option
@@ -81,7 +84,14 @@ def command(path: Location, target: Location, **options: Any) -> int:
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
     chosen = selection_of(options)._replace(keep=options["matches"])
-    asked = ExtractOptions(options["keys"], chosen, changes_of(options), options["cast"], writing_of(options))
+    asked = ExtractOptions(
+        options["keys"],
+        chosen,
+        changes_of(options),
+        options["cast"],
+        keeps_stored(options["key_names"]),
+        writing_of(options),
+    )
     with planned_extract(path, output, asked, SCREEN) as job:
         if to_stdout:
             for chunk in stream(job.plan, check_first=True):

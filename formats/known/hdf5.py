@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.chunks import PIECE, ChunkSource, FixedWidth
 from ..core.dtypes import BY_NAME, STRING
 from ..core.region import boxes, index_shape
-from ..core.spec import key_bytes
+from ..core.spec import is_utf8, key_bytes
 from ..core.words import first_of
 from ..errors import ConversionError, DuplicateKeyError
 from ..h5.facts import h5_facts
-from ..h5.reader import H5Reader
+from ..h5.names import text
+from ..h5.reader import H5Reader, read_attribute
 from ..h5.safe import MOST_SOFT_LINKS
 from ..h5.specs import RAW
 from ..h5.writer import MOST_COMPONENTS, MOST_DIMENSIONS, NAMES
-from ..model.name_kinds import counts_at_root
+from ..model.facts import Respelling
+from ..model.object_names import ObjectNames
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
@@ -37,7 +39,7 @@ from ..store.local.staging import refusing
 from ..wire.magic import HDF5
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..core.chunks import Chunk
     from ..core.region import Extents
@@ -48,16 +50,23 @@ if TYPE_CHECKING:
 
 
 class HDF5Facts(NamedTuple):
-    """Paths of the datasets that no key stands for."""
+    """Paths of the datasets that no key stands for, and keys that are spelled otherwise in the file."""
 
     unlisted: tuple[str, ...]
+    respelled: Mapping[str, str] = {}
 
     @property
     def producer(self) -> None:
         return None
 
     def document(self) -> dict[str, Any]:
-        return {"producer": None, "version": None, "unlisted": list(self.unlisted)}
+        told = {"respelled": dict(self.respelled)} if self.respelled else {}
+        return {"producer": None, "version": None, "unlisted": list(self.unlisted), **told}
+
+    def rekeyed(self, keys: Mapping[str, str]) -> HDF5Facts:
+        """Return them for other keys: one that changed is what somebody wanted."""
+        kept = {key: own for key, own in self.respelled.items() if keys.get(key) == key}
+        return self._replace(respelled=kept)
 
 
 class Hdf5Reader(H5Reader):
@@ -85,12 +94,31 @@ class Hdf5Reader(H5Reader):
             self.unread(Finding(severity, "dtype", message, None, file.path))
         self.seal()
 
+    @cached_property
+    def _objects(self) -> ObjectNames:
+        own = self.own_keys
+        return ObjectNames({own.get(key, key): spec for key, spec in self._specs.items()})
+
     def kind(self, key: str, spec: TensorSpec) -> str:
-        return "state" if counts_at_root(key, spec) else super().kind(key, spec)
+        by_name = self._objects.kind(self.own_keys.get(key, key), spec)
+        return by_name if by_name and spec.dtype is not STRING else super().kind(key, spec)
+
+    @cached_property
+    def _respelled(self) -> dict[str, str]:
+        """Keys that the writer of the file could not use, since another tensor lies where theirs would."""
+        found = {}
+        (file,) = self._h5_files
+        for key in self._specs:
+            if any(key[:at] in self._specs for at, character in enumerate(key) if character == "."):
+                dataset = file.find(key)
+                own = read_attribute(file, dataset, _KEY, text) if dataset is not None else None
+                if own is not None and own != key and own.replace("/", ".") == key.replace("/", "."):
+                    found[key] = own
+        return found
 
     @property
     def facts(self) -> HDF5Facts:
-        return HDF5Facts(tuple(self._unlisted))
+        return HDF5Facts(tuple(self._unlisted), self._respelled)
 
 
 # Writing ----------------------------------------------------------------------------
@@ -101,6 +129,9 @@ HELD = (
     | {STRING.name}
 )
 """What HDF5 can describe, or Keras marks; 4-bit integers and quantized types would come back as others."""
+
+_KEY = "key"
+"""The attribute of a dataset that says which key it stands for, where it is called otherwise."""
 
 _STRINGS_AT_ONCE = 4096
 
@@ -161,7 +192,15 @@ class Hdf5Writer(CheckpointWriter):
             self._write_strings(spec, chunks)
         else:
             self._write_numbers(spec, chunks)
+        if spec.key in self._respelled:
+            own = self._respelled[spec.key]
+            self._file[key_bytes(spec.key)].attrs[_KEY] = own if is_utf8(own) else key_bytes(own)
         self._check_sink()
+
+    @cached_property
+    def _respelled(self) -> Mapping[str, str]:
+        facts = self.target.facts
+        return facts.respelled if isinstance(facts, Respelling) else {}
 
     def _check_sink(self) -> None:
         with refusing(self.target.path):

@@ -56,12 +56,37 @@ class Tying(Protocol):
         """Return them without that, unless others say the same."""
 
 
+@runtime_checkable
+class Respelling(Protocol):
+    """Facts that say which keys a file could not hold, and spells otherwise."""
+
+    @property
+    def respelled(self) -> Mapping[str, str]:
+        """The key that a tensor had, by the one in the file."""
+
+
+class Respelled(NamedTuple):
+    """The keys that a file that is to be written cannot hold, by those that it holds instead."""
+
+    respelled: Mapping[str, str]
+    producer: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {"respelled": dict(self.respelled)}
+
+
 F = TypeVar("F", bound=Facts)
 
 
 def rekeyed(facts: F, keys: Mapping[str, str]) -> F:
     """Return what a file says of itself after its keys have changed: `keys` gives the new ones."""
     return facts.rekeyed(keys) if isinstance(facts, Keyed) else facts
+
+
+def respelled(facts: Facts, names: Mapping[str, str]) -> Facts:
+    """Return what a file is to say of itself that spells keys otherwise: `names` gives what it calls them."""
+    changed = {name: key for key, name in names.items() if name != key}
+    return Respelled(changed) if changed else facts
 
 
 def common(facts: F, others: Sequence[Facts]) -> F:

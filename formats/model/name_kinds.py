@@ -13,7 +13,8 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dtypes import STRING, VARIANT
-from .object_keys import GRAPH_KEY, SAVE_COUNTER, VALUE_SUFFIX, is_one_part
+from .object_keys import GRAPH_KEY
+from .object_names import ObjectNames, is_named_optimizer
 
 if TYPE_CHECKING:
     from ..core.spec import TensorSpec
@@ -52,7 +53,6 @@ _HYPERPARAMETERS = frozenset(
         "l2_regularization_strength",
     ]
 )
-_KERAS_OPTIMIZERS = frozenset(["Adam", "Adamax", "Nadam", "SGD", "Adagrad", "Adadelta", "RMSprop", "Ftrl"])
 _POWER = re.compile(r"beta[12]_power(_[0-9]+)?")
 NUMBERED = re.compile(r"(.+?)(?:_([0-9]+))?", re.DOTALL)
 """A name, and the number behind it that tells it from others of that name."""
@@ -89,22 +89,6 @@ def _base(last: str) -> str:
 @lru_cache(1 << 12)
 def _is_power(last: str) -> bool:
     return _POWER.fullmatch(last) is not None
-
-
-def is_lone_integer(spec: TensorSpec) -> bool:
-    """Whether a tensor is one integer."""
-    return not spec.shape and spec.dtype.family in ("int", "uint")
-
-
-def counts_at_root(key: str, spec: TensorSpec) -> bool:
-    """Whether a tensor is one integer at the root of its program, as the guide's `step` is."""
-    return is_lone_integer(spec) and is_one_part(key.removesuffix(VALUE_SUFFIX))
-
-
-def is_step(key: str, spec: TensorSpec, kind: str | None) -> bool:
-    """Whether a tensor is a program's own count, which nothing else tells; saves are counted anew."""
-    is_saves = key.removesuffix(VALUE_SUFFIX) == SAVE_COUNTER
-    return kind == "state" and counts_at_root(key, spec) and not is_saves
 
 
 def _too_deep(key: str) -> bool:
@@ -179,7 +163,7 @@ def _named_slots(names: _Names) -> dict[str, NamedSlot]:
     return slots
 
 
-class _NameKinds(Mapping[str, str]):
+class NameKinds(Mapping[str, str]):
     """Kinds by key, each told when somebody asks for it: a listing begins before it has all of a million."""
 
     def __init__(self, specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None) -> None:
@@ -189,6 +173,10 @@ class _NameKinds(Mapping[str, str]):
     @cached_property
     def _names(self) -> _Names:
         return _Names(self._specs)
+
+    @cached_property
+    def _objects(self) -> ObjectNames:
+        return ObjectNames(self._specs)
 
     @cached_property
     def _slot_prefixes(self) -> set[str]:
@@ -202,7 +190,11 @@ class _NameKinds(Mapping[str, str]):
         head, _, last = key.rpartition("/")
         if last not in _HYPERPARAMETERS or spec.shape:
             return False
-        return head.startswith("training/") or head in _KERAS_OPTIMIZERS or head + "/" in self._slot_prefixes
+        return is_named_optimizer(head) or head + "/" in self._slot_prefixes
+
+    def is_number(self, key: str, spec: TensorSpec) -> bool:
+        """Whether a tensor is a number of an optimizer, as name-based checkpoints call them."""
+        return _is_power(key.rpartition("/")[2]) or self._is_hyperparameter(key, spec)
 
     def _kind(self, key: str, spec: TensorSpec) -> str:
         if self._is_slot(key, spec):
@@ -211,9 +203,9 @@ class _NameKinds(Mapping[str, str]):
             return "graph"
         if key == "global_step" or spec.dtype in (STRING, VARIANT):
             return "state"
-        if _is_power(key.rpartition("/")[2]) or self._is_hyperparameter(key, spec):
+        if self.is_number(key, spec):
             return "optimizer"
-        return "state" if counts_at_root(key, spec) else "variable"
+        return self._objects.kind(key, spec) or "variable"
 
     def __getitem__(self, key: str) -> str:
         return self._kind(key, self._specs[key])
@@ -229,15 +221,13 @@ class _NameKinds(Mapping[str, str]):
 
 
 class _Kinds(ItemsView[str, str]):
-    _mapping: _NameKinds
+    _mapping: NameKinds
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         kind = self._mapping._kind
         return ((key, kind(key, spec)) for key, spec in self._mapping._specs.items())
 
 
-def name_kinds(
-    specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None = None
-) -> Mapping[str, str]:
+def name_kinds(specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None = None) -> NameKinds:
     """Return the kind of each key of a name-based checkpoint, whose `slots` are looked for unless given."""
-    return _NameKinds(specs, slots)
+    return NameKinds(specs, slots)

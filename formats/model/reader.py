@@ -25,7 +25,7 @@ from ..errors import (
     is_exhausted,
 )
 from ..store.work.workers import SERIAL, Workers
-from .facts import Facts, Nothing
+from .facts import Facts, Nothing, Respelling
 
 if TYPE_CHECKING:
     from ..core.dtypes import DType
@@ -101,6 +101,12 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     @abstractmethod
     def kinds(self) -> Mapping[str, str]:
         """Kind by key: variable, slot, optimizer, state or graph."""
+
+    @property
+    def own_keys(self) -> Mapping[str, str]:
+        """The key that a tensor had before it was written here, where the file could not hold that one."""
+        facts = self.facts
+        return facts.respelled if isinstance(facts, Respelling) else {}
 
     @property
     def tied(self) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..model.name_kinds import counts_at_root
+from ..model.object_names import ObjectNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,7 @@ def kinds_of(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
     Where a file holds an optimizer alone, whatever is more than one number belongs to a parameter.
     """
     states = {key: match for key in specs if (match := _OF_OPTIMIZER.fullmatch(key))}
+    objects = ObjectNames({key: spec for key, spec in specs.items() if key not in states})
     shapes = {spec.shape for key, spec in specs.items() if key not in states}
     found = {}
     for key, spec in specs.items():
@@ -37,6 +38,6 @@ def kinds_of(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
             is_like_one = spec.shape in shapes if shapes else spec.rank > 0
             found[key] = "slot" if is_like_one and not is_count else "optimizer"
         else:
-            counts = _COUNTED.fullmatch(key) or counts_at_root(key, spec)
-            found[key] = "state" if counts else "variable"
+            counts = _COUNTED.fullmatch(key)
+            found[key] = "state" if counts else objects.kind(key, spec) or "variable"
     return found

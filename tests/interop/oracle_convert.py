@@ -85,3 +85,30 @@ def restore_table(path, words):
     module.words.insert(tf.constant(["old"]), tf.constant([7], tf.int64))
     tf.train.Checkpoint(m=module).read(path).assert_existing_objects_matched()
     return [module.w.numpy().tolist(), module.words.lookup(tf.constant(words)).numpy().tolist()]
+
+
+def _guide(legacy):
+    """Return the guide's program after a step, with a name that keys escape."""
+    net = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(5)])
+    optimizers = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
+    optimizer = optimizers.Adam(0.1)
+    weights = net.trainable_variables
+    optimizer.apply_gradients([(tf.ones_like(w), w) for w in weights])
+    odd = tf.train.Checkpoint(**{"a.b/c": tf.Variable(6.0)})
+    return tf.train.Checkpoint(step=tf.Variable(3), optimizer=optimizer, net=net, odd=odd)
+
+
+def save_guide(path, legacy):
+    return _guide(legacy).save(path)
+
+
+def restore_guide(path, legacy):
+    """Restore the guide's program, assert that all was consumed, and return what a save of it then holds."""
+    program = _guide(legacy)
+    for weight in program.net.trainable_variables:
+        weight.assign(tf.zeros_like(weight))
+    status = program.restore(path)
+    status.assert_consumed()
+    reader = tf.train.load_checkpoint(program.write(path + "-again"))
+    names = [name for name in reader.get_variable_to_shape_map() if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
+    return {name: oracle_tensors.told(reader.get_tensor(name)) for name in sorted(names)}

@@ -111,3 +111,22 @@ def test_a_hash_table_of_another_size(tensorflow: TensorFlow, by_names: bool, tm
     assert run_ckpt("convert", source, target, "--like", data_path("hash_tables", "forty")).code == 0
     found = tensorflow.ask("convert", "restore_table", path=target, words=["word0", "word2", "word3", "old"])
     assert found == [[1.0, 2.0], [0, 2, -1, -1]]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("file", ["x.npz", "x.safetensors", "x.pt", "x.h5"])
+def test_an_export_goes_back_into_its_program(
+    tensorflow: TensorFlow, legacy: bool, file: str, tmp_path: Path
+) -> None:
+    if legacy and not tensorflow.is_old:
+        return  # which has no such optimizers
+    saved = tensorflow.ask("convert", "save_guide", path=str(tmp_path / "run"), legacy=legacy)
+    to = ["--to", "hdf5"] if file == "x.h5" else []
+    assert run_ckpt("convert", saved, str(tmp_path / file), *to).code == 0
+    back = str(tmp_path / "back-1")
+    assert run_ckpt("convert", str(tmp_path / file), back, "--like", saved).code == 0
+    again, before = (
+        tensorflow.ask("convert", "restore_guide", path=path, legacy=legacy) for path in (back, saved)
+    )
+    assert again == before
+    assert len(before) >= 8

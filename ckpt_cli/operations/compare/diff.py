@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.dtypes import INVALID, VARIANT
 from formats.core.spec import key_bytes
 from formats.model.digest import digests_like
+from formats.model.object_names import plain_key
+from formats.model.reader import Family
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.show import iterator_state
@@ -201,8 +203,8 @@ def pair_up(
     is, and dropped where one of them is dropped.  Raises NothingSelectedError where a
     pattern matches nothing on either side.
     """
-    names = labels(left, by, changed)
-    partners = {label: key for key, label in labels(right, by).items()}
+    names, others = _labels_of_both(left, right, by, changed)
+    partners = {label: key for key, label in others.items()}
     pairs, paired = [], set()
     for key in left.specs:
         other = partners.get(names[key]) if key in names else None
@@ -213,6 +215,23 @@ def pair_up(
     pairs += [KeyPair(key, None, key) for key in right.specs if key not in paired]
     chosen = _chosen(left, right, with_words(selection, left, right))
     return sorted((pair for pair in pairs if chosen(pair)), key=_order)
+
+
+def _labels_of_both(
+    left: CheckpointReader, right: CheckpointReader, by: str, changed: Renamed | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels of two checkpoints, of which one may be an export of the other's objects."""
+    names, others = labels(left, by, changed), labels(right, by)
+    if by == "key" and Family.ARRAYS in (left.format.family, right.format.family):
+        return _plain(left, names), _plain(right, others)
+    return names, others
+
+
+def _plain(reader: CheckpointReader, names: dict[str, str]) -> dict[str, str]:
+    """Return keys as an export has them, where that tells all of them apart."""
+    own = reader.own_keys
+    plain = {key: plain_key(own.get(key, key) if name == key else name) for key, name in names.items()}
+    return plain if len(set(plain.values())) == len(plain) else names
 
 
 def _order(named: KeyPair | DiffEntry) -> tuple[bytes, bool]:
@@ -243,7 +262,10 @@ def _chosen(
 
 def better_by(left: CheckpointReader, right: CheckpointReader, by: str) -> str | None:
     """Return what would pair tensors where `by` pairs none; None where nothing would, or `by` does."""
-    counts = {name: len({*labels(left, name).values()} & {*labels(right, name).values()}) for name in BY}
+    counts = {}
+    for name in BY:
+        one, other = _labels_of_both(left, right, name)
+        counts[name] = len({*one.values()} & {*other.values()})
     best = max(counts, key=lambda name: counts[name])
     return best if counts[best] and not counts[by] else None
 

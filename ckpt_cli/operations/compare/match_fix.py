@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import CheckpointError
 from formats.find.resolve import spelling
 from formats.location import local_location
-from formats.model.name_kinds import is_step
+from formats.model.object_names import is_step
 
 from ..convert.pairing import Strictness, pair, plan_pairs
 from ..select.keys import Renamed, Rules, renamed

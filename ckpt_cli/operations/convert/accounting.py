@@ -12,8 +12,8 @@ from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted, first_of
 from formats.errors import ConversionError
 from formats.find.resolve import spelling
-from formats.model.name_kinds import is_step
 from formats.model.object_keys import table_part
+from formats.model.object_names import is_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

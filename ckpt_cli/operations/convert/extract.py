@@ -28,6 +28,7 @@ from formats.errors import (
 )
 from formats.find.registry import format_named
 from formats.model.checkpoint_files import INDEX_SUFFIX, MAP
+from formats.model.facts import Facts, Nothing, respelled
 from formats.store.local.links import followed
 from formats.store.local.staging import (
     StagedFile,
@@ -43,6 +44,7 @@ from ..select.safe_paths import dataset_names, safe_paths
 from .execute import cast_chunks, execute
 from .plan import FULL, Dropped, Move, Outcome, Plan
 from .single_file import refuse_single, write_single
+from .source import exports_objects, plain_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,13 +129,18 @@ def plan_extract(
     *,
     cast: DType | None = None,
     by_name: bool = True,
+    stored_keys: bool = False,
 ) -> Plan:
     """Return the plan of extracting parts; `by_name` where they were asked for, and not just everything.
 
+    With `stored_keys`, those of objects keep their suffix.
     Of everything, state and graph that the target cannot hold are left out and listed.
     Raises ConversionError, with the remedy, for what else it cannot hold.
     """
     moves, dropped = [], []
+    names = {part.key: reader.own_keys.get(part.key, part.key) for part in parts}
+    if exports_objects(reader, output.format) and not stored_keys:
+        names = plain_names(names, reader)
     parts_of = Counter(part.key for part in parts)
     for part in parts:
         tensor = part.tensor(reader)
@@ -144,7 +151,7 @@ def plan_extract(
             continue
         if reason:
             raise _refused(reader, tensor.spec, reason)
-        name = part.key + (part.text or "" if parts_of[part.key] > 1 else "")
+        name = names[part.key] + (part.text or "" if parts_of[part.key] > 1 else "")
         stored = tensor.spec.stored if tensor.spec.dtype.is_unmapped else None
         spec = tensor.spec._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
         moves.append(Move(spec, part.key, tensor))
@@ -153,10 +160,17 @@ def plan_extract(
         hints = ("name one, or end the target in / for a file each",)
         message = f"holds one tensor, {len(moves)} are chosen: {some}"
         raise ConversionError(message, path=output.path, hints=hints)
-    named, notes = _named(moves, output)
+    named, notes, facts = _named(moves, output)
     source, target = reader.location.path, output.path
     return Plan(
-        source, target, output.name, tuple(named), tuple(dropped), notes=tuple(notes), sources=(reader,)
+        source,
+        target,
+        output.name,
+        tuple(named),
+        tuple(dropped),
+        facts=facts,
+        notes=tuple(notes),
+        sources=(reader,),
     )
 
 
@@ -177,20 +191,23 @@ def _refused(reader: CheckpointReader, spec: TensorSpec, reason: str) -> Unsuppo
     return UnsupportedDtypeError(reason, path=reader.location.path, key=spec.key, hints=hints)
 
 
-def _named(moves: Sequence[Move], output: Output) -> tuple[list[Move], list[str]]:
-    """Return moves under the names that the target has for them, and notes on those that changed."""
+def _named(moves: Sequence[Move], output: Output) -> tuple[list[Move], list[str], Facts]:
+    """Return moves under the names that the target has for them, and what to say of those that changed."""
     keys = [move.spec.key for move in moves]
     if len(set(keys)) != len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         raise DuplicateKeyError("two tensors have this key", path=output.path, key=twice)
     notes: list[str] = []
+    facts: Facts = Nothing()
     if output.kind == "directory":
         names = safe_paths(keys, ".npy")
     elif output.format is not None and output.format.nests_keys:
         names, notes = dataset_names(keys, output.path)
+        facts = respelled(facts, names)
     else:
-        return list(moves), notes
-    return [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves], notes
+        return list(moves), notes, facts
+    named = [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves]
+    return named, notes, facts
 
 
 # Writing --------------------------------------------------------------------------

@@ -67,6 +67,9 @@ class Given(NamedTuple):
     """Whether the count is any, for a way there and back, on which nothing may need one."""
 
 
+AS_THEY_ARE = "tensors are taken as they are"
+
+
 def changes_nothing(source: CheckpointReader, option: str, why: str) -> ConversionError:
     """Return the error of an option that is given where it has no effect."""
     hints = ("--like TEMPLATE, a checkpoint of the program that goes on, takes it",)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core.words import counted
 from formats.errors import ConversionError
 from formats.keras.match import pairs_within_layers
+from formats.model.object_names import plain_key
 
 from ..select.keys import path_of
 from .accounting import KEEP_OPTIMIZER, Account, has_any_rows, place, refuse_different, refuse_left
@@ -210,7 +211,9 @@ def _pair_by_names(
     """Return the key of SRC by that of TEMPLATE: of `keys` on one side, of all but `without` on the other."""
     source, _, template, rules, names, model = given
     pairs: dict[str, str] = {}
-    new = names.keys if names else {key: key for key in keys}
+    new = {key: source.own_keys.get(key, key) for key in keys}
+    if names is not None:
+        new |= {key: names.keys[key] for key in keys if names.keys[key] != key}
     called = [side.full_names for side in model] if model else [source.full_names, template.full_names]
     full_names = names.full_names if names else called[0]
     paths = names.object_paths if names else source.edge_paths
@@ -226,6 +229,8 @@ def _pair_by_names(
             lambda key: place(template.edge_paths.get(key), key),
         ),
         (lambda key: place(path_of(new[key]), key), lambda key: None if template.object_graph else key),
+        # An export has lost the suffix of variables, and stands for the objects that it was made of.
+        (lambda key: plain_key(new[key]), lambda key: plain_key(template.own_keys.get(key, key))),
     ]
     if names is not None:
         # A new name is what the user wants: its full name may be that of another tensor.

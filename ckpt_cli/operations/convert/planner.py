@@ -12,13 +12,13 @@ from formats.core.words import FirstNames
 from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
-from formats.model.facts import Facts, Nothing, Rich, rekeyed
+from formats.model.facts import Facts, Nothing, Rich, rekeyed, respelled
 from formats.model.reader import Family, Format
 
 from ..select.safe_paths import dataset_names
 from ..select.selection import NothingSelectedError
 from .keras import plan as keras_plan
-from .optimizers import changes_nothing
+from .optimizers import AS_THEY_ARE, changes_nothing
 from .placement import layout_of
 from .plan import Move, Plan
 from .source import Chosen, Settings, check_keys
@@ -41,9 +41,6 @@ ALIASES = {
     "h5": "keras-h5",
     "weights-h5": "keras-weights",
 }
-
-
-_AS_THEY_ARE = "tensors are taken as they are"
 
 
 def target_format(source: CheckpointReader, path: Location, to: str | None) -> Format:
@@ -97,6 +94,7 @@ def plan_conversion(
         names, notes = dataset_names([move.spec.key for move in moves], target)
         moves = [move._replace(spec=move.spec._replace(key=names[move.spec.key])) for move in moves]
         chosen.notes += notes
+        facts = respelled(facts, names)
     slices = {} if settings.merge_slices or into.family is not Family.TENSORFLOW else _slices(moves)
     return Plan(
         source.location.path,
@@ -135,9 +133,9 @@ def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> 
     if into.has_object_graph and not has_objects:
         return  # The names tell whether there is an optimizer to say it of.
     if given.learning_rate is not None:
-        raise changes_nothing(source, "--learning-rate", _AS_THEY_ARE)
+        raise changes_nothing(source, "--learning-rate", AS_THEY_ARE)
     if given.iterations is not None:
-        raise changes_nothing(source, "--iterations", _AS_THEY_ARE)
+        raise changes_nothing(source, "--iterations", AS_THEY_ARE)
 
 
 def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:

@@ -16,19 +16,19 @@ from formats.errors import (
 )
 from formats.keras.training_state import is_added_count
 from formats.model.checkpoint_files import bundle_prefix, step_of
-from formats.model.name_kinds import counts_at_root
 from formats.model.object_keys import GRAPH_KEY, SAVE_COUNTER, table_part
+from formats.model.object_names import counts_at_root, plain_key
 from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
 from ..select.keys import object_graph_of
 from .named_optimizers import NamedOptimizers
-from .optimizers import Given
+from .optimizers import AS_THEY_ARE, Given, changes_nothing
 from .plan import Dropped, Move
 from .tf1_names import named_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from formats.keras.facts import KerasFacts
     from formats.location import Location
@@ -56,6 +56,9 @@ class Settings(NamedTuple):
     optimizer: StoredOptimizer | None = None
     """The state of an optimizer, where another layout than Keras' has it."""
 
+    stored_keys: bool = False
+    """Whether keys of objects keep their suffix in formats without an object graph."""
+
 
 def check_keys(moves: Sequence[Move], target: str) -> None:
     """Refuse two tensors that end on one key."""
@@ -66,6 +69,24 @@ def check_keys(moves: Sequence[Move], target: str) -> None:
             hints = ("tell them apart with --sub or --map, or leave one out with --exclude",)
             raise DuplicateKeyError(message, path=target, key=move.spec.key, hints=hints)
         seen[move.spec.key] = move.source
+
+
+def exports_objects(source: CheckpointReader, into: Format | None) -> bool:
+    """Whether tensors leave their object graph behind; a listing has their keys as they are stored."""
+    return source.format.has_object_graph and (into is None or into.has_values)
+
+
+def plain_names(names: Mapping[str, str], source: CheckpointReader) -> dict[str, str]:
+    """Return new keys without the suffix of variables; DuplicateKeyError where two tensors would have one."""
+    plain = {key: plain_key(name) for key, name in names.items()}
+    owners: dict[str, str] = {}
+    for key, name in plain.items():
+        other = owners.setdefault(name, key)
+        if other != key and names[other] != names[key]:
+            message = f"{names[other]!r} and {names[key]!r} would both have this key"
+            hints = ("to keep keys as they are stored: --keys stored",)
+            raise DuplicateKeyError(message, path=source.location.path, key=name, hints=hints)
+    return plain
 
 
 class Chosen:
@@ -121,7 +142,9 @@ class Chosen:
         return move._replace(spec=spec, value=value)
 
     def renamed(self, key: str) -> str:
-        return self.settings.names.keys[key] if self.settings.names else key
+        """Return the key after the rules; where none changes it, the one that the tensor had before SRC."""
+        new = self.settings.names.keys[key] if self.settings.names else key
+        return self.source.own_keys.get(key, key) if new == key else new
 
     @property
     def object_graph(self) -> ObjectGraph | None:
@@ -131,7 +154,10 @@ class Chosen:
     # Targets that keep keys ----------------------------------------------------------
 
     def with_keys(self) -> list[Move]:
-        return [self.move(key, self.renamed(key)) for key in self.keys]
+        names = {key: self.renamed(key) for key in self.keys}
+        if exports_objects(self.source, self.into) and not self.settings.stored_keys:
+            names = plain_names(names, self.source)
+        return [self.move(key, name) for key, name in names.items()]
 
     # Names ----------------------------------------------------------------------------
 
@@ -222,8 +248,10 @@ class Chosen:
         if len(named) != len(self.keys):
             check_keys(self.with_keys(), target)
         origins = {self.renamed(key): key for key in self.keys}
-        optimizers = NamedOptimizers(self.source, self.settings.given, origins)
         invented = self._invent(named)
+        if invented.is_export:
+            return self._as_exported(invented, origins, target)
+        optimizers = NamedOptimizers(self.source, self.settings.given, origins)
         if anew := optimizers.turn(named, invented):
             invented = self._invent(anew)
         moves = [
@@ -231,9 +259,22 @@ class Chosen:
             for name, key in origins.items()
         ]
         self.notes += [f"{name}-keys and {name}-values become a hash table" for name in invented.tables]
-        moves.append(_save_counter(invented.save_counter, target))
+        moves += _save_counter(invented.save_counter, target)
         moves += optimizers.counts(invented)
         self.notes += optimizers.notes
+        return _in_node_order(moves, invented.graph), invented.graph
+
+    def _as_exported(
+        self, invented: Invented, origins: dict[str, str], target: Location
+    ) -> tuple[list[Move], ObjectGraph]:
+        """Return the moves of an export back to objects, whose optimizers are what they were."""
+        given = self.settings.given
+        if given.learning_rate is not None:
+            raise changes_nothing(self.source, "--learning-rate", AS_THEY_ARE)
+        if given.iterations is not None and not given.whatever:
+            raise changes_nothing(self.source, "--iterations", AS_THEY_ARE)
+        moves = [self.move(key, invented.keys[name]) for name, key in origins.items()]
+        moves += _save_counter(invented.save_counter, target)
         return _in_node_order(moves, invented.graph), invented.graph
 
     def _invent(self, named: dict[str, TensorSpec]) -> Invented:
@@ -249,11 +290,14 @@ class Chosen:
             raise
 
 
-def _save_counter(key: str, target: Location) -> Move:
+def _save_counter(key: str | None, target: Location) -> list[Move]:
+    """Return a save counter, which follows the target's name, where SRC has none."""
     import numpy as np
 
+    if key is None:
+        return []
     spec = TensorSpec(key, BY_NAME["int64"], ())
-    return Move(spec, None, None, np.array(step_of(bundle_prefix(target)) or 1, np.int64))
+    return [Move(spec, None, None, np.array(step_of(bundle_prefix(target)) or 1, np.int64))]
 
 
 def _in_node_order(moves: Sequence[Move], graph: ObjectGraph) -> list[Move]:

@@ -11,6 +11,8 @@ from formats.errors import NOT_READ, CheckpointError, UnsupportedFeatureError
 from formats.find.opening import open_checkpoint, open_location
 from formats.find.resolve import spelling
 from formats.model.digest import digests_like
+from formats.model.object_names import plain_key
+from formats.model.reader import Family
 from formats.model.verification import Finding
 from formats.store.work.workers import SERIAL, Workers
 
@@ -66,11 +68,14 @@ class Contract:
             def differs(key: str, message: str) -> None:
                 found[key] = Finding("error", "contract", message, key, location.head)
 
-            for key in self.specs.keys() | reader.specs.keys():
-                message = self._spec_flaw(key, reader.specs.get(key))
+            names = self._names_in(reader)
+            specs = {names[key]: spec for key, spec in self.specs.items()}
+            for key in specs.keys() | reader.specs.keys():
+                message = self._spec_flaw(specs.get(key), reader.specs.get(key))
                 if message is not None:
                     differs(key, message)
-            listed = {key: text for key, text in self.digests.items() if key not in found.keys() | named}
+            digests = {names[key]: text for key, text in self.digests.items()}
+            listed = {key: text for key, text in digests.items() if key not in found.keys() | named}
             compared = _each_apart if damage else digests_like
             for key, text in compared(reader, listed, workers):
                 advance(reader.specs[key].nbytes or 0)
@@ -82,9 +87,15 @@ class Contract:
                 reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
 
-    def _spec_flaw(self, key: str, spec: TensorSpec | None) -> str | None:
+    def _names_in(self, reader: CheckpointReader) -> dict[str, str]:
+        """Return what a checkpoint calls each tensor of the listing: an export of objects has plain keys."""
+        plain = {}
+        if reader.format.family is Family.ARRAYS:
+            plain = {reader.own_keys.get(key, key): key for key in reader.specs}
+        return {key: key if key in reader.specs else plain.get(plain_key(key), key) for key in self.specs}
+
+    def _spec_flaw(self, listed: TensorSpec | None, spec: TensorSpec | None) -> str | None:
         """Return what dtype and shape, or their absence, say against a tensor."""
-        listed = self.specs.get(key)
         if listed is None:
             return f"new: {self.path} does not have it"
         if spec is not None and spec.dtype is INVALID:

@@ -5,16 +5,15 @@ The edges of the object graph tell it.  `formats.model.name_kinds` tells it wher
 
 from __future__ import annotations
 
-import bisect
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import STRING, VARIANT
-from ...model.name_kinds import is_lone_integer
 from ...model.object_graph import ROOT, optimizer_nodes
 from ...model.object_keys import GRAPH_KEY, SAVE_COUNTER, VARIABLE_VALUE
+from ...model.object_names import is_lone_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ...core.spec import TensorSpec
     from ...model.object_graph import ObjectGraph
@@ -38,36 +37,22 @@ def _node_specs(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[int
     }
 
 
-def paired_slots(
-    graph: ObjectGraph, optimizer: int, model: list[int], specs: Mapping[int, TensorSpec]
-) -> dict[int, int]:
-    """Return slot variable -> variable of an optimizer that keeps its slots in a list.
+def listed_slots(
+    graph: ObjectGraph, optimizer: int, weights: Iterable[int], specs: Mapping[int, TensorSpec]
+) -> Iterator[int]:
+    """Yield the slot variables of an optimizer that keeps them in a list.
 
     Since Keras 2.11 there are no triples: `_variables` lists the iteration (and in
-    Keras 3 the learning rate), then for each trainable variable in order all its
-    slots.  Keras 3 lists the trainable variables, too; elsewhere they are those of
-    `model`, of which some may not be trainable, so a slot may pass over variables.
+    Keras 3 the learning rate), then for each trainable variable all its slots, which
+    have its shape.  Numbers have edges of their own.  They are among the
+    `weights`: those of the model, and those that optimizers of Keras 3 list.
     """
     edges = dict(graph.children(optimizer))
-    scalars = {edges.get("_iterations"), edges.get("_learning_rate"), edges.get("iter")}
-    listed = "_trainable_variables" in edges
-    variables = [node for _, node in graph.children(edges["_trainable_variables"])] if listed else model
-    variables = [node for node in variables if node in specs]
-    # For each shape the places of its variables: a list that fits none of them costs no search.
-    places: dict[tuple[int, ...], list[int]] = {}
-    for place, node in enumerate(variables):
-        places.setdefault(specs[node].shape, []).append(place)
-    pairs: dict[int, int] = {}
-    at = 0
+    shapes = {specs[node].shape for node in weights}
+    numbers = set(edges.values())
     for _, node in graph.children(edges["_variables"]) if "_variables" in edges else ():
-        if node in scalars or node not in specs:
-            continue
-        fitting = places.get(specs[node].shape, [])
-        following = bisect.bisect_left(fitting, at)
-        if following < len(fitting):
-            at = fitting[following]
-            pairs[node] = variables[at]
-    return pairs
+        if node in specs and node not in numbers and specs[node].shape in shapes:
+            yield node
 
 
 def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[str, str]:
@@ -91,14 +76,16 @@ def object_kinds(graph: ObjectGraph, specs: Mapping[str, TensorSpec]) -> dict[st
     kinds_of_nodes = dict.fromkeys(graph.reachable(optimizers), "optimizer")
     kinds_of_nodes.update(dict.fromkeys(graph.reachable(state_roots, without=optimizers), "state"))
     kinds_of_nodes.update(dict.fromkeys([*model, *trainable], "variable"))
-    in_order = [node for node in model if node in node_specs]
+    weights = [
+        node for node in (*model, *trainable) if node in node_specs and node_specs[node].dtype.is_floating
+    ]
     left = _MOST_LISTED
     for optimizer in optimizers:
         lists = [group for name, group in graph.children(optimizer) if name in _LISTS]
-        left -= sum(len(graph.nodes[group].children) for group in lists) + (len(in_order) if lists else 0)
+        left -= sum(len(graph.nodes[group].children) for group in lists) + (len(weights) if lists else 0)
         if not lists or left < 0:
             continue
-        for node in paired_slots(graph, optimizer, in_order, node_specs):
+        for node in listed_slots(graph, optimizer, weights, node_specs):
             if kinds_of_nodes.get(node) != "variable":
                 kinds_of_nodes[node] = "slot"
     kinds_of_nodes.update((slot.node, "slot") for slot in graph.slots)

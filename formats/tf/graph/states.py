@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...keras.training_state import training_states
-from ...model.object_keys import VARIABLE_VALUE, looks_object_based
+from ...model.object_keys import VARIABLE_VALUE
 from ...model.reader import Family
 from .invent import invent_graph
 
@@ -46,9 +46,14 @@ def objects_of(reader: CheckpointReader) -> tuple[ObjectGraph, dict[int, str]] |
 
 
 def _invented(reader: CheckpointReader) -> Invented | None:
-    if reader.format.family is Family.KERAS or any(map(looks_object_based, reader.specs)):
+    if reader.format.family is Family.KERAS:
         return None
-    return invent_graph({key: spec for key, spec in reader.specs.items() if reader.kinds.get(key) != "graph"})
+    own, kinds = reader.own_keys, reader.kinds
+    keys = {own.get(key, key): key for key in reader.specs if kinds.get(key) != "graph"}
+    invented = invent_graph({name: reader.specs[key]._replace(key=name) for name, key in keys.items()})
+    if invented.is_export:
+        return None
+    return invented._replace(keys={keys[name]: key for name, key in invented.keys.items()})
 
 
 def _renamed(state: TrainingState, names: Mapping[str, str]) -> TrainingState:
