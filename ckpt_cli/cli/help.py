@@ -24,7 +24,9 @@ _OWN = "Options"
 _GROUPS = {
     _OWN: (),  # what no other group has
     "Which tensors": ("--match", "--exclude", "--regex", "--dtype", "--kind", "--weights-only"),
-    "Under which keys": ("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names"),
+    "Under which keys": (
+        *("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names", "--keys"),
+    ),
     "What is written": (
         *("--output", "--overwrite", "--dry-run", "--verify", "--no-verify", "--update-state"),
         *("--shard-size", "--merge-slices", "--link", "--resume", "--in-place"),
@@ -34,6 +36,9 @@ _GROUPS = {
     ),
 }
 """Headings, in their order, and the options below them."""
+
+_MOST_WITH_SPACE = 38
+"""Options below an empty line, so that what has more still fits a screen."""
 
 _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
@@ -73,7 +78,8 @@ class Subcommand(click.Command):
                 group = next((_GROUP_OF[name] for name in param.opts if name in _GROUP_OF), _OWN)
                 groups[group].append((term, text.partition("\f")[0]))
         longest = max(len(term) for rows in groups.values() for term, _ in rows)
-        formatter.write_paragraph()
+        if sum(map(len, groups.values())) < _MOST_WITH_SPACE:
+            formatter.write_paragraph()
         for group, rows in groups.items():
             if rows:
                 formatter.write_heading(group)

@@ -538,8 +538,8 @@ keys_option = click.option(
     type=click.Choice(KEY_NAMES),
     default=PLAIN,
     show_default=True,
-    help="Drop /.ATTRIBUTES/VARIABLE_VALUE from keys of objects, or keep it."
-    "\fFormats without objects have plain keys.",
+    help="Keys of objects without their suffix, or with it."
+    "\fThe suffix is /.ATTRIBUTES/VARIABLE_VALUE. Formats without objects have plain keys.",
 )
 config_option = click.option(
     "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
