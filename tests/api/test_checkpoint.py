@@ -287,3 +287,15 @@ def test_a_program_that_its_workers_would_run_again_is_told_how_to_begin(tmp_pat
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith('hint: begin your program below: if __name__ == "__main__":')
+
+
+def test_a_checkpoint_that_is_open_as_python_ends_is_no_traceback() -> None:
+    """Something of another module still holds it, as a notebook's history does."""
+    code = (
+        "import sys, threading, ckpt_cli as ckpt\n"
+        "threading.kept = ckpt.open(sys.argv[1])\n"
+        "threading.kept['net/l1/kernel'][...]\n"
+    )
+    words = [sys.executable, "-c", code, RUN]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -28,7 +28,7 @@ from .obstacles import obstacle
 from .removing import let_go
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
 
 _LARGEST_PREAD = 0x7FFFF000  # Linux transfers no more in one call.
@@ -61,8 +61,9 @@ class _Descriptor:
         except OSError as error:
             raise _unopened(path, error) from error
 
-    def __del__(self) -> None:
-        if self.number >= 0:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # As Python ends, functions of modules are gone, and the system closes what is open.
+        if self.number >= 0 and not is_finalizing():
             let_go(self.number)
 
 
@@ -169,8 +170,9 @@ class LocalFile(File):
         self._descriptor = None
         self._with_descriptor.pop(id(self), None)
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():
+            self.close()
 
 
 def _unopened(path: str, error: OSError) -> CheckpointError:

@@ -21,6 +21,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,7 +39,7 @@ from .ownership import give, ownership_of, strictest
 from .removing import Attempts, let_go, remove_empty, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
     from ...core.chunks import Chunk
@@ -497,8 +498,9 @@ class Staging:
         if self.journal is not None:
             self.journal.close()
 
-    def __del__(self) -> None:
-        self._unlock()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # as Python ends, functions of modules are gone; the system unlocks
+            self._unlock()
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import stat
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from .removing import Attempts, let_go, remove_empty, remove_tree
 from .staging import ALIVE, make_directories, put_back, reason_of, refusing, sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ...location import Location
 
@@ -314,8 +315,8 @@ class StagingJournal(Journal):
         with contextlib.suppress(OSError):  # there is none, or somebody has begun anew
             os.rmdir(self.directory)
 
-    def __del__(self) -> None:
-        for fd in (self._fd, self.lock):
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        for fd in () if is_finalizing() else (self._fd, self.lock):
             if fd is not None and fd >= 0:
                 let_go(fd)
 
