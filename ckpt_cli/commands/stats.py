@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from formats.core.words import counted
+from formats.core.words import counted, natural_order
 from formats.errors import CheckpointError
 from formats.find.opening import locate
 from formats.find.resolve import spelling
@@ -220,6 +220,7 @@ def _print(
         if several:
             render.title(path)
         paths = reader.object_paths
+        rows = sorted(rows, key=lambda row: natural_order(paths.get(row["key"]) or row["key"]))
         columns = [render.Column("KEY", fold=True), render.Column("SHAPE", worth=0)]
         columns += [render.Column(name.upper(), right=True, worth=_WORTHS.get(name)) for name in _FIELDS]
         cells, styles = [], []

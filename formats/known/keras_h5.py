@@ -41,6 +41,7 @@ from ..keras.facts import (
     WeightGroup,
     weight_keys,
 )
+from ..keras.slot_owners import slot_paths
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 
@@ -147,6 +148,15 @@ class KerasH5Reader(H5Reader):
         """The names of weights, which in Keras 2 are those of the variables."""
         groups = (*self._layers.values(), self._optimizer)
         return {key: name for group in groups for key, name in group.names}
+
+    @cached_property
+    def object_paths(self) -> Mapping[str, str]:
+        """What people call the optimizer's slots, where the file tells whose they are."""
+        return slot_paths(self)
+
+    @property
+    def edge_paths(self) -> Mapping[str, str]:
+        return {}  # rules see keys alone
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         if key not in self._optimizer_keys:

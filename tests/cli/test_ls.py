@@ -527,3 +527,25 @@ def test_case_is_ignored_on_request(ckpt: Callable) -> None:
     assert len(kept) == 15 - len(KERNELS)
     assert not any("kernel" in row[0] for row in kept)
     assert ckpt("show", CKPT, "-i", "NET/L1/BIAS").rows[0][1].startswith("net/l1/bias/")
+
+
+@pytest.mark.parametrize("command", ["ls", "stats", "diff"])
+def test_slots_of_keras_files_are_shown_by_their_variables(
+    command: str, ckpt: Callable, terminal: Callable
+) -> None:
+    path, key = data_path("keras3_mlp", "mlp.keras"), "optimizer/vars/2"
+    name = "layers/dense/vars/0 (momentum of optimizer)"
+    several = [path, path, "--all"] if command == "diff" else [path]
+    shown = terminal(command, *several, columns=250, NO_COLOR="1").out
+    assert (name.rpartition("/")[2] if command == "diff" else name) in shown  # diff heads lines by layer
+    assert f"\n{key} " not in shown
+    assert key in ckpt(command, *several).out
+    assert name not in ckpt(command, *several).out
+    one = ckpt("show", path, name, "--json").json
+    assert one["key"] == key
+
+
+def test_statistics_are_sorted_as_people_count(tmp_path: Path, terminal: Callable) -> None:
+    write_bundle(str(tmp_path / "m-1"), {f"layer_{number}/kernel": np.ones(2) for number in (1, 2, 10)})
+    lines = terminal("stats", tmp_path / "m-1", columns=150, NO_COLOR="1").out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [f"layer_{number}/kernel" for number in (1, 2, 10)]

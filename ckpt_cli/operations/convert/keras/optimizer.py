@@ -15,7 +15,6 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import compress, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError
@@ -24,6 +23,7 @@ from formats.keras.facts import keras_facts
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
 from formats.keras.optimizer_state import optimizer_state, settings_in
 from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
+from formats.keras.slot_owners import GENERATIONS, LOSS_SCALING, SlotList, fits
 from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
 from formats.model.reader import Family
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ..optimizers import Given
 
 
-_GENERATIONS = {"2": KERAS2, "legacy": LEGACY, "3": KERAS3}
 RATE = "learning_rate"
 _ACCUMULATES = "gradient_accumulation_steps"
 _PRODUCT = {KERAS2: "_u_product", KERAS3: "variable", LEGACY: "momentum_cache"}
@@ -66,7 +65,7 @@ class Wanted(NamedTuple):
 
     @property
     def is_scaled(self) -> bool:
-        return self.called in ("LossScaleOptimizer", "LossScaleOptimizerV3")
+        return self.called in LOSS_SCALING
 
     @property
     def state(self) -> tuple[str, frozenset[str], bool, bool]:
@@ -132,56 +131,18 @@ class StoredOptimizer(NamedTuple):
         """
         if self.row is None:
             return self
-        listed = self._by_key(model) if self.owners else self._by_name(model) or self._by_order(model)
-        if len(listed) != len(self.slots) or any(
-            variable.key is None or slot.key is None or shapes[variable.key] != shapes[slot.key]
-            for slot, (variable, _) in zip(self.slots, listed, strict=True)
-        ):
+        listed = self._by_key(model) if self.owners else self._told_by(self.row, model)
+        if not fits(self.slots, listed, shapes):
             return self
         pairs = zip(self.slots, listed, strict=True)
         return self._replace(held={(id(variable), meaning): slot for slot, (variable, meaning) in pairs})
 
+    def _told_by(self, row: Row, model: Unit) -> list[tuple[Variable, str]]:
+        return SlotList(row, self.generation, self.name, self.slots, self.settings).owners(model)
+
     def _by_key(self, model: Unit) -> list[tuple[Variable, str]]:
         variables = {variable.key: variable for variable in model.all_variables()}
         return [(variables[key], meaning) for key, meaning in self.owners if key in variables]
-
-    def _by_name(self, model: Unit) -> list[tuple[Variable, str]]:
-        """Return whose a legacy optimizer's slots are, where the names of all say it."""
-        if self.generation != LEGACY or self.row is None:
-            return []
-        meanings = self.row.meanings(LEGACY)
-        variables = {variable.full_name: variable for variable in model.all_variables()}
-        found = [(variables.get(self._owner(slot)), meanings.get(slot.name)) for slot in self.slots]
-        known = [(variable, meaning) for variable, meaning in found if variable is not None and meaning]
-        return known if len(known) == len(found) else []
-
-    def _owner(self, slot: Variable) -> str:
-        """Return the full name of the variable that a legacy optimizer's slot belongs to."""
-        return slot.full_name.removeprefix(f"{self.name}/").removesuffix(f"/{slot.name}")
-
-    def _by_order(self, model: Unit) -> list[tuple[Variable, str]]:
-        """Return whose the slots are, by the order in which the optimizer makes them."""
-        trained = trained_order(model)
-        groups = self._groups(len(trained))
-        return [(variable, meaning) for group in groups for variable in trained for meaning in group]
-
-    def _groups(self, trained: int) -> Sequence[tuple[str, ...]]:
-        """Return the groups of slots that there are; none where not even their number tells it."""
-        assert self.row is not None
-        every = self.row.listed(self.generation)
-        choices = product(*(self._may_be_there(self.row.slot(group[0])) for group in every))
-        found = [tuple(compress(every, chosen)) for chosen in choices]
-        fitting = [groups for groups in found if sum(map(len, groups)) * trained == len(self.slots)]
-        return fitting[0] if len(fitting) == 1 else ()
-
-    def _may_be_there(self, slot: SlotKind) -> tuple[bool, ...]:
-        """Return whether there are slots of a meaning, by settings or names; both where those do not tell."""
-        if not slot.made_by or self.generation in slot.idle_in:
-            return (True,)
-        if self.settings:
-            return (bool(self.settings.get(slot.made_by)),)
-        spoken = {held.name for held in self.slots if held.name}
-        return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
 
     # In a generation ----------------------------------------------------------------------
 
@@ -442,7 +403,7 @@ def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> 
     rates = {name: _variable(held) for name, held in state.rates.items()}
     slots = tuple(_variable(held) for held in state.slots)
     found = StoredOptimizer(
-        _GENERATIONS[state.style],
+        GENERATIONS[state.style],
         state.name,
         named(state.name),
         _variable(state.iteration),
