@@ -125,11 +125,11 @@ def test_to_another_format_and_back(into: str, arrays: Arrays) -> None:
         except REFUSED:
             count(f"sets of names that {into} cannot hold, and says so")
             return
-        # HDF5 cannot hold `a` and `a/b` as datasets; the plan says what such a name becomes.
+        # HDF5 cannot hold `a` and `a/b` as datasets; the file remembers what such a name was.
         # A count of steps of a dtype that a format lacks is left out, with a line.
         with open_checkpoint(source) as reader:
             assert all(reader.kinds[key] == "state" for key in reader if key not in names)
-        expected = {names[key]: array for key, array in stored(source).items() if key in names}
+        expected = {key: array for key, array in stored(source).items() if key in names}
         check_same(stored(convert(directory + "/other", directory + "/back", "tf-name")), expected)
     count(f"names to {into} and back", len(arrays))
 
