@@ -140,8 +140,8 @@ class RunLog:
         self.warnings: list[str] = []
         self._before: dict[str, dict[str, Seen]] = {}
         """What the last checkpoint of each series held."""
-        self._marks: Mapping[str, bool] = {}
-        """Whether tensors are trained, by the graph beside a checkpoint of the run."""
+        self._marks: Mapping[str, bool] | None = None if values else {}
+        """Whether tensors are trained, by the graph of the run, which is looked for once."""
         self._compared: dict[str, bool] = {}
         """Weights that were compared at least once, and whether they were ever found changed."""
 
@@ -222,7 +222,8 @@ class RunLog:
             seen[key] = found
             advance(specs[key].nbytes or 0)
         weights = [key for key in keys if kinds.get(key) == "variable" and _is_floating(reader, key)]
-        self._marks = self._marks or trainable_tensors(reader).marks
+        if self._marks is None:
+            self._marks = trainable_tensors(reader).marks
         trained, untrained = trained_and_not(reader, weights, self._marks)
         row = blank._replace(format=reader.format.name, tensors=len(keys))
         if series in self._before:
