@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.location import Location
-
 from .rules import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from formats.location import Location
 
     from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.select.keys import Rules
@@ -43,11 +43,11 @@ class KeyChanges(NamedTuple):
 
     def names(self) -> NameMap:
         """Return the map."""
-        from ..operations.select.name_map import NO_NAMES, read_map
+        from ..operations.select.name_map import NO_NAMES, NameMap, read_map
 
         if self.map is None:
             return NO_NAMES
-        return read_map(self.map) if isinstance(self.map, Location) else self.map
+        return self.map if isinstance(self.map, NameMap) else read_map(self.map)
 
     def rules(self, layout: FrameworkLayout | None = None) -> Rules:
         """Return the rules, which leave the map to a layout where there is one; OptionError for nonsense."""

@@ -94,6 +94,10 @@ class Hdf5Reader(H5Reader):
             self.unread(Finding(severity, "dtype", message, None, file.path))
         self.seal()
 
+    @property
+    def own_keys(self) -> dict[str, str]:
+        return self._respelled
+
     @cached_property
     def _objects(self) -> ObjectNames:
         own = self.own_keys

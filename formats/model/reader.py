@@ -25,7 +25,7 @@ from ..errors import (
     is_exhausted,
 )
 from ..store.work.workers import SERIAL, Workers
-from .facts import Facts, Nothing, Respelling
+from .facts import Facts, Nothing
 
 if TYPE_CHECKING:
     from ..core.dtypes import DType
@@ -105,8 +105,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     @property
     def own_keys(self) -> Mapping[str, str]:
         """The key that a tensor had before it was written here, where the file could not hold that one."""
-        facts = self.facts
-        return facts.respelled if isinstance(facts, Respelling) else {}
+        return {}
 
     @property
     def tied(self) -> Mapping[str, str]:

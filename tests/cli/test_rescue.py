@@ -608,6 +608,6 @@ def test_a_sound_checkpoint_is_saved_whole(path: str, tmp_path: Path, ckpt: Call
 
 
 def test_a_directory_is_its_latest_checkpoint(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
-    done = ckpt("rescue", data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "out")
+    done = ckpt("rescue", data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "out", "-v")
     assert done.code == SAVED
     assert "ckpt-10" in done.err
