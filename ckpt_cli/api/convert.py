@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError
 
@@ -24,11 +23,11 @@ from .calls import (
 from .changing import PLAIN, keeps_stored, key_changes
 from .conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
 from .rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES, OptionError
-from .tables import RowTable
+from .tables import ResultTable
 from .writing import WriteOptions, WriteResult, verify_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from formats.location import Location
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["RunConversion", "convert"]
 
 
-class RunConversion(RowTable, Sequence[WriteResult]):
+class RunConversion(ResultTable[WriteResult]):
     """A run directory that was converted: a sequence with a `WriteResult` for each checkpoint.
 
     `errors` says which checkpoints are damaged and were not converted. `to_dict()` is the document of
@@ -55,18 +54,6 @@ class RunConversion(RowTable, Sequence[WriteResult]):
         self.warnings: tuple[str, ...] = ()
         self._results = results
 
-    @overload
-    def __getitem__(self, index: int) -> WriteResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[WriteResult]: ...
-
-    def __getitem__(self, index: int | slice) -> WriteResult | Sequence[WriteResult]:
-        return self._results[index]
-
-    def __len__(self) -> int:
-        return len(self._results)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt convert --each --json`, without `schema`."""
         return {"directory": self.directory, "checkpoints": [result.to_dict() for result in self]}
@@ -79,9 +66,6 @@ class RunConversion(RowTable, Sequence[WriteResult]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return ((one.source, one.target, one.format, len(one.tensors), one.verification) for one in self)
-
-    def _count(self) -> int:
-        return len(self)
 
 
 @public(*CHOOSING_RULES, *SHARING_RULES, *VERIFY_RULES, *RULES)

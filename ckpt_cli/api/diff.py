@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
 from formats.find.opening import locate
@@ -16,10 +15,10 @@ from .calls import choice, collecting, lent, location, public, selection
 from .changing import key_changes
 from .comparing import RULES, CompareOptions, Failing, Sides, compare, sides
 from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
-from .tables import RowTable
+from .tables import ResultTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from formats.model.checkpoint_files import CheckpointLocation
 
@@ -67,7 +66,7 @@ def _change(entry: DiffEntry) -> TensorChange:
     )
 
 
-class DiffResult(RowTable, Sequence[TensorChange]):
+class DiffResult(ResultTable[TensorChange]):
     """What differs between two checkpoints: a sequence of `TensorChange`.
 
     `same` is True where nothing differs, `summary` counts same, changed, added, removed and renamed tensors.
@@ -84,19 +83,7 @@ class DiffResult(RowTable, Sequence[TensorChange]):
         self.notes: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self._found, self._everything = found, options.everything
-        self._changes = [_change(entry) for entry in found.shown(everything=options.everything)]
-
-    @overload
-    def __getitem__(self, index: int) -> TensorChange: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[TensorChange]: ...
-
-    def __getitem__(self, index: int | slice) -> TensorChange | list[TensorChange]:
-        return self._changes[index]
-
-    def __len__(self) -> int:
-        return len(self._changes)
+        self._results = [_change(entry) for entry in found.shown(everything=options.everything)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt diff --json`, without `schema`."""
@@ -114,11 +101,8 @@ class DiffResult(RowTable, Sequence[TensorChange]):
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
 
-    def _count(self) -> int:
-        return len(self)
 
-
-class DirectoryDiff(RowTable, Sequence[DiffResult]):
+class DirectoryDiff(ResultTable[DiffResult]):
     """What differs between the checkpoints of one name in two directories: a sequence of `DiffResult`.
 
     `only_left` and `only_right` are names that one directory has, `errors` says what cannot be read. `same`
@@ -127,7 +111,7 @@ class DirectoryDiff(RowTable, Sequence[DiffResult]):
     """
 
     def __init__(self, pairs: Sequence[DiffResult], found: Sides, failing: Failing) -> None:
-        self._pairs = pairs
+        self._results = pairs
         self.only_left, self.only_right = tuple(found.only_left), tuple(found.only_right)
         self.errors = tuple(found.unread.values())
         alone = (("removed", self.only_left), ("added", self.only_right))
@@ -140,18 +124,6 @@ class DirectoryDiff(RowTable, Sequence[DiffResult]):
         )
         self.notes = tuple(text for pair in pairs for text in pair.notes)
         self.warnings = tuple(text for pair in pairs for text in pair.warnings)
-
-    @overload
-    def __getitem__(self, index: int) -> DiffResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[DiffResult]: ...
-
-    def __getitem__(self, index: int | slice) -> DiffResult | Sequence[DiffResult]:
-        return self._pairs[index]
-
-    def __len__(self) -> int:
-        return len(self._pairs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt diff --each --json`, without `schema`."""
@@ -166,9 +138,6 @@ class DirectoryDiff(RowTable, Sequence[DiffResult]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return ((pair.name, *(pair.summary[name] for name in self._names()[1:])) for pair in self)
-
-    def _count(self) -> int:
-        return len(self)
 
 
 # The function -----------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.find.directory import Directory, directories_below
@@ -18,10 +17,10 @@ from ..operations.runs.state import places_of
 from ..operations.select.selection import Selection
 from .calls import collecting, lent, location, public, selection
 from .rules import CHOOSING_RULES
-from .tables import RowTable, Several
+from .tables import ResultTable, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from formats.errors import CheckpointError
     from formats.location import Location
@@ -46,7 +45,7 @@ class LogOptions(NamedTuple):
     events: Location | None = None
 
 
-class RunHistory(RowTable, Sequence[LogRow]):
+class RunHistory(ResultTable[LogRow]):
     """The checkpoints of a run, oldest first: a sequence of `LogRow`.
 
     `latest` is the name of the latest, `frozen` the keys of weights that no checkpoint changed. `tag` is the
@@ -65,19 +64,7 @@ class RunHistory(RowTable, Sequence[LogRow]):
         self.event_files, self.tags = told.files, told.tags
         self.notes: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
-        self._checkpoints = rows
-
-    @overload
-    def __getitem__(self, index: int) -> LogRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[LogRow]: ...
-
-    def __getitem__(self, index: int | slice) -> LogRow | Sequence[LogRow]:
-        return self._checkpoints[index]
-
-    def __len__(self) -> int:
-        return len(self._checkpoints)
+        self._results = rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt log --json`, without `schema`."""
@@ -97,9 +84,6 @@ class RunHistory(RowTable, Sequence[LogRow]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return ([getattr(row, name) for name in self._names()] for row in self)
-
-    def _count(self) -> int:
-        return len(self)
 
 
 def run_history(

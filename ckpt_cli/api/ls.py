@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.find.opening import is_directory, locate
 
@@ -22,10 +21,10 @@ from .listing import (
     warn_of_missing,
 )
 from .rules import CHOOSING_RULES
-from .tables import RowTable, Several
+from .tables import ResultTable, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from formats.errors import CheckpointError
     from formats.location import Location
@@ -81,7 +80,7 @@ class CheckpointRow(NamedTuple):
     stored_step: int | None = None
 
 
-class TensorListing(RowTable, Sequence[TensorRow]):
+class TensorListing(ResultTable[TensorRow]):
     """The tensors of a checkpoint: a sequence of `TensorRow`.
 
     `total` has the counts `tensors` and `parameters`, and `nbytes`. `to_dict()` is the document of
@@ -98,21 +97,9 @@ class TensorListing(RowTable, Sequence[TensorRow]):
         self.notes, self.warnings = tuple(notes), tuple(warnings)
         self._fields = ("key", "dtype", "shape", "nbytes", *tensors.fields(long=long))
         self._long = long
-        self._tensors = [
+        self._results = [
             TensorRow(**{**row, "shape": tuple(row["shape"])}) for row in tensors.rows(long=long)
         ]
-
-    @overload
-    def __getitem__(self, index: int) -> TensorRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[TensorRow]: ...
-
-    def __getitem__(self, index: int | slice) -> TensorRow | list[TensorRow]:
-        return self._tensors[index]
-
-    def __len__(self) -> int:
-        return len(self._tensors)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt ls --json`, without `schema`."""
@@ -136,11 +123,8 @@ class TensorListing(RowTable, Sequence[TensorRow]):
     def _rows(self) -> Iterator[Sequence[Any]]:
         return ([getattr(row, name) for name in self._fields] for row in self)
 
-    def _count(self) -> int:
-        return len(self)
 
-
-class DirectoryListing(RowTable, Sequence[CheckpointRow]):
+class DirectoryListing(ResultTable[CheckpointRow]):
     """The checkpoints of a directory, oldest first: a sequence of `CheckpointRow`.
 
     `latest` is the name of the latest; None where there is none. `events` and `graphs` are the event files
@@ -156,22 +140,10 @@ class DirectoryListing(RowTable, Sequence[CheckpointRow]):
         self.graphs: list[dict[str, Any]] = found["graphs"]
         self.notes, self.warnings = tuple(notes), tuple(warnings)
         self._found = found
-        self._checkpoints = [
+        self._results = [
             CheckpointRow(**{**row, "path": str(row["path"]), "shared_with": tuple(row["shared_with"])})
             for row in found["checkpoints"]
         ]
-
-    @overload
-    def __getitem__(self, index: int) -> CheckpointRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[CheckpointRow]: ...
-
-    def __getitem__(self, index: int | slice) -> CheckpointRow | list[CheckpointRow]:
-        return self._checkpoints[index]
-
-    def __len__(self) -> int:
-        return len(self._checkpoints)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt ls --json`, without `schema`."""
@@ -185,9 +157,6 @@ class DirectoryListing(RowTable, Sequence[CheckpointRow]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return ([getattr(row, name) for name in self._names()] for row in self)
-
-    def _count(self) -> int:
-        return len(self)
 
 
 # The function -----------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
 from formats.find.opening import is_directory
@@ -17,10 +16,10 @@ from ..operations.select.selection import Selection, choose
 from ..operations.select.unread import left_alone
 from .calls import collecting, lent, location, public, selection
 from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
-from .tables import RowTable, Several
+from .tables import ResultTable, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
@@ -98,7 +97,7 @@ def refuse_no_directory(path: Location) -> None:
         raise OptionError(f"--recursive wants a directory, {path} is none")
 
 
-class CheckpointStats(RowTable, Sequence[TensorStats]):
+class CheckpointStats(ResultTable[TensorStats]):
     """The statistics of a checkpoint's tensors: a sequence of `TensorStats`.
 
     `to_dict()` is the document of `ckpt stats --json`.
@@ -108,20 +107,8 @@ class CheckpointStats(RowTable, Sequence[TensorStats]):
         self, path: str, tensors: Iterable[TensorStats], notes: Sequence[str], warnings: Sequence[str]
     ) -> None:
         self.path = str(path)
-        self._tensors = list(tensors)
+        self._results = list(tensors)
         self.notes, self.warnings = tuple(notes), tuple(warnings)
-
-    @overload
-    def __getitem__(self, index: int) -> TensorStats: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[TensorStats]: ...
-
-    def __getitem__(self, index: int | slice) -> TensorStats | list[TensorStats]:
-        return self._tensors[index]
-
-    def __len__(self) -> int:
-        return len(self._tensors)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt stats --json`, without `schema`."""
@@ -135,9 +122,6 @@ class CheckpointStats(RowTable, Sequence[TensorStats]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
-
-    def _count(self) -> int:
-        return len(self)
 
 
 @public(*CHOOSING_RULES, *SHARING_RULES)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from formats.errors import CheckpointError
 
-__all__ = ["RowTable", "Several", "data_frame"]
+__all__ = ["ResultTable", "Results", "RowTable", "Several", "data_frame"]
 
 _MOST_ROWS = 20
 """Rows that `repr` shows."""
@@ -78,27 +78,41 @@ class RowTable(ABC):
         return data_frame(self._names(), self._rows())
 
 
-_T = TypeVar("_T", bound=RowTable)
+T = TypeVar("T")
+_Table = TypeVar("_Table", bound=RowTable)
 
 
-class Several(Sequence[_T]):
-    """The results for several checkpoints or directories, and the `errors` of those that cannot be read."""
+class Results(Sequence[T]):
+    """A result that is a sequence of results, which a class of it puts into `_results`."""
 
-    def __init__(self, results: Iterable[_T], errors: Iterable[CheckpointError] = ()) -> None:
-        self._results = tuple(results)
-        self.errors = tuple(errors)
-
-    @overload
-    def __getitem__(self, index: int) -> _T: ...
+    _results: Sequence[T]
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[_T, ...]: ...
+    def __getitem__(self, index: int) -> T: ...
 
-    def __getitem__(self, index: int | slice) -> _T | tuple[_T, ...]:
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         return self._results[index]
 
     def __len__(self) -> int:
         return len(self._results)
+
+
+class ResultTable(Results[T], RowTable):
+    """A sequence of results that is a table, too, with a row for each unless `_count` says otherwise."""
+
+    def _count(self) -> int:
+        return len(self)
+
+
+class Several(Results[_Table]):
+    """The results for several checkpoints or directories, and the `errors` of those that cannot be read."""
+
+    def __init__(self, results: Iterable[_Table], errors: Iterable[CheckpointError] = ()) -> None:
+        self._results = tuple(results)
+        self.errors = tuple(errors)
 
     def __repr__(self) -> str:
         failed = (f"<not read: {escape(str(error))}>" for error in self.errors)

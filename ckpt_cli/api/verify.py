@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.model.verification import Finding, by_cause
@@ -12,10 +11,10 @@ from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
 from .calls import collecting, format_id, lent, location, public
 from .rules import SHARING_RULES, excludes, needs
-from .tables import RowTable
+from .tables import ResultTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
@@ -159,7 +158,7 @@ class CheckedCheckpoint(NamedTuple):
     hints: tuple[str, ...]
 
 
-class VerifyResult(RowTable, Sequence[CheckedCheckpoint]):
+class VerifyResult(ResultTable[CheckedCheckpoint]):
     """What `verify` found: a sequence with a `CheckedCheckpoint` for each checkpoint.
 
     `ok` is True where no finding is an error; `findings` are those of all checkpoints. `to_dict()` is the
@@ -167,8 +166,8 @@ class VerifyResult(RowTable, Sequence[CheckedCheckpoint]):
     """
 
     def __init__(self, results: Sequence[Result], notes: Sequence[str], warnings: Sequence[str]) -> None:
-        self._results = results
-        self._checked = [
+        self._found = results
+        self._results = [
             CheckedCheckpoint(
                 str(one.path), one.format, one.ok, one.tensors, one.nbytes, one.findings, one.hints
             )
@@ -178,21 +177,9 @@ class VerifyResult(RowTable, Sequence[CheckedCheckpoint]):
         self.findings = tuple(finding for one in results for finding in one.findings)
         self.notes, self.warnings = tuple(notes), tuple(warnings)
 
-    @overload
-    def __getitem__(self, index: int) -> CheckedCheckpoint: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[CheckedCheckpoint]: ...
-
-    def __getitem__(self, index: int | slice) -> CheckedCheckpoint | list[CheckedCheckpoint]:
-        return self._checked[index]
-
-    def __len__(self) -> int:
-        return len(self._checked)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the document of `ckpt verify --json`, without `schema`."""
-        return {"ok": self.ok, "results": [result.document() for result in self._results]}
+        return {"ok": self.ok, "results": [result.document() for result in self._found]}
 
     def _title(self) -> str:
         sound = sum(one.ok for one in self)
