@@ -53,6 +53,7 @@ RULES = (
     excludes("--iterations", "--keep-optimizer"),
     excludes("--learning-rate", "--keep-optimizer"),
     excludes("--config", "--like"),
+    excludes("--keys", "--like"),
     excludes("--weights-only", "--kind"),
     excludes("--shard-size", "--link"),
     excludes("--update-state", "--each"),

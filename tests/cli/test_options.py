@@ -175,6 +175,7 @@ REFUSED = [
         "--iterations does nothing beside --keep-optimizer",
     ),
     ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing beside --like"),
+    ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --keys stored", "--keys does nothing beside --like"),
     ("convert run/ckpt-9 new/c-1 --weights-only --kind slot", "--weights-only does nothing beside --kind"),
     ("convert run new --each --update-state", "--update-state does nothing beside --each"),
     ("diff run other --json --stat", "--json does nothing beside --stat"),
