@@ -84,8 +84,8 @@ def average(
     """Write the mean of checkpoints, element by element, in the format of the last one.
 
     Floating tensors are averaged in float64 and rounded once to their own dtype. Integers, strings and the
-    object graph are those of the last source. With `last`, `sources` is one directory, of which so many of
-    the newest checkpoints are taken. All sources must agree in keys, dtypes and shapes.
+    object graph are those of the last source. With `last`, `sources` is one directory, and that many
+    of its newest checkpoints are averaged. All sources must agree in keys, dtypes and shapes.
 
     Raises CheckpointExistsError where `output` is there and `overwrite` is not given, ConversionError where
     the sources differ, other CheckpointErrors, and ValueError for arguments that make no sense.

@@ -155,7 +155,7 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
 def note_cast(plan: Plan, cast: DType | None, reporter: Reporter) -> None:
     """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
     if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
-        reporter.note(f"--cast {cast} changes floating tensors, of which there are none")
+        reporter.note(f"--cast {cast} changes nothing: there are no floating tensors")
 
 
 def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:

@@ -80,16 +80,15 @@ _PIECE = 1 << 20
 def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     """List the checkpoints of a directory, or the tensors of one.
 
-    A directory lists its checkpoints, oldest first, with -l also the training step that each
-    one holds where that is not the number in its name; anything that names a checkpoint
-    lists its tensors with dtype, shape and size.  Only the index is read; with -l also the
-    graph beside it (.meta), which knows what is trained.  Of npz and .keras, whose
-    checksums are over index and values, none is compared: ckpt verify does.
+    For a directory, list its checkpoints, oldest first.  -l adds the stored training step
+    where it differs from the number in the name.  For a checkpoint, list its tensors with
+    dtype, shape and size.  Only the index is read; -l also reads the graph in PREFIX.meta,
+    which tells trainable tensors.  Checksums are not compared: ckpt verify does that.
 
-    Behind the first PATH, a word that is one of its keys is a KEY; else one that is there
-    is a PATH, too; else it is a KEY (with --regex all are).  Paths that name one checkpoint,
-    as run/ckpt-* does, are that one once.  Of several the lines begin with their paths.
-    A KEY without wildcards that is no key means every key that contains it.
+    After the first PATH, each word is a KEY if the checkpoint has that key, a PATH if it
+    exists, and otherwise a KEY.  With --regex, every word is a KEY.  A KEY without wildcards
+    that matches no key lists every key that contains it.  Several names of one checkpoint,
+    as in run/ckpt-*, list it once.  With several PATHs, each line begins with its path.
 
     \b
       ckpt ls run/                         the checkpoints of a run
