@@ -179,3 +179,18 @@ def read_attribute(file: H5File, holder: Node, name: str, read: Callable[[H5File
     """Return an attribute as `read` gives it; CorruptCheckpointError where it cannot be read."""
     with damage(file.path, f"attribute {name!r}"):
         return read(file, holder, name)
+
+
+class KerasFileReader(H5Reader):
+    """A file of Keras: the slots of its optimizer are called by their variables."""
+
+    @cached_property
+    def object_paths(self) -> Mapping[str, str]:
+        """Names of slots whose variables the configuration tells: `dense/kernel (m of optimizer)`."""
+        from ..keras.slot_owners import slot_paths
+
+        return slot_paths(self)
+
+    @property
+    def edge_paths(self) -> Mapping[str, str]:
+        return {}  # rules see keys alone

@@ -16,22 +16,19 @@ from typing import TYPE_CHECKING
 
 from ..errors import CorruptCheckpointError
 from ..keras.facts import IN_WEIGHTS, KerasFacts, is_number, variables_by_group
-from ..keras.slot_owners import slot_paths
 from ..model.verification import Finding
 from .library.damage import damage
 from .names import has, text
-from .reader import H5Reader, read_attribute
+from .reader import KerasFileReader, read_attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..core.spec import TensorSpec
     from ..model.checkpoint_files import CheckpointLocation
     from ..model.reader import Format
     from .safe import H5File
 
 
-class WeightsReader(H5Reader):
+class WeightsReader(KerasFileReader):
     """The variables of a model by their objects' paths, in one file or several."""
 
     def __init__(
@@ -74,15 +71,6 @@ class WeightsReader(H5Reader):
     def is_keras_3(self) -> bool:
         """Whether Keras 3 wrote this: it alone names the objects."""
         return bool(self._named_groups)
-
-    @cached_property
-    def object_paths(self) -> Mapping[str, str]:
-        """What people call the optimizer's slots, where the file tells whose they are."""
-        return slot_paths(self)
-
-    @property
-    def edge_paths(self) -> Mapping[str, str]:
-        return {}  # rules see keys alone
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         top, _, rest = key.partition("/")

@@ -130,13 +130,7 @@ def slot_paths(source: CheckpointReader) -> dict[str, str]:
     if not fits(state.slots, owners, {key: spec.shape for key, spec in source.specs.items()}):
         return {}
     return {
-        slot.key: f"{variable.key} ({_spoken(row.slot(meaning), generation)} of optimizer)"
+        slot.key: f"{variable.key} ({row.slot(meaning).spoken(generation)} of optimizer)"
         for slot, (variable, meaning) in zip(state.slots, owners, strict=True)
         if slot.key is not None
     }
-
-
-def _spoken(slot: SlotKind, generation: str) -> str:
-    """Return what a generation calls a slot in full names."""
-    names = {LEGACY: slot.legacy, KERAS2: slot.keras2, KERAS3: slot.keras3}
-    return names[generation] or slot.name(generation).strip("_")

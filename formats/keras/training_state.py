@@ -115,13 +115,9 @@ class TrainingState(NamedTuple):
         """Return what its generation calls a slot: in lists, what full names have, `m` or `momentum`."""
         if self.generation not in (KERAS2, KERAS3):
             return name
-        kinds = [slot for row in self.known or OPTIMIZERS for slot in row.slots]
-        names = {
-            slot.keras2 if self.generation == KERAS2 else slot.keras3
-            for slot in kinds
-            if slot.name(self.generation) == name
-        }
-        return names.pop() if len(names) == 1 and "" not in names else name.strip("_")
+        kinds = (slot for row in self.known or OPTIMIZERS for slot in row.slots)
+        names = {slot.spoken(self.generation) for slot in kinds if slot.name(self.generation) == name}
+        return names.pop() if len(names) == 1 else name.strip("_")
 
     @property
     def slot_paths(self) -> Iterator[tuple[str, str, str]]:

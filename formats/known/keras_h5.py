@@ -28,7 +28,7 @@ from ..errors import CorruptCheckpointError, UnsupportedFeatureError
 from ..h5.facts import h5_facts
 from ..h5.legacy_writer import LegacyWriter
 from ..h5.names import strings, text
-from ..h5.reader import H5Reader, read_attribute
+from ..h5.reader import KerasFileReader, read_attribute
 from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
 from ..keras.config import LayerWeights, check_shapes, layers_of
 from ..keras.facts import (
@@ -41,7 +41,6 @@ from ..keras.facts import (
     WeightGroup,
     weight_keys,
 )
-from ..keras.slot_owners import slot_paths
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 _OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
 
 
-class KerasH5Reader(H5Reader):
+class KerasH5Reader(KerasFileReader):
     """A Keras HDF5 file, of weights or of a model with its optimizer."""
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
@@ -148,15 +147,6 @@ class KerasH5Reader(H5Reader):
         """The names of weights, which in Keras 2 are those of the variables."""
         groups = (*self._layers.values(), self._optimizer)
         return {key: name for group in groups for key, name in group.names}
-
-    @cached_property
-    def object_paths(self) -> Mapping[str, str]:
-        """What people call the optimizer's slots, where the file tells whose they are."""
-        return slot_paths(self)
-
-    @property
-    def edge_paths(self) -> Mapping[str, str]:
-        return {}  # rules see keys alone
 
     def kind(self, key: str, spec: TensorSpec) -> str:
         if key not in self._optimizer_keys:

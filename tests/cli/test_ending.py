@@ -53,6 +53,14 @@ def start(patches: str, *arguments: object, **options: Any) -> subprocess.Popen[
     )
 
 
+def converted(patch: str, source: Path, out: Path) -> tuple[int, str]:
+    """Return the exit code of a conversion by a changed `ckpt`, and what it says on stderr."""
+    environment = {**os.environ, "PATCH": patch}
+    with start("exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env=environment) as process:
+        _, err = process.communicate(timeout=15)
+    return process.returncode, err.strip()
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
@@ -135,10 +143,7 @@ def test_a_signal_while_an_object_is_deleted_ends_the_command(
         "    time.sleep(20)\n"
         "Placement.write = write"
     )
-    environment = {**os.environ, "PATCH": patch}
-    with start("exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env=environment) as process:
-        _, err = process.communicate(timeout=15)
-    assert (process.returncode, err.strip()) == (CODES[number], "")
+    assert converted(patch, source, out) == (CODES[number], "")
     assert os.listdir(out) == []
 
 
@@ -155,10 +160,7 @@ def test_an_error_while_tidying_up_hides_no_signal(number: int, source: Path, tm
         "        raise InaccessibleError('the server did not answer')\n"
         "Placement.write = write"
     )
-    environment = {**os.environ, "PATCH": patch}
-    with start("exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env=environment) as process:
-        _, err = process.communicate(timeout=15)
-    assert (process.returncode, err.strip()) == (CODES[number], "")
+    assert converted(patch, source, out) == (CODES[number], "")
 
 
 def test_a_child_process_that_is_told_to_end_says_nothing(tmp_path: Path) -> None:
