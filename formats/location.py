@@ -116,11 +116,6 @@ class Location(str):
         """Return where this leads, links followed."""
         return Location(self.store.real(self), self.store)
 
-    @property
-    def is_url(self) -> bool:
-        """Whether this is in another store than this machine's file system."""
-        return bool(self.store.scheme)
-
     # What is there ---------------------------------------------------------------
 
     def open(self) -> File:

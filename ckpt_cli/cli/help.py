@@ -23,9 +23,11 @@ _OWN = "Options"
 
 _GROUPS = {
     _OWN: (),  # what no other group has
-    "Which tensors": ("--match", "--exclude", "--regex", "--dtype", "--kind", "--weights-only"),
+    "Which tensors": (
+        *("--match", "--exclude", "--regex", "--ignore-case", "--dtype", "--kind", "--weights-only"),
+    ),
     "Under which keys": (
-        *("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names", "--keys"),
+        *("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names", "key_names"),
     ),
     "What is written": (
         *("--output", "--overwrite", "--dry-run", "--verify", "--no-verify", "--update-state"),
@@ -35,7 +37,7 @@ _GROUPS = {
         *("--jobs", "--executor", "--format", "--json", "--color", "--quiet", "--verbose", "--help"),
     ),
 }
-"""Headings, in their order, and the options below them."""
+"""Headings, in their order, and the options below them: `key_names` is --keys, but for that of ls."""
 
 _MOST_WITH_SPACE = 38
 """Options below an empty line, so that what has more still fits a screen."""
@@ -75,7 +77,7 @@ class Subcommand(click.Command):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 term, text = record
-                group = next((_GROUP_OF[name] for name in param.opts if name in _GROUP_OF), _OWN)
+                group = next(filter(None, map(_GROUP_OF.get, (param.name or "", *param.opts))), _OWN)
                 groups[group].append((term, text.partition("\f")[0]))
         longest = max(len(term) for rows in groups.values() for term, _ in rows)
         if sum(map(len, groups.values())) < _MOST_WITH_SPACE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -9,6 +11,9 @@ from click.testing import CliRunner
 from ckpt_cli.cli.help import Subcommand, left_out
 from ckpt_cli.cli.main import cli
 from tests.readme import commands, rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COLUMNS, LINES = 100, 50
 
@@ -54,3 +59,16 @@ def test_what_help_leaves_out_stands_in_the_reference() -> None:
     assert [
         text for text in paragraphs if " ".join(text.strip("\b").split()).replace("- ", "-") not in plain
     ] == []
+
+
+def test_options_stand_in_the_group_of_what_they_do(ckpt: Callable) -> None:
+    """`ls --keys` prints keys, and `convert --keys` says which ones are written."""
+    listing = ckpt("ls", "--help").out
+    assert "Under which keys" not in listing
+    assert listing.index("--keys") < listing.index("Which tensors:") < listing.index("--ignore-case")
+    converting = ckpt("convert", "--help").out
+    assert (
+        converting.index("Under which keys:")
+        < converting.index("--keys")
+        < converting.index("What is written:")
+    )
