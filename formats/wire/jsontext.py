@@ -37,15 +37,13 @@ class _ObjectParser:
     def make(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = _unique(pairs)
         self._sizes.add(out)
-        for key, value in out.items():
+        texts = self._texts
+        share = texts.setdefault if len(texts) < _MOST_SHARED else texts.get
+        # Not `out.items()`: Python 3.11 crashes if memory runs out while it makes that iterator.
+        for key, value in pairs:
             if type(value) is str and len(value) <= _LONGEST_SHARED:
-                out[key] = self._shared(value)
+                out[key] = share(value, value)
         return out
-
-    def _shared(self, text: str) -> str:
-        if len(self._texts) < _MOST_SHARED:
-            return self._texts.setdefault(text, text)
-        return self._texts.get(text, text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
