@@ -175,7 +175,7 @@ class CheckpointWriter(ABC):
             refuse_irreplaceable(found)
             if not target.overwrite:
                 hints = ("to replace it: --overwrite",)
-                raise CheckpointExistsError("is there already", path=found, hints=hints)
+                raise CheckpointExistsError("already exists", path=found, hints=hints)
         if target.shard_size is not None and not self.has_shards:
             hints = ("leave out --shard-size, or write another format: --to tf-name",)
             raise ConversionError(f"{format.name} is not written in shards", path=target.path, hints=hints)

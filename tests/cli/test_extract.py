@@ -420,7 +420,7 @@ def test_a_file_that_is_there_is_kept_unless_overwrite(
     (tmp_path / target).write_bytes(b"mine")
     result = ckpt("extract", prefix, "count", "-o", tmp_path / target)
     assert (result.code, result.out) == (3, "")
-    assert "is there already" in result.err
+    assert "already exists" in result.err
     assert "hint: to replace it: --overwrite" in result.err
     assert (tmp_path / target).read_bytes() == b"mine"
     assert ckpt("extract", prefix, "count", "-o", tmp_path / target, "--overwrite").code == 0

@@ -282,7 +282,7 @@ def test_formats_that_are_not_written_are_named(ckpt: Ckpt, tmp_path: Path) -> N
         (["SRC", "DST", "--sub", "nothing_like_it=>x"], 1, "matches no object path or key"),
         (["SRC", "DST", "--sub", "kernel$=>bias"], 3, "both end on"),
         (["SRC", "DST", "--sub", "kernel$=>a//b"], 3, "an edge needs a name"),
-        (["SRC", "SRC", "--sub", "kernel$=>w"], 3, "is there already"),
+        (["SRC", "SRC", "--sub", "kernel$=>w"], 3, "already exists"),
         (["SRC", "out/", "--sub", "kernel$=>w"], 3, "a bundle's path is the prefix"),
         (["SRC", "out.npz", "--sub", "kernel$=>w"], 3, "renaming keeps the format"),
         (["nowhere", "DST", "--sub", "kernel$=>w"], 3, "no such file"),

@@ -189,7 +189,7 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, ckpt: C
     target.chmod(0o640)
     done = ckpt("report", GUIDE, "-o", target)
     assert (done.code, target.read_text()) == (3, "another")
-    assert "is there already" in done.err
+    assert "already exists" in done.err
     assert "--overwrite" in done.err
     dry = ckpt("report", GUIDE, "-o", target, "--overwrite", "-n")
     assert (dry.code, target.read_text()) == (0, "another")

@@ -507,7 +507,7 @@ def test_target_that_is_there_is_refused(tmp_path: Path, ckpt: Callable[..., Any
     before = files(tmp_path)
     done = ckpt("rescue", data_path("corrupt", "data_flip", "ckpt"), tmp_path / "out")
     assert done.code == 3
-    assert "is there already" in done.err
+    assert "already exists" in done.err
     assert "--overwrite" in done.err
     assert files(tmp_path) == before
     assert ckpt("rescue", data_path("corrupt", "good", "ckpt"), tmp_path / "out", "--overwrite").code == 0

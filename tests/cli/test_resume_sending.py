@@ -203,7 +203,7 @@ def test_a_damaged_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> Non
     done = ckpt("convert", *TARGETS["bundle"], "--resume")
     if done.code:
         assert done.code == 3
-        assert "is there already" in done.err or "has not what belongs there" in done.err
+        assert "already exists" in done.err or "has not what belongs there" in done.err
         assert not any(name.endswith(".index") for name in store.names)
         done = ckpt("convert", *TARGETS["bundle"], "--overwrite")
     assert done.code == 0, done.err
@@ -359,7 +359,7 @@ def test_another_checkpoint_in_its_place_is_not_taken_for_it(ckpt: Ckpt, store: 
         before = store.content()
         done = ckpt("convert", *words, "--resume")
         assert done.code == 3, change
-        assert "is there already" in done.err
+        assert "already exists" in done.err
         assert store.content() == before
         store.clear()
 
@@ -387,5 +387,5 @@ def test_a_target_that_has_appeared_is_not_replaced(ckpt: Ckpt, store: Cut, here
     store.put("mem://b/out/c-1.index", b"another's")
     done = ckpt("convert", *TARGETS["bundle"], "--resume")
     assert done.code == 3
-    assert "is there already" in done.err
+    assert "already exists" in done.err
     assert store.content()["mem://b/out/c-1.index"] == b"another's"

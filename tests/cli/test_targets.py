@@ -156,7 +156,7 @@ def test_a_dry_run_refuses_what_is_there_as_the_real_one_does(
     planned, real = ckpt(*arguments, "--dry-run"), ckpt(*arguments)
     assert planned.code == real.code == 3
     assert planned.err == real.err
-    assert f"{tmp_path}/{target}: is there already" in real.err
+    assert f"{tmp_path}/{target}: already exists" in real.err
     assert (os.listdir(tmp_path), (tmp_path / target).read_bytes()) == ([target], b"old")
 
 

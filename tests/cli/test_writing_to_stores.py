@@ -88,7 +88,7 @@ def test_one_object_is_the_file_that_a_disk_gets(
     assert ("is made in" in done.err) == (name in MADE_FIRST)
     again = ckpt(*(word.format("mem://b") for word in words))
     assert again.code == 3
-    assert "is there already" in again.err
+    assert "already exists" in again.err
     assert "--overwrite" in again.err
     assert ckpt(*(word.format("mem://b") for word in words), "--overwrite").code == 0
     assert content(store, store.names[0]) == mine
@@ -168,7 +168,7 @@ def test_without_overwrite_nothing_is_touched(store: MemoryStore, ckpt: Callable
     before = dict(store._blobs)
     done = ckpt("convert", NEW, PREFIX)
     assert done.code == 3
-    assert f"{PREFIX}.index: is there already" in done.err
+    assert f"{PREFIX}.index: already exists" in done.err
     assert store._blobs == before
 
 

@@ -472,7 +472,7 @@ def test_a_page_is_put_whole(name: str, bucket: str, tmp_path: Path) -> None:
     for more, code in (((), 0), ((), 3), (("--overwrite",), 0)):
         done = _ckpt("report", *PAGES[name], "-o", there, *more)
         assert done.returncode == code, done.stderr
-    assert "is there already" in _ckpt("report", *PAGES[name], "-o", there).stderr
+    assert "already exists" in _ckpt("report", *PAGES[name], "-o", there).stderr
     _ask_anew()
     with parse_location(there).open() as file:
         assert file.read_exactly(0, file.size) == here.read_bytes()
@@ -507,7 +507,7 @@ def test_of_two_that_write_one_checkpoint_at_once_one_is_told_of_the_other(
         expected = (
             "is writing this checkpoint",
             "has appeared meanwhile, written by process",
-            "is there already",
+            "already exists",
         )
         assert all(any(each in line for each in expected) for line in errors)
 

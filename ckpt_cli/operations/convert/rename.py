@@ -175,4 +175,4 @@ def _refuse_store(target: Location) -> None:
 def _refuse_existing(found: Sequence[Location]) -> None:
     if found:
         hints = ("to replace it: --overwrite", "to change the checkpoint itself: --in-place")
-        raise CheckpointExistsError("is there already", path=found[0], hints=hints)
+        raise CheckpointExistsError("already exists", path=found[0], hints=hints)
