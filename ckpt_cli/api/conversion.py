@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, open_location
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.model.reader import Family
 from formats.store.local.staging import holding, replace_file
 from formats.tf.bundle.shards import CLONE, LINK
 from formats.tf.run.state_file import FILE_NAME
@@ -172,6 +173,8 @@ def _plan(
 ) -> Plan:
     given = options.given
     into = planner.target_format(reader, target, options.to)
+    if options.stored_keys and into.has_values and into.family is not Family.ARRAYS:
+        raise OptionError(f"--keys does nothing for {into.name}, which has names of its own")
     layout, laid = options.changes.framework_layout(), None
     if layout is not None:
         layout = layout._replace(nests=holds_optimizer(into, layout), given=given)

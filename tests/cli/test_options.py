@@ -176,6 +176,8 @@ REFUSED = [
     ),
     ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing beside --like"),
     ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --keys stored", "--keys does nothing beside --like"),
+    ("convert run/ckpt-9 new/c-1 --to name --keys stored", "--keys does nothing for tf-name"),
+    ("convert run/ckpt-9 new/c-1 --keys stored", "--keys does nothing for tf-object"),
     ("convert run/ckpt-9 new/c-1 --weights-only --kind slot", "--weights-only does nothing beside --kind"),
     ("convert run new --each --update-state", "--update-state does nothing beside --each"),
     ("diff run other --json --stat", "--json does nothing beside --stat"),
