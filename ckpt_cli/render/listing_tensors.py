@@ -97,7 +97,8 @@ def _json_rows(tensors: Tensors, kinds: list[str | None], *, long: bool) -> Iter
 
 
 def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
-    groups = listing.grouped(tensors, depth)
+    names = _unique_paths(tensors.reader) if render.is_terminal() else None
+    groups = listing.grouped(tensors, depth, names)
     if not render.is_terminal():
         render.tsv([*prefix, *group.values()] for group in groups)
         return

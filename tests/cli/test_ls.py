@@ -292,6 +292,17 @@ def test_depth_gives_totals(ckpt: Callable) -> None:
     assert {"prefix": "net", "tensors": 6, "parameters": 10, "nbytes": 120} in found["prefixes"]
 
 
+def test_depth_counts_slots_with_their_layer_on_a_terminal(terminal: Callable) -> None:
+    newer = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
+    layers = terminal("ls", "--depth", "1", newer, NO_COLOR="1").out.splitlines()
+    assert [line.split() for line in layers if line.startswith(("net", "optimizer"))] == [
+        ["net", "6", "10", "120", "B"],
+        ["optimizer", "2", "0", "12", "B"],
+    ]
+    leaves = terminal("ls", "--depth", "3", newer, NO_COLOR="1").out
+    assert "net/l1/kernel (m of optimizer)  " in leaves
+
+
 def test_tree_shows_branches(ckpt: Callable) -> None:
     out = ckpt("ls", "--tree", data_path("name_based", "adam", "model.ckpt-5")).out
     assert out.startswith("model.ckpt-5\n├── ")

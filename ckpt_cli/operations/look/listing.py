@@ -116,17 +116,29 @@ def _is_again(reader: CheckpointReader, keys: Iterable[str]) -> Iterator[bool]:
         seen.add(one)
 
 
-def grouped(tensors: Tensors, depth: int) -> list[dict[str, Any]]:
-    """Return totals per prefix of `depth` path components, in the order of the keys."""
+def grouped(tensors: Tensors, depth: int, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return totals per prefix of `depth` path components, in the order of the keys.
+
+    With `names`, which give the object path of a key, a slot counts with the layer of its variable.
+    """
     groups: dict[str, tuple[list[str], list[int]]] = {}
     for key, number in zip(tensors.columns.keys, tensors.columns.numbers, strict=True):
-        keys, numbers = groups.setdefault("/".join(key.split("/", depth)[:depth]), ([], []))
+        prefix = "/".join(key.split("/", depth)[:depth])
+        if names is not None and key in names:
+            prefix = _path_prefix(names[key], depth)
+        keys, numbers = groups.setdefault(prefix, ([], []))
         keys.append(key)
         numbers.append(number)
     return [
         {"prefix": prefix, **total(tensors._replace(columns=SpecColumns(*group, tensors.columns.specs)))}
         for prefix, group in groups.items()
     ]
+
+
+def _path_prefix(path: str, depth: int) -> str:
+    """Return the first components of an object path; a slot's optimizer may have slashes of its own."""
+    parts = path.partition(" (")[0].split("/", depth)
+    return "/".join(parts[:depth]) if len(parts) > depth else path
 
 
 def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
