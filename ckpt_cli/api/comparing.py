@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.find.opening import is_directory
+from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
 from ..operations.compare.diff import DiffOptions, better_by, diff_pairs, labels, pair_up
@@ -94,7 +95,10 @@ def compare(
         mine = labels(one, "object-path", changed)
         keys = changed.keys if changed is not None else {}
         names = {keys.get(key, key): name for key, name in mine.items()}
-        return found, {**names, **labels(other, "object-path")}
+        theirs = labels(other, "object-path")
+        # Optimizers number their slots: where one number is two slots, neither name is right for both.
+        unlike = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
+        return found, {**names, **theirs, **unlike}
 
 
 def _is_plain(options: CompareOptions) -> bool:

@@ -178,7 +178,7 @@ def _list_several(paths: list[Location], selection: Selection, look: Look, optio
     code = 0
     for number, place in enumerate(places):
         if has_titles:
-            render.title(("\n" if number else "") + place.path)
+            render.title(place.path, is_first=not number)
         with kept(errors):
             one = look._replace(prefix=(place.path,), documents=documents)
             if isinstance(place, _Folder):
@@ -250,7 +250,7 @@ def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> in
         render.document({"directories": found})
     for number, one in enumerate(found if not look.as_json else ()):
         if render.is_terminal():
-            render.title(("\n" if number else "") + one["directory"])
+            render.title(one["directory"], is_first=not number)
         listing_directory.show(one, look, by_path=True)
     say_all(errors)
     return 0 if found else say_empty(path)

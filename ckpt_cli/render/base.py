@@ -289,9 +289,9 @@ def say_left_out(laid: TableLines) -> None:
         lines([styled(f"left out, for want of room: {names}", dim=True)])
 
 
-def title(text: str, detail: str = "") -> None:
-    """Print a heading on the terminal."""
-    lines([styled(escape(text), bold=True) + (f"  {detail}" if detail else "")])
+def title(text: str, detail: str = "", *, is_first: bool = True) -> None:
+    """Print a heading on the terminal, below an empty line unless it is the first."""
+    lines([*([] if is_first else [""]), styled(escape(text), bold=True) + (f"  {detail}" if detail else "")])
 
 
 Node = dict[str, Any]

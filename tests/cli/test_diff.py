@@ -526,3 +526,12 @@ def test_without_values_nothing_is_said_to_be_the_same(terminal: Callable, ckpt:
     assert "with the same shape and dtype" in markdown.out
     assert " same," not in markdown.out
     assert " same" in terminal("diff", *paths, NO_COLOR="1").out
+
+
+def test_a_number_that_is_another_slot_on_each_side_is_shown_as_the_key(terminal: Callable) -> None:
+    """Keras 3 numbers its slots from 2, Keras 2.15 from 1: `_variables/3` is bias m here, kernel v there."""
+    sides = (data_path(f"guide_adam_{name}", "tf_ckpts", "ckpt-10") for name in ("new", "keras3"))
+    shown = terminal("diff", *sides, columns=120, NO_COLOR="1").out
+    layer = shown.split("optimizer/_variables\n")[1]
+    assert layer.split()[:7] == ["!", "3", "float32", "[5]", "->", "[1,", "5]"]
+    assert "kernel (m of optimizer)" in shown

@@ -560,3 +560,11 @@ def test_statistics_are_sorted_as_people_count(tmp_path: Path, terminal: Callabl
     write_bundle(str(tmp_path / "m-1"), {f"layer_{number}/kernel": np.ones(2) for number in (1, 2, 10)})
     lines = terminal("stats", tmp_path / "m-1", columns=150, NO_COLOR="1").out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == [f"layer_{number}/kernel" for number in (1, 2, 10)]
+
+
+@pytest.mark.parametrize("line", [("-R", data_path("several_optimizers")), (CKPT, GUIDE)])
+def test_headings_stand_below_an_empty_line(terminal: Callable, line: tuple[str, ...]) -> None:
+    shown = terminal("ls", *line, NO_COLOR="1").out.splitlines()
+    assert not any(r"\x0a" in text for text in shown)
+    assert "" in shown
+    assert shown[0]
