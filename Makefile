@@ -81,6 +81,8 @@ lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/codespell
+	$(VENV)/bin/python -m tests.prose
 
 # How many of 200 small changes of the code the tests notice; each run of it makes the same ones, unless MUTANTS says
 # otherwise, as in MUTANTS='--seed 1'.  It takes an hour or two of one processor.

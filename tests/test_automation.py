@@ -63,7 +63,9 @@ def test_a_change_meets_the_newest_and_the_lowest_versions() -> None:
 
 def test_hooks_before_a_commit_are_those_of_lint() -> None:
     hooks = re.findall(r"entry: \.venv/bin/(.*)$", _text(".pre-commit-config.yaml"), re.MULTILINE)
-    lint = re.findall(r"^\t\$\(VENV\)/bin/(ruff .*|mypy)$", _text("Makefile"), re.MULTILINE)
+    target = _text("Makefile").partition("\nlint:")[2].partition("\n\n")[0]
+    lint = re.findall(r"^\t\$\(VENV\)/bin/(.*)$", target, re.MULTILINE)
+    assert {"mypy", "codespell", "python -m tests.prose"} < set(lint)
     assert [hook.replace(" --force-exclude", " .") for hook in hooks] == lint
 
 

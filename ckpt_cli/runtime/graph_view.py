@@ -92,7 +92,7 @@ class GraphView:
                         continue
                     if id(slot) in ids:
                         raise NotImplementedError(
-                            f"A slot variable was re-used as a dependency of a Trackable object: {slot}. "
+                            f"A slot variable was reused as a dependency of a Trackable object: {slot}. "
                             "This is not "
                             "currently allowed. File a feature request if this limitation bothers you."
                         )
