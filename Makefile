@@ -134,8 +134,8 @@ $(CLUSTER)/installed: pyproject.toml
 	$(CLUSTER)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,remote,servers,cluster]'
 	touch $@
 
-# Pages in a real browser: Chromium, or Chrome, which is to be installed.
-browser: $(BROWSER)/installed
+# Pages of `ckpt report` and of docs/ in a real browser: Chromium or Chrome, which must be installed.
+browser: $(BROWSER)/installed $(DOCS)/installed
 	$(BROWSER)/bin/python -m pytest -m browser tests/browser
 
 $(BROWSER)/installed: pyproject.toml

@@ -29,7 +29,7 @@ from tests.test_architecture import ROOMS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
 DOCS = os.path.join(ROOT, "docs")
-PAGES = (README, *sorted(glob.glob(os.path.join(DOCS, "*.md"))))
+PAGES = (README, *sorted(glob.glob(os.path.join(DOCS, "**", "*.md"), recursive=True)))
 PICTURE = os.path.join(DOCS, "guide.svg")
 WHEN = 1795255200  # 2026-11-21 10:00 UTC
 _BLOCK = re.compile(
@@ -145,8 +145,10 @@ def session(text: str) -> str:
     with tempfile.TemporaryDirectory() as directory:
         run = os.path.join(directory, "run")
         shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), run)
-        for name in os.listdir(run):
-            os.utime(os.path.join(run, name), (WHEN, WHEN))
+        if "playground/" in text:
+            on_terminal(["demo", "playground"], directory)
+        for path in glob.glob(os.path.join(directory, "**"), recursive=True):
+            os.utime(path, (WHEN, WHEN))
         out = []
         for line in text.splitlines():
             if line.startswith("$ ckpt "):

@@ -15,7 +15,7 @@ import ckpt_cli.runtime as tf
 import formats
 from tests.cli.running import Finished, Starter
 from tests.estimators import NAMES, Program
-from tests.readme import PAGES, PICTURE, README, ROOT, commands, picture, rendered
+from tests.readme import DOCS, PAGES, PICTURE, README, ROOT, commands, picture, rendered
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ HOME = re.compile(r"https://(github|raw\.githubusercontent)\.com/ckpt-tools/ckpt
 
 LOSS = re.compile(r"(\d+) steps: loss (\d\.\d+)")
 
-of_each_page = pytest.mark.parametrize("page", PAGES, ids=os.path.basename)
+
+def _name(page: str) -> str:
+    return os.path.relpath(page, DOCS)
+
+
+of_each_page = pytest.mark.parametrize("page", PAGES, ids=_name)
 
 
 def _text(page: str) -> str:
@@ -52,8 +57,17 @@ def test_the_picture_is_todays() -> None:
 
 
 def test_the_site_has_every_page() -> None:
-    nav = re.findall(r"^  - (\S+\.md)$", _text(os.path.join(ROOT, "mkdocs.yml")), re.MULTILINE)
-    assert sorted(nav) == sorted(os.path.basename(page) for page in PAGES if page != README)
+    menu = _text(os.path.join(ROOT, "mkdocs.yml")).partition("\nnav:\n")[2]
+    listed = re.findall(r"^(?:  - \w+:|      -) (\S+\.md)$", menu, re.MULTILINE)
+    assert sorted(listed) == sorted(_name(page) for page in PAGES if page != README)
+    assert re.findall(r"^  - .*", menu, re.MULTILINE) == [
+        "  - Start:",
+        "  - Recipes:",
+        "  - Explanations:",
+        "  - Reference:",
+        "  - Errors: errors.md",
+        "  - Contributors:",
+    ]
 
 
 def test_the_readme_is_short() -> None:
@@ -73,7 +87,7 @@ def test_links_also_work_where_the_page_is_shown_elsewhere(page: str) -> None:
     assert relative == []
 
 
-@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=os.path.basename)
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=_name)
 def test_links_lead_to_files_that_are_there(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", _text(page))
     ours = [HOME.sub(f"{ROOT}/", link) for link in links if HOME.match(link) or "://" not in link]
@@ -134,14 +148,16 @@ def _run(line: str, directory: Path, starter: Starter) -> Finished:
 
 
 def test_every_command_of_a_task_is_run() -> None:
-    """But for those about the checkout, and those that help with an error message."""
+    """Except those that install, those about the checkout, and those that help with an error message."""
     for page in PAGES:
-        if os.path.basename(page) != "troubleshooting.md":
+        if _name(page) != "errors.md":
             unmarked = re.findall(r"(?<!<!-- run -->\n)```sh\n(.*?)```", _text(page), re.DOTALL)
-            assert [block for block in unmarked if not block.startswith("make ")] == [], page
+            assert [block for block in unmarked if not block.startswith(("make ", "pip install "))] == [], (
+                page
+            )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _lines_to_run(page)], ids=os.path.basename)
+@pytest.mark.parametrize("page", [page for page in PAGES if _lines_to_run(page)], ids=_name)
 def test_commands_do_what_they_say(tmp_path: Path, page: str, starter: Starter) -> None:
     _lay_out(tmp_path)
     bin_directory = tmp_path / "bin"

@@ -1,10 +1,9 @@
-"""Pages of `ckpt report` in a real browser: Debian's Chromium, or any other that is installed as one."""
+"""Pages of `ckpt report` in a real browser."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,23 +22,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 MANY = 100_000
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    path = next(filter(None, map(shutil.which, _NAMES)), None)
-    assert path is not None, f"none of {', '.join(_NAMES)} is installed"
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=FLAGS.split())
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

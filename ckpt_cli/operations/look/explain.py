@@ -187,7 +187,7 @@ def _as_path(value: str | None) -> str | None:
 # The page -----------------------------------------------------------------------------
 
 _INTRODUCTION = """\
-# Troubleshooting
+# Errors
 
 What TensorFlow, Keras, h5py, numpy, safetensors, PyTorch and ckpt say about checkpoints, and what helps.
 `ckpt explain` looks through this page for you: give it the file with the error, or pipe the program's output

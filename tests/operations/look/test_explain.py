@@ -320,7 +320,7 @@ def test_what_is_no_topic_is_none() -> None:
 def test_the_page_has_every_error_as_a_heading() -> None:
     page = troubleshooting_markdown()
     assert page == troubleshooting_markdown()
-    assert page.startswith("# Troubleshooting\n")
+    assert page.startswith("# Errors\n")
     headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
     assert [re.sub(r"\\(.)", r"\1", heading) for heading in headings] == [row.title for row in complaints()]
     assert page.count("```") % 2 == 0
