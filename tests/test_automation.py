@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+from formats.core.version import VERSION
 from tests.readme import ROOT
 
 if TYPE_CHECKING:
@@ -164,13 +166,22 @@ def test_the_action_rejects_what_it_cannot_split(tmp_path: Path, arguments: str,
     assert done == Step(code=2, shown=shown, output="", ran=[])
 
 
+def test_the_version_is_the_same_everywhere() -> None:
+    """Pages name the release that the version leads to."""
+    assert _project()["version"] == VERSION
+    release = Version(VERSION).base_version
+    assert re.findall(r"^## (\S+)", _text("CHANGELOG.md"), re.MULTILINE)[0] == release
+    assert set(re.findall(r"(?:    rev: |ckpt-tools/ckpt@)v(.*)", _text("docs", "ci.md"))) == {release}
+
+
 def test_actions_are_pinned_by_commit() -> None:
     """A tag can be moved.  The project's own is one until the release has a commit."""
     named = []
     for path in ("action.yml", ".github/workflows/ci.yml", "docs/ci.md"):
         named += re.findall(r"uses: (.*)", _text(*path.split("/")))
     assert len(named) > 20
-    for name in set(named) - {f"ckpt-tools/ckpt@v{_project()['version']}"}:
+    release = Version(VERSION).base_version
+    for name in set(named) - {f"ckpt-tools/ckpt@v{release}"}:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", name)
 
 

@@ -84,7 +84,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             shutil.copy(source, made.folder)
     made.commit("one")
-    made.git("tag", "v0.1.0")
+    made.git("tag", "v1.0.0")
     return made.folder
 
 

@@ -81,8 +81,8 @@ class OwnedIterator(Trackable):
         understood = spec.dtype == VARIANT
         if not understood:
             logger.warning(
-                "%s: the state of an iterator as ckpt 0.1.0 saved it, which is not read any more; "
-                "the iterator begins anew",
+                "%s: iterator state in the format of an early development version of ckpt, "
+                "which is not supported; the iterator restarts",
                 spec.key,
             )
         return understood
