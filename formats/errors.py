@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a checkpoint, one class per remedy.
+"""The errors of checkpoints, one class per remedy.
 
     CheckpointError
      ├── UnknownFormatError            nothing here knows this file: point at another

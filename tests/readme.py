@@ -92,7 +92,7 @@ def _topic(name: str) -> str:
 
 
 def _rooms() -> str:
-    rows = [" · ".join(f"{name}: {_purpose(name)}" for name in names.split()) for names in reversed(ROOMS)]
+    rows = ["\n".join(f"{name}: {_purpose(name)}" for name in names.split()) for names in reversed(ROOMS)]
     return "```text\n" + "\n    ↓\n".join(rows) + "\n```\n"
 
 

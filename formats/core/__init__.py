@@ -1,1 +1,1 @@
-"""The words of every format: dtypes, specs, regions, and tensors as streams of chunks."""
+"""Dtypes, specs, regions, and tensors as streams of chunks."""

@@ -1,1 +1,1 @@
-"""From what people type to an open reader."""
+"""From an argument to an open reader."""

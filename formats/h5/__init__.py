@@ -1,4 +1,4 @@
-"""What the HDF5 layouts share: opening a file safely, its tensors, Keras' names and configuration.
+"""Shared by the HDF5 formats: safe opening, tensors, Keras' names and configuration.
 
 superblock.py says whether a file is whole; safe.py opens it and walks it without ever
 leaving it.  structure.py reads what is laid out as usual, messages.py and heap.py the

@@ -1,4 +1,4 @@
-"""What Keras means, in one place.
+"""Keras' layers, optimizers, configurations and variable layouts, as tables.
 
     layers, optimizers      tables: what each class has, and what differs between generations
     config                  a configuration taken apart, and the shapes it asks for

@@ -1,1 +1,1 @@
-"""One file a format; each is found by lying here."""
+"""One module per format; the registry finds every module of this folder."""

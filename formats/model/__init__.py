@@ -1,1 +1,1 @@
-"""What all formats share: tensors, readers, writers, formats, and what verifying finds."""
+"""Shared by all formats: tensors, readers, writers, and the findings of verification."""

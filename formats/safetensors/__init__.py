@@ -1,1 +1,1 @@
-"""Safetensors: one file, or shards with the index that names them."""
+"""Safetensors: one file, or shards with an index."""

@@ -1,1 +1,1 @@
-"""Where bytes lie, how they are read and written, and who does the work."""
+"""Files: where they are stored, how they are read and written, and the workers that do it."""

@@ -1,4 +1,4 @@
-"""What the TensorFlow formats share.
+"""Shared by the TensorFlow formats: bundles, V1, object graphs, state files.
 
 `bundle` decodes an index, `payload` the bytes of a tensor, `slices` the pieces of a
 partitioned one; `bundle_reader` and `bundle_verify` put them together.

@@ -1,1 +1,1 @@
-"""PyTorch's files: what `torch.save` writes, read without torch and without running what is in them."""
+"""PyTorch files, without torch and without executing pickles."""

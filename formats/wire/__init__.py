@@ -1,4 +1,4 @@
-"""Bytes only: the encodings that several formats are made of.
+"""Encodings that several formats use.
 
 `coding` integers, `crc32c` checksums, `protobuf` messages, `sstable` tables,
 `compression` of their blocks, `ordered_code` of slice keys.  Nothing in here
