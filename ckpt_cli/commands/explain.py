@@ -154,9 +154,9 @@ def _print(found: list[Explanation], *, as_json: bool) -> None:
             _show(match)
     else:
         for match in found:
-            render.tsv([(match.title, "meaning", match.meaning)])
-            render.tsv((match.title, "entry", *entry) for entry in match.entries)
-            render.tsv((match.title, "command", line) for line in match.commands)
+            render.tsv([("title", match.title), ("meaning", match.meaning)])
+            render.tsv(("entry", *entry) for entry in match.entries)
+            render.tsv(("command", line) for line in match.commands)
     for word, meaning in {word: text for match in found for word, text in match.stand_ins.items()}.items():
         render.note(f"{word} stands for {meaning}")
 

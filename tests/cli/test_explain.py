@@ -47,9 +47,9 @@ def test_a_file_is_explained(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("explain", tmp_path / "error.txt")
     assert result.code == 0
     title = complaints()[0].title
-    assert result.rows[0] == [title, "meaning", complaints()[0].meaning]
-    assert result.rows[1:] == [[title, "command", command] for command in COMMANDS]
-    assert result.err == "note: OUT stands for where to write\n"
+    assert result.rows[:2] == [["title", title], ["meaning", complaints()[0].meaning]]
+    assert result.rows[2:] == [["command", command] for command in COMMANDS]
+    assert result.err == "note: OUT stands for the output path\n"
 
 
 def test_the_document(tmp_path: Path, ckpt: Callable) -> None:
@@ -65,6 +65,43 @@ def test_a_pipe_is_explained(arguments: list[str]) -> None:
     done = piped(TEXT.encode(), *arguments, "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["matches"][0]["commands"] == COMMANDS
+
+
+TWICE = """\
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    model.load_weights("a.h5")
+OSError: Unable to synchronously open file (file signature not found)
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "train.py", line 5, in <module>
+    model.load_state_dict(torch.load("b.pt"))
+RuntimeError: Error(s) in loading state_dict for Net:
+\tMissing key(s) in state_dict: "fc.weight".
+\tUnexpected key(s) in state_dict: "module.fc.weight".
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "train.py", line 7, in <module>
+    model.load_weights("c.h5")
+OSError: Unable to synchronously open file (file signature not found)
+"""
+
+
+def test_a_pipe_gets_each_title_once() -> None:
+    done = piped(TWICE.encode())
+    rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
+    titles = [text for kind, text in rows if kind == "title"]
+    assert titles == [match.title for match in explain(TWICE)]
+    assert len(titles) == 2
+    assert all(done.stdout.decode().count(title) == 1 for title in titles)
+    first, second = ["title", "meaning", *2 * ["command"]], ["title", "meaning", *3 * ["command"]]
+    assert [kind for kind, _ in rows] == first + second
+    assert ["command", "ckpt show a.h5"] in rows
+    assert ["command", "ckpt ls b.pt"] in rows
 
 
 def test_on_a_terminal_lines_fit_and_commands_can_be_pasted(tmp_path: Path, terminal: Callable) -> None:
@@ -112,9 +149,9 @@ def test_hostile_names_reach_no_terminal(tmp_path: Path, ckpt: Callable) -> None
     result = ckpt("explain", tmp_path / "e")
     assert result.code == 0
     assert "\x1b" not in result.out + result.err
-    assert result.rows[1][2] == "ckpt show CHECKPOINT"
+    assert result.rows[2] == ["command", "ckpt show CHECKPOINT"]
     (tmp_path / "e").write_text("load_weights('$(touch x); `y`.h5')\nfile signature not found\n")
-    assert shlex.split(ckpt("explain", tmp_path / "e").rows[1][2])[2] == "$(touch x); `y`.h5"
+    assert shlex.split(ckpt("explain", tmp_path / "e").rows[2][1])[2] == "$(touch x); `y`.h5"
 
 
 # Topics -------------------------------------------------------------------------------
@@ -134,7 +171,7 @@ def test_alone_it_lists_its_topics(ckpt: Callable) -> None:
 def test_a_topic_is_one_match(name: str, ckpt: Callable) -> None:
     result = ckpt("explain", name)
     assert result.code == 0
-    assert result.rows[0][:2] == [topics()[name].title, "meaning"]
+    assert result.rows[:2] == [["title", topics()[name].title], ["meaning", topics()[name].meaning]]
     (match,) = ckpt("explain", name, "--json").json["matches"]
     assert set(match) == {"title", "meaning", "commands"}
     assert match["commands"] == list(topics()[name].commands)
@@ -147,7 +184,7 @@ def test_a_file_wins_over_a_topic_and_a_note_says_so(
     monkeypatch.chdir(tmp_path)
     result = ckpt("explain", "formats")
     assert result.code == 0
-    assert result.rows[0][0] == complaints()[0].title
+    assert result.rows[0] == ["title", complaints()[0].title]
     assert result.err.startswith("note: formats is a topic, too; the file of that name is read\n")
 
 
@@ -160,7 +197,7 @@ def test_a_message_as_an_argument(ckpt: Callable) -> None:
     message = "NotFoundError: Key global_step not found in checkpoint"
     result = ckpt("explain", message)
     assert (result.code, result.err.count("error")) == (0, 0)
-    assert "not found in checkpoint" in result.rows[0][0]
+    assert "not found in checkpoint" in result.rows[0][1]
     unknown = ckpt("explain", "what is this")
     assert (unknown.code, unknown.out) == (1, "")
     assert unknown.err.startswith("ckpt: error: this message: nothing in it that is known here\n")
@@ -185,7 +222,7 @@ def test_a_directory_of_a_topics_name_is_no_file(
 ) -> None:
     (tmp_path / "formats").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert ckpt("explain", "formats").rows[0][0] == topics()["formats"].title
+    assert ckpt("explain", "formats").rows[0] == ["title", topics()["formats"].title]
 
 
 def test_neither_a_file_nor_a_topic(ckpt: Callable) -> None:
@@ -269,7 +306,7 @@ def test_what_ckpt_itself_says_is_explained(
     (tmp_path / "said").write_text(said.out + said.err)
     result = ckpt("explain", "said")
     assert result.code == 0, said
-    assert title in [row[0] for row in result.rows], said
+    assert ["title", title] in result.rows, said
 
 
 def test_what_is_known_of_an_error_is_its_hint(ckpt: Callable) -> None:
@@ -282,7 +319,7 @@ def test_what_is_known_of_an_error_is_its_hint(ckpt: Callable) -> None:
     assert hint == f"hint: what helps, as ckpt explain knows: ckpt verify {data}"
     assert ckpt("verify", data).code == 1
     told = ckpt("explain", error)
-    assert next(row[2] for row in told.rows if row[1] == "command") == f"ckpt verify {data}"
+    assert next(row[1] for row in told.rows if row[0] == "command") == f"ckpt verify {data}"
 
 
 @pytest.mark.parametrize(

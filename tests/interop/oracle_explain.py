@@ -1,75 +1,25 @@
 """Complaints of TensorFlow, Keras, h5py and safetensors, provoked; run by TensorFlow's Python.
 
-Each function of `PROVOKED` does in an empty directory what people do when they get to read the
-complaint.  `text` returns all that the program says to it: traceback, log and warnings.
-`python tests/interop/oracle_explain.py` prints them, shortened, for tests without TensorFlow.
+`python tests/interop/oracle_explain.py` prints them, shortened, for tests without TensorFlow:
+tests/data/explain/tensorflow-RELEASE.json.
 """
 
-import gc
-import io
-import json
 import logging
 import os
-import re
 import struct
-import sys
-import tempfile
-import traceback
-import warnings
+import zipfile
 
 import h5py
 import numpy as np
 import tensorflow as tf
+from provoking import Provocations
 
 V1 = tf.compat.v1
 K = tf.keras
 IS_KERAS_3 = tf.__version__ >= "2.16"
 
-PROVOKED = {}
-
-
-def provoked(function):
-    PROVOKED[function.__name__] = function
-    return function
-
-
-def names():
-    """Return what this release can be made to say."""
-    return list(PROVOKED)
-
-
-def text(name, directory):
-    """Return all that was said to what the function of this name does."""
-    said = io.StringIO()
-    handler = logging.StreamHandler(said)
-    loggers = [tf.get_logger(), logging.getLogger("absl")]
-    levels = [logger.level for logger in loggers]
-    before = os.getcwd()
-    os.chdir(directory)
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", ResourceWarning)
-            try:
-                PROVOKED[name]()
-                gc.collect()
-            except Exception:
-                said.write(traceback.format_exc())
-    finally:
-        os.chdir(before)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-    return said.getvalue() + "".join(warnings.formatwarning(*one) for one in map(_parts, caught))
-
-
-def _parts(warning):
-    return warning.message, warning.category, warning.filename, warning.lineno
-
+provoked = Provocations(tf.get_logger(), logging.getLogger("absl"))
+names, text = provoked.names, provoked.text
 
 # What things are done with --------------------------------------------------------------
 
@@ -539,6 +489,96 @@ def saved_model_missing():
     tf.saved_model.load("saved")
 
 
+@provoked
+def model_of_other_generation():
+    """What InputLayer calls its shape in the other generation of Keras, in 2.15 that of Keras 3."""
+    _sequential("model.keras", ("batch_input_shape", "batch_shape"))
+    K.models.load_model("model.keras")
+
+
+@provoked
+def functional_of_other_generation():
+    inputs = K.layers.Input([4])
+    K.Model(inputs, K.layers.Dense(3)(inputs)).save("own.keras")
+    modules = ("keras.src.models.functional", "keras.src.engine.functional")
+    _rewrite("own.keras", "model.keras", *(modules if IS_KERAS_3 else modules[::-1]))
+    K.models.load_model("model.keras")
+
+
+@provoked
+def model_of_newer_keras():
+    _sequential("model.keras", ('"units": 3', '"units": 3, "option_of_next_year": null'))
+    K.models.load_model("model.keras")
+
+
+@provoked
+def own_class_unknown():
+    _own_layer().save("own.keras")
+    _rewrite("own.keras", "model.keras", "Own", "Mine")
+    K.models.load_model("model.keras")
+
+
+@provoked
+def own_class_unknown_h5():
+    _own_layer().save("model.h5")
+    K.models.load_model("model.h5")
+
+
+@provoked
+def lambda_layer():
+    model = K.Sequential([K.layers.Input([4]), K.layers.Lambda(lambda x: x), K.layers.Dense(3)])
+    model.save("model.keras")
+    K.models.load_model("model.keras")
+
+
+def own_class_without_arguments():
+    class Own(K.layers.Layer):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def call(self, x):
+            return x
+
+    K.Sequential([K.layers.Input([4]), Own(3), K.layers.Dense(3)]).save("model.keras")
+    K.models.load_model("model.keras", custom_objects={"Own": Own})
+
+
+def loss_by_short_name():
+    model = _model(3)
+    model.compile("adam", "mse")
+    model.save("model.h5")
+    K.models.load_model("model.h5")
+
+
+if IS_KERAS_3:
+    for _function in (own_class_without_arguments, loss_by_short_name):
+        provoked(_function)
+
+
+def _own_layer():
+    class Own(K.layers.Layer):
+        def call(self, x):
+            return x
+
+    return K.Sequential([K.layers.Input([4]), Own(), K.layers.Dense(3)])
+
+
+def _sequential(path, change):
+    _model(3).save("own.keras")
+    _rewrite("own.keras", path, *change)
+
+
+def _rewrite(source, target, old, new):
+    """Copy a .keras file, with one word of its configuration replaced."""
+    with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            after.writestr(
+                name, content.replace(old.encode(), new.encode()) if name == "config.json" else content
+            )
+
+
 # npz, safetensors -----------------------------------------------------------------------------
 
 
@@ -613,25 +653,5 @@ if IS_KERAS_3:  # the release beside which safetensors is installed
         provoked(_function)
 
 
-# What tests without TensorFlow go by --------------------------------------------------------------
-
-_FOREIGN_FRAME = re.compile(r'^  File "(?!.*oracle_explain\.py").*\n(?:    .*\n)*', re.MULTILINE)
-_PLACE = re.compile(r'/[^\s"]*?/(site-packages/|oracle_explain\.py)')
-
-
-def shortened(said):
-    """Return what was said, without the frames of the libraries and without the paths of this machine."""
-    return _PLACE.sub(r"\1", _FOREIGN_FRAME.sub("", said))
-
-
-def main():
-    """Print all texts as one JSON document: tests/data/explain/tensorflow-RELEASE.json."""
-    found = {}
-    for name in names():
-        with tempfile.TemporaryDirectory() as directory:
-            found[name] = shortened(text(name, directory))
-    json.dump(found, sys.stdout, indent=1, sort_keys=True)
-
-
 if __name__ == "__main__":
-    main()
+    provoked.main()

@@ -161,7 +161,7 @@ def saved(folder, name):
 # PyTorch ------------------------------------------------------------------------------------
 
 
-def _with_torchvision():
+def with_torchvision():
     """Let torchvision be imported without its compiled part, whose operators these models do not use."""
     import torch
 
@@ -217,7 +217,7 @@ def _timm(name, weights, folder):
 def answers(folder, name):
     """Return how far the second library's answers are from the first's, relative to the largest of each."""
     if not _LIBRARIES:
-        _LIBRARIES.append(_with_torchvision())
+        _LIBRARIES.append(with_torchvision())
     import torch
     from safetensors.torch import load_file
 

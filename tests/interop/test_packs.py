@@ -8,6 +8,8 @@ import pytest
 
 import formats
 from ckpt_cli.cli.main import main
+from ckpt_cli.operations.look.complaints import complaints
+from ckpt_cli.operations.look.explain import explain
 from ckpt_cli.operations.select.name_map import packs
 from tests.support import digest
 
@@ -30,6 +32,17 @@ def test_answers_agree_and_weights_come_back(both_libraries: TensorFlow, name: s
     assert max(far) < CLOSE
     _ckpt("convert", there, back, "--layout", "tensorflow", "--map", name)
     assert _digests(back) == _digests(path)
+
+
+def test_what_transformers_says_is_explained(both_libraries: TensorFlow, tmp_path: Path) -> None:
+    for function in both_libraries.ask("explain_transformers", "names"):
+        directory = tmp_path / function
+        directory.mkdir()
+        said = both_libraries.ask("explain_transformers", "text", name=function, directory=str(directory))
+        found = {match.title for match in explain(said)}
+        expected = {row.title for row in complaints() if f"{function}@packs" in row.provoked}
+        assert expected, function
+        assert expected <= found, said
 
 
 def _ckpt(*arguments: object) -> None:

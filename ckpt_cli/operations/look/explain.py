@@ -189,9 +189,9 @@ def _as_path(value: str | None) -> str | None:
 _INTRODUCTION = """\
 # Errors
 
-What TensorFlow, Keras, h5py, numpy, safetensors, PyTorch and ckpt say about checkpoints, and what helps.
-`ckpt explain` looks through this page for you: give it the file with the error, or pipe the program's output
-into it, and it fills in the paths and keys that the error names.
+Errors about checkpoints from TensorFlow, Keras, h5py, NumPy, safetensors, PyTorch, transformers, Orbax and
+ckpt, with their causes and the commands that help. `ckpt explain` searches this list for you: pass it a file
+with the error, or pipe the program's output into it. It fills in the paths and keys that the error names.
 """
 
 
@@ -203,7 +203,6 @@ def troubleshooting_markdown() -> str:
 def _section(row: Complaint) -> str:
     commands = tuple(_fill(command, _HOLES) for command in row.commands)
     legend = "; ".join(f"`{word}` is {text}" for word, text in _stand_ins(commands).items())
-    legend = legend.replace(", which the text does not tell", "")
     parts = [f"## {_plain(row.title)}", row.meaning, "\n".join(["```sh", *commands, "```"])]
     parts += [f"{legend[0].upper()}{legend[1:]}."] if legend else []
     parts += [f"Seen: {row.seen[0].lower()}{row.seen[1:]}"] if row.seen else []

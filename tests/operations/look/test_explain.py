@@ -33,12 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RELEASES = ("2.15", "2.21")
+PROGRAMS = {
+    "2.15": "tensorflow-2.15",
+    "2.21": "tensorflow-2.21",
+    "torch": "torch",
+    "packs": "transformers",
+}
 ROWS = [*complaints(), *topics().values()]
 
 
 def said(release: str) -> dict[str, str]:
-    """Return what TensorFlow, Keras, h5py, numpy and safetensors said, by how it was provoked."""
-    with open(data_path("explain", f"tensorflow-{release}.json"), encoding="utf-8") as file:
+    """Return what TensorFlow, Keras, h5py, PyTorch and others said, by how it was provoked."""
+    with open(data_path("explain", f"{PROGRAMS[release]}.json"), encoding="utf-8") as file:
         found: dict[str, str] = json.load(file)
     return found
 
@@ -69,7 +75,7 @@ def _provoked() -> Iterator[tuple[str, str, str]]:
     for row in complaints():
         for name in row.provoked:
             function, _, only = name.partition("@")
-            yield from ((row.title, function, release) for release in RELEASES if only in ("", release))
+            yield from ((row.title, function, release) for release in ([only] if only else RELEASES))
 
 
 @pytest.mark.parametrize(("title", "name", "release"), list(_provoked()))
@@ -90,8 +96,9 @@ def test_a_complaint_has_all_that_a_reader_needs(row: Complaint) -> None:
     assert row.patterns
     assert row.seen.endswith(".")
     assert row.provoked or row.quoted or row.own, "how it came to be known"
-    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z`])", row.meaning)
-    assert len(sentences) == 3, sentences
+    sentences = re.split(r"(?<=[.?!])\s+", row.meaning)
+    assert 2 <= len(sentences) <= 3, sentences
+    assert max(len(sentence.split()) for sentence in sentences) <= 26, sentences
     assert 1 <= len(row.commands) <= 4
     assert not re.search(r"\s{2}|\n", row.meaning)
 
@@ -140,6 +147,18 @@ Unresolved object in checkpoint
 Value in checkpoint could not be found in the restored object
 Weights only load failed
 header too large
+Missing key(s) in state_dict: "fc.weight"
+size mismatch for fc.weight
+Unrecognized keyword arguments: ['batch_shape']
+'str' object has no attribute 'decode'
+Unrecognized keyword arguments passed to Dense: {'quantization_config': None}
+invalid load key, 'v'
+Could not locate class 'Own'. Make sure custom classes
+Requested the deserialization of a `Lambda` layer
+Could not locate function 'mse'
+and are newly initialized
+Unknown quantization type, got fp8
+restore item and on-disk value metadata tree structures do not match
 """.splitlines()
 
 
