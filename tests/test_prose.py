@@ -134,6 +134,14 @@ def test_code_is_read_for_what_users_see(holding: Callable[[str, str], None]) ->
     }
 
 
+def test_scripts_of_reports_are_read(holding: Callable[[str, str], None]) -> None:
+    holding(
+        "ckpt_cli/render/web/run.js", 'h("span", "Choose a layer here."), `${n} of ${m} tensors are shown`'
+    )
+    found = sentences(["ckpt_cli/render/web/run.js"])
+    assert [one.text for one in found] == ["Choose a layer here.", "CODE of CODE tensors are shown"]
+
+
 def test_docstrings_and_comments_are_read_by_a_switch(holding: Callable[[str, str], None]) -> None:
     holding("formats/errors.py", MODULE)
     assert {(found.line, found.text) for found in sentences(["formats/errors.py"], docstrings=True)} == {

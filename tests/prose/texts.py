@@ -42,9 +42,12 @@ class Sentence(NamedTuple):
 
 def sentences(paths: list[str], *, docstrings: bool = False) -> Iterator[Sentence]:
     """Return every sentence of these files and folders, whose paths are relative to the checkout."""
-    readers = {".md": _of_page, ".py": _of_docstrings if docstrings else _of_code, ".toml": _of_table}
+    readers = {".md": _of_page, ".py": _of_code, ".toml": _of_table, ".js": _of_script}
+    if docstrings:
+        readers = {".py": _of_docstrings}
     for path in _files(paths):
-        for line, paragraph in readers[os.path.splitext(path)[1]](path, _source(path)):
+        reader = readers.get(os.path.splitext(path)[1])
+        for line, paragraph in reader(path, _source(path)) if reader else ():
             yield from (Sentence(path, line, text) for text in _split(paragraph))
 
 
@@ -59,7 +62,7 @@ def _files(paths: list[str]) -> Iterator[str]:
             yield path
         for folder, _, names in sorted(os.walk(os.path.join(ROOT, path))):
             for name in sorted(names):
-                if name.endswith((".md", ".py")) or name == "complaints.toml":
+                if name.endswith((".md", ".py", ".js")) or name == "complaints.toml":
                     yield os.path.relpath(os.path.join(folder, name), ROOT).replace(os.sep, "/")
 
 
@@ -181,6 +184,16 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
             texts.append(token.string.lstrip("#: "))
             last = line
     yield first, " ".join(texts)
+
+
+_SCRIPT_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
+
+
+def _of_script(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Return the strings of a script of the pages that `ckpt report` writes."""
+    for found in _SCRIPT_STRING.finditer(source):
+        text = re.sub(r"\$\{[^}]*\}", CODE, found[1] or found[2] or "")
+        yield from _prose(source[: found.start()].count("\n") + 1, text)
 
 
 # The table of `ckpt explain` ----------------------------------------------------------------
