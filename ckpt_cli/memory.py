@@ -44,7 +44,7 @@ class FindNumpyWithMemory:
         try:
             mmap.mmap(-1, _NEEDED).close()  # no byte of it is used
         except OSError as error:
-            raise MemoryError(f"importing numpy takes {_NEEDED >> 20} MB") from error
+            raise MemoryError(f"importing numpy needs {_NEEDED >> 20} MB of memory") from error
         spec = PathFinder.find_spec(name, path)
         loader: Any = spec and spec.loader
         if loader is not None:

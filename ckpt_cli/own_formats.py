@@ -47,8 +47,8 @@ def check(imported: ModuleType) -> None:
         return
     other = getattr(imported, "__file__", None) or next(iter(folders), "one without a file")
     message = (
-        f"ckpt_cli needs its own package 'formats' ({own}), but this program has imported another "
-        f"module of that name: {other}. Rename that module."
+        f"ckpt_cli needs its own package 'formats' ({own}), but this program has already imported "
+        f"another module of that name: {other}. Rename that module."
     )
     raise ImportError(message, name="formats", path=other)
 
@@ -65,9 +65,9 @@ def _end(error: ImportError) -> NoReturn:
     other = str(error.path)
     shown = other if other.isprintable() else ascii(other)
     text = (
-        f"ckpt: error: {shown}: another module named 'formats' was imported before ckpt began, "
-        "which needs its own\n"
-        "hint: rename that module; sitecustomize, usercustomize and .pth files can import one that early\n"
+        f"ckpt: error: {shown}: another module named 'formats' was imported before ckpt started, "
+        "and ckpt needs its own\n"
+        "hint: rename that module; sitecustomize, usercustomize or a .pth file may have imported it\n"
     )
     os.write(2, text.encode(errors="backslashreplace"))
     sys.exit(_CANNOT)

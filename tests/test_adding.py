@@ -268,7 +268,7 @@ def test_a_command_is_a_file_and_an_operation(copy: Copy) -> None:
     assert document == {"schema": 1, "path": npz, "tensors": tensors}
     assert copy.ckpt("count", str(copy.root / "nothing")).code == 3
     assert "Count the tensors" in copy.ckpt("--help").out
-    assert "Print no notes" in copy.ckpt("count", "--help").out
+    assert "Hide notes and progress" in copy.ckpt("count", "--help").out
     assert "did you mean count?" in copy.ckpt("coutn", npz).err
 
 

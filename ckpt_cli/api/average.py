@@ -40,7 +40,7 @@ def planned_average(
         readers = [stack.enter_context(opened(one, reporter, noted=False)) for one in locations]
         own = readers[-1].format
         why = f"averaging keeps the format, {own.name}"
-        refuse_false_suffix(own, target, why, "for another format, convert the sources, or the result")
+        refuse_false_suffix(own, target, why, "convert the sources or the result to change the format")
         plan = plan_average(readers, target)
         yield Job(plan, partial(execute, plan), options.how(target), f"mean of {len(readers)}")
 
@@ -52,12 +52,12 @@ def _locate(
     notes: list[str] = []
     if last is None:
         if len(sources) == 1:
-            what = "; the newest of a directory are --last N DIR" if is_directory(sources[0]) else ""
-            raise OptionError(f"the mean of one checkpoint is that checkpoint{what}")
+            what = "; to average the newest of a directory: --last N DIR" if is_directory(sources[0]) else ""
+            raise OptionError(f"expected several checkpoints, found one{what}")
         locations, notes = each_once([locate(source) for source in sources])
     else:
         if len(sources) != 1 or not is_directory(sources[0]):
-            raise OptionError("--last wants one directory")
+            raise OptionError("--last needs exactly one directory")
         from formats.find.directory import Directory
 
         locations = last_of(Directory(sources[0]), last, target)
@@ -83,12 +83,12 @@ def average(
 ) -> WriteResult:
     """Write the mean of checkpoints, element by element, in the format of the last one.
 
-    Floating tensors are averaged in float64 and rounded once to their own dtype. Integers, strings and the
-    object graph are those of the last source. With `last`, `sources` is one directory, and that many
-    of its newest checkpoints are averaged. All sources must agree in keys, dtypes and shapes.
+    Floating-point tensors are averaged in float64 and rounded once to their own dtype. Everything else comes
+    from the last source. With `last`, pass one directory as source; its `last` newest checkpoints are
+    averaged. All sources must have the same keys, dtypes and shapes.
 
-    Raises CheckpointExistsError where `output` is there and `overwrite` is not given, ConversionError where
-    the sources differ, other CheckpointErrors, and ValueError for arguments that make no sense.
+    Raises CheckpointExistsError if `output` exists and `overwrite` is false, ConversionError if the sources
+    differ, other CheckpointErrors, and ValueError for invalid arguments.
 
     ```python
     done = ckpt.average("run", last=2, output="run/average-10")

@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 PathLike = str | os.PathLike[str]
 
-_GUARD = 'begin your program below: if __name__ == "__main__": (each worker process imports it)'
+_GUARD = 'put the code of your program below: if __name__ == "__main__": (each worker process imports it)'
 
 
 def hinted(function: Callable[P, R]) -> Callable[P, R]:
@@ -160,8 +160,8 @@ def floating(name: str) -> DType:
     except ValueError as error:
         raise OptionError(str(error)) from error
     if dtype.name not in CAST_TARGETS:
-        what = "has neither zero nor negative numbers" if dtype.is_floating else "is no floating dtype"
-        raise OptionError(f"{name!r} {what}; there are {', '.join(CAST_TARGETS)}")
+        what = "has no zero and no negative numbers" if dtype.is_floating else "is not a floating-point dtype"
+        raise OptionError(f"{name!r} {what}; use one of {', '.join(CAST_TARGETS)}")
     return dtype
 
 
@@ -187,9 +187,9 @@ def target_location(path: PathLike) -> Location:
 
 def _parsed(path: PathLike) -> Location:
     if not os.fsdecode(path):
-        raise OptionError("an empty path names nothing")
+        raise OptionError("the path is empty")
     if os.fsdecode(path) == "-":
-        raise OptionError("stdin is not read, nor stdout written here; a file of that name is ./-")
+        raise OptionError("stdin and stdout are not supported here; for a file named -, write ./-")
     return parse_location(path)
 
 

@@ -27,7 +27,7 @@ PLAIN, STORED = KEY_NAMES = ("plain", "stored")
 def keeps_stored(names: str) -> bool:
     """Return whether keys of objects are to stay as they are stored; OptionError for another word."""
     if names not in KEY_NAMES:
-        raise OptionError(f"--keys: {names!r} is none of {', '.join(KEY_NAMES)}")
+        raise OptionError(f"--keys: {names!r} is not one of {', '.join(map(repr, KEY_NAMES))}")
     return names == STORED
 
 

@@ -37,12 +37,12 @@ class Tensor:
     - `numpy.asarray(tensor)` is the same as `tensor[...]`. Each call reads the values again.
     - `len(tensor)` is the size of the first dimension. Iterating reads the tensor once.
 
-    Values are compared with the checksum that covers them before you get them. A checksum of a bundle covers
-    a whole tensor, so a part of it takes as long to read, but only its own memory. From HDF5 and safetensors
-    only the part is read.
+    You get values only after their checksum was verified. A checksum in a bundle covers a whole tensor, so a
+    part takes as long to read as the tensor, but only its own memory. HDF5 and safetensors have no checksums,
+    so only the part is read.
 
     Raises ChecksumError or CorruptCheckpointError for damaged values, UnsupportedFeatureError for a type
-    whose values cannot be read, and IndexError for an index that does not fit the shape.
+    whose values cannot be decoded, and IndexError for an index that does not match the shape.
     """
 
     __slots__ = ("_checkpoint", "_spec")
@@ -53,17 +53,17 @@ class Tensor:
 
     @property
     def key(self) -> str:
-        """The key in the file. Bytes that are not UTF-8 are lone surrogates, as `os.fsdecode` has them."""
+        """The key in the file. Bytes that are not UTF-8 become lone surrogates, as in `os.fsdecode`."""
         return self._spec.key
 
     @property
     def object_path(self) -> str | None:
-        """The object path, such as `net/l1/kernel`; None where the format has no objects."""
+        """The object path, such as `net/l1/kernel`; None if the format has no objects."""
         return self._checkpoint._reader().object_paths.get(self._spec.key)
 
     @property
     def full_name(self) -> str | None:
-        """The full name that TensorFlow gave the variable; None where the checkpoint has none."""
+        """The full name that TensorFlow gave the variable; None if the checkpoint has none."""
         return self._checkpoint._reader().full_names.get(self._spec.key)
 
     @property
@@ -83,12 +83,12 @@ class Tensor:
 
     @property
     def dtype(self) -> str | None:
-        """TensorFlow's name of the dtype, such as `float32` or `bfloat16`; None where it cannot be told."""
+        """TensorFlow's name of the dtype, such as `float32` or `bfloat16`; None if it is unknown."""
         return self._spec.type_name
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes: elements times item size; of strings and variants the stored bytes."""
+        """Elements times item size, in bytes. For strings and variants: the number of stored bytes."""
         return self._spec.nbytes
 
     @property
@@ -103,13 +103,13 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError(f"{self._spec.key!r} is in a file: an array of it is always a copy")
+            raise ValueError(f"{self._spec.key!r} is in a file; an array of it is always a copy")
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         if not self._spec.shape:
-            raise TypeError(f"{self._spec.key!r} is a scalar, which has no length")
+            raise TypeError(f"{self._spec.key!r} is a scalar and has no length")
         return self._spec.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -123,12 +123,12 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
     """An open checkpoint: a mapping of names to tensors, and a context manager.
 
     `checkpoint[name]` takes a key, an object path or a full name, and returns a `Tensor`. Iterating yields
-    the keys, in the order of their bytes. `repr` and notebooks show a table of the first tensors.
+    the keys, sorted by their bytes. `repr` and notebooks show a table of the first tensors.
 
     An unknown name raises TensorNotFoundError, which is a KeyError; its `hints` name similar keys.
-    After `close()`, or at the end of `with`, everything that needs the file raises CheckpointError.
+    After `close()`, or at the end of `with`, every use of the file raises CheckpointError.
 
-    `notes` says which checkpoint of a directory was chosen. `warnings` lists damage that hides some tensors.
+    `notes` says which checkpoint of a directory was chosen. `warnings` lists damage that hides tensors.
     """
 
     def __init__(self, reader: CheckpointReader) -> None:
@@ -142,7 +142,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
 
     @property
     def path(self) -> str:
-        """The path of the checkpoint that was opened: of a directory, the one that was chosen."""
+        """The path of the checkpoint that was opened. For a directory: the checkpoint that was chosen."""
         return self._path
 
     @property
@@ -166,7 +166,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
             raise TensorNotFoundError(
                 f"{len(keys)} tensors have this name", path=self._path, key=name, hints=hints
             )
-        hints = close_keys(reader, name) if isinstance(name, str) else ("names are strings",)
+        hints = close_keys(reader, name) if isinstance(name, str) else ("pass the name as a string",)
         raise TensorNotFoundError("no such tensor", path=self._path, key=name, hints=hints)
 
     def _keys_of(self, name: object) -> list[str]:
@@ -196,7 +196,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
         return len(self._reader().specs)
 
     def close(self) -> None:
-        """Close the files. Closing twice is no error."""
+        """Close the files. Closing twice is not an error."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -237,7 +237,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
         """Return one row per tensor as a `pandas.DataFrame`, without reading values.
 
         The columns are `key`, `object_path`, `dtype`, `shape` (a tuple of integers), `nbytes` and `kind`.
-        Raises ImportError where pandas is not installed.
+        Raises ImportError if pandas is not installed.
         """
         self._reader()
         return super().to_frame()
@@ -255,8 +255,8 @@ def _inverted(names: Mapping[str, str]) -> dict[str, list[str]]:
 def open(path: str | os.PathLike[str]) -> Checkpoint:  # noqa: A001  as in `ckpt.open`
     """Open a checkpoint, and return it as a mapping of names to tensors.
 
-    `path` is a prefix (`run/ckpt-10`), a file, a URL, or a directory, which stands for its latest
-    checkpoint. Only the index is read. The format is told by content.
+    `path` is a prefix (`run/ckpt-10`), a file, a URL, or a directory, which means its latest checkpoint. Only
+    the index is read. The format is detected by content.
 
     Raises CheckpointNotFoundError (a FileNotFoundError), UnknownFormatError, CorruptCheckpointError,
     InaccessibleError or UnsupportedFeatureError. All of them are CheckpointError.

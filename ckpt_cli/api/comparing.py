@@ -156,7 +156,7 @@ def _suggest(
         return
     better = better_by(left, right, by)
     if better is not None:
-        reporter.note(f"no {by.replace('-', ' ')} is on both sides; --by {better} pairs some")
+        reporter.note(f"no {by.replace('-', ' ')} occurs on both sides; --by {better} pairs some tensors")
 
 
 class Sides(NamedTuple):
@@ -194,7 +194,7 @@ def _members(
 ) -> dict[str, CheckpointLocation]:
     """Return a directory's checkpoints by name; `unread` gets those whose format cannot be told."""
     if not is_directory(path):
-        raise OptionError(f"--each wants two directories, {path} is none")
+        raise OptionError(f"--each needs two directories; {path} is not one")
     from formats.find.directory import Directory, directories_below
 
     found = {}

@@ -243,7 +243,7 @@ def _renamed(
 def _save_map(path: Location, rows: Iterable[MapRow], options: ConvertOptions) -> None:
     from ..render.name_map import map_lines, save_map
 
-    hints = ("to replace it: --overwrite", "to take its pairs: --map")
+    hints = ("to replace it: --overwrite", "to use its pairs: --map")
     save_map(path, map_lines(rows), overwrite=options.write.overwrite, hints=hints)
 
 
@@ -256,9 +256,9 @@ def _check_format(
         into, what = planner.target_format(reader, target, to), "--to asks for"
     else:
         told = None if target.endswith(own.suffixes) else format_of_suffix(target)
-        into, what = told or own, f"{os.path.basename(target)} ends like"
+        into, what = told or own, f"the suffix of {os.path.basename(target)} means"
     if into.name != own.name:
-        raise OptionError(f"--like gives the layout of {own.name}, {what} {into.name}")
+        raise OptionError(f"--like writes the format of TEMPLATE, {own.name}, but {what} {into.name}")
     refuse_false_suffix(own, target)
 
 
@@ -282,7 +282,7 @@ def convert_run(
     """Convert a run directory, and its state file with it; `told` is called with each checkpoint."""
     if not is_directory(source):
         source.require_access()
-        raise OptionError(f"--each wants a directory, {source} is none")
+        raise OptionError(f"--each needs a directory; {source} is not one")
     directory = Directory(source)
     for text in directory.notes:
         reporter.note(text)

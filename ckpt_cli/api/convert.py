@@ -39,9 +39,9 @@ __all__ = ["RunConversion", "convert"]
 
 
 class RunConversion(ResultTable[WriteResult]):
-    """A run directory that was converted: a sequence with a `WriteResult` for each checkpoint.
+    """A converted run directory: a sequence with a `WriteResult` for each checkpoint.
 
-    `errors` says which checkpoints are damaged and were not converted. `to_dict()` is the document of
+    `errors` lists the damaged checkpoints, which were not converted. `to_dict()` is the document of
     `ckpt convert --each --json`.
     """
 
@@ -111,21 +111,21 @@ def convert(
 ) -> WriteResult | RunConversion:
     """Convert a checkpoint to another format, or to the structure of another checkpoint.
 
-    `to` is a format's id or short name; without it the suffix of `target` decides. `like` is a checkpoint
-    that gives keys, object graph and layout; values come from `source`, paired by names. `pair_by_shape`,
-    `partial`, `keep_optimizer` and `save_map` say how. `config` is a Keras model configuration, `layout` is
-    pytorch or tensorflow. `keys` to `kind` and `weights_only` choose tensors, `sub` to `map` change keys.
-    `key_names` is plain, so that keys of objects lose `/.ATTRIBUTES/VARIABLE_VALUE` in formats without
-    objects, or stored.
+    `to` is the id or short name of a format; without it, the suffix of `target` decides. `like` is a
+    checkpoint that gives keys, object graph and layout; the values of `source` are paired with it by name.
+    `pair_by_shape`, `partial`, `keep_optimizer` and `save_map` control the pairing. `config` is a Keras
+    model configuration. `layout` is pytorch or tensorflow. `keys` to `kind` and `weights_only` select
+    tensors. `sub` to `map` change keys. With the `key_names` plain, keys of objects lose
+    `/.ATTRIBUTES/VARIABLE_VALUE` in formats without objects; stored keeps it.
 
-    `iterations` and `learning_rate` say what an optimizer's state needs and `source` lacks. `cast` is the
-    dtype that floating tensors get, `shard_size` bounds the bytes of a data shard. `link` shares files with
-    `source`. `resume` keeps what is finished when the call fails, and goes on when it is repeated. `verify`
-    is full, sent or none. With `each`, `source` and `target` are run directories, and the result is a
-    `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` say who does the work.
+    `iterations` and `learning_rate` give what an optimizer state needs and `source` lacks. `cast` is the
+    dtype of floating-point tensors. `shard_size` limits the bytes per data shard. `link` shares files with
+    `source`. `resume` keeps progress if the call fails, and continues if you repeat it. `verify` is full,
+    sent or none. With `each`, `source` and `target` are run directories, and the result is a
+    `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control parallel work.
 
-    Raises CheckpointExistsError where `target` is there and `overwrite` is not given, ConversionError where
-    the target cannot hold a tensor, other CheckpointErrors, and ValueError for arguments that make no sense.
+    Raises CheckpointExistsError if `target` exists and `overwrite` is false, ConversionError if the target
+    format cannot store a tensor, other CheckpointErrors, and ValueError for invalid arguments.
 
     ```python
     done = ckpt.convert("run/ckpt-10", "weights.safetensors", weights_only=True)
@@ -202,7 +202,7 @@ def _convert(
                 convert_one(reader, target, options, said, told)
     except CheckpointError as error:
         if options.resume is not None and options.resume.has_kept:
-            error.hints = (*error.hints, "to go on with what is finished: call it again with resume=True")
+            error.hints = (*error.hints, "to resume, repeat the call with resume=True")
         raise
     if options.resume is not None:
         options.resume.forget()

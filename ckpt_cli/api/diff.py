@@ -31,11 +31,11 @@ __all__ = ["DiffResult", "DirectoryDiff", "TensorChange", "diff"]
 
 
 class TensorChange(NamedTuple):
-    """What became of a tensor.
+    """A tensor and how it changed.
 
-    `change` is added, removed, renamed, dtype, shape, value or same. `old_key` is the left key where it is
-    another. Of values, `differing` counts elements, `max_abs` is the largest |a-b| and `max_rel` the largest
-    |a-b|/|b|; None where it cannot be told.
+    `change` is added, removed, renamed, dtype, shape, value or same. `old_key` is the left key, if it is
+    different. `differing` counts the elements that differ, `max_abs` is the largest |a-b| and `max_rel` the
+    largest |a-b|/|b|. They are None if unknown.
     """
 
     key: str
@@ -67,10 +67,10 @@ def _change(entry: DiffEntry) -> TensorChange:
 
 
 class DiffResult(ResultTable[TensorChange]):
-    """What differs between two checkpoints: a sequence of `TensorChange`.
+    """The differences between two checkpoints: a sequence of `TensorChange`.
 
-    `same` is True where nothing differs, `summary` counts same, changed, added, removed and renamed tensors.
-    `fails` says whether something differs that `fail_on` names. `to_dict()` is the document of
+    `same` is True if nothing differs. `summary` counts same, changed, added, removed and renamed tensors.
+    `fails` is True if there is a change that `fail_on` names. `to_dict()` is the document of
     `ckpt diff --json`.
     """
 
@@ -103,10 +103,10 @@ class DiffResult(ResultTable[TensorChange]):
 
 
 class DirectoryDiff(ResultTable[DiffResult]):
-    """What differs between the checkpoints of one name in two directories: a sequence of `DiffResult`.
+    """The differences between checkpoints with the same name in two directories: a sequence of `DiffResult`.
 
-    `only_left` and `only_right` are names that one directory has, `errors` says what cannot be read. `same`
-    is True where nothing differs and there is nothing else. `to_dict()` is the document of
+    `only_left` and `only_right` are names that only one directory has. `errors` lists what cannot be read.
+    `same` is True if nothing differs and both directories have the same names. `to_dict()` is the document of
     `ckpt diff --each --json`.
     """
 
@@ -176,17 +176,17 @@ def diff(
 ) -> DiffResult | DirectoryDiff:
     """Compare two checkpoints: what was added, removed, or changed in dtype, shape or value.
 
-    A directory stands for its latest checkpoint; with `each` the checkpoints of one name in two directories
-    are compared, with `recursive` also those below. Tensors whose stored checksums agree are not read,
-    unless `exact`. Values may be `atol + rtol * |right|` apart. With `all` the result names what is the same
-    as well.
+    A directory means its latest checkpoint. With `each`, compares all checkpoints with the same name in two
+    directories; with `recursive`, subdirectories too. Tensors with equal stored checksums are not read unless
+    you pass `exact`. Values may differ by `atol + rtol * |right|`. With `all`, the result includes unchanged
+    tensors.
 
-    `keys` to `kind` choose tensors as on the command line. `sub` (`REGEX=>REPLACEMENT`), `strip_prefix`,
-    `add_prefix` and `map` (a file, or a mapping of old keys to new ones) change the keys of `left`; `layout`
-    (`pytorch` or `tensorflow`) and `config` give it a framework's names and axes. `by` is key, full-name or
-    object-path. `fail_on` and the earlier result in the file `baseline` decide what `fails` says.
+    `keys` to `kind` select tensors as on the command line. `sub` (`REGEX=>REPLACEMENT`), `strip_prefix`,
+    `add_prefix` and `map` (a file, or a mapping of old keys to new ones) change the keys of `left`. `layout`
+    (`pytorch` or `tensorflow`) and `config` give it the names and axes of a framework. `by` is key, full-name
+    or object-path. `fail_on` and `baseline`, a file with an earlier result, decide whether `fails` is True.
 
-    Raises CheckpointError where a checkpoint cannot be read, and ValueError for arguments that make no sense.
+    Raises CheckpointError if a checkpoint cannot be read, and ValueError for invalid arguments.
 
     ```python
     found = ckpt.diff("run/ckpt-9", "run/ckpt-10", kind="variable")
@@ -230,7 +230,7 @@ def _fail_on(changes: str | Iterable[str]) -> FailOn:
 
 def _tolerance(name: str, value: float) -> float:
     if math.isnan(value):
-        raise OptionError("'nan' is no tolerance")
+        raise OptionError("'nan' is not a tolerance")
     if value < 0:
         raise OptionError(f"--{name}: {value} is not in the range x>=0")
     return value

@@ -100,16 +100,16 @@ def extract(
     dry_run: bool = False,
     jobs: int | None = None,
 ) -> WriteResult:
-    """Write tensors, or parts of them, as files that other programs read.
+    """Write tensors, or parts of them, to files for other programs.
 
-    `output` ends in `.npy` (one tensor), `.npz`, `.safetensors`, `.h5` or `.json`, or in `/`: a directory
-    with one `.npy` file for each tensor. A KEY may have a slice, as in `kernel[0:10,:]`. `keys` to `kind`
-    choose tensors as on the command line. `cast` is the dtype that floating tensors get. `map`, `layout` and
-    `config` give names and axes of another framework. `key_names` is plain, so that keys of objects lose
-    `/.ATTRIBUTES/VARIABLE_VALUE`, or stored.
+    `output` ends in `.npy` (one tensor), `.npz`, `.safetensors`, `.h5` or `.json`, or in `/` for a
+    directory with one `.npy` file per tensor. A KEY may have a slice, as in `kernel[0:10,:]`. `keys` to
+    `kind` select tensors as on the command line. `cast` is the dtype of floating-point tensors. `map`,
+    `layout` and `config` give the names and axes of another framework. With the `key_names` plain, keys of
+    objects lose `/.ATTRIBUTES/VARIABLE_VALUE`; stored keeps it.
 
-    Raises CheckpointExistsError where `output` is there and `overwrite` is not given, ConversionError where
-    it cannot hold a tensor, other CheckpointErrors, and ValueError for arguments that make no sense.
+    Raises CheckpointExistsError if `output` exists and `overwrite` is false, ConversionError if the format of
+    `output` cannot store a tensor, other CheckpointErrors, and ValueError for invalid arguments.
 
     ```python
     done = ckpt.extract("run/ckpt-10", kind="variable", output="weights.npz")

@@ -111,7 +111,7 @@ def trainable_of(reader: CheckpointReader, reporter: Reporter, *, names_graph: b
     for text in found.flaws:
         reporter.note(text)
     if found.borrowed and not names_graph:
-        reporter.note(f"which tensors are trainable is told by the graph of another step, {found.graph}")
+        reporter.note(f"read which tensors are trainable from the graph of another step, {found.graph}")
     return found
 
 
@@ -133,4 +133,4 @@ def refuse_not_a_folder(path: Location) -> None:
     """Raise OptionError where what is to be gone through is no directory."""
     if not path.is_folder():
         path.require_access()
-        raise OptionError(f"--recursive wants a directory, {path} is none")
+        raise OptionError(f"--recursive needs a directory; {path} is not one")

@@ -48,9 +48,10 @@ class LogOptions(NamedTuple):
 class RunHistory(ResultTable[LogRow]):
     """The checkpoints of a run, oldest first: a sequence of `LogRow`.
 
-    `latest` is the name of the latest, `frozen` the keys of weights that no checkpoint changed. `tag` is the
-    name of the number in the event files that is shown as the loss, `steps` and `losses` are all of its
-    values, `event_files` and `tags` what else is there. `to_dict()` is the document of `ckpt log --json`.
+    `latest` is the name of the latest checkpoint. `frozen` lists the weights that no checkpoint changed.
+    `tag` names the scalar of the event files that is shown as the loss; `steps` and `losses` are all its
+    values. `event_files` and `tags` list the files and the other scalars. `to_dict()` is the document of
+    `ckpt log --json`.
     """
 
     def __init__(self, path: Location, rows: Sequence[LogRow], run: RunLog, told: EventCurves) -> None:
@@ -121,8 +122,8 @@ def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
     """Return a note where the event files lack the number that was asked for."""
     if tag is None or told.curve.steps:
         return []
-    there = ", ".join(told.tags[:_MOST_TAGS]) or "none at all"
-    return [f"no number {tag!r} in {counted(len(told.files), 'event file')}; there are {there}"]
+    there = ", ".join(told.tags[:_MOST_TAGS]) or "none"
+    return [f"no scalar {tag!r} in {counted(len(told.files), 'event file')}; found: {there}"]
 
 
 @public(*CHOOSING_RULES)
@@ -143,13 +144,14 @@ def log(
 ) -> RunHistory | Several[RunHistory]:
     """Return a run over time: what changed from checkpoint to checkpoint, norms, NaN and the loss.
 
-    The result is a sequence with one row per checkpoint, oldest first. `l2` is the norm of the weights, `nan`
-    counts NaN in all chosen tensors, `loss` is the last value in the event files beside the checkpoints, or
-    in the directory `events`; `tag` names another number. With `no_values` only the indexes are read, and
-    `l2` and `nan` are None. With `recursive` the result is a `Several` with all runs below. `keys` to `kind`
-    choose tensors as on the command line; `jobs` is a number of threads.
+    The result is a sequence with one row per checkpoint, oldest first. `l2` is the norm of the weights.
+    `nan` counts NaN in all selected tensors. `loss` is the latest value in the event files beside the
+    checkpoints, or in the directory `events`; `tag` selects another scalar. With `no_values`, only the
+    indexes are read, and `l2` and `nan` are None. With `recursive`, the result is a `Several` of all runs
+    in `directory` and its subdirectories. `keys` to `kind` select tensors as on the command line. `jobs` is
+    a number of threads.
 
-    Raises CheckpointError where a directory cannot be read, and ValueError for arguments that make no sense.
+    Raises CheckpointError if a directory cannot be read, and ValueError for invalid arguments.
 
     ```python
     run = ckpt.log("run")

@@ -39,8 +39,9 @@ __all__ = ["CheckpointRow", "DirectoryListing", "TensorListing", "TensorRow", "l
 class TensorRow(NamedTuple):
     """A tensor of a listing.
 
-    `dtype` is TensorFlow's name, None where it is not mapped; `shape` are integers, `nbytes` bytes. What
-    stands behind `kind` is None unless it was asked for with `long` or `digest`, or where nobody knows.
+    `dtype` is TensorFlow's name, or None if the type is not mapped. `shape` is a tuple of integers,
+    `nbytes` the size in bytes. The fields after `kind` are None unless you passed `long` or `digest`, or if
+    they are unknown.
     """
 
     key: str
@@ -60,10 +61,10 @@ class TensorRow(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """A checkpoint of a directory's listing; what cannot be told is None.
+    """A checkpoint of a directory listing. Unknown fields are None.
 
-    `modified` is ISO 8601 in UTC, `nbytes` bytes of tensors, `kept` whether the state file lists it.
-    `stored_step` is the training step that it holds, where it was asked for with `long`.
+    `modified` is ISO 8601 in UTC, `nbytes` the size of all tensors. `kept` is True if the state file lists
+    the checkpoint. `stored_step` is the training step in the checkpoint; it is read only with `long`.
     """
 
     name: str
@@ -127,8 +128,9 @@ class TensorListing(ResultTable[TensorRow]):
 class DirectoryListing(ResultTable[CheckpointRow]):
     """The checkpoints of a directory, oldest first: a sequence of `CheckpointRow`.
 
-    `latest` is the name of the latest; None where there is none. `events` and `graphs` are the event files
-    and graphs beside them, with `name`, `nbytes` and `modified`. `to_dict()` is what `ckpt ls --json` prints.
+    `latest` is the name of the latest checkpoint, or None. `events` and `graphs` are the event files and
+    graphs in the directory, with `name`, `nbytes` and `modified`. `to_dict()` is the document of `ckpt ls
+    --json`.
     """
 
     def __init__(
@@ -182,15 +184,16 @@ def ls(
 ) -> TensorListing | DirectoryListing | Several[DirectoryListing]:
     """List the tensors of a checkpoint, or the checkpoints of a directory.
 
-    A directory gives a `DirectoryListing`, anything else, and a directory with KEYs, a `TensorListing`.
-    With `recursive` the directories below are listed as well, as a `Several` of `DirectoryListing`.
+    For a directory, the result is a `DirectoryListing`. For anything else, and for a directory with KEYs,
+    it is a `TensorListing`. With `recursive`, the result is a `Several` with a `DirectoryListing` for each
+    subdirectory too.
 
-    `keys`, `match`, `exclude`, `regex`, `ignore_case`, `dtype` and `kind` choose tensors as on the command
-    line; `match`, `exclude` and `kind` take one text or several. `long` adds where the bytes lie and the
-    names that the graph gives. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads
-    values whose digest is not stored, with `exact` all of them. Without `digest` only the index is read.
+    `keys`, `match`, `exclude`, `regex`, `ignore_case`, `dtype` and `kind` select tensors as on the command
+    line. `match`, `exclude` and `kind` take one string or several. `long` adds where the bytes are and the
+    names in the object graph. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads
+    values whose digest is not stored, and with `exact` all values. Without `digest`, only the index is read.
 
-    Raises CheckpointError where nothing is found, and ValueError for arguments that make no sense.
+    Raises CheckpointError if nothing is found, and ValueError for invalid arguments.
 
     ```python
     for checkpoint in ckpt.ls("run"):

@@ -36,7 +36,7 @@ __all__ = [
     "write_proposals",
 ]
 
-MATTERS, LEFT, HARMLESS = "what matters", "starts anew or stays behind", "harmless"
+MATTERS, LEFT, HARMLESS = "needs attention", "is reinitialised, or is not used", "harmless"
 """How much it matters what becomes of a value, the most first."""
 
 
@@ -180,13 +180,13 @@ def write_proposals(
     from ..render.name_map import STDOUT, proposal_lines, save_map
 
     taking = command_line("convert", checkpoint, "DST", "--like", target, "--map", path)
-    hints = ("name another file, or remove it", f"to take its pairs: {taking}")
+    hints = ("choose another file, or delete this one", f"to use its pairs: {taking}")
     save_map(path, proposal_lines(matched.proposals, matched.restored), overwrite=False, hints=hints)
     unclear = sum(proposal.ambiguous for proposal in matched.proposals)
-    comments = f", {unclear:,} of them ambiguous and comments, which --map does not take" if unclear else ""
+    comments = f", {unclear:,} of them ambiguous and commented out" if unclear else ""
     count = counted(len(matched.proposals), "pair")
     where = "" if path == STDOUT else f"{path}: "
-    reporter.note(f"{where}{count} proposed{comments}; read it before --map takes it")
+    reporter.note(f"{where}{count} proposed{comments}; check them before you pass the file to --map")
 
 
 # The function -----------------------------------------------------------------------------
@@ -195,12 +195,12 @@ def write_proposals(
 class MatchResult(RowTable):
     """What `restore()` of a checkpoint would do to the objects of another.
 
-    `consumed` says whether `assert_consumed()` would hold, `existing_matched` whether
-    `assert_existing_objects_matched()` would. `restored` pairs keys, `unmatched_target` and
-    `unused_checkpoint` are keys without a value and values without a place, `shape_mismatch` and
-    `dtype_mismatch` what does not fit. `fix` is a command that writes a checkpoint which can be restored;
-    None where none is known. The table has a row for each value that is not restored. `to_dict()` is the
-    document of `ckpt match --json`.
+    `consumed` says whether `assert_consumed()` would pass, and `existing_matched` whether
+    `assert_existing_objects_matched()` would. `restored` lists pairs of keys. `unmatched_target` lists keys
+    without a value, and `unused_checkpoint` values that no object takes. `shape_mismatch` and
+    `dtype_mismatch` list pairs that differ. `fix` is a command that writes a checkpoint that can be
+    restored, or None. The table has a row for each value that is not restored. `to_dict()` is the document
+    of `ckpt match --json`.
     """
 
     def __init__(self, matched: Matched, notes: Sequence[str], warnings: Sequence[str]) -> None:
@@ -242,12 +242,12 @@ def match(
 ) -> MatchResult:
     """Return what restoring `checkpoint` would do to the objects that `target` was saved from.
 
-    `target` is an object-based checkpoint of the program, saved once, trained or not. Two name-based
-    checkpoints are matched key by key, as a Saver does. With `read` it is what `Checkpoint.read()` and
-    Keras' `load_weights()` do, which look for no save counter. `save_map` is a new file that gets pairs
-    proposed from structure; read it before you give it to `convert(..., map=...)`.
+    `target` is an object-based checkpoint that your program saved once, trained or not. Two name-based
+    checkpoints are matched key by key, as a Saver restores them. With `read`, matches as `Checkpoint.read()`
+    and Keras' `load_weights()` do, without a save counter. `save_map` is a new file for pairs proposed from
+    structure; check it before you pass it to `convert(..., map=...)`.
 
-    Raises CheckpointError where one of them cannot be read, or has nothing to match by.
+    Raises CheckpointError if one of them cannot be read, or has nothing to match by.
 
     ```python
     found = ckpt.match("run/ckpt-9", "run/ckpt-10")

@@ -35,7 +35,7 @@ class RenameOptions(NamedTuple):
 def check_places(target: str | None, *, in_place: bool) -> None:
     """Raise OptionError where a target is missing, or there is one too many."""
     if in_place and target is not None:
-        raise OptionError("--in-place changes SRC itself, and takes no DST")
+        raise OptionError("--in-place changes SRC itself and takes no DST")
     if not in_place and target is None:
         raise OptionError("missing argument DST; to change SRC itself: --in-place")
 
@@ -49,7 +49,7 @@ def planned_rename(
         source.is_object()  # raises for what is only read, before anybody is asked for it
     rules = options.changes.rules()
     if not rules:
-        raise OptionError("nothing to change: give --sub, --strip-prefix, --add-prefix or --map")
+        raise OptionError("nothing to change; pass --sub, --strip-prefix, --add-prefix or --map")
     with opened(source, reporter) as reader:
         found = plan_rename(
             reader,
@@ -83,14 +83,14 @@ def rename(
     dry_run: bool = False,
     jobs: int | None = None,
 ) -> WriteResult:
-    """Write the same checkpoint under other keys, in the same format.
+    """Rename the tensors of a checkpoint; keep format and values.
 
-    `sub` is one `REGEX=>REPLACEMENT` or several, `map` a file, or a mapping of old keys to new ones. In
-    object-based checkpoints they see object paths. With `in_place`, `source` itself is changed, and there is
-    no `target`. `link` shares data shards with `source`. `verify` is full, sent or none.
+    `sub` is one `REGEX=>REPLACEMENT` or several. `map` is a file, or a mapping of old keys to new ones. In
+    object-based checkpoints they apply to object paths. With `in_place`, `source` itself is changed, and
+    there is no `target`. `link` shares data shards with `source`. `verify` is full, sent or none.
 
-    Raises CheckpointExistsError where `target` is there and `overwrite` is not given, ConversionError where
-    two tensors end on one key, other CheckpointErrors, and ValueError for arguments that make no sense.
+    Raises CheckpointExistsError if `target` exists and `overwrite` is false, ConversionError if two tensors
+    get the same key, other CheckpointErrors, and ValueError for invalid arguments.
 
     ```python
     done = ckpt.rename("run/ckpt-10", "out/ckpt-10", sub="^net/=>model/")

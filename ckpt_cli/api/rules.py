@@ -55,8 +55,8 @@ class Rule(NamedTuple):
             return None if beside else f"{self.name} does nothing without {' or '.join(self.others)}"
         if not beside:
             return None
-        remedy = f" unless {self.unless} is given, too" if self.unless else ""
-        return f"{self.name} does nothing beside {beside[0]}{remedy}; give one of them"
+        remedy = f" unless you also pass {self.unless}" if self.unless else "; pass only one of them"
+        return f"{self.name} does nothing with {beside[0]}{remedy}"
 
 
 def needs(name: str, *others: str) -> Rule:

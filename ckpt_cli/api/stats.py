@@ -42,7 +42,7 @@ class StatsOptions(NamedTuple):
 class TensorStats(NamedTuple):
     """The statistics of a tensor, in float64.
 
-    `min` to `l2` leave NaN out, and are None where there is nothing to tell; `std` is the population's,
+    `min` to `l2` ignore NaN, and are None if there are no values. `std` is the population standard deviation,
     `l2` the Euclidean norm. `zeros`, `nan` and `inf` count elements.
     """
 
@@ -73,7 +73,7 @@ def tensor_stats(
         (reporter.warning if options.fail_on else reporter.note)(f"{reader.location.path}: {unread}")
     keys = [key for key in chosen if _has_numbers(reader, key)]
     if not keys and unread is None:
-        reporter.note("only strings and variants are there, which have no statistics")
+        reporter.note("no statistics: all tensors are strings or variants")
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
     with (
         closing(statistics_of(reader, keys, workers.expecting(total))) as all_found,
@@ -94,7 +94,7 @@ def _has_numbers(reader: CheckpointReader, key: str) -> bool:
 def refuse_no_directory(path: Location) -> None:
     """Raise OptionError where what is to be gone through is no directory of checkpoints."""
     if not is_directory(path):
-        raise OptionError(f"--recursive wants a directory, {path} is none")
+        raise OptionError(f"--recursive needs a directory; {path} is not one")
 
 
 class CheckpointStats(ResultTable[TensorStats]):
@@ -140,12 +140,12 @@ def stats(
 ) -> CheckpointStats | Several[CheckpointStats]:
     """Compute min, max, mean, std, l2, zeros, NaN and infinities of each tensor, in float64.
 
-    Strings, variants and types that are not mapped are left out. Memory does not grow with the tensors.
-    With `recursive`, `path` is a directory, and the result is a `Several` with all checkpoints below it.
-    `keys` to `kind` choose tensors as on the command line. `jobs` is a number of threads, `executor` one of
-    `threads:N`, `processes:N`, `dask` and `dask://HOST:PORT`; the result depends on neither.
+    Strings, variants and unmapped types are skipped. Memory use does not grow with the tensors. With
+    `recursive`, `path` is a directory, and the result is a `Several` of all checkpoints in it and its
+    subdirectories. `keys` to `kind` select tensors as on the command line. `jobs` is a number of threads.
+    `executor` is `threads:N`, `processes:N`, `dask` or `dask://HOST:PORT`. The result depends on neither.
 
-    Raises CheckpointError where a checkpoint cannot be read, and ValueError for arguments that make no sense.
+    Raises CheckpointError if a checkpoint cannot be read, and ValueError for invalid arguments.
 
     ```python
     found = ckpt.stats("run/ckpt-10", kind="variable")

@@ -73,7 +73,7 @@ class RowTable(ABC):
     def to_frame(self) -> Any:
         """Return all rows as a `pandas.DataFrame` of text, numbers and tuples.
 
-        Raises ImportError where pandas is not installed.
+        Raises ImportError if pandas is not installed.
         """
         return data_frame(self._names(), self._rows())
 
@@ -108,7 +108,7 @@ class ResultTable(Results[T], RowTable):
 
 
 class Several(Results[_Table]):
-    """The results for several checkpoints or directories, and the `errors` of those that cannot be read."""
+    """The results of several checkpoints or directories, and the `errors` of those that cannot be read."""
 
     def __init__(self, results: Iterable[_Table], errors: Iterable[CheckpointError] = ()) -> None:
         self._results = tuple(results)

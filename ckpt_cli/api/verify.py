@@ -109,7 +109,7 @@ def _compare_steps(result: Result, like: str, reporter: Reporter) -> Result:
     findings = result.findings
     if found.differing:
         message = (
-            f"after one step of {found.optimizer} {found.differing:,} of {found.variables:,} variables "
+            f"after one step of {found.optimizer}, {found.differing:,} of {found.variables:,} variables "
             f"differ from those of {like}"
         )
         findings = (*findings, Finding("error", "training", message, None, result.path))
@@ -143,10 +143,10 @@ def _compare_outputs(result: Result, like: str, input_file: Location | None, rep
 
 
 class CheckedCheckpoint(NamedTuple):
-    """What verifying one checkpoint found.
+    """The result of verifying one checkpoint.
 
-    `tensors` and `nbytes` were read and found sound. Each finding has `severity` (error or warning), `code`,
-    `message`, `key`, `file` and `offset`. `hints` are next steps.
+    `tensors` and `nbytes` count what was read and found sound. Each finding has `severity` (error or
+    warning), `code`, `message`, `key`, `file` and `offset`. `hints` are next steps.
     """
 
     path: str
@@ -159,9 +159,9 @@ class CheckedCheckpoint(NamedTuple):
 
 
 class VerifyResult(ResultTable[CheckedCheckpoint]):
-    """What `verify` found: a sequence with a `CheckedCheckpoint` for each checkpoint.
+    """The result of `verify`: a sequence with a `CheckedCheckpoint` for each checkpoint.
 
-    `ok` is True where no finding is an error; `findings` are those of all checkpoints. `to_dict()` is the
+    `ok` is True if no finding is an error. `findings` are those of all checkpoints. `to_dict()` is the
     document of `ckpt verify --json`.
     """
 
@@ -213,18 +213,18 @@ def verify(
 ) -> VerifyResult:
     """Check that checkpoints are sound, to the last byte.
 
-    Structure comes first, then every tensor is compared with its stored checksum. A directory stands for all
-    of its checkpoints, with `recursive` for those below as well; without `paths` it is the current directory.
-    Damage is a finding and no exception; also what cannot be opened is. The table has a row for each finding,
-    and one for each checkpoint without any.
+    Checks the structure first, then compares every tensor with its stored checksum. A directory means all
+    of its checkpoints, and with `recursive` those in subdirectories too. Without `paths`, verifies the
+    current directory. Damage is a finding, not an exception, and so is a file that cannot be opened. The
+    table has a row for each finding, and for each checkpoint without findings.
 
-    `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are other
-    checkpoints of the same model: compares its outputs, on the array in the file `input` or on seeded
-    numbers, or the weights after one training step. `against` is a saved listing that must hold; with
-    `locked` it is the `.lock` file beside each checkpoint. `jobs` and `executor` say who does the work.
+    `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are
+    other checkpoints of the same model: compares the model's outputs, on the array in the file `input` or
+    on seeded numbers, or the weights after one training step. `against` is a saved listing to compare with;
+    `locked` uses the `.lock` file beside each checkpoint. `jobs` and `executor` control parallel work.
 
-    Raises CheckpointError where a listing or the other checkpoint cannot be used, and ValueError for
-    arguments that make no sense.
+    Raises CheckpointError if a listing or the other checkpoint cannot be used, and ValueError for invalid
+    arguments.
 
     ```python
     found = ckpt.verify("run")

@@ -76,7 +76,7 @@ class WriteOptions(NamedTuple):
     def how(self, target: Location) -> How:
         """Return how a target is written; OptionError for a proof that only another store has."""
         if self.verify == SENT and usual_proof(target) != SENT:
-            message = f"--verify sent is for what is sent to a store, {target} is on this machine"
+            message = f"--verify sent needs a URL as the target; {target} is local"
             raise OptionError(message)
         proof = self.verify or usual_proof(target)
         return How(self.workers, self.overwrite, self.dry_run, proof, self.update_state)
@@ -155,7 +155,7 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
 def note_cast(plan: Plan, cast: DType | None, reporter: Reporter) -> None:
     """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
     if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
-        reporter.note(f"--cast {cast} changes nothing: there are no floating tensors")
+        reporter.note(f"--cast {cast} changes nothing: there are no floating-point tensors")
 
 
 def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:
@@ -173,7 +173,7 @@ def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:
 def _named(keys: Sequence[str]) -> str:
     """Return the name of one, of two, or the count of more with one of them."""
     if len(keys) > _MOST_NAMED:
-        return f"{counted(len(keys), 'tensor')}, {escape(keys[0])} for one"
+        return f"{counted(len(keys), 'tensor')}, such as {escape(keys[0])}"
     return " and ".join(map(escape, keys))
 
 
@@ -190,7 +190,9 @@ def verify_choice(verify: str | None, *, no_verify: bool) -> str | None:
 
 
 class WrittenTensor(NamedTuple):
-    """A tensor that was written: its key in the source (None for the target's own) and in the target."""
+    """A tensor that was written. `source` is its key in the source (None if it comes from the target itself),
+    `key` its key in the target.
+    """
 
     source: str | None
     key: str
@@ -199,11 +201,11 @@ class WrittenTensor(NamedTuple):
 
 
 class WriteResult(RowTable):
-    """What was written, or with `dry_run` would be.
+    """What was written, or would be with `dry_run`.
 
-    `tensors` has a `WrittenTensor` for each tensor, `dropped` the `key` and `reason` of what was left out.
-    `verified` says whether the result was compared with its source, `verification` how: full, sent, linked
-    or none. `to_dict()` is the document that the command prints with `--json`.
+    `tensors` has a `WrittenTensor` for each tensor. `dropped` has the `key` and `reason` of each tensor
+    that was left out. `verified` says whether the output was compared with its source, and `verification`
+    how: full, sent, linked or none. `to_dict()` is the document that the command prints with `--json`.
     """
 
     def __init__(self, written: Written, notes: Sequence[str], warnings: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..operations.convert.plan import Plan
 
 
-_PROVED = {FULL: ", verified", SENT: ", sent whole", NONE: ""}
+_PROVED = {FULL: ", verified", SENT: ", checksums of the upload verified", NONE: ""}
 
 
 def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> None:
@@ -48,7 +48,7 @@ def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> No
 def say_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
     """Say on stderr what was written, or would be: where, in which format, how much, how it was proved."""
     done = "would write" if how.dry_run else "wrote"
-    proof = ", verified but for the shared data" if shared and how.proved != NONE else _PROVED[how.proved]
+    proof = ", verified except for the shared data" if shared and how.proved != NONE else _PROVED[how.proved]
     what = f"{plan.format}, {tensors}, {render.human_size(plan.nbytes)}"
     render.last_line(f"{done} {plan.target}", f"({what}){proof}")
 
@@ -66,5 +66,5 @@ def _lines(plan: Plan, prefix: tuple[str, ...]) -> Iterator[str]:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    own = render.escape(row["from"]) if row["from"] is not None else "(its own)"
+    own = render.escape(row["from"]) if row["from"] is not None else "(none)"
     return [own, render.escape(row["to"]), row["dtype"] or row["stored"]["dtype"], str(row["shape"])]

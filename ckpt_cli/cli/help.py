@@ -23,17 +23,17 @@ _OWN = "Options"
 
 _GROUPS = {
     _OWN: (),  # what no other group has
-    "Which tensors": (
+    "Tensor selection": (
         *("--match", "--exclude", "--regex", "--ignore-case", "--dtype", "--kind", "--weights-only"),
     ),
-    "Under which keys": (
+    "Key changes": (
         *("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names", "key_names"),
     ),
-    "What is written": (
+    "Output": (
         *("--output", "--overwrite", "--dry-run", "--verify", "--no-verify", "--update-state"),
         *("--shard-size", "--merge-slices", "--link", "--resume", "--in-place"),
     ),
-    "Work and output": (
+    "General": (
         *("--jobs", "--executor", "--format", "--json", "--color", "--quiet", "--verbose", "--help"),
     ),
 }

@@ -51,14 +51,14 @@ def _bash() -> CompletionFile:
     data = own or os.path.join(_folder("XDG_DATA_HOME", "~/.local/share"), "bash-completion")
     path = os.path.join(data, "completions", "ckpt")
     if "-D" in _answer("bash", "complete -p -D").split():  # what loads completions when they are wanted
-        return CompletionFile(path, "shells opened from now on complete, by bash-completion")
-    needed = f"without it, ~/.bashrc needs: . {shlex.quote(path)}"
-    return CompletionFile(path, f"bash looks there by bash-completion, which is not loaded; {needed}")
+        return CompletionFile(path, "new shells complete ckpt through bash-completion")
+    needed = f"load bash-completion, or add to ~/.bashrc: . {shlex.quote(path)}"
+    return CompletionFile(path, f"bash-completion is not loaded, so bash will not find this file; {needed}")
 
 
 def _fish() -> CompletionFile:
     folder = os.path.join(_folder("XDG_CONFIG_HOME", "~/.config"), "fish", "completions")
-    return CompletionFile(os.path.join(folder, "ckpt.fish"), "shells opened from now on complete")
+    return CompletionFile(os.path.join(folder, "ckpt.fish"), "new shells complete ckpt")
 
 
 def _zsh() -> CompletionFile:
@@ -81,9 +81,9 @@ def _left_for_zsh(folder: str | None, *, has_compinit: bool) -> str:
     if not has_compinit:
         lines.append("autoload -Uz compinit && compinit")
     if not lines:
-        return "shells opened from now on complete, by compinit"
+        return "new shells complete ckpt through compinit"
     where = ", before compinit" if has_compinit else ""
-    return f"nothing will complete until ~/.zshrc has{where}: {'; '.join(lines)}"
+    return f"zsh will not load this file until you add to ~/.zshrc{where}: {'; '.join(lines)}"
 
 
 _PLACES = {"bash": _bash, "zsh": _zsh, "fish": _fish}
@@ -125,8 +125,8 @@ def _folder(variable: str, otherwise: str) -> str:
 def install(shell: str, text: str, path: Location, *, dry_run: bool) -> None:
     """Write a script where its shell looks; CheckpointExistsError where something else has that name."""
     if os.path.lexists(path) and not _is_ours(path, shell):
-        hints = (f"to see what would be there: ckpt completion {shell}",)
-        raise CheckpointExistsError("is there, and was not made by ckpt", path=path, hints=hints)
+        hints = (f"to see the script: ckpt completion {shell}",)
+        raise CheckpointExistsError("already exists, and ckpt did not write it", path=path, hints=hints)
     if not dry_run:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         replace_file(path, text.encode())

@@ -148,25 +148,27 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     is_flag=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version and exit; with -v what ckpt runs on, too.",
+    help="Show the version and exit. With -v, also show Python and packages.",
 )
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
     is_eager=True,  # before --version, which tells more then
-    help="With --version.  Commands have a --verbose of their own.",
+    help="Show more with --version. Each command has its own --verbose.",
 )
 @color_option
 @click.pass_context
 def cli(context: click.Context, *, verbose: bool) -> None:
     """Inspect, verify and convert TensorFlow and Keras checkpoints, without TensorFlow.
 
-    A checkpoint may be named by its prefix (run/ckpt-10), by any of its files, or by
-    its directory, which stands for the latest in it.
+    Name a checkpoint by its prefix (run/ckpt-10), by any of its files, or by its
+    directory, which means the latest checkpoint in it.
     """
     if verbose:
-        raise click.UsageError("--verbose goes with --version, or stands behind the command", context)
+        raise click.UsageError(
+            "--verbose needs --version here; for a command, put it after the command", context
+        )
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -40,9 +40,9 @@ class LocalPath(click.Path):
         from formats.location import parse_location
 
         if not value:
-            self.fail("an empty path names nothing", param, ctx)
+            self.fail("the path is empty", param, ctx)
         if value == "-" and not self.allow_dash:
-            self.fail("stdin is not read, nor stdout written here; a file of that name is ./-", param, ctx)
+            self.fail("stdin and stdout are not supported here; for a file named -, write ./-", param, ctx)
         return super().convert(parse_location(os.fsdecode(value)), param, ctx)
 
 
@@ -82,7 +82,8 @@ color_option = click.option(
     type=click.Choice(["auto", "always", "never"]),
     expose_value=False,
     callback=_set_color,
-    help="Colour on a terminal, always, or never.\fNO_COLOR and TERM=dumb are honoured.",
+    help="When to use colour. [default: auto]\fauto means on a terminal, unless NO_COLOR is set or TERM is "
+    "dumb.",
 )
 
 
@@ -124,7 +125,9 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
             requests = counted(sum(tally.reads for tally in asked), "request")
             sent = sum(tally.sent for tally in asked)
             more = f", {sent:,} bytes sent" if sent else ""
-            remark(f"servers: {sum(tally.nbytes for tally in asked):,} bytes of {files} in {requests}{more}")
+            remark(
+                f"servers: {sum(tally.nbytes for tally in asked):,} bytes from {files} in {requests}{more}"
+            )
 
     context.call_on_close(tell)
 
@@ -135,14 +138,15 @@ GENERAL = (
         is_flag=True,
         expose_value=False,
         callback=set_quiet,
-        help="Print no notes and no progress; warnings and errors remain.",
+        help="Hide notes and progress, but not warnings and errors.",
     ),
     click.Option(
         ["-v", "--verbose"],
         is_flag=True,
         expose_value=False,
         callback=_set_verbose,
-        help="Say at the end what was read; each 30 s how far it is.\fHow far only where no bar is drawn.",
+        help="Print what was read, and progress every 30 s.\fProgress is printed if no progress bar is "
+        "shown.",
     ),
 )
 """The options that all commands have, unless a command has one of the name for itself."""
@@ -167,14 +171,14 @@ def form_option(function: F) -> F:
         type=click.Choice(FORMS),
         default="text",
         metavar="FORM",
-        help="text, json, sarif, junit, markdown, github or gitlab.\fPrints findings for a service, or in "
-        "Markdown; json is --json.",
+        help="Print text, json, sarif, junit, markdown, github or gitlab.\f[default: text] json is the same "
+        "as --json. The others report findings in the format of a service.",
     )(function)
     return option_rules(excludes("--format", "--json"))(function)
 
 
 update_state_option = click.option(
-    "--update-state", is_flag=True, help="Make DST the latest in its directory's checkpoint file."
+    "--update-state", is_flag=True, help="Record DST as the latest in its directory's checkpoint file."
 )
 
 
@@ -193,7 +197,7 @@ jobs_option = click.option(
     default=_default_jobs,
     metavar="N",
     callback=_lend,
-    help="Parts to work on at a time; else one a processor, at most 4.\fThe result does not depend on it.",
+    help="Run N tasks in parallel. [default: one per CPU, at most 4]\fThe result does not depend on N.",
 )
 
 
@@ -229,8 +233,8 @@ def sharing_options(function: F) -> F:
         callback=_workers,
         metavar="E",
         shell_complete=completing("executors"),
-        help="Who works: threads[:N], processes[:N], dask, dask://HOST:PORT.\fdask is a cluster on this "
-        "machine.  The result does not depend on it.",
+        help="Work in threads[:N], processes[:N], dask or dask://HOST:PORT.\fdask starts a cluster on this "
+        "machine. The result does not depend on the executor.",
     )(shared)
     return jobs_option(added)  # type: ignore[return-value]
 
@@ -241,15 +245,15 @@ def _tell_shares(workers: Workers) -> None:
 
     from ..render.base import remark
 
-    remark(f"handed out: {counted(workers.sent[0], 'task')}, {workers.sent[1]:,} bytes")
+    remark(f"sent to workers: {counted(workers.sent[0], 'task')}, {workers.sent[1]:,} bytes")
     tensors, nbytes = workers.kept
     if tensors:
-        why = "strings, slices to be joined, compressed values, zip and HDF5 containers"
-        remark(f"done by this process: {counted(tensors, 'tensor')}, {nbytes:,} bytes ({why} stay here)")
+        why = "strings, slices to join, compressed values, zip and HDF5 containers"
+        remark(f"processed locally: {counted(tensors, 'tensor')}, {nbytes:,} bytes ({why})")
 
 
 def recursive_option(
-    help: str = "Take the checkpoints of the directories below, too.",  # noqa: A002  click's word
+    help: str = "Include the checkpoints in subdirectories.",  # noqa: A002  click's word
 ) -> Callable[[F], F]:
     """Return the option that takes in what lies below a directory."""
     return click.option("-R", "--recursive", is_flag=True, help=help)
@@ -298,7 +302,7 @@ def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002
         "--save-map",
         type=TargetPath(allow_dash=True),
         metavar="FILE",
-        help=help + "\f- prints them to stdout.",
+        help=help + "\f- prints the pairs to stdout.",
     )
 
 
@@ -306,10 +310,12 @@ def check_stdout(options: dict[str, Any]) -> None:
     """Raise UsageError where `--save-map -` is not alone in printing to stdout."""
     for name, option in (("as_json", "--json"), ("dry_run", "--dry-run")):
         if options["save_map"] == "-" and options.get(name):
-            raise click.UsageError(f"--save-map - and {option} both want stdout", click.get_current_context())
+            raise click.UsageError(
+                f"--save-map - and {option} both write to stdout", click.get_current_context()
+            )
 
 
-def overwrite_option(help: str = "Replace DST where it is there already.") -> Callable[[F], F]:  # noqa: A002
+def overwrite_option(help: str = "Replace DST if it exists.") -> Callable[[F], F]:  # noqa: A002
     """Return the option without which nothing that is there is replaced."""
     return click.option("--overwrite", is_flag=True, help=help)
 
@@ -319,16 +325,16 @@ def dry_run_option(help: str = "Print the plan and write nothing.") -> Callable[
     return click.option("-n", "--dry-run", is_flag=True, help=help)
 
 
-def verify_options(other: str = "its source") -> Callable[[F], F]:
+def verify_options(other: str = "SRC") -> Callable[[F], F]:
     """Return the options that say how what was written is held against `other`."""
 
     def add(function: F) -> F:
-        function = click.option("--no-verify", is_flag=True, help="The same as --verify none.")(function)
+        function = click.option("--no-verify", is_flag=True, help="Same as --verify none.")(function)
         function = click.option(
             "--verify",
             type=click.Choice(["full", "sent", "none"]),
-            help=f"Compare with {other}; what was sent; or nothing.\ffull reads the result back; "
-            "sent, the default of stores, holds what was sent against the store's checksums.",
+            help=f"How to check DST. [default: full; for URLs, sent]\ffull reads DST back and compares it "
+            f"with {other}. sent compares the checksums of what was sent with those of the store.",
         )(function)
         return option_rules(*VERIFY_RULES)(function)
 
@@ -338,7 +344,7 @@ def verify_options(other: str = "its source") -> Callable[[F], F]:
 def link_option() -> Callable[[F], F]:
     """Return the option that has a bundle take its source's files for data shards."""
     return click.option(
-        "--link", is_flag=True, help="Share SRC's files where that can be; write what is new alone."
+        "--link", is_flag=True, help="Share SRC's data files if possible; write only what differs."
     )
 
 
@@ -365,22 +371,20 @@ def match_option(help: str) -> Callable[[F], F]:  # noqa: A002
     )
 
 
-ignore_case_option = click.option(
-    "-i", "--ignore-case", is_flag=True, help="Match keys without regard to case."
-)
+ignore_case_option = click.option("-i", "--ignore-case", is_flag=True, help="Ignore case when matching keys.")
 
 _CHOOSING = (
     click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completing("keys")),
-    match_option("Keep keys that match; * crosses /."),
+    match_option("Keep keys that match GLOB; * also matches /."),
     click.option(
         "--exclude",
         "excludes",
         multiple=True,
         metavar="GLOB",
-        help="Drop keys that match.",
+        help="Drop keys that match GLOB.",
         shell_complete=completing("keys"),
     ),
-    click.option("--regex", is_flag=True, help="Take KEY, --match and --exclude as regular expressions."),
+    click.option("--regex", is_flag=True, help="Treat KEY, --match and --exclude as regular expressions."),
     ignore_case_option,
     click.option(
         "--dtype",
@@ -393,7 +397,7 @@ _CHOOSING = (
         "--kind",
         "kind",
         metavar="KIND[,KIND]",
-        help="Keep these: variable, slot, optimizer, state, graph.",
+        help="Keep these kinds: variable, slot, optimizer, state, graph.",
         shell_complete=completing("kinds"),
     ),
 )
@@ -461,7 +465,7 @@ cast_option = click.option(
     "--cast",
     callback=_floating,
     metavar="DTYPE",
-    help="Write floating tensors in this dtype.",
+    help="Cast floating-point tensors to DTYPE.",
     shell_complete=completing("cast_targets"),
 )
 
@@ -471,7 +475,7 @@ map_option = click.option(
     "map_file",
     type=LocalPath(),
     metavar="FILE",
-    help="Take new keys from a file: old TAB new, or JSON.\fA third column has operations on values.",
+    help="Read new keys from a file: old TAB new, or JSON.\fA third column may contain operations on values.",
     shell_complete=completing("maps"),
 )
 
@@ -481,10 +485,10 @@ _CHANGING = (
         "subs",
         multiple=True,
         metavar="REGEX=>REPLACEMENT",
-        help="Change what matches, as re.sub does; may be given again.\fThey apply in order.",
+        help="Replace matches in keys, as re.sub does. Repeatable.\fSeveral --sub apply in the given order.",
     ),
-    click.option("--strip-prefix", metavar="P", help="Take P away from where keys begin with it."),
-    click.option("--add-prefix", metavar="P", help="Put P before every key."),
+    click.option("--strip-prefix", metavar="P", help="Remove P from the start of keys."),
+    click.option("--add-prefix", metavar="P", help="Add P to the start of every key."),
     map_option,
 )
 
@@ -529,18 +533,20 @@ def writing_of(options: dict[str, Any]) -> WriteOptions:
 layout_option = click.option(
     "--layout",
     type=click.Choice(["pytorch", "tensorflow"]),
-    help="Names and axes of PyTorch, or of TensorFlow again."
-    "\fA configuration, the names of an object graph, or --map tell them.",
+    help="Use the names and axes of PyTorch or TensorFlow."
+    "\fThey come from a model configuration, from the object graph, or from --map.",
 )
 keys_option = click.option(
     "--keys",
     "key_names",
     type=click.Choice(KEY_NAMES),
     default=PLAIN,
-    show_default=True,
-    help="Keys of objects without their suffix, or with it."
-    "\fThe suffix is /.ATTRIBUTES/VARIABLE_VALUE. Formats without objects have plain keys.",
+    help="Drop the object suffix of keys, or keep it. [default: plain]"
+    "\fplain drops /.ATTRIBUTES/VARIABLE_VALUE if the target format has no objects. stored keeps it.",
 )
 config_option = click.option(
-    "--config", type=LocalPath(), metavar="FILE", help="Keras model configuration: JSON, or a file with it."
+    "--config",
+    type=LocalPath(),
+    metavar="FILE",
+    help="Keras model configuration: a JSON file, or a model file.",
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import click
 
-_WHOLE_URL = "name the same URL, with what *** stands for: that may be secret, and is not printed"
+_WHOLE_URL = "replace *** with the part of the URL that is hidden because it may be secret"
 
 
 def wish_to_resume(context: click.Context) -> Resume:
@@ -47,7 +47,7 @@ def going_on(context: click.Context, resume: Resume | None) -> Iterator[None]:
     except CheckpointError as error:
         if resume is not None and resume.has_kept:
             *about, command = _same_command(context)
-            error.hints = (*error.hints, *about, f"to go on with what is finished: {command}")
+            error.hints = (*error.hints, *about, f"to resume: {command}")
         raise
     else:
         if resume is not None:

@@ -25,4 +25,4 @@ def _installed(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "not found among what is installed"
+        return "not installed"

@@ -27,11 +27,11 @@ def next_steps(path: Location) -> list[str]:
         return []
     last = members[-1].name
     *_, before = [member.name for member in members[:-1] if step_of(member.name) is not None] or [""]
-    pair = ("what training changed", ("diff", before, last))
-    alone = ("what the tensors hold", ("stats", last))
+    pair = ("to see what training changed", ("diff", before, last))
+    alone = ("to see statistics of its tensors", ("stats", last))
     steps = (
-        ("what is in it", ("ls", last)),
+        ("to list its tensors", ("ls", last)),
         pair if before and step_of(last) is not None else alone,
-        ("whether every byte is sound", ("verify", path)),
+        ("to check every byte", ("verify", path)),
     )
     return [f"{why}: {command_line(*words)}" for why, words in steps]

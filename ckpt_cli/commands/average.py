@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @subcommand("average")
 @click.argument("sources", nargs=-1, required=True, type=LocalPath(), metavar="SRC...")
-@output_option("DST", "Where to write.", required=True)
+@output_option("DST", "Write the mean to DST.", required=True)
 @click.option(
-    "--last", type=click.IntRange(1), metavar="N", help="Take the N newest checkpoints of a directory."
+    "--last", type=click.IntRange(1), metavar="N", help="Average the N newest checkpoints of a directory."
 )
-@verify_options("what was computed")
+@verify_options("the computed means")
 @update_state_option
 @overwrite_option()
 @dry_run_option()
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 def command(sources: tuple[Location, ...], target: Location, last: int | None, **options: Any) -> int:
     """Write the mean of checkpoints, element by element.
 
-    Floating tensors are averaged in float64 and rounded once to their own dtype;
-    integers, strings, iterators and the object graph are those of the last SRC, as is
-    the format.  All sources must agree in keys, dtypes and shapes.  Paths that name one
-    checkpoint, as run/ckpt-* does, are that one once; checkpoints of one name are taken in
-    the order of steps.
+    Floating-point tensors are averaged in float64 and rounded once to their own dtype.
+    Everything else (integers, strings, iterators, the object graph) and the format come
+    from the last SRC. All sources must have the same keys, dtypes and shapes. Several
+    paths of one checkpoint, as in run/ckpt-*, count once. Checkpoints that differ only in
+    the step are sorted by step.
 
     \b
       ckpt average run/ckpt-8 run/ckpt-9 run/ckpt-10 -o run/average-10

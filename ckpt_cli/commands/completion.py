@@ -16,16 +16,16 @@ from ..render import base as render
 
 @subcommand("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.option("--install", "to_install", is_flag=True, help="Put it where the shell looks, and say where.")
-@dry_run_option("Say where it would be put, and write nothing.")
+@click.option("--install", "to_install", is_flag=True, help="Write the script where the shell looks for it.")
+@dry_run_option("Print where the script would go and write nothing.")
 @json_option
 @color_option
 @option_rules(needs("--dry-run", "--install"))
 def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> None:
-    """Print the script that completes ckpt in a shell.
+    """Print a script that makes a shell complete ckpt.
 
-    Completes commands, options and their values, checkpoints by their prefixes, and the keys
-    and object paths of the checkpoint named before.
+    Completes commands, options and their values, checkpoints by their prefixes, and the
+    keys and object paths of the checkpoint named before.
 
     \b
       ckpt completion bash --install
@@ -33,11 +33,11 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
       eval "$(ckpt completion zsh)"        in ~/.zshrc, after compinit
     \f
 
-    With --install the script is a file of the user's, root's too: for bash as the package
-    bash-completion loads it, for fish in its folder of completions, for zsh in the first folder of
-    fpath that is below HOME and can be written. Where bash does not load bash-completion, zsh has
-    no such folder or does not run compinit, a note says which line ~/.bashrc or ~/.zshrc needs. A
-    file that is there and was not made by this command stays, with exit 3.
+    --install writes the script for the current user only, also for root. For bash it goes where
+    the package bash-completion looks, for fish to fish's completions folder, and for zsh to the
+    first writable folder of fpath below HOME. If the shell will not find the script there, a note
+    says which line to add to ~/.bashrc or ~/.zshrc. An existing file that this command did not
+    write is not replaced; the exit code is then 3.
     """
     from ..cli.completion import script
 

@@ -72,49 +72,54 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 @choosing
 @changing
 @format_option("--to", "Format of DST: an id, or object, name, v1, h5, weights-h5.")
-@click.option("--like", type=LocalPath(), metavar="TEMPLATE", help="Keys, graph and layout from TEMPLATE.")
+@click.option(
+    "--like", type=LocalPath(), metavar="TEMPLATE", help="Take keys, graph and layout from TEMPLATE."
+)
 @config_option
 @layout_option
 @keys_option
-@click.option("--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on both.")
-@click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value where SRC has none.")
+@click.option(
+    "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on each side."
+)
+@click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's values that SRC lacks.")
 @click.option(
     "--keep-optimizer",
     is_flag=True,
-    help="With --like, keep TEMPLATE's slots and optimizer.\fEvery weight must be in SRC.",
+    help="With --like, keep TEMPLATE's slots and optimizer.\fEvery weight must still be in SRC.",
 )
-@save_map_option("With --like or --layout, write what becomes what, for --map.")
+@save_map_option("With --like or --layout, write the pairs of keys, for --map.")
 @click.option(
     "--iterations",
     type=click.IntRange(0),
     callback=_at_most(MOST_STEPS),
     metavar="N",
-    help="Steps that the optimizer has taken, whatever SRC says.",
+    help="Step count of the optimizer, overriding that of SRC.",
 )
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
     callback=_at_most(LARGEST_RATE),
     metavar="R",
-    help="The optimizer's rate, where SRC does not have it.\fSome states depend on it.",
+    help="Learning rate of the optimizer, if SRC does not store it.\fSome optimizer states cannot be "
+    "converted without it.",
 )
-@click.option("--weights-only", is_flag=True, help="The same as --kind variable.")
+@click.option("--weights-only", is_flag=True, help="Same as --kind variable.")
 @cast_option
 @click.option(
-    "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Bound the bytes of a data shard."
+    "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Write at most BYTES per data shard."
 )
-@click.option("--merge-slices", is_flag=True, help="Write partitioned tensors whole.")
+@click.option("--merge-slices", is_flag=True, help="Write each partitioned tensor as one tensor.")
 @link_option()
 @click.option(
     "--resume",
     is_flag=True,
-    help="Keep what is finished when interrupted; go on when given again.",
+    help="Keep progress if interrupted, and continue when run again.",
 )
 @verify_options()
 @update_state_option
 @overwrite_option()
 @dry_run_option()
-@each_option("Convert all checkpoints of directory SRC into directory DST.")
+@each_option("Convert all checkpoints of directory SRC to directory DST.")
 @sharing_options
 @json_option
 @color_option
@@ -123,34 +128,37 @@ def command(source: Location, target: Location, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
     \f
 
-    Without --to the suffix of DST decides; without one it is SRC's own format if that
-    is TensorFlow's, else tf-object.  Names and objects turn into each other through
-    full names, slots into the slot variables of TensorFlow's optimizers.  With --like
-    keys, graph and layout come from TEMPLATE and values from SRC, paired by full name,
-    then key, then object path, never by guess.  What --map names goes where it says or nowhere; what
-    --sub renames goes to its new name, if TEMPLATE has that.  Every weight and slot of TEMPLATE gets a value,
-    or it is an error.  --keep-optimizer lets TEMPLATE keep its slots and optimizer; so does --weights-only.
-    --partial lets it keep whatever SRC lacks, and a warning names it.  Where no weight is paired
-    at all, nothing is written.
+    Without --to, the suffix of DST decides the format. If DST has no suffix, the format is
+    SRC's own if that is one of TensorFlow's, and otherwise tf-object. Full names connect the
+    variables of name-based and object-based checkpoints. Slots become the slot variables of
+    TensorFlow's optimizers, and back.
 
-    Between Keras' formats, and between them and tf-object, the model's configuration says
-    which tensor is which: SRC has one, or --config gives it.
+    With --like, keys, graph and layout come from TEMPLATE, and values come from SRC. Tensors
+    are paired by full name, then by key, then by object path; nothing is guessed. A key in
+    --map goes where the map says or nowhere. A key that --sub renames goes to its new name, if
+    TEMPLATE has it. Every weight and slot of TEMPLATE must get a value, or the conversion
+    fails. --keep-optimizer and --weights-only keep TEMPLATE's slots and optimizer. --partial
+    keeps TEMPLATE's value of everything that SRC lacks, and a warning lists the names. If no
+    weight is paired, nothing is written.
 
-    The result is opened again and compared bit for bit before it is moved into place.
+    Between Keras formats, and between them and tf-object, the model configuration says which
+    tensor is which. It comes from SRC or from --config.
 
-    With --link a bundle takes SRC's files for its data shards, wherever they hold a tensor's
-    bytes just as it needs them: shards of a bundle, safetensors, stored members of an npz,
-    contiguous datasets.  Index, graph and what has other values are written, and compared; of
-    formats without CRC-32C the values are read once, for their checksums.  Files are
-    cloned where the file system can, else they are hard links: what then overwrites SRC in
-    place, as h5py, np.savez and torch.save do, changes both.  Where neither can be, values are
-    copied, with a note.
+    The output is reopened and compared bit for bit before it is moved into place.
 
-    With --resume what is finished is noted once a second, in the directory beside DST where it
-    is made, and stays there when the conversion is interrupted.  Given again with the same
-    sources, options and version of ckpt, it goes on; else it says what differs.  Whatever is
-    there is read again before it counts.  npz, tf-v1, hdf5 and pytorch are written from
-    beginning to end, and refuse it.
+    With --link, a bundle shares SRC's files as its data shards if they contain the bytes of a
+    tensor in the form it needs. That works for shards of a bundle, safetensors files,
+    uncompressed members of an npz and contiguous HDF5 datasets. Index, graph and changed values
+    are written and compared. Formats without CRC-32C are read once to compute it. Files are
+    cloned if the file system supports that; otherwise they are hard links. Programs that
+    overwrite SRC in place, such as h5py, np.savez and torch.save, then change both
+    checkpoints. If neither works, values are copied, with a note.
+
+    With --resume, progress is saved once a second in a staging directory beside DST, which stays
+    there if the conversion is interrupted. Run the same command again to continue. If sources,
+    options or the version of ckpt have changed, the error says what differs. Data that is
+    already there is read again before it is used. npz, tf-v1, hdf5 and pytorch are written
+    from beginning to end and do not support --resume.
 
     \b
       ckpt convert run/ckpt-10 weights.safetensors --weights-only

@@ -51,17 +51,17 @@ _TRY = (
 
 @subcommand("demo")
 @path_argument("directory", metavar="DIR", shell_complete=completing("directories"))
-@overwrite_option("Replace the runs that an earlier demo left.")
-@dry_run_option("Print what would be written, and train nothing.")
+@overwrite_option("Replace the runs of an earlier demo.")
+@dry_run_option("Print what would be written, without training.")
 @json_option
 @color_option
 def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
-    """Train a small model, for run directories to try things on.
+    """Train a small model to get run directories to try ckpt on.
 
-    The model and the loop are those of TensorFlow's checkpoint guide: one Dense layer,
-    Adam, 50 steps, a checkpoint every tenth, the three latest kept.  DIR/tf_ckpts is
-    the guide's run, DIR/tf_ckpts_slower the same from the same first values with a
-    lower learning rate.  Prints commands to go on with.
+    The model and the training loop are those of TensorFlow's checkpoint guide: one Dense
+    layer, Adam, 50 steps, a checkpoint every 10 steps, the three latest kept. DIR/tf_ckpts
+    is the guide's run. DIR/tf_ckpts_slower starts from the same values, with a lower learning
+    rate. Prints commands to try next.
 
     \b
       ckpt demo playground
@@ -69,7 +69,7 @@ def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: boo
     places = {name: directory / name for name in RUNS}
     for path in places.values():
         if path.exists() and not overwrite:
-            raise CheckpointExistsError("exists already", path=path, hints=("--overwrite replaces it",))
+            raise CheckpointExistsError("already exists", path=path, hints=("to replace it: --overwrite",))
     found = dict.fromkeys(places.values(), _UNTRAINED) if dry_run else _train(places)
     runs = [{"directory": path, "learning_rate": RUNS[name], **found[path]} for name, path in places.items()]
     commands = [shlex.join(words) for words in _next_steps(directory, list(places.values()))]

@@ -59,7 +59,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 
 def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     if math.isnan(value):  # No value is so far apart that a range would say so.
-        raise click.BadParameter("'nan' is no tolerance")
+        raise click.BadParameter("'nan' is not a tolerance")
     return value
 
 
@@ -70,15 +70,15 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @changing
 @config_option
 @layout_option
-@no_values_option("Compare keys, dtypes and shapes alone.")
-@exact_option("Read values even where stored checksums agree.")
+@no_values_option("Compare only keys, dtypes and shapes.")
+@exact_option("Read values even if stored checksums are equal.")
 @click.option(
     "--rtol",
     type=click.FloatRange(0),
     callback=_number,
     default=0.0,
     metavar="R",
-    help="Values may be R * |right| apart.",
+    help="Allow values to differ by R * |right|.",
 )
 @click.option(
     "--atol",
@@ -86,23 +86,25 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     callback=_number,
     default=0.0,
     metavar="A",
-    help="Values may be A apart.",
+    help="Allow values to differ by A.",
 )
-@click.option("--stat", is_flag=True, help="Show how many elements changed, a line a tensor.")
-@click.option("--all", "everything", is_flag=True, help="Show what is the same, too.")
-@click.option("-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing; the exit code tells.")
-@click.option("-M", "--find-renames", is_flag=True, help="Find tensors of equal bytes under another key.")
+@click.option("--stat", is_flag=True, help="Show how many elements changed, one line per tensor.")
+@click.option("--all", "everything", is_flag=True, help="Also show unchanged tensors.")
+@click.option(
+    "-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing; only set the exit code."
+)
+@click.option("-M", "--find-renames", is_flag=True, help="Find tensors with equal bytes under another key.")
 @click.option(
     "--by",
     type=click.Choice(BY),
     default="key",
     metavar="WHAT",
-    help="Pair tensors by key (unless told), full-name or object-path.",
+    help="Pair tensors by key, full-name or object-path. [default: key]",
 )
 @fail_on_option(
-    "Exit 1 for these alone; also value>1e-3, l2>5%.\fA renamed tensor is one removed "
-    "and one added.  value>1e-3: where the largest |a-b| of a tensor is more; l2>5%: where |a-b| is more of "
-    "|b|, as Euclidean norms.  Unless told: added, removed, dtype, shape, value.",
+    "Exit 1 only for these; also value>1e-3, l2>5%.\f[default: added,removed,dtype,shape,value] A "
+    "renamed tensor counts as removed and added. value>1e-3 means that the largest |a-b| of a tensor exceeds "
+    "1e-3. l2>5% means that the Euclidean norm of a-b exceeds 5% of that of b.",
     callback=_changes,
     default=",".join(CHANGES),
     metavar="CHANGE[,CHANGE]",
@@ -112,10 +114,11 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     "--baseline",
     type=LocalPath(),
     metavar="RESULT.json",
-    help="Exit 1 only for what an earlier --json does not show.\fOr where values are farther apart.",
+    help="Ignore changes that an earlier --json output already lists.\fA change counts again if its "
+    "values are farther apart than before.",
 )
-@each_option("Compare all checkpoints of one name in two directories.")
-@recursive_option("With --each, also those of the directories below.")
+@each_option("Compare all checkpoints with the same name in two directories.")
+@recursive_option("With --each, include subdirectories.")
 @sharing_options
 @form_option
 @json_option
@@ -124,22 +127,23 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 def command(left: Location, right: Location, **options: Any) -> int:
     """Show what was added, removed or changed from LEFT to RIGHT.
 
-    Exits 0 if nothing differs, 1 if something does.  Changes of keys apply to LEFT.
+    Exits 0 if nothing differs, 1 if something does. Key changes apply to LEFT.
 
     \b
       ckpt diff run/ckpt-10 run/ckpt-20
       ckpt diff old.index new.h5 --sub '^bert/=>encoder/' --rtol 1e-6
     \f
 
-    Tensors whose stored checksums agree are not read.  The others are read in pieces and
-    compared in float64, a NaN being equal to a NaN.  Damage is no change: what differs in npz
-    and .keras is read for its checksum, with --no-values all of it.  Of a directory the
-    latest checkpoint is taken.  A listing (saved ls --json -l) takes part with its checksums.
+    Tensors with equal stored checksums are not read. Others are read in pieces and compared in
+    float64; NaN equals NaN. Damaged data is an error, not a change. To detect it in npz and
+    .keras files, tensors that differ are read completely, and with --no-values all tensors. A
+    directory means its latest checkpoint. A listing (the saved output of ls --json -l) is
+    compared by its checksums.
 
     \b
       ckpt diff run_a run_b --stat --kind variable
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
-      ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,l2>5%'         # noise may pass
+      ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,l2>5%'         # allow noise
     """
     options["as_json"] = options["as_json"] or options["form"] == "json"
     known = Baseline(options["baseline"]) if options["baseline"] is not None else None
@@ -249,7 +253,7 @@ def _each(left: Location, right: Location, asked: CompareOptions, options: dict[
     for obstacle in found.unread.values():
         render.error_lines(str(obstacle), obstacle.hints)
     if not (both or found.unread):
-        render.warning(f"{left}, {right}: no checkpoint has one name in both")
+        render.warning(f"{left}, {right}: no checkpoint name occurs in both")
     return 3 if found.unread else int(fails or not both)
 
 

@@ -37,12 +37,12 @@ def _offer(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
 @json_option
 @color_option
 def command(what: str | None, *, as_json: bool) -> int:
-    """Say what an error message means, and which commands help.
+    """Explain an error message, and show which commands help.
 
-    Reads an error or a traceback, of TensorFlow, Keras, h5py, numpy, safetensors, PyTorch or
-    ckpt, from FILE or from stdin, of which the last megabyte counts; words in quotes that name
-    no file are the message itself.  Paths and keys that it names are filled into the commands.
-    TOPIC is one of those that are listed without an argument.  Exits 1 where nothing is known.
+    Reads an error or a traceback of TensorFlow, Keras, h5py, numpy, safetensors, PyTorch or
+    ckpt from FILE or stdin. Only the last megabyte is searched. An argument of several words
+    that names no file is itself the message. Commands are filled in with the paths and keys of
+    the message. Without an argument, lists the TOPICs. Exits 1 if the message is unknown.
 
     \b
       python train.py 2>&1 | ckpt explain
@@ -63,7 +63,7 @@ def command(what: str | None, *, as_json: bool) -> int:
         _print([topic], as_json=as_json)
         return 0
     if topic is not None:
-        render.note(f"{what} is a topic, too; the file of that name is read")
+        render.note(f"{what} is also a topic; reading the file of that name")
     if not os.path.lexists(what) and _is_message(what):
         return _explain_text("this message", os.fsencode(what), 0, as_json=as_json)
     return _explain_text(what, *_read(what), as_json=as_json)
@@ -93,7 +93,9 @@ def _list_topics(*, as_json: bool) -> int:
         render.table([render.Column("TOPIC"), render.Column("TITLE", prose=True)], rows)
     else:
         render.tsv(rows)
-    render.note("ckpt explain TOPIC shows one of these; ckpt explain FILE explains the error message in it")
+    render.note(
+        "to show a topic: ckpt explain TOPIC; to explain the error message in a file: ckpt explain FILE"
+    )
     return 0
 
 
@@ -101,16 +103,16 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
     from ..operations.look.explain import MOST_BYTES, explain
 
     if left_out:
-        render.note(f"the last {MOST_BYTES:,} bytes were searched, {left_out:,} before them were not")
+        render.note(f"searched the last {MOST_BYTES:,} bytes and skipped {left_out:,} before them")
     found = explain(content.decode("utf-8", "surrogateescape"))
     if as_json or found:
         _print(found, as_json=as_json)
     if not found:
         shown = {"-": "standard input"}.get(path, path)
-        hints = ["to list what is known: ckpt explain"]
+        hints = ["to list the topics: ckpt explain"]
         if b"\0" in content and path != "-":
-            hints.insert(0, f"this is no text; if it is a checkpoint: {command_line('show', path)}")
-        render.error_lines(f"{shown}: nothing in it that is known here", hints)
+            hints.insert(0, f"this is not text; if it is a checkpoint: {command_line('show', path)}")
+        render.error_lines(f"{shown}: no known error message in it", hints)
     return 0 if found else 1
 
 
@@ -124,25 +126,23 @@ def _read(path: str) -> tuple[bytes, int]:
 
     if path == "-":
         if sys.stdin is None:
-            raise CheckpointNotFoundError("it is closed", path="standard input")
+            raise CheckpointNotFoundError("is closed", path="standard input")
         return read_end(sys.stdin.buffer)
     if not os.path.lexists(path):
         if scheme := scheme_of(path):
-            hint = "send the text through a pipe, and name it -"
-            message = f"explain reads texts of this machine, not {scheme}://"
+            hint = "download the text, or pipe it in and pass - as the file"
+            message = f"explain reads local files, not {scheme}:// URLs"
             raise UnsupportedFeatureError(message, path=public(path), hints=(hint,))
         import difflib
 
         close = difflib.get_close_matches(path, topics(), 1)
-        message = f"no such file, and no topic{f'; did you mean {close[0]}?' if close else ''}"
-        in_quotes = "a message itself stands in quotes, or comes through a pipe"
-        raise CheckpointNotFoundError(
-            message, path=path, hints=(f"topics are {', '.join(topics())}", in_quotes)
-        )
+        message = f"no such file or topic{f'; did you mean {close[0]}?' if close else ''}"
+        in_quotes = "put an error message in quotes, or pipe it in"
+        raise CheckpointNotFoundError(message, path=path, hints=(f"topics: {', '.join(topics())}", in_quotes))
     with open(path, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-            raise UnknownFormatError("a device, which has no end; a file, a pipe or - is read", path=path)
+            raise UnknownFormatError("a device, which has no end; expected a file, a pipe or -", path=path)
         return read_end(file)
 
 

@@ -54,22 +54,22 @@ if TYPE_CHECKING:
 @config_option
 @layout_option
 @keys_option
-@overwrite_option("Replace what is there; of a directory, files.")
+@overwrite_option("Replace OUT if it exists.\fIn a directory, replaces only the files that are written.")
 @dry_run_option()
 @jobs_option
 @json_option
 @color_option
 @option_rules(*RULES)
 def command(path: Location, target: Location, **options: Any) -> int:
-    """Write tensors, or parts of them, as files others can read.
+    """Write tensors, or parts of them, to files for other programs.
 
-    KEY may have a slice, as in kernel[0:10,:].  A checksum covers a tensor as a whole, so
-    all of it is read, and no more than the slice is held; HDF5 and safetensors have no
-    checksums, and no more than the slice is read.  To stdout, a tensor with a checksum is
-    read twice: what is damaged is never written.
+    KEY may have a slice, as in kernel[0:10,:]. A checksum covers a whole tensor, so all of it
+    is read, but only the slice is kept in memory. HDF5 and safetensors have no checksums, so
+    only the slice is read. A tensor with a checksum is read twice for stdout, so that damaged
+    values are never written.
 
-    A .npy file and stdout take one tensor, a directory one .npy file for each, its
-    path made of the key and never outside of the directory.
+    A .npy file and stdout take one tensor. A directory gets one .npy file per tensor, at a path
+    made from its key that never leaves the directory.
 
     \b
       ckpt extract run/ckpt-10 net/l1/kernel -o kernel.npy
@@ -80,9 +80,9 @@ def command(path: Location, target: Location, **options: Any) -> int:
     output = output_named(target)
     to_stdout = output.kind == "stdout" and not options["dry_run"]
     if to_stdout and options["as_json"]:
-        raise click.UsageError("-o - and --json both want stdout", context)
+        raise click.UsageError("-o - and --json both write to stdout", context)
     if to_stdout and sys.stdout.isatty():
-        raise click.UsageError("-o - writes bytes, which no terminal shows; redirect them", context)
+        raise click.UsageError("-o - writes binary data; redirect it to a file or a pipe", context)
     chosen = selection_of(options)._replace(keep=options["matches"])
     asked = ExtractOptions(
         options["keys"],

@@ -51,12 +51,14 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 @subcommand("graph", paged=True)
 @path_argument()
-@depth_option("Collapse what is deeper than N edges.")
+@depth_option("Collapse objects more than N edges deep.")
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")
-@click.option("--slots", is_flag=True, help="Show slot variables, too, below their variables.")
-@click.option("--engine", type=click.Choice(["ckpt", "dot"]), help="Have Graphviz's dot lay out a .svg.")
-@overwrite_option("Replace FILE where it is there already.")
-@dry_run_option("Say what would be drawn and write nothing.")
+@click.option("--slots", is_flag=True, help="Also show slot variables, below their variables.")
+@click.option(
+    "--engine", type=click.Choice(["ckpt", "dot"]), help="Layout of a .svg: ckpt's own, or by Graphviz's dot."
+)
+@overwrite_option("Replace FILE if it exists.")
+@dry_run_option("Print what would be drawn and write nothing.")
 @json_option
 @color_option
 @option_rules(
@@ -69,14 +71,13 @@ _STYLES: dict[str, dict[str, Any]] = {
 def command(path: Location, depth: int | None, target: Location | None, **options: Any) -> int:
     """Show the object graph of a checkpoint, or draw it.
 
-    There is a row for each object, and one for many that are alike, as layer_{0..11}.  The tree
-    takes the shortest way to each; where an object is shared, or an edge goes back, -> says where
-    it is shown.  Slots are counted at their variables, unless --slots shows them.  What is more
-    than a screen is collapsed, unless --depth says how deep to go.  Optimizers are red,
-    variables blue, slot variables orange.
+    Each object has a row; similar ones share a row, as in layer_{0..11}. An object is shown at
+    its shortest path. Other edges to it, cycles included, end in -> and its path. Slots are
+    counted at their variables unless you pass --slots. What does not fit on a screen is
+    collapsed unless you pass --depth. Optimizers are red, variables blue, slot variables orange.
 
-    In a pipe: a line for each edge, whole.  Pictures show what the tree shows; a page (.html)
-    unfolds to everything, and can be searched.
+    In a pipe, prints one line per edge. Pictures show the same as the tree. An .html page can be
+    searched, and unfolds to the whole graph.
 
     \b
       ckpt graph run/ckpt-10
@@ -93,7 +94,7 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     tree = span(nodes)
     unreached = len(nodes) - len(tree.level)
     if unreached:
-        render.warning(f"{counted(unreached, 'node')} cannot be reached from the root; --json has them")
+        render.warning(f"{counted(unreached, 'node')} cannot be reached from the root; --json lists them")
     if target is not None:
         drawing = draw(name, nodes, tree, depth, slots=options["slots"])
         if depth is None and not target.lower().endswith(_PAGE):
@@ -121,7 +122,7 @@ def _check(target: str | None, engine: str | None) -> None:
         message = f"{target!r} does not end in {', '.join(suffixes)}"
         raise click.BadParameter(message, context, param_hint="--output")
     if engine == "dot" and not target.lower().endswith(".svg"):
-        raise click.UsageError(f"--engine dot draws .svg, {target!r} is none", context)
+        raise click.UsageError(f"--engine dot only draws .svg files, not {target!r}", context)
 
 
 def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | None) -> bytes:
@@ -141,9 +142,9 @@ def _say_collapsed(drawing: Drawing) -> None:
     """Say how much there is that was not asked for, and how to ask."""
     hidden = sum(row.hidden * len(row.members) for row in drawing.rows)
     if hidden:
-        render.note(f"collapsed below depth {drawing.depth}, {counted(hidden, 'node')}; --depth N shows more")
+        render.note(f"{counted(hidden, 'node')} below depth {drawing.depth} not shown; --depth N shows more")
     elif any(row.is_rest for row in drawing.rows):
-        render.note("of many below one object only the first are shown; --depth N shows all")
+        render.note("only the first children of large objects are shown; --depth N shows all")
 
 
 def _write(output: Location, data: bytes, options: dict[str, Any]) -> None:

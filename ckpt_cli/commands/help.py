@@ -32,9 +32,9 @@ def _program(context: click.Context) -> click.Group:
 @json_option
 @color_option
 def command(command_name: str | None, *, as_json: bool) -> None:
-    """Show what a command does, as ckpt COMMAND --help does.
+    """Show the help of a command, as ckpt COMMAND --help does.
 
-    Without COMMAND, what there is.
+    Without COMMAND, lists the commands.
 
     \b
       ckpt help convert

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 @subcommand("log", paged=True)
 @path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @choosing
-@no_values_option("Read the indexes alone: no norms, no NaN.")
-@click.option("--tag", metavar="TAG", help="Show this number of the event files in place of the loss.")
+@no_values_option("Read only the indexes: no norms, no NaN.")
+@click.option("--tag", metavar="TAG", help="Show this scalar of the event files instead of the loss.")
 @click.option(
     "--events",
     metavar="DIR",
     type=LocalPath(),
-    help="Where the event files are, if elsewhere.",
+    help="Read event files from DIR instead.",
     shell_complete=completing("directories"),
 )
 @recursive_option()
@@ -52,10 +52,11 @@ if TYPE_CHECKING:
 def command(directory: Location, **options: Any) -> int:
     """Show a run over time, checkpoint by checkpoint.
 
-    Step, how many tensors changed since the checkpoint before, the norm of the weights,
-    NaN in any tensor, and the loss where TensorBoard's event files lie beside.  Below, curves,
-    the first NaN, and weights that never changed.  Stored checksums tell what changed; what
-    did not is not read again.  With -R every run in DIR and below; lines begin with its path.
+    For each checkpoint: its step, how many tensors changed since the one before, the norm of
+    the weights, NaN in any tensor, and the loss if TensorBoard's event files are in the same
+    directory. Then curves, the first NaN, and weights that never changed. Stored checksums show
+    what changed; unchanged tensors are not read again. With -R, shows every run in DIR and its
+    subdirectories, and each line begins with the run's path.
 
     \b
       ckpt log run/

@@ -62,17 +62,17 @@ _PIECE = 1 << 20
 )
 @click.option("--tree", "as_tree", is_flag=True, help="Show keys as a tree.")
 @depth_option("Show totals per prefix of N path components.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="key", show_default=True, help="Order.")
+@click.option("--sort", type=click.Choice(list(SORTS)), default="key", show_default=True, help="Sort order.")
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
-@click.option("-1", "--keys", "keys_only", is_flag=True, help="Print keys alone, one a line.")
-@click.option("-0", "--null", is_flag=True, help="Print keys as stored, a NUL byte behind each.")
+@click.option("-1", "--keys", "keys_only", is_flag=True, help="Print only keys, one per line.")
+@click.option("-0", "--null", is_flag=True, help="Print keys as stored, each followed by a NUL byte.")
 @click.option(
     "--digest",
     type=click.Choice(DIGESTS),
-    help="Add a digest of each tensor, read where it is not stored.",
+    help="Add a digest of each tensor; read values if none is stored.",
 )
-@exact_option("With --digest, compute also what is stored.")
-@recursive_option("List the directories below, too.")
+@exact_option("With --digest, also recompute stored digests.")
+@recursive_option("Also list subdirectories.")
 @jobs_option
 @json_option
 @color_option
@@ -164,7 +164,7 @@ class _Folder(NamedTuple):
 def _list_several(paths: list[Location], selection: Selection, look: Look, options: dict[str, Any]) -> int:
     """List what paths name, on past what cannot be listed; the last such error is raised in the end."""
     if options["recursive"]:
-        raise OptionError("--recursive wants one directory")
+        raise OptionError("--recursive takes one directory")
     errors: list[CheckpointError] = []
     named: list[CheckpointLocation | _Folder] = []
     for path in paths:
@@ -228,7 +228,7 @@ def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
         import shlex
 
         latest = shlex.quote(path / found["latest"])
-        render.note(f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {latest}")
+        render.note(f"{asked} applies to the tensors of one checkpoint: ckpt ls {asked} {latest}")
     if look.documents is not None:
         look.documents.append({"schema": 1, **found})
     elif look.as_json:

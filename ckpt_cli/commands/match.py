@@ -34,39 +34,37 @@ _STYLES = {MATTERS: "red", LEFT: "yellow", HARMLESS: "green"}
 @subcommand("match", paged=True)
 @path_argument("checkpoint")
 @path_argument("target")
-@click.option(
-    "--allow-unused", is_flag=True, help="Exit 0 although CHECKPOINT has values that TARGET does not take."
-)
+@click.option("--allow-unused", is_flag=True, help="Exit 0 even if TARGET does not use all of CHECKPOINT.")
 @click.option(
     "--read",
     is_flag=True,
-    help="Match as Checkpoint.read() does: without a save counter.",
+    help="Match as Checkpoint.read() does, without a save counter.",
 )
-@save_map_option("Write pairs proposed from structure, to be read.")
+@save_map_option("Write proposed pairs of keys to FILE, for you to check.")
 @json_option
 @color_option
 def command(checkpoint: Location, target: Location, **options: Any) -> int:
     """Show what restoring CHECKPOINT would do to TARGET's objects.
 
-    TARGET is an object-based checkpoint of the program, saved once, trained or not: all
-    of its objects count as built.  CHECKPOINT is matched by objects, or, where it has
-    none, by full names.  Two name-based checkpoints, as of Estimators, are matched as a
-    Saver restores, key by key.  Exits 0 if assert_consumed() would hold, with --allow-unused if
-    assert_existing_objects_matched() would, else 1.
+    TARGET is an object-based checkpoint that your program saved once, trained or not. All of
+    its objects count as built. CHECKPOINT is matched by objects or, if it has none, by full
+    names. Two name-based checkpoints, such as those of Estimators, are matched key by key, as a
+    Saver restores them. Exits 0 if assert_consumed() would pass, or with --allow-unused if
+    assert_existing_objects_matched() would; otherwise 1.
 
-    restore() looks for a save counter, which Checkpoint.write() and Keras' save_weights() do not
-    save.  --read matches as Checkpoint.read() and load_weights() do: into a program without one.
+    restore() looks for a save counter, which Checkpoint.write() and Keras' save_weights() do
+    not save. --read matches without one, as Checkpoint.read() and load_weights() do.
 
-    Where names have nothing in common, --save-map writes which variable may be which, told from
-    dtypes, shapes, layer numbers and words, each line with its reason.  Read it, and give it to
-    `ckpt convert --like TARGET --map FILE`.  Where another pair of one shape fits as well, the line
-    is a comment, `# ambiguous: OLD => NEW`: decide, and write OLD, a TAB and NEW.
+    If the names have nothing in common, --save-map proposes pairs of variables, based on dtypes,
+    shapes, layer numbers and words, each with its reason. Check them, then run
+    `ckpt convert --like TARGET --map FILE`. If several pairs of one shape fit equally well, the
+    line is a comment, `# ambiguous: OLD => NEW`. To use it, write OLD, a TAB and NEW.
 
     \b
       ckpt match run/ckpt-10 fresh/ckpt-1
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
       ckpt match weights weights --read         # as load_weights would
-      ckpt match model_dir other_model_dir      # would training go on from model_dir?
+      ckpt match model_dir other_model_dir      # can training continue from model_dir?
       ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
     check_stdout(options)
@@ -96,12 +94,12 @@ def _note_counter(found: Match, command: str) -> None:
     from ..operations.compare.match import COUNTER_KEY
 
     if found.lacks_only_counter:
-        what = (
-            "a save counter is all that is missing, which Checkpoint.write() and save_weights() do not save"
-        )
-        render.note(f"{what}; --read matches without one, as read() and load_weights() do: {command} --read")
+        what = "only the save counter is missing, which Checkpoint.write() and save_weights() do not save"
+        render.note(f"{what}; to match without one, as read() and load_weights() do: {command} --read")
     elif found.read and found.existing_matched and found.unused_checkpoint == [COUNTER_KEY]:
-        render.note(f"CHECKPOINT's save counter is all that is unused, and restore() takes it: {command}")
+        render.note(
+            f"only CHECKPOINT's save counter is unused; to match as restore(), which uses it: {command}"
+        )
 
 
 def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -> None:
@@ -112,7 +110,7 @@ def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -
         more = f" and {len(names) - _MOST_KEPT:,} more" if len(names) > _MOST_KEPT else ""
         how = "" if remedy.is_whole else " with expect_partial()"
         saying += f"{how}; TARGET keeps its own values of {', '.join(names[:_MOST_KEPT])}{more}"
-    render.note(f"this writes a checkpoint that TARGET restores{saying}:")
+    render.note(f"this command writes a checkpoint that TARGET can restore{saying}:")
     render.lines(
         [f"  {remedy.command}"] if render.is_terminal() else [f"fix\t{render.escape(remedy.command)}"]
     )
@@ -127,14 +125,12 @@ def _advise(matched: Matched, proposed: int) -> None:
         render.note(shapes)
     elif matched.is_complete and not found.existing_matched and not found.lacks_only_counter:
         call = "read(path)" if found.read else "restore(path)"
-        render.note(
-            f"CHECKPOINT has nothing for what gets no value: {call}.expect_partial() leaves it as it is"
-        )
+        render.note(f"CHECKPOINT has no values for these; {call}.expect_partial() leaves them unchanged")
     elif not found.existing_matched and any(row.group != HARMLESS for row in matched.rows):
-        render.note("--map pairs names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
+        render.note("to pair names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     if proposed:
         count = counted(proposed, "pair")
-        render.note(f"{count} can be guessed from structure: --save-map FILE writes them, to be read")
+        render.note(f"{count} can be guessed from structure; --save-map FILE writes them for you to check")
 
 
 def _show(found: Match, rows: list[MatchRow], paths: Mapping[str, Mapping[str, str]]) -> None:

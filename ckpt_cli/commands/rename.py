@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 @path_argument("source", metavar="SRC")
 @target_argument("[DST]", required=False)
 @changing
-@click.option("--full-names", is_flag=True, help="Change the full names of an object graph, too.")
-@click.option("--in-place", is_flag=True, help="Change SRC itself; there is no DST then.")
+@click.option("--full-names", is_flag=True, help="Also rename the full names in the object graph.")
+@click.option("--in-place", is_flag=True, help="Change SRC itself; pass no DST.")
 @link_option()
 @verify_options()
 @update_state_option
@@ -49,18 +49,19 @@ if TYPE_CHECKING:
 @json_option
 @color_option
 def command(source: Location, target: Location | None, **options: Any) -> int:
-    """Give tensors other keys; the format and the values stay.
+    """Rename the tensors of a checkpoint; keep format and values.
 
-    In an object-based checkpoint rules see object paths, as ls -l shows them: edges of
-    the object graph are changed, and keys and slot variables follow.  Elsewhere they see
-    keys, and the slots of a variable follow it.  Rules apply in this order: --map,
-    --strip-prefix, --sub, --add-prefix.  Two tensors on one key are an error.
+    In an object-based checkpoint, rules apply to object paths, as ls -l shows them. They rename
+    edges of the object graph; keys and slot variables follow. In other formats, rules apply to
+    keys, and the slots of a variable follow it. Rules apply in this order: --map,
+    --strip-prefix, --sub, --add-prefix. Two tensors with the same new key are an error.
 
-    Of TensorFlow's checkpoints only the index is written, and the object graph in a
-    small shard of its own.  Data shards are copied, each tensor compared with SRC's and its
-    checksum; with --link they are shared with SRC, and with --in-place always, and their
-    values are not read.  At every instant SRC is the old or the new checkpoint.  In a bucket
-    --in-place puts a new index, where there is no object graph; ckpt convert copies there.
+    For TensorFlow checkpoints, only the index is rewritten, and the object graph goes to a
+    small shard of its own. Data shards are copied, and each tensor is compared with SRC and its
+    checksum. With --link, and always with --in-place, the shards are shared and values are not
+    read. SRC is always either the complete old or the complete new checkpoint. In a bucket,
+    --in-place replaces the index and needs a checkpoint without an object graph; for others,
+    use ckpt convert, which copies.
 
     \b
       ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'

@@ -54,15 +54,15 @@ _LARGE = 10_000_000
 @path_argument("other", required=False, metavar="[OTHER]")
 @output_option(
     "FILE.html",
-    "The file to write.\fWithout it the page is named after PATH, with .html, in the current directory.",
+    "Write the page to FILE.html.\f[default: the name of PATH with .html, in the current directory]",
 )
 @match_option(
-    "Draw what matches, too, beside the 500 largest; * crosses /.\fOf a run directory: take only what "
-    "matches into curves, norms and the map of changes."
+    "Also draw matching tensors, besides the 500 largest.\f* also matches /. For a run directory, "
+    "use only matching tensors in curves, norms and the map of changes."
 )
 @click.option("--open", "open_it", is_flag=True, help="Open the page in a browser.")
-@overwrite_option("Replace FILE where it is there already.")
-@dry_run_option("Read everything, say how large it would be, write nothing.")
+@overwrite_option("Replace FILE if it exists.")
+@dry_run_option("Read everything, but only print the size of the page.")
 @jobs_option
 @json_option
 @color_option
@@ -70,20 +70,20 @@ _LARGE = 10_000_000
 def command(path: Location, other: Location | None, target: Location | None, **options: Any) -> int:
     """Write a page about a checkpoint, a run, or two checkpoints.
 
-    One file that holds all it shows, and asks for nothing from anywhere: it can be sent by
-    mail, or kept beside a build.  Sizes by layer, all tensors as a list and as a tree, with
-    search, order and filters; of each its statistics, of the 500 largest how their
-    values are spread, with heat maps; the object graph.  Each tensor is read once.
+    The page is one file that loads nothing else, so you can mail it or keep it with a build. It
+    shows sizes by layer, all tensors as a list and as a tree (with search, sorting and filters),
+    their statistics, histograms and heat maps of the 500 largest, and the object graph. Each
+    tensor is read once.
 
-    Of a directory with one checkpoint it is the page of that one.  Of a run directory what
-    ckpt log tells, as curves, and a map of what changed by layer and step, norms, how far the
-    weights moved, the first NaN; below, the tensors of the latest.  Of two checkpoints what changed,
-    by layer, the largest change first, how much of each tensor, and both of its sides.
+    For a directory with one checkpoint, the page shows that checkpoint. For a run directory it
+    shows what ckpt log shows, as curves, and a map of changes by layer and step, norms, how far
+    the weights moved, the first NaN, and the tensors of the latest checkpoint. For two
+    checkpoints it shows the changes by layer, largest first, with both sides of each tensor.
 
-    --match draws more of a checkpoint's tensors, or of two; of a run it chooses those that
-    curves, norms and the map of changes are of, as with ckpt log.
+    --match draws more tensors of a checkpoint, or of a pair. For a run it selects the tensors
+    of curves, norms and the map of changes, as in ckpt log.
 
-    What is damaged is shown as damaged, and the exit code is 3 then, as that of ckpt stats.
+    Damaged tensors are marked as damaged, and the exit code is then 3, as with ckpt stats.
 
     \b
       ckpt report run/ckpt-10 -o ckpt-10.html
@@ -96,7 +96,7 @@ def command(path: Location, other: Location | None, target: Location | None, **o
         message = f"{target!r} does not end in .html"
         raise click.BadParameter(message, click.get_current_context(), param_hint="--output")
     if options["open_it"] and target.is_object():
-        message = f"--open is for a file of this machine, {target} is none"
+        message = f"--open needs a local file, not {target}"
         raise click.UsageError(message, click.get_current_context())
     refuse_single(target, overwrite=options["overwrite"])
     if other is None and is_directory(path) and not _holds_one(path):
@@ -123,7 +123,7 @@ def _say_flaws(flaws: Flaws) -> None:
     """Say what is damaged, of very many tensors of the first; the page names all."""
     if flaws.count > len(flaws.first):
         more = counted(flaws.count - len(flaws.first), "more tensor")
-        render.warning(f"{more} cannot be read; the page names all")
+        render.warning(f"{more} cannot be read; the page lists all")
     say_all(flaws.first)
 
 
@@ -213,8 +213,8 @@ def _tell(document: dict[str, Any], target: Location, nbytes: int, options: dict
     """Say what was written, or would be, and open it."""
     if nbytes > _LARGE:
         is_fewer = document["what"] == "run" or options["matches"]
-        way = ": a --match of fewer tensors makes it smaller" if is_fewer else ""
-        render.note(f"{target} has {render.human_size(nbytes)}{way}")
+        way = "; select fewer tensors with --match to make it smaller" if is_fewer else ""
+        render.note(f"{target} is {render.human_size(nbytes)}{way}")
     if options["as_json"]:
         other = document.get("other")
         render.document({"path": document["path"], "other": other, "output": target, "nbytes": nbytes})
@@ -235,4 +235,4 @@ def _open(target: Location) -> None:
     if webbrowser.open("file://" + pathname2url(os.path.abspath(target.absolute()))):
         render.note(f"opened {target} in a browser")
     else:
-        render.warning(f"{target}: no browser was found to open it")
+        render.warning(f"{target}: found no browser to open it")

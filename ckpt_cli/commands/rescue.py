@@ -54,32 +54,32 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
     "--sibling",
     type=LocalPath(),
     metavar="OTHER",
-    help="Rebuild a missing or damaged .index by another of the same run.",
+    help="Rebuild a missing or damaged index from OTHER, of the same run.",
     shell_complete=completing("checkpoints"),
 )
-@overwrite_option("Replace OUT where it is there already.")
+@overwrite_option("Replace OUT if it exists.")
 @dry_run_option("Print what would be saved and lost, and write nothing.")
 @jobs_option
 @json_option
 @color_option
 def command(damaged: Location, target: Location, sibling: Location | None, **options: Any) -> int:
-    """Save what is intact of a damaged checkpoint, list the rest.
+    """Save what is intact of a damaged checkpoint; list the rest.
 
-    Every tensor is held against its checksum.  Of an index, the blocks that are sound are
-    used; a bundle whose shards are missing or short, a V1 file without its end, a zip
-    without its directory, an HDF5 or safetensors file that was cut off give what they
-    still hold.  The format stays.  An object graph loses the objects whose values are
-    lost; one that is damaged itself is made anew from the keys.
+    Every tensor is compared with its checksum. Intact blocks of a damaged index are used.
+    Bundles with missing or short shards, V1 files without their end, zip archives without their
+    directory, and truncated HDF5 or safetensors files yield what they still contain. The format
+    stays the same. An object graph loses the objects whose values are lost. A damaged graph is
+    rebuilt from the keys.
 
-    With --sibling an index that is missing or damaged is rebuilt: OTHER says which
-    tensors there are and in which order they lie.  A tensor is proved by a checksum that
-    is left of the damaged index, or by being the same as OTHER's; what nothing proves is
-    written, too, and listed as unproved.  DAMAGED is never touched.
+    --sibling rebuilds a missing or damaged index. OTHER says which tensors there are, and in
+    which order. A tensor is proved if it matches a checksum that is left in the damaged index,
+    or if it equals OTHER's. Unproved tensors are written too, and listed. DAMAGED is never
+    changed.
 
-    Of a .keras archive whose checksum over all weights differs, they are written as they
-    stand, unproved, and something unknown counts as lost.
+    If the weights of a .keras archive do not match their common checksum, they are written
+    unproved, and something unknown counts as lost.
 
-    Exits 0 if all was saved, 1 if something is lost, 3 if nothing could be saved.
+    Exits 0 if everything was saved, 1 if something is lost, 3 if nothing could be saved.
 
     \b
       ckpt rescue run/ckpt-10 saved/ckpt-10
@@ -107,7 +107,7 @@ def _rescue(damaged: Location, target: Location, sibling: Location | None, optio
     _show(rescue, notes, how, as_json=options["as_json"])
     if rescue.plan is None:
         count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
-        what = f"lost: {counted(count, 'tensor')}, the first: {first}" if count else "it holds no tensors"
+        what = f"{counted(count, 'tensor')} lost, the first: {first}" if count else "it has no tensors"
         render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
         return _NOTHING
     return _SOME if rescue.lost else _ALL
@@ -136,9 +136,9 @@ def _show(rescue: Rescue, notes: list[str], how: How, *, as_json: bool) -> None:
     _list("lost", [(row["key"] or "(unknown keys)", row["reason"]) for row in document["lost"]], "red")
     unproved = [(row["key"], row["reason"]) for row in document["unproved"]]
     if any(row["proof"] for row in document["tensors"]):
-        _list("not proved", unproved, "yellow")
+        _list("unproved", unproved, "yellow")
     elif unproved:
-        render.note(f"nothing proves these values: {unproved[0][1]}")
+        render.note(f"these values are unproved: {unproved[0][1]}")
     if rescue.plan is not None:
         known = len(rescue.plan.moves) + len(rescue.lost)
         say_written(rescue.plan, f"{len(rescue.plan.moves):,} of {counted(known, 'tensor')}", how)

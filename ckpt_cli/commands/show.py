@@ -42,21 +42,21 @@ _LARGEST_HEAT = 1 << 24
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Values in JSON.",
+    help="Print at most N values in JSON.",
 )
 @ignore_case_option
 @json_option
 @color_option
 @option_rules(needs("--max-values", "KEY"), needs("--ignore-case", "KEY"))
 def command(path: Location, key: str | None, max_values: int, ignore_case: bool, as_json: bool) -> int:
-    """Show what a checkpoint is, or what one tensor of it holds.
+    """Summarise a checkpoint, or show one of its tensors.
 
-    Without KEY a summary: format, producer, files, step, sizes by kind and dtype,
-    and the model's configuration where the file has one.  With KEY, or a part of it as
-    in kernel[0:10,:], the tensor's statistics, how its values are spread, and values.
-    Of a part, too, nothing is shown before the checksum of the whole tensor was compared;
-    that takes the time of reading all of it, and no more memory than the part.
-    The state of an iterator is taken apart: its pipeline, what is next, what it holds, its seeds.
+    Without KEY, prints format, producer, files, step, sizes by kind and dtype, and the model
+    configuration if the file has one. With KEY, or a slice of it as in kernel[0:10,:], prints the
+    tensor's statistics, the distribution of its values, and values. Nothing is shown before the
+    checksum of the whole tensor has been verified, so a slice takes as long to read as the
+    tensor, but only its own memory. The state of an iterator is decoded: its pipeline, its
+    position, its buffers and its seeds.
 
     \b
       ckpt show run/ckpt-10
@@ -132,7 +132,7 @@ def _spelled(value: object) -> object:
         return f"{value['name']} ({value['class_name']}): {weights}"
     text = json.dumps(value) if isinstance(value, dict | list) else str(value)
     shortened = render.is_terminal() and len(text) > 400
-    return text[:400] + " ... (--json has all of it)" if shortened else text
+    return text[:400] + " ... (--json prints all of it)" if shortened else text
 
 
 # A tensor -------------------------------------------------------------------------
@@ -163,20 +163,22 @@ def _tensor(reader: CheckpointReader, part: slices.TensorSlice, max_values: int,
     if pipeline is not None:
         _pipeline(pipeline)
     elif spec.dtype.name == "variant":
-        render.note("variants of a type that is not taken apart; their bytes are copied as they are")
+        render.note("variants of this type are not decoded; conversions copy their bytes unchanged")
     elif spec.dtype.is_unmapped:
         render.note(_unread(reader, spec))
     elif spec.size <= max_values:
         _values(reader, part)
     else:
-        render.note(f"{counted(spec.size, 'value')}; a slice shows some: {render.escape(part.key)}[0:3]")
+        render.note(
+            f"{counted(spec.size, 'value')}; pass a slice to see some: {render.escape(part.key)}[0:3]"
+        )
 
 
 def _unread(reader: CheckpointReader, spec: TensorSpec) -> str:
     """Return why no values are shown of a tensor whose type is not mapped."""
     if reader.is_unread(spec.key):
         return reader.undecoded(spec.key).message
-    return f"values of {spec.dtype} are not read; its bytes are copied as they are"
+    return f"values of {spec.dtype} are not decoded; conversions copy their bytes unchanged"
 
 
 def _pipeline(found: Pipeline) -> None:

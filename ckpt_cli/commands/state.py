@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _STYLES = {"delete": "red", "remove": "red", "drop": "yellow", "set": "green", "add": "green"}
 
 
-_PARTS = "parts of uploads that a killed process left are removed by a lifecycle rule of the bucket"
+_PARTS = "--fix does not see partial uploads of killed processes; set a lifecycle rule on the bucket for them"
 
 
 @subcommand("state")
@@ -41,36 +41,36 @@ _PARTS = "parts of uploads that a killed process left are removed by a lifecycle
     help="Make NAME the latest checkpoint.",
     shell_complete=completing("checkpoints_of_directory"),
 )
-@click.option("--fix", is_flag=True, help="Make the state file and the directory agree.")
+@click.option("--fix", is_flag=True, help="Make the state file match the directory.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Delete all but the N latest checkpoints.")
-@dry_run_option("Print what would be done, and do nothing.")
+@dry_run_option("Print what would be done and do nothing.")
 @json_option
 @color_option
 @option_rules(needs("--dry-run", "--set", "--fix", "--keep"))
 def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
     """Show or change the state file `checkpoint` of a directory.
 
-    It names the latest checkpoint and those before it; TensorFlow goes by it, not by what
-    is there.  Shows what it lists, whether that exists, and what interrupted saves left.
+    The state file names the latest checkpoint and those before it. TensorFlow follows it, and
+    ignores what else is in the directory. Without options, shows its entries, whether they
+    exist, and what interrupted saves left behind.
 
-    --fix lists checkpoints by paths relative to the directory, drops those that are gone,
-    adds those that are there, puts back a checkpoint that was moved aside, and removes
-    leftovers.  Leftovers go first, so that it also works on a disk that they have filled.
-    What a process on this machine is writing is left alone; do not run it while another
-    machine saves into the directory.
+    --fix lists checkpoints by paths relative to the directory, drops missing ones, adds unlisted
+    ones, restores a checkpoint that was moved aside, and removes leftovers. Leftovers go first,
+    so that it also works on a disk that they have filled. Files that a process on this machine
+    is writing are left alone. Do not run it while another machine saves into the directory.
 
-    In a bucket --set and --fix put the state file anew, and --fix deletes what interrupted
-    conversions with --resume have sent, and locks that have expired.  Parts of uploads that a
-    killed process left there are seen by nobody, and removed by a lifecycle rule of the bucket.
+    In a bucket, --set and --fix replace the state file. --fix also deletes what interrupted
+    conversions with --resume have sent, and expired locks. Partial uploads of a killed process
+    are invisible; let a lifecycle rule of the bucket remove them.
 
-    --keep replaces the state file first and then deletes, with all their files, all but
-    the N latest checkpoints whose index and data files are there.  On a full disk it
-    deletes first.  What a symbolic link of DIR leads to stays.
+    --keep replaces the state file first. Then it deletes all but the N latest complete
+    checkpoints, with all their files. On a full disk it deletes first. Files that a symbolic
+    link in DIR points to are not deleted.
 
     \b
-      ckpt state run/                   what it says, and what is wrong with it
+      ckpt state run/                   what it lists, and what is wrong with it
       ckpt state --fix run/             after a directory was moved, or a save was killed
-      ckpt state --set ckpt-8 run/      training goes on from there
+      ckpt state --set ckpt-8 run/      continue training from there
       ckpt state --keep 3 -n run/       what would be deleted
     """
     run = Run(directory)
@@ -93,7 +93,7 @@ def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any)
         return 0
     _show_changes(plan.changes, dry_run=dry_run)
     if not plan.changes:
-        render.note(f"{run.path}: there is nothing to change")
+        render.note(f"{run.path}: nothing to change")
     return 0
 
 
@@ -164,7 +164,7 @@ def _when(seconds: float | None) -> str:
 
 
 def _show_tables(run: Run) -> None:
-    render.title(run.state_path, "" if run.state else "not there" if not run.has_file else "not readable")
+    render.title(run.state_path, "" if run.state else "missing" if not run.has_file else "unreadable")
     rows, styles = [], []
     for entry in run.entries:
         rows.append([render.escape(entry.name), _when(entry.timestamp), _status(run, entry)])
@@ -210,13 +210,13 @@ def _show_flaws(run: Run) -> None:
     flaws = [
         f"{count} {what}"
         for count, what in (
-            (missing, "listed but not there"),
-            (stale, "listed by a path that is not theirs"),
-            (len(run.unlisted), "there but not listed"),
-            (len(run.leftovers), "left by interrupted saves"),
+            (missing, "listed but missing"),
+            (stale, "listed with a stale path"),
+            (len(run.unlisted), "not listed"),
+            (len(run.leftovers), "left over from interrupted saves"),
         )
         if count
     ]
     if flaws:
-        way = "" if run.is_only_read else f"; to mend it: {command_line('state', '--fix', run.path)}"
+        way = "" if run.is_only_read else f"; to fix it: {command_line('state', '--fix', run.path)}"
         render.note(f"{run.path}: {', '.join(flaws)}{way}")

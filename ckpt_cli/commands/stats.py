@@ -62,7 +62,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @path_argument(default=".", metavar="[PATH]")
 @choosing
 @fail_on_option(
-    "Exit 1 if any value is one of these.",
+    "Exit 1 if any value is NaN (nan) or infinite (inf).",
     callback=_failures,
     metavar="nan,inf",
     shell_complete=completing("failures"),
@@ -70,7 +70,7 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 @click.option(
     "--files",
     is_flag=True,
-    help="Take every word for a PATH, none for a KEY, as hooks do.\fWith --fail-on only what fails is shown.",
+    help="Treat every argument as a PATH, as hooks need.\fWith --fail-on, shows only tensors that fail.",
 )
 @recursive_option()
 @sharing_options
@@ -81,9 +81,9 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
 def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **options: Any) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
-    Computed in float64, NaN counted and left out, in memory that does not grow with
-    the tensors.  Strings, variants and types that are not mapped are passed over.  With -R
-    every checkpoint in PATH and in the directories below; lines begin with its path.
+    Statistics are computed in float64. NaN are counted and otherwise ignored. Memory use does
+    not grow with the tensors. Strings, variants and unmapped types are skipped. With -R, covers
+    every checkpoint in PATH and its subdirectories, and each line begins with its path.
 
     \b
       ckpt stats run/ckpt-10 --kind variable
@@ -93,13 +93,13 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
     """
     if options["form"] not in ("text", "json") and not fail_on:
         raise click.UsageError(
-            f"--format {options['form']} tells what --fail-on finds; give that, too",
+            f"--format {options['form']} reports what --fail-on finds; pass --fail-on too",
             click.get_current_context(),
         )
     words = options["keys"]
     if options["files"]:
         if click.get_current_context().get_parameter_source("path") is ParameterSource.DEFAULT:
-            raise click.UsageError("--files wants a PATH", click.get_current_context())
+            raise click.UsageError("--files needs a PATH", click.get_current_context())
         options["keys"] = ()
     selection = selection_of(options, words=not fail_on)
     run = _StatsPrinter(fail_on, workers, options["form"], selection, options["as_json"])

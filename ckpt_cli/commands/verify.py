@@ -49,27 +49,31 @@ _MOST_SHOWN = 20
     "like",
     type=LocalPath(),
     metavar="B",
-    help="Also run the model with these weights and with B's.",
+    help="Also compare the model's outputs with those of B's weights.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
-    "--input", "input_file", type=LocalPath(), metavar="FILE.npy", help="Run the model on this array."
+    "--input",
+    "input_file",
+    type=LocalPath(),
+    metavar="FILE.npy",
+    help="Run the model on this array. [default: seeded numbers]",
 )
 @click.option(
     "--trains-like",
     "trains_like",
     type=LocalPath(),
     metavar="B",
-    help="Also take one optimizer step from here and one from B.",
+    help="Also compare one optimizer step from here with one from B.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
     "--against",
     type=LocalPath(),
     metavar="LISTING",
-    help="Also hold each tensor against a saved listing.",
+    help="Also compare each tensor with a saved listing.",
 )
-@click.option("--locked", is_flag=True, help="Hold each PATH that has a PATH.lock beside it against that.")
+@click.option("--locked", is_flag=True, help="Compare each PATH with PATH.lock, if that exists.")
 @recursive_option()
 @sharing_options
 @form_option
@@ -81,35 +85,36 @@ def command(
 ) -> int:
     """Check that a checkpoint is sound, to the last byte.
 
-    Structure first (footer, block checksums, key order, entries within their shards,
-    shards that are missing or left over, object graph), then every tensor against its
-    stored checksum.  Goes on after the first finding.  A directory stands for all of
-    its checkpoints.  Without PATH the current directory is verified.  Exits 1 if there
-    are errors, 3 if not one key can be listed.
+    Checks the structure first: footer, block checksums, key order, entries within their shards,
+    missing or surplus shards, object graph. Then compares every tensor with its stored checksum.
+    Continues after the first finding. A directory means all of its checkpoints. Without PATH,
+    verifies the current directory. Exits 1 if there are errors, 3 if not one key can be listed.
 
     \b
       ckpt verify run/                              every checkpoint of a run
-      ckpt verify -R runs/                          of all runs below
-      ckpt verify run/ckpt-10 --roundtrip name      before converting for good
+      ckpt verify -R runs/                          all runs in a directory
+      ckpt verify run/ckpt-10 --roundtrip name      before a conversion
       ckpt verify s3://bucket/model.safetensors --against model.lock
     \f
 
-    Paths that name one checkpoint, as run/ckpt-* does, are that one once.
+    Several paths of one checkpoint, as in run/ckpt-*, count once.
 
-    --roundtrip proves that a conversion loses nothing; a warning lists what FORMAT has no
-    place for.  TMPDIR says where the temporary folder is made.
+    --roundtrip proves that a conversion loses nothing. A warning lists what FORMAT cannot store.
+    TMPDIR says where the temporary folder is made.
 
-    --outputs-like builds the model from the configuration that a full .h5 or a .keras file
-    carries, PATH or B, as data: nothing it names is executed.  Outputs must be equal to the
-    last bit, on --input or on seeded numbers.  What is not known here is named, with exit 3.
-    --trains-like builds model and optimizer from the configuration of a full .h5 or a .keras
-    file, PATH or B; without one, a stack of Dense and Conv2D layers and its optimizer, of any
-    generation, from objects or names.  Weights and slots must be equal, to the last bit, after a
-    step as well.
+    --outputs-like builds the model from the configuration in PATH or B, a full .h5 or a .keras
+    file. The configuration is only data: nothing that it names is executed. Outputs must be equal
+    to the last bit, on --input or on seeded numbers. An unknown layer is an error, with exit
+    code 3.
 
-    --against holds keys, dtypes, shapes and digests against a listing that was saved before
-    (ckpt ls PATH --json -l --digest sha256 > model.lock), whatever the format is by now.
-    Of what is damaged it names what else is another.
+    --trains-like builds model and optimizer from the configuration of a full .h5 or .keras file,
+    PATH or B. Without one, it builds a stack of Dense and Conv2D layers and its optimizer, of any
+    generation, from objects or names. Weights and slots must be equal to the last bit, also
+    after one step.
+
+    --against compares keys, dtypes, shapes and digests with a listing that was saved before
+    (ckpt ls PATH --json -l --digest sha256 > model.lock), whatever the format is now. For a
+    damaged checkpoint, it also says what else differs.
 
     \b
       ckpt verify run/ckpt-10 --json                for a script
@@ -157,13 +162,14 @@ def _print(results: list[Result], form: str) -> None:
 def _say_what_follows(result: Result, *, is_held: bool) -> None:
     """Say what to do about a checkpoint that is damaged, or whose values nothing proves."""
     if result.ok and not result.has_checksums and not is_held:
-        render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be proved")
+        render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be verified")
     if result.is_unread:
         render.error_lines(_sentence(result))
     elif result.unreadable:
         render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
     elif result.tensors and _is_damaged(result):
-        sound = f"sound are {counted(result.tensors, 'tensor')}; to save them"
+        is_or_are = "is" if result.tensors == 1 else "are"
+        sound = f"{counted(result.tensors, 'tensor')} {is_or_are} sound; to save them"
         render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
 
 
@@ -197,7 +203,7 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     prefix = index.removesuffix(".index")
     if prefix == index or not data_shards(prefix):
         return ()
-    saving = "to save what is intact, with --sibling by another checkpoint of the run"
+    saving = "to save what is intact (with --sibling, by another checkpoint of the run)"
     return (f"{saving}: {command_line('rescue', prefix, 'OUT')}",)
 
 
@@ -289,4 +295,4 @@ def _show_findings(result: Result) -> None:
     render.table(columns, rows, styles)
     for (_, code), count in shown.items():
         if count > _MOST_SHOWN:
-            render.note(f"{counted(count - _MOST_SHOWN, 'more finding')} {code}; --json has them all")
+            render.note(f"{counted(count - _MOST_SHOWN, 'more finding')} of {code}; --json lists all")

@@ -179,7 +179,7 @@ def _known_way_out(message: str) -> tuple[str, ...]:
     command = way_out(message)
     if command is None or set(shlex.split(command)[1:]) <= set(sys.argv):  # which is what has just failed
         return ()
-    return (f"what helps, as ckpt explain knows: {command}",)
+    return (f"this may help: {command}",)
 
 
 # For programs -------------------------------------------------------------------
@@ -286,7 +286,7 @@ def say_left_out(laid: TableLines) -> None:
     """Say below a table which columns have no room."""
     if laid.left_out:
         names = ", ".join(laid.left_out)
-        lines([styled(f"left out, for want of room: {names}", dim=True)])
+        lines([styled(f"columns that do not fit: {names}", dim=True)])
 
 
 def title(text: str, detail: str = "", *, is_first: bool = True) -> None:

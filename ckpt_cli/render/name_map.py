@@ -46,11 +46,9 @@ def proposal_lines(proposals: Sequence[Proposal], restored: Sequence[tuple[str, 
     A pair that is ambiguous is a comment itself, so that nothing takes it before a person has decided.
     `restored` are pairs, old and new, that a restore makes by itself: full names may tell otherwise.
     """
-    lines = ["# Proposed from dtypes, shapes, layers and words. Nothing here is known: read each line."]
+    lines = ["# Guessed from dtypes, shapes, layers and words. Check each line."]
     if any(proposal.ambiguous for proposal in proposals):
-        lines.append(
-            "# Other pairs fit as well as the ambiguous ones. To take one, write OLD, a TAB and NEW."
-        )
+        lines.append("# Ambiguous pairs are commented out. To use one, write OLD, a TAB and NEW.")
     for proposal in proposals:
         row = row_of(proposal.source, proposal.target)
         pair = f"# ambiguous: {_spelled(row.old)} => {_spelled(row.new)}"

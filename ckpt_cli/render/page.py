@@ -114,7 +114,7 @@ def _contents(document: dict[str, Any]) -> list[str]:
         *_alarm(document["broken"].values()),
         "<h2>Sizes by layer</h2>",
         _layers(names, sizes, tensors["separator"]),
-        f"<h2>{counted(len(names), 'tensor')}, the largest first</h2>",
+        f"<h2>{counted(len(names), 'tensor')}, largest first</h2>",
         _table(
             ("name", "dtype", "shape", "size", "min", "max", "mean", "std", "NaN", "inf"),
             [_tensor_cells(document, names, at) for at in order[:_MOST_ROWS]],
@@ -132,8 +132,8 @@ def _heading(name: str, path: str) -> list[str]:
 
 
 _NO_SCRIPT = (
-    "This is what can be shown without a script. With one, which is in this file, the page has everything:"
-    " search, pictures, the tensors as a tree."
+    "This is the page without JavaScript. Turn JavaScript on for search, pictures and the tensor tree;"
+    " the script is in this file."
 )
 
 
@@ -203,7 +203,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], total: int)
 
 
 def _left_out(total: int) -> list[str]:
-    return [f"<p>{total - _MOST_ROWS:,} more are left out here.</p>"] if total > _MOST_ROWS else []
+    return [f"<p>{total - _MOST_ROWS:,} more not shown.</p>"] if total > _MOST_ROWS else []
 
 
 def _two(document: dict[str, Any]) -> str:
@@ -225,10 +225,10 @@ def _two(document: dict[str, Any]) -> str:
             *_warnings(document["left"]),
             *_warnings(document["right"]),
             *_alarm(document["broken"].values()),
-            f"<p>the same: {counted(document['same'], 'tensor')}</p>",
-            f"<h2>{counted(len(entries), 'tensor')} with changes</h2>",
+            f"<p>{counted(document['same'], 'tensor')} unchanged</p>",
+            f"<h2>{counted(len(entries), 'tensor')} changed</h2>",
             _table(
-                ("name", "change", "differing", "elements", "largest |a-b|", "of |b|"), rows, len(entries)
+                ("name", "change", "differing", "elements", "largest |a-b|", "relative"), rows, len(entries)
             ),
         ]
     )
@@ -236,18 +236,18 @@ def _two(document: dict[str, Any]) -> str:
 
 def _run(document: dict[str, Any]) -> str:
     fields = ("name", "step", "modified", "changed", "tensors", "l2", "ratio", "nan", "inf", "loss")
-    titles = ("name", "step", "modified", "changed", "of", "norm", "update ratio", "NaN", "inf", "loss")
+    titles = ("name", "step", "modified", "changed", "tensors", "norm", "update ratio", "NaN", "inf", "loss")
     points, frozen = document["checkpoints"], document["frozen"]
     rows = [[_figure(point[field]) for field in fields] for point in points[-_MOST_ROWS:]]
     bad = next((point for point in points if point["nan"]), None)
     out = [*_heading(document["name"], document["path"]), *_alarm(document["findings"])]
-    out += [f"<p>The first NaN: {text(bad['name'])}, {text(bad['first_nan'])}</p>"] if bad else []
+    out += [f"<p>First NaN: {text(bad['name'])}, {text(bad['first_nan'])}</p>"] if bad else []
     out += [f"<h2>{counted(len(points), 'checkpoint')}</h2>", _table(titles, rows, len(points))]
     if frozen:
         names = [[key] for key in frozen[:_MOST_ROWS]]
         out += ["<h2>Weights that never changed</h2>", _table(("name",), names, len(frozen))]
     if document["latest"] is not None:
-        out += [f"<h2>The latest: {text(document['latest']['name'])}</h2>", *_contents(document["latest"])]
+        out += [f"<h2>Latest: {text(document['latest']['name'])}</h2>", *_contents(document["latest"])]
     return "\n".join(out)
 
 

@@ -54,7 +54,7 @@ def _chosen() -> str | None:
     if not _is_there(asked):
         from .base import warning
 
-        warning(f"no pager {asked!r}, as CKPT_PAGER or PAGER says; without one:")
+        warning(f"pager {asked!r} not found (from CKPT_PAGER or PAGER); printing without a pager")
         return None
     return asked
 

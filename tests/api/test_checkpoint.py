@@ -271,11 +271,11 @@ def test_a_name_is_a_string() -> None:
             assert found.get(name) is None  # type: ignore[call-overload]
             with pytest.raises(formats.TensorNotFoundError) as caught:
                 found[name]  # type: ignore[index]
-            assert caught.value.hints == ("names are strings",)
+            assert caught.value.hints == ("pass the name as a string",)
 
 
 def test_an_empty_path_names_nothing() -> None:
-    with pytest.raises(ValueError, match="an empty path names nothing"):
+    with pytest.raises(ValueError, match="the path is empty"):
         ckpt.open("")
 
 
@@ -286,7 +286,7 @@ def test_a_program_that_its_workers_would_run_again_is_told_how_to_begin(tmp_pat
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert last.startswith('hint: begin your program below: if __name__ == "__main__":')
+    assert last.startswith('hint: put the code of your program below: if __name__ == "__main__":')
 
 
 def test_a_checkpoint_that_is_open_as_python_ends_is_no_traceback() -> None:

@@ -148,7 +148,7 @@ def test_a_tensor_is_told_of(guide: str, opened: Callable[..., Opened]) -> None:
         "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE",
         "[1, 5]",
         "4.7186714",
-        "how its values are spread",
+        "distribution of its values",
     ):
         assert text in one.detail
     assert one.page.locator(".detail svg rect").count() == 5
@@ -337,7 +337,7 @@ def test_changes_are_shown_by_layer(
         "50%",
     ]
     page.locator("#changes .row").nth(5).click()
-    for text in ("net/l1/a", "8 of 16 elements", "at most 0.5", "how its values are spread"):
+    for text in ("net/l1/a", "8 of 16 elements", "at most 0.5", "distribution of its values"):
         assert text in one.detail
     assert page.locator(".detail .bin").count() == 3
     assert page.locator(".detail canvas").count() == 2
@@ -365,7 +365,7 @@ def test_a_run_is_shown_over_its_steps(
         "tensors that changed",
         "NaN and infinities",
     ]
-    assert "the first NaN is in ckpt-10: net/l2/w" in page.locator(".warnings").inner_text()
+    assert "first NaN in ckpt-10: net/l2/w" in page.locator(".warnings").inner_text()
     assert one.rows("#layers") == ["net/l0", "net/l1", "net/l2"]
     looks = page.locator("#layers canvas").evaluate_all("all => all.map((canvas) => canvas.toDataURL())")
     assert len(set(looks)) == 3

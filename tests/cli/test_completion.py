@@ -104,7 +104,7 @@ def test_a_script_is_installed_where_the_shell_looks(shell: str, home: Path, ckp
             path.write_text(text)
         done = ckpt("completion", shell, "--install")
         assert (done.code, done.out) == (0, f"{path}\n")
-        assert done.err.startswith("note: shells opened from now on complete")
+        assert done.err.startswith("note: new shells complete ckpt")
         assert path.read_text() == ckpt("completion", shell).out
     assert ckpt("completion", shell, "--install", "--json").json["installed"] == str(path)
 
@@ -116,7 +116,7 @@ def test_what_is_not_ours_is_never_overwritten(shell: str, home: Path, ckpt: Cal
     path.write_text("# mine, better than `ckpt completion`")
     done = ckpt("completion", shell, "--install")
     assert (done.code, done.out) == (3, "")
-    assert f"ckpt: error: {path}: is there, and was not made by ckpt" in done.err
+    assert f"ckpt: error: {path}: already exists, and ckpt did not write it" in done.err
     assert path.read_text() == "# mine, better than `ckpt completion`"
     path.unlink()
     path.symlink_to(home / "nothing")
@@ -137,9 +137,9 @@ COMPINIT = "autoload -Uz compinit && compinit"
 @pytest.mark.parametrize(
     ("has_compinit", "left"),
     [
-        ("1", "~/.zshrc has, before compinit: fpath+=({home}/data/zsh/site-functions)"),
-        ("0", "~/.zshrc has: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),
-        ("", "~/.zshrc has: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),  # no zsh answers
+        ("1", "~/.zshrc, before compinit: fpath+=({home}/data/zsh/site-functions)"),
+        ("0", "~/.zshrc: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),
+        ("", "~/.zshrc: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),  # no zsh answers
     ],
 )
 def test_what_to_add_is_said_where_zsh_looks_nowhere_of_the_users(
@@ -157,7 +157,7 @@ def test_what_to_add_is_said_where_zsh_looks_nowhere_of_the_users(
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     done = ckpt("completion", "zsh", "--install")
     assert done.out == f"{home}/data/zsh/site-functions/_ckpt\n"
-    assert done.err == f"note: nothing will complete until {left.format(home=home)}\n"
+    assert done.err == f"note: zsh will not load this file until you add to {left.format(home=home)}\n"
     assert list(everybody.iterdir()) == []
 
 
@@ -165,7 +165,7 @@ def test_what_to_add_is_said_where_zsh_does_not_run_compinit(home: Path, ckpt: C
     answer(home, "zsh", "0", f"{home}/functions")
     done = ckpt("completion", "zsh", "--install")
     assert done.out == f"{home}/functions/_ckpt\n"
-    assert done.err == f"note: nothing will complete until ~/.zshrc has: {COMPINIT}\n"
+    assert done.err == f"note: zsh will not load this file until you add to ~/.zshrc: {COMPINIT}\n"
 
 
 def test_what_to_add_is_said_where_bash_loads_no_completions(home: Path, ckpt: Callable) -> None:
@@ -173,7 +173,8 @@ def test_what_to_add_is_said_where_bash_loads_no_completions(home: Path, ckpt: C
     path = home / PLACES["bash"]
     done = ckpt("completion", "bash", "--install")
     assert (done.code, done.out) == (0, f"{path}\n")
-    assert done.err.endswith(f"bash-completion, which is not loaded; without it, ~/.bashrc needs: . {path}\n")
+    needed = f"load bash-completion, or add to ~/.bashrc: . {path}\n"
+    assert done.err.endswith(f"bash-completion is not loaded, so bash will not find this file; {needed}")
 
 
 def test_the_first_of_several_folders_of_bash_is_taken(

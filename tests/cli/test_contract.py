@@ -339,4 +339,4 @@ def test_digests_for_diff_are_found_in_parallel(
     line = ("diff", *(reversed(sides) if turned else sides), "--executor", "threads:2", "-v")
     done = ckpt(*line)
     assert (done.code, done.out) == (0, "")
-    assert f"{8 << 22:,} bytes" in done.err.partition("handed out: ")[2], done.err
+    assert f"{8 << 22:,} bytes" in done.err.partition("sent to workers: ")[2], done.err

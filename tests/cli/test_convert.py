@@ -511,4 +511,4 @@ def test_a_map_is_printed(command: str, tmp_path: Path, ckpt: Callable) -> None:
     assert all(row.count("\t") == 1 for row in rows)
     refused = ckpt(*line, "--save-map", "-", "--json")
     assert (refused.code, refused.out) == (2, "")
-    assert "--save-map - and --json both want stdout" in refused.err
+    assert "--save-map - and --json both write to stdout" in refused.err

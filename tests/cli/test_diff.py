@@ -221,7 +221,7 @@ def test_stat_counts_elements(ckpt: Callable) -> None:
 
 def test_no_pairs_at_all_suggest_another_way_to_pair(ckpt: Callable) -> None:
     result = ckpt("diff", pair("name_based"), pair("object_based"))
-    assert result.err == "note: no key is on both sides; --by object-path pairs some\n"
+    assert result.err == "note: no key occurs on both sides; --by object-path pairs some tensors\n"
     assert ckpt("diff", pair("name_based"), pair("object_based"), "--by", "object-path").err == ""
 
 
@@ -390,7 +390,7 @@ def test_each_wants_directories_with_something_in_common(
     (tmp_path / "empty").mkdir()
     result = ckpt("diff", "--each", GUIDE, tmp_path / "empty")
     assert result.code == 1
-    assert "no checkpoint has one name in both" in result.err
+    assert "no checkpoint name occurs in both" in result.err
 
 
 # Errors, terminals ------------------------------------------------------------------

@@ -84,8 +84,8 @@ def test_processes_of_its_own_write_the_same_bytes(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": ROOT}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "handed out: 4 tasks, 40,000,000 bytes" in done.stderr
-    assert "done by this process: 2 tensors, " in done.stderr, "copied, and compared"
+    assert "sent to workers: 4 tasks, 40,000,000 bytes" in done.stderr
+    assert "processed locally: 2 tensors, " in done.stderr, "copied, and compared"
     assert "read a-1.data-00000-of-00001: 20,0" in done.stderr, "what workers read is counted"
     one, other = (tmp_path / f"{name}-1.data-00000-of-00001" for name in "ab")
     assert one.read_bytes() == other.read_bytes()
@@ -96,7 +96,7 @@ def test_processes_of_its_own_write_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("processes")
 def test_what_is_not_read_in_ranges_is_said(ckpt: Callable, laid_out: Path) -> None:
-    for name, said in (("npz", "done by this process: 4 tensors, "), ("tf-name", "handed out: 1 task, ")):
+    for name, said in (("npz", "processed locally: 4 tensors, "), ("tf-name", "sent to workers: 1 task, ")):
         path = laid_out / "one" / name / os.path.basename(GOLDENS[name])
         assert said in ckpt("verify", path, "--executor", "processes", "-v").err
 
@@ -177,7 +177,7 @@ def test_objects_are_the_same_whoever_sends_them(
         done = ckpt("convert", source, target, "--to", "name", "--shard-size", "9000", "-v", *options)
         assert done.code == 0, done.err
     is_shared = name in ("tf-object", "dtypes", "safetensors")  # the others are read in order, or in slices
-    assert ("handed out: 0 tasks" not in done.err) == is_shared, done.err
+    assert ("sent to workers: 0 tasks" not in done.err) == is_shared, done.err
     assert _blobs(store, "mem://tests/shared") == _blobs(store, "mem://tests/alone")
     assert ckpt("verify", "mem://tests/shared/t-1").code == 0
 
@@ -480,7 +480,7 @@ def test_what_is_no_executor_is_refused(text: str, ckpt: Callable) -> None:
 def test_it_does_not_stand_beside_jobs(ckpt: Callable) -> None:
     done = ckpt("verify", "nothing", "--executor", "threads", "-j", "2")
     assert (done.code, done.out) == (2, "")
-    assert "--executor does nothing beside --jobs" in done.err
+    assert "--executor does nothing with --jobs" in done.err
 
 
 def test_without_the_extra_it_is_named(

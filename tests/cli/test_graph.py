@@ -112,13 +112,13 @@ def test_a_tree_of_more_than_a_screen_is_collapsed_and_says_so(terminal, tmp_pat
     path = tf.train.Checkpoint(**parts).save(tmp_path / "wide")
     result = terminal("graph", path, NO_COLOR="1")
     assert "├── p0  +4 nodes  16 B" in result.out.splitlines()
-    assert result.err == "note: collapsed below depth 1, 80 nodes; --depth N shows more\n"
+    assert result.err == "note: 80 nodes below depth 1 not shown; --depth N shows more\n"
     assert "a19" in terminal("graph", path, "--depth", 2, NO_COLOR="1").out
     many = {f"x{'y' * at}": tf.Variable(1.0) for at in range(120)}
     path = tf.train.Checkpoint(**many).save(tmp_path / "many")
     result = terminal("graph", path, NO_COLOR="1")
     assert result.out.splitlines()[-1] == "└── … 21 more"
-    assert result.err == "note: of many below one object only the first are shown; --depth N shows all\n"
+    assert result.err == "note: only the first children of large objects are shown; --depth N shows all\n"
     assert len(terminal("graph", path, "--depth", 1, NO_COLOR="1").out.splitlines()) == 122
 
 

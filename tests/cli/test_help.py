@@ -64,11 +64,7 @@ def test_what_help_leaves_out_stands_in_the_reference() -> None:
 def test_options_stand_in_the_group_of_what_they_do(ckpt: Callable) -> None:
     """`ls --keys` prints keys, and `convert --keys` says which ones are written."""
     listing = ckpt("ls", "--help").out
-    assert "Under which keys" not in listing
-    assert listing.index("--keys") < listing.index("Which tensors:") < listing.index("--ignore-case")
+    assert "Key changes" not in listing
+    assert listing.index("--keys") < listing.index("Tensor selection:") < listing.index("--ignore-case")
     converting = ckpt("convert", "--help").out
-    assert (
-        converting.index("Under which keys:")
-        < converting.index("--keys")
-        < converting.index("What is written:")
-    )
+    assert converting.index("Key changes:") < converting.index("--keys") < converting.index("Output:")

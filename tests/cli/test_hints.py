@@ -98,7 +98,6 @@ NO_HINTS = {
     "ckpt_cli/operations/runs/listing.py _interrupted": "a note",
     "ckpt_cli/operations/runs/listing.py _directory_document": "a note",
     "ckpt_cli/operations/runs/state_changes.py _add": "a warning",
-    "ckpt_cli/render/base.py _known_way_out": "commands that tests/cli/test_explain.py runs",
     "ckpt_cli/render/page.py page": "a title",
     "ckpt_cli/operations/reporting.py say_findings": "a warning",
     "formats/model/reader.py require_writer": "`ckpt explain formats`, for formats without a writer",

@@ -518,7 +518,7 @@ def test_a_shared_file_keeps_its_mode_and_its_inode(ckpt: Ckpt, tmp_path: Path) 
         (["out.npz"], 3, "npz has no data shards to share"),
         (["out.safetensors", "--weights-only"], 3, "safetensors has no data shards to share"),
         (["out-1", "--to", "v1"], 3, "tf-v1 has no data shards to share"),
-        (["out-1", "--shard-size", "100"], 2, "--shard-size does nothing beside --link"),
+        (["out-1", "--shard-size", "100"], 2, "--shard-size does nothing with --link"),
     ],
 )
 def test_what_cannot_be_linked_is_refused_by_name(

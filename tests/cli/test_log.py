@@ -409,7 +409,7 @@ def test_another_number_and_event_files_elsewhere(tmp_path: Path, ckpt: Callable
     assert found["events"]["tag"] == "accuracy"
     result = ckpt("log", IRIS, "--tag", "accuracy")
     assert result.code == 0
-    assert "note: no number 'accuracy' in 1 event file; there are dnn/" in result.err
+    assert "note: no scalar 'accuracy' in 1 event file; found: dnn/" in result.err
     result = ckpt("log", IRIS, "--events", tmp_path / "nowhere")
     assert (result.code, result.err) == (3, f"ckpt: error: {tmp_path}/nowhere: no such directory\n")
 

@@ -141,7 +141,9 @@ def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: C
     asked = option.replace("=", " ")
     result = ckpt("ls", GUIDE, option)
     assert result.out == ckpt("ls", GUIDE).out
-    assert f"{asked} is for the tensors of one checkpoint: ckpt ls {asked} {GUIDE}/ckpt-10\n" in result.err
+    assert (
+        f"{asked} applies to the tensors of one checkpoint: ckpt ls {asked} {GUIDE}/ckpt-10\n" in result.err
+    )
 
 
 def test_a_second_path_is_not_taken_for_a_pattern_without_a_word(ckpt: Callable) -> None:
@@ -354,7 +356,7 @@ def test_a_narrow_terminal_cuts_no_number(terminal: Callable) -> None:
     out = terminal("ls", GUIDE, columns=30, NO_COLOR="1").out
     assert out.splitlines()[0].split() == ["NAME", "STEP", "SIZE"]
     assert out.splitlines()[3].split() == ["ckpt-10", "10", "2.6", "kB", "latest"]
-    assert "left out, for want of room: FORMAT, TENSORS, MODIFIED" in out
+    assert "columns that do not fit: FORMAT, TENSORS, MODIFIED" in out
 
 
 def test_keys_reach_no_terminal_raw(tmp_path: Path, terminal: Callable, ckpt: Callable) -> None:

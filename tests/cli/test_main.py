@@ -55,9 +55,9 @@ def test_without_arguments_checkpoints_of_the_directory_are_listed(
     done = ckpt()
     assert (done.code, done.out) == (0, ckpt("ls").out)
     assert done.err.splitlines() == [
-        "note: what is in it: ckpt ls ckpt-10",
-        "note: what training changed: ckpt diff ckpt-9 ckpt-10",
-        "note: whether every byte is sound: ckpt verify .",
+        "note: to list its tensors: ckpt ls ckpt-10",
+        "note: to see what training changed: ckpt diff ckpt-9 ckpt-10",
+        "note: to check every byte: ckpt verify .",
     ]
     for line in done.err.splitlines():
         words = line.partition(": ckpt ")[2].split()
@@ -71,7 +71,7 @@ def test_without_arguments_one_checkpoint_is_enough(
     monkeypatch.chdir(tmp_path)
     done = ckpt()
     assert done.code == 0
-    assert "what the tensors hold: ckpt stats 'two words.npz'" in done.err
+    assert "to see statistics of its tensors: ckpt stats 'two words.npz'" in done.err
 
 
 def test_help_and_version_of_everything(ckpt: Callable) -> None:
@@ -332,4 +332,4 @@ def test_help_says_of_each_command_what_it_does_in_a_line(
 def test_an_empty_path_is_usage(arguments: list[str], ckpt: Callable) -> None:
     result = ckpt(*arguments)
     assert (result.code, result.out) == (2, "")
-    assert "an empty path names nothing\n" in result.err
+    assert "the path is empty\n" in result.err

@@ -79,9 +79,9 @@ def test_the_command_for_a_checkpoint_of_another_layout_works(ckpt, tmp_path, mo
 def test_on_a_terminal_what_matters_comes_first(terminal, renamed):
     result = terminal("match", GUIDE, renamed, NO_COLOR="1")
     assert result.code == 1
-    assert "what matters" in result.out
+    assert "needs attention" in result.out
     assert "perhaps net/l1/kernel" in result.out
-    assert result.out.index("what matters") < result.out.index("harmless")
+    assert result.out.index("needs attention") < result.out.index("harmless")
     assert "ckpt rename" in result.out
     assert "assert_consumed()                  fails" in result.out
 
@@ -122,7 +122,7 @@ def test_a_map_from_structure_is_read_and_given_back(tmp_path: Path, ckpt: Calla
     source = data_path("bert_tiny", "bert_model.ckpt-2")
     like = data_path("bert_template", "other_names", "with_adam", "ckpt-1")
     told = ckpt("match", source, like)
-    assert "note: 44 pairs can be guessed from structure: --save-map FILE writes them" in told.err
+    assert "note: 44 pairs can be guessed from structure; --save-map FILE writes them" in told.err
     saved = tmp_path / "map.tsv"
     result = ckpt("match", "--json", source, like, "--save-map", saved)
     assert (result.code, len(result.json["proposed"])) == (1, 44)
@@ -145,7 +145,7 @@ def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp
     told = ckpt("match", written, written)
     assert (told.code, told.rows[0][:2]) == (1, ["harmless", "no value"])
     command = f"ckpt match {written} {written} --read"
-    assert "note: a save counter is all that is missing, which Checkpoint.write() and" in told.err
+    assert "note: only the save counter is missing, which Checkpoint.write() and" in told.err
     assert told.err.rstrip().endswith(command)
     for target in (written, saved):  # whose own counter a program has not yet, before it saves
         assert ckpt("match", written, target, "--read").code == 0
@@ -154,7 +154,7 @@ def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp
         1,
         [["harmless", "unused", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", ""]],
     )
-    assert f"restore() takes it: ckpt match {saved} {written}" in left.err
+    assert f"restore(), which uses it: ckpt match {saved} {written}" in left.err
     assert ckpt("match", saved, written, "--read", "--allow-unused").code == 0
     assert ckpt("match", saved, written).code == 0
 
@@ -226,7 +226,7 @@ def test_what_nothing_but_the_order_pairs_is_a_comment(ckpt: Callable, tmp_path:
     source, target = saved("old", "a", "b", "same"), saved("new", "p", "q", "same")
     end, saved_map = "/.ATTRIBUTES/VARIABLE_VALUE", tmp_path / "map.tsv"
     told = ckpt("match", source, target, "--save-map", saved_map)
-    assert "2 pairs proposed, 2 of them ambiguous and comments, which --map does not take" in told.err
+    assert "2 pairs proposed, 2 of them ambiguous and commented out" in told.err
     lines = saved_map.read_text().splitlines()
     ambiguous = [f"# ambiguous: {old}{end} => {new}{end}" for old, new in (("a", "p"), ("b", "q"))]
     assert [line for line in lines if line.startswith("# ambiguous")] == ambiguous

@@ -132,7 +132,7 @@ def test_numpy_is_not_imported_where_it_would_end_the_process(tmp_path: Path) ->
     assert done.returncode == 3
     first, hint = done.stderr.splitlines()
     assert first.startswith("ckpt: error: ")
-    assert first.endswith("not enough memory: importing numpy takes 128 MB")
+    assert first.endswith("not enough memory: importing numpy needs 128 MB of memory")
     assert hint == "hint: free some memory, or raise the limit of this process (ulimit -v)"
 
 

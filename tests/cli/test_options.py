@@ -172,37 +172,37 @@ REFUSED = [
     ("convert run/ckpt-10 new/c-1 --keep-optimizer", "--keep-optimizer does nothing without --like"),
     (
         "convert run/ckpt-9 new/c-1 --like run/ckpt-10 --keep-optimizer --iterations 3",
-        "--iterations does nothing beside --keep-optimizer",
+        "--iterations does nothing with --keep-optimizer",
     ),
-    ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing beside --like"),
-    ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --keys stored", "--keys does nothing beside --like"),
+    ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --config full.h5", "--config does nothing with --like"),
+    ("convert run/ckpt-9 new/c-1 --like run/ckpt-10 --keys stored", "--keys does nothing with --like"),
     ("convert run/ckpt-9 new/c-1 --to name --keys stored", "--keys does nothing for tf-name"),
     ("convert run/ckpt-9 new/c-1 --keys stored", "--keys does nothing for tf-object"),
-    ("convert run/ckpt-9 new/c-1 --weights-only --kind slot", "--weights-only does nothing beside --kind"),
-    ("convert run new --each --update-state", "--update-state does nothing beside --each"),
-    ("diff run other --json --stat", "--json does nothing beside --stat"),
-    ("diff run other --json -q", "--json does nothing beside --quiet"),
-    ("diff run other --stat -q", "--stat does nothing beside --quiet"),
-    ("diff run other --all -q", "--all does nothing beside --quiet"),
-    ("diff run other -M -q", "--find-renames does nothing beside --quiet"),
-    ("diff run other -M --no-values", "--find-renames does nothing beside --no-values"),
-    ("diff run other --no-values --exact", "--no-values does nothing beside --exact"),
-    ("diff run other --no-values --rtol 1", "--no-values does nothing beside --rtol"),
-    ("diff run other --no-values --atol 1", "--no-values does nothing beside --atol"),
+    ("convert run/ckpt-9 new/c-1 --weights-only --kind slot", "--weights-only does nothing with --kind"),
+    ("convert run new --each --update-state", "--update-state does nothing with --each"),
+    ("diff run other --json --stat", "--json does nothing with --stat"),
+    ("diff run other --json -q", "--json does nothing with --quiet"),
+    ("diff run other --stat -q", "--stat does nothing with --quiet"),
+    ("diff run other --all -q", "--all does nothing with --quiet"),
+    ("diff run other -M -q", "--find-renames does nothing with --quiet"),
+    ("diff run other -M --no-values", "--find-renames does nothing with --no-values"),
+    ("diff run other --no-values --exact", "--no-values does nothing with --exact"),
+    ("diff run other --no-values --rtol 1", "--no-values does nothing with --rtol"),
+    ("diff run other --no-values --atol 1", "--no-values does nothing with --atol"),
     ("graph run --overwrite", "--overwrite does nothing without --output"),
     ("graph run -n", "--dry-run does nothing without --output"),
-    ("graph run --depth 2 --json", "--depth does nothing beside --json unless --output is given, too"),
-    ("ls run/ckpt-10 -R --match x", "--recursive does nothing beside --match"),
-    ("ls run x -R", "--recursive does nothing beside KEY"),
-    ("ls run -R --tree", "--recursive does nothing beside --tree"),
-    ("ls run/ckpt-10 --json -1", "--keys does nothing beside --json"),
-    ("ls run/ckpt-10 --json -0", "--null does nothing beside --json"),
-    ("ls run/ckpt-10 --json --tree", "--tree does nothing beside --json"),
-    ("ls run/ckpt-10 --tree --depth 2", "--tree does nothing beside --depth"),
-    ("ls run/ckpt-10 -1 --depth 2", "--keys does nothing beside --depth"),
-    ("ls run/ckpt-10 -l -1", "--long does nothing beside --keys"),
-    ("ls run/ckpt-10 -l --tree", "--long does nothing beside --tree"),
-    ("ls run/ckpt-10 -l --depth 2", "--long does nothing beside --depth unless --json is given, too"),
+    ("graph run --depth 2 --json", "--depth does nothing with --json unless you also pass --output"),
+    ("ls run/ckpt-10 -R --match x", "--recursive does nothing with --match"),
+    ("ls run x -R", "--recursive does nothing with KEY"),
+    ("ls run -R --tree", "--recursive does nothing with --tree"),
+    ("ls run/ckpt-10 --json -1", "--keys does nothing with --json"),
+    ("ls run/ckpt-10 --json -0", "--null does nothing with --json"),
+    ("ls run/ckpt-10 --json --tree", "--tree does nothing with --json"),
+    ("ls run/ckpt-10 --tree --depth 2", "--tree does nothing with --depth"),
+    ("ls run/ckpt-10 -1 --depth 2", "--keys does nothing with --depth"),
+    ("ls run/ckpt-10 -l -1", "--long does nothing with --keys"),
+    ("ls run/ckpt-10 -l --tree", "--long does nothing with --tree"),
+    ("ls run/ckpt-10 -l --depth 2", "--long does nothing with --depth unless you also pass --json"),
     ("show run --max-values 3", "--max-values does nothing without KEY"),
     ("state run -n", "--dry-run does nothing without --set or --fix or --keep"),
     ("verify run --input input.npy", "--input does nothing without --outputs-like"),
@@ -256,7 +256,7 @@ def test_a_cast_that_finds_nothing_says_so(line: str, outcome: Callable[[str], O
     found = outcome(f"{line} --cast float16")
     assert found.code == 0
     note, wrote = found.err.splitlines()
-    assert note == "note: --cast float16 changes nothing: there are no floating tensors"
+    assert note == "note: --cast float16 changes nothing: there are no floating-point tensors"
     assert wrote.startswith("wrote new.np")
 
 
@@ -265,7 +265,9 @@ def test_a_directory_says_that_an_option_is_for_tensors(
     option: str, outcome: Callable[[str], Outcome]
 ) -> None:
     found = outcome(f"ls run {option}")
-    assert f"note: {option} is for the tensors of one checkpoint: ckpt ls {option} run/ckpt-10" in found.err
+    assert (
+        f"note: {option} applies to the tensors of one checkpoint: ckpt ls {option} run/ckpt-10" in found.err
+    )
 
 
 def test_reverse_also_holds_for_the_document_of_a_directory(ckpt: Callable, laid_out: Path) -> None:

@@ -111,7 +111,7 @@ if __name__ == "__main__":
 """)
     done = _python(place, "program.py")
     if "WORDS" in program:
-        assert "handed out: " in done.stderr
+        assert "sent to workers: " in done.stderr
         assert os.path.exists(shard_path(str(place / "copy-1")))
     else:
         assert done.stdout == "20000000 []\n"
@@ -125,7 +125,7 @@ def test_a_program_that_has_imported_another_formats_is_told(place: Path, other:
     folder = os.path.dirname(file) if "csv" in file else file
     assert last == (
         f"ImportError: ckpt_cli needs its own package 'formats' ({ROOT}/formats), but this program has "
-        f"imported another module of that name: {folder}. Rename that module."
+        f"already imported another module of that name: {folder}. Rename that module."
     )
 
 
@@ -137,9 +137,9 @@ def test_a_formats_that_python_imports_as_it_starts_is_one_line(place: Path, oth
     installed = place / "ckpt"
     installed.write_text("import sys\nfrom ckpt_cli.__main__ import run\nsys.exit(run())\n")
     expected = (
-        f"ckpt: error: {file}: another module named 'formats' was imported before ckpt began, "
-        "which needs its own\n"
-        "hint: rename that module; sitecustomize, usercustomize and .pth files can import one that early\n"
+        f"ckpt: error: {file}: another module named 'formats' was imported before ckpt started, "
+        "and ckpt needs its own\n"
+        "hint: rename that module; sitecustomize, usercustomize or a .pth file may have imported it\n"
     )
     path = os.pathsep.join((str(place), ROOT))
     for words in (["-m", "ckpt_cli"], ["-mckpt_cli"], [str(installed)]):

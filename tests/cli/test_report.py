@@ -159,7 +159,7 @@ def test_of_very_many_damaged_tensors_the_first_are_said(
     done = ckpt("report", *prefixes, "-o", page)
     assert done.code == 3
     assert done.err.count("ckpt: error: ") == 20
-    assert "warning: 10 more tensors cannot be read; the page names all\n" in done.err
+    assert "warning: 10 more tensors cannot be read; the page lists all\n" in done.err
     assert len(PageSource(page).document["broken"]) == 30
 
 
@@ -203,7 +203,7 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, ckpt: C
     ("arguments", "message"),
     [
         (("-o", "page.txt"), "'page.txt' does not end in .html"),
-        (("-o", "page.html", "--open", "-n"), "--open does nothing beside --dry-run"),
+        (("-o", "page.html", "--open", "-n"), "--open does nothing with --dry-run"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -219,7 +219,7 @@ def test_a_page_is_put_into_a_store(tmp_path: Path, ckpt: Callable[..., Result])
     with reachable(store):
         done = ckpt("report", GUIDE, "-o", "mem://b/page.html", "--open")
         assert done.code == 2
-        assert "--open is for a file of this machine" in done.err
+        assert "--open needs a local file" in done.err
         for arguments, code in (((), 0), ((), 3), (("--overwrite",), 0)):
             assert ckpt("report", GUIDE, "-o", "mem://b/page.html", *arguments).code == code
         assert ckpt("report", GUIDE, "-o", tmp_path / "page.html").code == 0
@@ -237,7 +237,7 @@ def test_a_browser_is_asked_to_open_it(
     done = ckpt("report", GUIDE, "-o", "a b#.html", "--open")
     assert done.code == 0
     assert asked == [f"file://{tmp_path}/a%20b%23.html"]
-    assert ("no browser was found" in done.err) == (not opens)
+    assert ("found no browser" in done.err) == (not opens)
 
 
 # Two ------------------------------------------------------------------------------
@@ -430,9 +430,9 @@ def test_what_makes_a_page_smaller_is_said_where_it_does(
     """--match draws more of a checkpoint; it was said to make every page smaller."""
     monkeypatch.setattr("ckpt_cli.commands.report._LARGE", 1000)
     target = ["-o", tmp_path / "page.html", "-n"]
-    way = "a --match of fewer tensors makes it smaller"
+    way = "select fewer tensors with --match to make it smaller"
     assert way in ckpt("report", RUN, *target).err
     assert way in ckpt("report", GUIDE, "--match", "*", *target).err
     alone = ckpt("report", GUIDE, *target).err
-    assert "page.html has " in alone
+    assert "page.html is " in alone
     assert "--match" not in alone

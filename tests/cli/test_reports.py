@@ -174,7 +174,7 @@ def test_what_cannot_be_compressed_stays_within_what_is_taken(monkeypatch: pytes
     left = len(names) - len(run["results"])
     assert 0 < left < len(names)
     assert len(gzip.compress(json.dumps(run).encode())) < 600_000
-    assert note["message"]["text"].startswith(f"{left:,} more findings are left out")
+    assert note["message"]["text"].startswith(f"{left:,} more findings not included")
 
 
 @pytest.fixture(scope="module")
@@ -367,7 +367,7 @@ def test_markdown_is_cut_with_a_count(tmp_path: Path, ckpt: Callable) -> None:
     write_bundle(str(tmp_path / "bad-1"), {f"{'key' * 300}{n:03}": np.float32(np.nan) for n in range(150)})
     done = ckpt("stats", tmp_path / "bad-1", "--fail-on", "nan", "--format", "markdown")
     assert len(done.out.encode()) <= markdown.MOST_BYTES
-    assert re.search(r"\*\d+ more lines are left out\.\*\n$", done.out)
+    assert re.search(r"\*\d+ more lines not shown\.\*\n$", done.out)
 
 
 def test_sarif_stays_within_what_is_taken(told: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +375,7 @@ def test_sarif_stays_within_what_is_taken(told: Callable[..., str], monkeypatch:
     run = check_sarif(told("diff", "sarif"))
     assert [result["level"] for result in run["results"]] == ["error", "error"]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert note["message"]["text"].startswith("3 more findings are left out")
+    assert note["message"]["text"].startswith("3 more findings not included")
 
 
 def test_json_is_the_document(place: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def test_the_graph_of_another_step_serves_and_is_named(ckpt: Callable) -> None:
     path = os.path.join(IRIS, "model.ckpt-1")
     assert ckpt("ls", "-l", "--json", path).json["graph"] == f"{IRIS}/model.ckpt-200.meta"
     note = (
-        f"note: which tensors are trainable is told by the graph of another step, {IRIS}/model.ckpt-200.meta"
+        f"note: read which tensors are trainable from the graph of another step, {IRIS}/model.ckpt-200.meta"
     )
     assert ckpt("ls", "-l", path).err == note + "\n"
 

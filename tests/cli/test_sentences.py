@@ -140,7 +140,7 @@ def test_what_is_left_out_for_one_reason_is_one_line(capsys: pytest.CaptureFixtu
     report_dropped([*some, Dropped("a\\b", "is twice"), Dropped("c", "is twice")], SCREEN)
     assert capsys.readouterr().err.splitlines() == [
         "note: left out g: npz has no object graph",
-        "note: left out 9 tensors, k0 for one: has no place",
+        "note: left out 9 tensors, such as k0: has no place",
         r"note: left out a\\b and c: is twice",
     ]
 
@@ -202,4 +202,4 @@ def test_a_dash_is_no_prefix(arguments: tuple[str, ...], tmp_path: Path, ckpt: C
     write_bundle(path, {"a": np.ones(1)})
     result = ckpt(*(word.format(path) for word in arguments))
     assert (result.code, result.out) == (2, "")
-    assert "stdin is not read, nor stdout written here; a file of that name is ./-\n" in result.err
+    assert "stdin and stdout are not supported here; for a file named -, write ./-\n" in result.err

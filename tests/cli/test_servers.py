@@ -101,7 +101,7 @@ def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Resu
     done = ckpt(*line.replace("URL", web.url).split(), "-v")
     assert done.code in (0, 1), done.err
     assert (len(web.asked("HEAD")), len(web.asked("GET"))) == (heads, gets), web.asked()
-    told = re.search(r"servers: ([\d,]+) bytes of \d+ files? in (\d+) requests\n", done.err)
+    told = re.search(r"servers: ([\d,]+) bytes from \d+ files? in (\d+) requests\n", done.err)
     assert told is not None
     assert (int(told[1].replace(",", "")), int(told[2])) == (web.sent, len(web.requests))
     if nbytes is not None:
@@ -209,7 +209,7 @@ def test_verbose_tells_files_requests_and_bytes(web: Web, ckpt: Callable[..., Re
     done = ckpt("ls", "-v", f"{web.url}/run/ckpt-1.index")
     size = len(web.files["/run/ckpt-1.index"])
     assert f"read {web.url}/run/ckpt-1.index: {size:,} bytes in 2 requests\n" in done.err
-    told = re.search(r"servers: ([\d,]+) bytes of 1 file in (\d+) requests\n", done.err)
+    told = re.search(r"servers: ([\d,]+) bytes from 1 file in (\d+) requests\n", done.err)
     assert told is not None
     assert int(told[1].replace(",", "")) == web.sent == size
     assert int(told[2]) == len(web.requests)
@@ -271,8 +271,8 @@ def test_a_run_on_a_web_server_has_its_state_shown_and_not_changed(
     web.lists = True
     there, here = ckpt("state", f"{web.url}/run"), ckpt("state", laid_out)
     assert (there.code, there.out) == (here.code, here.out) == (0, here.out)
-    assert there.err == f"note: {web.url}/run: 1 there but not listed\n"
-    assert "to mend it: ckpt state --fix" in here.err
+    assert there.err == f"note: {web.url}/run: 1 not listed\n"
+    assert "to fix it: ckpt state --fix" in here.err
     assert ckpt("state", f"{web.url}/run/checkpoint").out == here.out
     for wish in (["--fix"], ["--set", "ckpt-0"], ["--keep", "1"], ["--fix", "-n"]):
         done = ckpt("state", *wish, f"{web.url}/run")
@@ -683,11 +683,8 @@ def test_a_url_is_not_named_without_what_was_cut_out_of_it(
     assert done.code == 3
     *_, about, last = done.err.splitlines()
     shown = words[1] if not end else words[1].replace("://", "://***@").removesuffix(end)
-    assert (
-        last
-        == f"hint: to go on with what is finished: ckpt convert {shlex.quote(shown)} kept-1 --resume --jobs=1"
-    )
-    assert ("name the same URL, with what *** stands for" in about) is bool(end)
+    assert last == f"hint: to resume: ckpt convert {shlex.quote(shown)} kept-1 --resume --jobs=1"
+    assert ("replace *** with the part of the URL" in about) is bool(end)
     web.fault = lambda _, __: False
     assert "were there already" in ckpt(*words).err
 

@@ -52,7 +52,7 @@ def test_a_dumb_terminal_shows_names(terminal: Callable) -> None:
 @pytest.mark.parametrize("command", [["stats", OBJECTS], ["ls", "-l", OBJECTS]])
 def test_what_is_left_out_is_said_below(command: list[str], terminal: Callable) -> None:
     narrow, wide = (terminal(*command, columns=columns, NO_COLOR="1").out for columns in (80, 300))
-    (below,) = [line for line in narrow.splitlines() if line.startswith("left out, for want of room: ")]
+    (below,) = [line for line in narrow.splitlines() if line.startswith("columns that do not fit: ")]
     gone = below.partition(": ")[2].split(", ")
     heading = narrow.splitlines()[0]
     assert gone
@@ -157,7 +157,7 @@ def test_what_a_restore_would_do_fits(tmp_path: Path, terminal: Callable) -> Non
     write_bundle(target, {name: np.ones((3, 2), np.float32), "b": np.ones(1, np.float32)})
     found = terminal("match", other, target, columns=80, NO_COLOR="1")
     assert found.code == 1
-    rows = found.out.partition("what matters\n")[2].splitlines()
+    rows = found.out.partition("needs attention\n")[2].splitlines()
     assert name in rows[0]
     assert rows[1].startswith("    ")
     assert "[2, 3] in CHECKPOINT" in rows[1]
@@ -170,5 +170,5 @@ def test_changes_by_layer_fit(terminal: Callable) -> None:
     sides = [f"{run}/ckpt-9", f"{run}/ckpt-10"]
     _, *rows = terminal("diff", *sides, columns=80, NO_COLOR="1").out.splitlines()
     assert max(map(width, rows)) <= 80
-    assert rows[-2] == "left out, for want of room: rel, bars"
+    assert rows[-2] == "columns that do not fit: rel, bars"
     assert "█" * 12 in terminal("diff", *sides, columns=120, NO_COLOR="1").out

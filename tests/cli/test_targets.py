@@ -114,7 +114,7 @@ def test_each_refuses_two_members_under_one_name(tmp_path: Path, ckpt: Callable)
         (2, "no format 'nope'; there are tf-object", ("verify", GUIDE, "--roundtrip", "nope")),
         (
             2,
-            "--like gives the layout of tf-object, x.npz ends like npz",
+            "--like writes the format of TEMPLATE, tf-object, but the suffix of x.npz means npz",
             ("convert", GUIDE, "x.npz", "--like", GUIDE),
         ),
         (3, "x.npz: npz is not written in shards", ("convert", GUIDE, "x.npz", "--shard-size", "100")),

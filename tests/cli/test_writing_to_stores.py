@@ -536,7 +536,7 @@ def test_how_a_target_is_proved_is_said(
         assert ckpt("convert", NEW, PREFIX, "--overwrite", "--json", *options).json["verification"] == said
     local = ckpt("convert", NEW, tmp_path / "c-1", "--verify", "sent")
     assert local.code == 2
-    assert "--verify sent is for what is sent to a store" in local.err
+    assert "--verify sent needs a URL as the target" in local.err
     both = ckpt("convert", NEW, PREFIX, "--verify", "full", "--no-verify")
     assert both.code == 2
 

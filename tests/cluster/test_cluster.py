@@ -96,7 +96,7 @@ def test_the_result_does_not_depend_on_who_works(
 def test_a_cluster_of_its_own(large: str, tmp_path: Path, ckpt: Callable) -> None:
     done = ckpt("convert", large, tmp_path / "b-1", "--executor", "dask", "-v")
     assert done.code == 0, done.err
-    assert "handed out: 78 tasks, " in done.err
+    assert "sent to workers: 78 tasks, " in done.err
     assert same_bytes(large, tmp_path / "b-1")
     assert sorted(os.listdir(tmp_path)) == ["b-1.data-00000-of-00001", "b-1.index"]
 
@@ -307,13 +307,13 @@ def test_workers_beside_a_formats_of_the_users(large: str, tmp_path: Path) -> No
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "handed out: " in done.stderr
+    assert "sent to workers: " in done.stderr
     with cluster(tmp_path / "greedy") as found:
         found.worker(tmp_path, "greedy", **beside)
         done = found.run("verify", large)
         assert (done.code, done.out) == (3, "")
         assert " has no ckpt (ckpt_cli needs its own package 'formats' " in done.err
-        assert f"has imported another module of that name: {tmp_path}/formats.py. Rename " in done.err
+        assert f"has already imported another module of that name: {tmp_path}/formats.py. Rename " in done.err
 
 
 # Buckets ---------------------------------------------------------------------------------
@@ -345,14 +345,14 @@ def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: 
             found.worker()
         done = found.run("convert", large, f"{bucket}/b-1", "--shard-size", 100 * MIB, "-v")
         assert done.code == 0, done.err
-        assert "handed out: 4 tasks, " in done.err, "one object each"
+        assert "sent to workers: 4 tasks, " in done.err, "one object each"
         done = found.run("verify", f"{bucket}/b-1", "-v")
         assert done.code == 0, done.err
-        assert "handed out: 39 tasks, 335,545,080 bytes" in done.err
+        assert "sent to workers: 39 tasks, 335,545,080 bytes" in done.err
         assert found.run("diff", large, f"{bucket}/b-1", "--exact", "--all").code == 0
         # A file that must be whole before it is sent lies in a directory of this machine alone.
         done = found.run("convert", large, f"{bucket}/one.npz", "--exclude", "layer_0*", "-v")
-        assert (done.code, "done by this process: " in done.err) == (0, True), done.err
+        assert (done.code, "processed locally: " in done.err) == (0, True), done.err
     with cluster(tmp_path / "nobody") as found:
         found.worker(AWS_SECRET_ACCESS_KEY="wrong")
         done = found.run("verify", f"{bucket}/b-1")

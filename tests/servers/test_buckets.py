@@ -135,7 +135,7 @@ def test_a_line_takes_few_requests(
     forget(bucket_objects.STORES)
     done = ckpt(*line.split(), "-v")
     assert done.code == 0, done.err
-    told = re.search(r"servers: ([\d,]+) bytes of (\d+) files? in (\d+) requests", done.err)
+    told = re.search(r"servers: ([\d,]+) bytes from (\d+) files? in (\d+) requests", done.err)
     assert told is not None
     if " s3://bucket/counted" in line:
         sent = re.search(r"requests, ([\d,]+) bytes sent", done.err)

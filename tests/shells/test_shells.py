@@ -108,7 +108,7 @@ def test_what_is_installed_completes_at_a_tab(
             file.write(f". {LOADER}\n")
     path, said = install(name, environment)
     assert path == str(home / INSTALLED[name])
-    assert said.startswith("note: shells opened from now on complete")
+    assert said.startswith("note: new shells complete ckpt")
     completes(opened(name), here)
 
 
@@ -117,7 +117,7 @@ def test_bash_alone_completes_with_the_line_that_is_said(
 ) -> None:
     """bash-completion is another package, which not everybody has or loads."""
     _, said = install("bash", environment)
-    _, _, line = said.partition("without it, ~/.bashrc needs: ")
+    _, _, line = said.partition("or add to ~/.bashrc: ")
     assert line == f". {home / INSTALLED['bash']}\n"
     with (home / ".bashrc").open("a") as file:
         file.write(line)
@@ -133,8 +133,8 @@ def test_zsh_without_compinit_completes_with_the_line_that_is_said(
     (home / ".zshenv").write_text("skip_global_compinit=1\n")  # which Ubuntu's start-up files heed
     path, said = install("zsh", environment)
     assert path == str(home / ".local/share/zsh/site-functions/_ckpt")
-    told, _, line = said.partition("~/.zshrc has: ")
-    assert told == "note: nothing will complete until "
+    told, _, line = said.partition("~/.zshrc: ")
+    assert told == "note: zsh will not load this file until you add to "
     with start.open("a") as file:
         file.write(line)
     completes(opened("zsh"), here)

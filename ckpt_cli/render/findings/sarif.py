@@ -43,7 +43,7 @@ def render(report: Report) -> str:
     }
     invocation: dict[str, Any] = {"executionSuccessful": True}
     if len(found) > len(shown):
-        text = f"{len(found) - len(shown):,} more findings are left out; --format json has them all"
+        text = f"{len(found) - len(shown):,} more findings not included; --format json lists all"
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     run = {
         "tool": {"driver": driver},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CODES = {
     "added": "a tensor was added",
     "removed": "a tensor was removed",
-    "renamed": "a tensor has another key",
+    "renamed": "a tensor was renamed",
     "value": "values changed",
     "nan": "values are not a number",
     "inf": "values are infinite",

@@ -1,7 +1,7 @@
 // The page of one checkpoint.
 
 function heading(page, ...more) {
-  const theme = h("button", { class: "plain", type: "button", id: "theme", onclick: toggleTheme, title: "light or dark  (t)" }, "◐ theme");
+  const theme = h("button", { class: "plain", type: "button", id: "theme", onclick: toggleTheme, title: "toggle light and dark  (t)" }, "◐ theme");
   const help = h("button", { class: "plain", type: "button", id: "help", onclick: () => helpDialog().showModal(), title: "keys  (?)" }, "? keys");
   return h("header", { class: "top" }, h("div", {}, h("h1", {}, h("bdi", {}, visible(page.name))), h("div", { class: "path" }, h("bdi", {}, visible(page.path))), more), theme, help);
 }
@@ -18,8 +18,8 @@ function warnings(found) {
   return h("ul", { class: "warnings", role: "alert" }, shown);
 }
 
-const KEYS = [["/", "search"], ["Esc", "leave the search"], ["↑ ↓ PgUp PgDn Home End", "go through the rows"], ["→ ←", "unfold, fold"], ["Enter", "unfold or fold"],
-  ["l", "tensors as a list"], ["r", "tensors as a tree"], ["t", "light or dark"], ["?", "this"]];
+const KEYS = [["/", "search"], ["Esc", "leave the search"], ["↑ ↓ PgUp PgDn Home End", "move through the rows"], ["→ ←", "unfold, fold"], ["Enter", "toggle fold"],
+  ["l", "show tensors as a list"], ["r", "show tensors as a tree"], ["t", "toggle light and dark"], ["?", "show this help"]];
 
 function helpDialog() {
   let dialog = document.querySelector("dialog");

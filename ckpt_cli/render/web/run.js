@@ -76,7 +76,7 @@ function runMap(page, xs, place) {
   }
 
   function told(field, value) {
-    if (value == null) return "not known";
+    if (value == null) return "unknown";
     return field === "changed" ? `${Math.round(value * 100)}% of its tensors changed` : `${field === "norm" ? "norm" : "update ratio"} ${figure(value, 4)}`;
   }
 
@@ -90,7 +90,7 @@ function runMap(page, xs, place) {
 function describeLayer(page, row, xs, place) {
   const points = (field) => page.by_layer[field][row].map((value, at) => [xs[at], value]);
   place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(page.layers[row]) || "(top level)")),
-    ...[curve("norm of its weights", points("norm")), curve("update ratio", points("ratio"), { log: true }), curve("share of its tensors that changed", points("changed"))].filter(Boolean));
+    ...[curve("norm of its weights", points("norm")), curve("update ratio", points("ratio"), { log: true }), curve("share of tensors changed", points("changed"))].filter(Boolean));
 }
 
 const RUN_COLUMNS = [["name", ""], ["step", "num"], ["saved", "c-when"], ["changed", "num"], ["norm", "num"], ["update ratio", "num c-max"], ["NaN, inf", "num"], ["loss", "num"]];
@@ -114,18 +114,18 @@ function showRun(page, body) {
   const bad = points.find((point) => point.nan), last = points.at(-1);
   body.append(heading(page), facts([["checkpoints", counted(points.length)], ["steps", points.length > 1 ? `${counted(xs[0])} to ${counted(xs.at(-1))}` : counted(xs[0])],
     ["norm of the weights", figure(last.l2)], ["loss", figure(last.loss)], ["weights that never changed", page.frozen.length ? counted(page.frozen.length) : null]]));
-  const told = warnings([...(bad ? [`the first NaN is in ${bad.name}: ${bad.first_nan}`] : []), ...page.findings]);
+  const told = warnings([...(bad ? [`first NaN in ${bad.name}: ${bad.first_nan}`] : []), ...page.findings]);
   if (told) body.append(told);
   const of = (field) => points.map((point, at) => [xs[at], point[field]]);
   const curves = [page.loss.points.length ? curve(visible(page.loss.tag ?? "loss"), page.loss.points) : null, curve("norm of the weights", of("l2")),
     curve("norm of moving statistics", of("untrained_l2")),
     curve("update ratio of the weights", of("ratio"), { log: true }),
     curve("tensors that changed", of("changed")), bad || points.some((point) => point.inf) ? curve("NaN and infinities", points.map((point, at) => [xs[at], (point.nan ?? 0) + (point.inf ?? 0)])) : null];
-  const charts = section("Over the steps", "curves");
+  const charts = section("By step", "curves");
   charts.body.append(h("div", { class: "curves" }, curves));
   const detail = h("aside", { class: "detail" }, h("p", { class: "empty" }, "Choose a layer to see its curves."));
   const map = runMap(page, xs, detail);
-  const layers = section("By layer and step", "layers", map.field, h("span", { class: "dim" }, "a column a checkpoint; stronger is more; "), h("span", { class: "bad-mark" }, "NaN or infinite"));
+  const layers = section("By layer and step", "layers", map.field, h("span", { class: "dim" }, "one column per checkpoint; a stronger colour means more; "), h("span", { class: "bad-mark" }, "NaN or infinite"));
   layers.body.append(h("div", { class: "split low" }, h("div", {}, map.rows.element), detail));
   const list = section("Checkpoints", "checkpoints");
   const rows = checkpointRows(page);
@@ -139,6 +139,6 @@ function showRun(page, body) {
   map.rows.show(page.layers.length);
   rows.show(points.length);
   if (!page.latest) { shortcuts(null); return; }
-  body.append(h("h2", { id: "latest" }, "The latest: ", h("bdi", {}, visible(page.latest.name))));
+  body.append(h("h2", { id: "latest" }, "Latest: ", h("bdi", {}, visible(page.latest.name))));
   shortcuts(contents(page.latest, body));
 }

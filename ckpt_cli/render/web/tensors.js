@@ -133,7 +133,7 @@ function tensorSection(tensors) {
   const bad = anyBad ? h("button", { class: "plain bad", type: "button", "aria-pressed": "false", id: "only-bad",
     onclick: () => { state.bad = !state.bad; bad.setAttribute("aria-pressed", String(state.bad)); update(); } }, "NaN, inf, damaged") : null;
   const view = toggle({ list: "List", tree: "Tree" }, "list", (chosen) => { state.view = chosen; update(); });
-  const detail = h("aside", { class: "detail", "aria-live": "polite" }, h("p", { class: "empty" }, "Choose a tensor to see its statistics and how its values are spread."));
+  const detail = h("aside", { class: "detail", "aria-live": "polite" }, h("p", { class: "empty" }, "Choose a tensor to see its statistics and a histogram."));
 
   const heads = [true, false].map((sorts) => h("div", { class: "head t-grid", role: "presentation" }, COLUMNS.map(([column, label]) =>
     h("button", { type: "button", class: `c-${column} ${NUMBERS.has(column) ? "num" : ""}`, "data-column": column, disabled: !sorts, onclick: () => sort(column) }, label))));
@@ -262,17 +262,17 @@ function describe(tensors, at, place) {
   painters.delete(painting);
   const sketch = tensors.sketches[at];
   if (sketch) drawSketch(place, sketch.histogram ? [sketch.histogram] : [], sketch.heat);
-  else if (told.length) place.append(h("p", { class: "note" }, `Drawn are the 500 largest tensors${tensors.matches.length ? `, and those that match ${visible(tensors.matches.join(" or "))}` : "; --match draws others, too"}.`));
+  else if (told.length) place.append(h("p", { class: "note" }, `The 500 largest tensors are drawn${tensors.matches.length ? `, and those that match ${visible(tensors.matches.join(" or "))}` : "; --match draws more"}.`));
   place.scrollTop = 0;
 }
 
 function drawSketch(place, histograms, heat) {
   const [one] = histograms;
   if (histograms.length === 1 && one.counts.length === 1) {
-    place.append(h("p", { class: "note" }, "All its values are the same, or next to it."));
+    place.append(h("p", { class: "note" }, "All values are equal, or nearly so."));
   } else if (histograms.length) {
     const plot = h("div", {}, histogram(histograms));
-    place.append(h("div", { class: "between" }, h("h3", {}, "how its values are spread"),
+    place.append(h("div", { class: "between" }, h("h3", {}, "distribution of its values"),
       toggle({ count: "count", log: "log" }, "count", (scale) => plot.replaceChildren(histogram(histograms, scale === "log")))), plot);
   }
   if (heat) {

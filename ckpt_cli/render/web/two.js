@@ -58,7 +58,7 @@ function changeSection(page) {
       event.currentTarget.setAttribute("aria-pressed", String(kinds.has(change)));
       update();
     } }, h("span", { class: "dot" }), `${change} ${counted(counts[change])}`));
-  const detail = h("aside", { class: "detail", "aria-live": "polite" }, h("p", { class: "empty" }, "Choose a tensor to see both of its sides."));
+  const detail = h("aside", { class: "detail", "aria-live": "polite" }, h("p", { class: "empty" }, "Choose a tensor to see both sides."));
   const head = h("div", { class: "head d-grid", role: "presentation" }, DIFF_COLUMNS.map(([label, name]) => h("button", { type: "button", disabled: true, class: name }, label)));
   const tree = new TreeRows("changes by layer", { below: (row) => row.entries ?? [], draw, head,
     select: (row) => (row.entries ? null : describeChange(page, row, detail)) });
@@ -84,7 +84,7 @@ function changeSection(page) {
     indent.append(h("span", { class: "dot" }), h("bdi", {}, short(row.leaf)));
     const gone = [row.max_abs].some((value) => typeof value === "string");
     return { attributes: { class: "d-grid", "data-entry": row.at }, children: [indent, h("span", { class: "dim" }, row.change), row.change === "value" && row.differing != null ? shareBar(row.share)
-      : h("span", { class: "dim" }, visible(row.apart ?? (row.change === "value" ? "another checksum" : sides(row)))),
+      : h("span", { class: "dim" }, visible(row.apart ?? (row.change === "value" ? "different checksum" : sides(row)))),
       h("span", { class: `num ${gone ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: `num c-max ${gone ? "bad" : ""}` }, figure(row.max_rel, 4))] };
   }
 
@@ -134,8 +134,8 @@ function showTwo(page, body) {
   body.append(heading(page, h("div", { class: "path" }, h("bdi", {}, visible(page.other)))));
   body.append(facts([["left", page.left.format, `${several(page.left.total.tensors, "tensor")}, ${size(page.left.total.nbytes)}`],
     ["right", page.right.format, `${several(page.right.total.tensors, "tensor")}, ${size(page.right.total.nbytes)}`],
-    ...Object.entries(counts).filter(([, count]) => count).map(([change, count]) => [change === "value" ? "changed values" : change === "shape" || change === "dtype" ? `another ${change}` : change, counted(count)]),
-    ["the same", counted(page.same)], ["changed in those of other values", elements ? `${((changed / elements) * 100).toPrecision(3)}%` : null, elements ? `${counted(changed)} of ${several(elements, "element")}` : null],
+    ...Object.entries(counts).filter(([, count]) => count).map(([change, count]) => [change === "value" ? "changed values" : change === "shape" || change === "dtype" ? `different ${change}` : change, counted(count)]),
+    ["unchanged", counted(page.same)], ["elements changed", elements ? `${((changed / elements) * 100).toPrecision(3)}%` : null, elements ? `${counted(changed)} of ${several(elements, "element")}` : null],
     ["paired by", page.by === "key" ? null : page.by]]));
   const told = warnings([...page.left.findings, ...page.right.findings, ...Object.values(page.broken)]);
   if (told) body.append(told);
