@@ -145,7 +145,7 @@ def log(
     """Return a run over time: what changed from checkpoint to checkpoint, norms, NaN and the loss.
 
     The result is a sequence with one row per checkpoint, oldest first. `l2` is the norm of the weights.
-    `nan` counts NaN in all selected tensors. `loss` is the latest value in the event files beside the
+    `nan` counts NaN in all selected tensors. `loss` is the latest value in the event files next to the
     checkpoints, or in the directory `events`; `tag` selects another scalar. With `no_values`, only the
     indexes are read, and `l2` and `nan` are None. With `recursive`, the result is a `Several` of all runs
     in `directory` and its subdirectories. `keys` to `kind` select tensors as on the command line. `jobs` is

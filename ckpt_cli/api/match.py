@@ -193,7 +193,7 @@ def write_proposals(
 
 
 class MatchResult(RowTable):
-    """What `restore()` of a checkpoint would do to the objects of another.
+    """The effect that `restore()` of a checkpoint would have on the objects of another.
 
     `consumed` says whether `assert_consumed()` would pass, and `existing_matched` whether
     `assert_existing_objects_matched()` would. `restored` lists pairs of keys. `unmatched_target` lists keys

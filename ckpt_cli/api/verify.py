@@ -221,7 +221,7 @@ def verify(
     `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are
     other checkpoints of the same model: compares the model's outputs, on the array in the file `input` or
     on seeded numbers, or the weights after one training step. `against` is a saved listing to compare with;
-    `locked` uses the `.lock` file beside each checkpoint. `jobs` and `executor` control parallel work.
+    `locked` uses the `.lock` file next to each checkpoint. `jobs` and `executor` control parallel work.
 
     Raises CheckpointError if a listing or the other checkpoint cannot be used, and ValueError for invalid
     arguments.

@@ -201,7 +201,7 @@ class WrittenTensor(NamedTuple):
 
 
 class WriteResult(RowTable):
-    """What was written, or would be with `dry_run`.
+    """The output that was written, or would be with `dry_run`.
 
     `tensors` has a `WrittenTensor` for each tensor. `dropped` has the `key` and `reason` of each tensor
     that was left out. `verified` says whether the output was compared with its source, and `verification`

@@ -154,11 +154,11 @@ def command(source: Location, target: Location, **options: Any) -> int:
     overwrite SRC in place, such as h5py, np.savez and torch.save, then change both
     checkpoints. If neither works, values are copied, with a note.
 
-    With --resume, progress is saved once a second in a staging directory beside DST, which stays
-    there if the conversion is interrupted. Run the same command again to continue. If sources,
-    options or the version of ckpt have changed, the error says what differs. Data that is
-    already there is read again before it is used. npz, tf-v1, hdf5 and pytorch are written
-    from beginning to end and do not support --resume.
+    With --resume, progress is saved once a second in a staging directory next to DST, and kept if
+    the conversion is interrupted. Run the same command again to continue. If sources, options or
+    the version of ckpt have changed, the error says what differs. Data from the earlier run is
+    read again before it is used. The formats npz, tf-v1, hdf5 and pytorch do not support
+    --resume, because they are written from beginning to end.
 
     \b
       ckpt convert run/ckpt-10 weights.safetensors --weights-only

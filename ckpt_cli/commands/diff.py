@@ -102,7 +102,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Pair tensors by key, full-name or object-path. [default: key]",
 )
 @fail_on_option(
-    "Exit 1 only for these; also value>1e-3, l2>5%.\f[default: added,removed,dtype,shape,value] A "
+    "Exit 1 only for these; also value>1e-3, l2>5%.\f[default: added,removed,dtype,shape,value]. A "
     "renamed tensor counts as removed and added. value>1e-3 means that the largest |a-b| of a tensor exceeds "
     "1e-3. l2>5% means that the Euclidean norm of a-b exceeds 5% of that of b.",
     callback=_changes,

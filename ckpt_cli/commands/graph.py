@@ -73,8 +73,8 @@ def command(path: Location, depth: int | None, target: Location | None, **option
 
     Each object has a row; similar ones share a row, as in layer_{0..11}. An object is shown at
     its shortest path. Other edges to it, cycles included, end in -> and its path. Slots are
-    counted at their variables unless you pass --slots. What does not fit on a screen is
-    collapsed unless you pass --depth. Optimizers are red, variables blue, slot variables orange.
+    counted at their variables unless you pass --slots. A graph that does not fit on a
+    screen is collapsed unless you pass --depth. Optimizers are red, variables blue, slot variables orange.
 
     In a pipe, prints one line per edge. Pictures show the same as the tree. An .html page can be
     searched, and unfolds to the whole graph.

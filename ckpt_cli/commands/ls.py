@@ -83,7 +83,7 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     For a directory, list its checkpoints, oldest first.  -l adds the stored training step
     where it differs from the number in the name.  For a checkpoint, list its tensors with
     dtype, shape and size.  Only the index is read; -l also reads the graph in PREFIX.meta,
-    which tells trainable tensors.  Checksums are not compared: ckpt verify does that.
+    which says which tensors are trainable.  Checksums are not compared: ckpt verify does that.
 
     After the first PATH, each word is a KEY if the checkpoint has that key, a PATH if it
     exists, and otherwise a KEY.  With --regex, every word is a KEY.  A KEY without wildcards

@@ -76,8 +76,8 @@ def command(path: Location, other: Location | None, target: Location | None, **o
     tensor is read once.
 
     For a directory with one checkpoint, the page shows that checkpoint. For a run directory it
-    shows what ckpt log shows, as curves, and a map of changes by layer and step, norms, how far
-    the weights moved, the first NaN, and the tensors of the latest checkpoint. For two
+    shows the contents of ckpt log as curves, and a map of changes by layer and step. It also shows
+    norms, how far the weights moved, the first NaN, and the tensors of the latest checkpoint. For two
     checkpoints it shows the changes by layer, largest first, with both sides of each tensor.
 
     --match draws more tensors of a checkpoint, or of a pair. For a run it selects the tensors

@@ -113,7 +113,7 @@ def command(
     after one step.
 
     --against compares keys, dtypes, shapes and digests with a listing that was saved before
-    (ckpt ls PATH --json -l --digest sha256 > model.lock), whatever the format is now. For a
+    (ckpt ls PATH --json -l --digest sha256 > model.lock). The format may differ. For a
     damaged checkpoint, it also says what else differs.
 
     \b
