@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import glob
+import json
 import os
 import pty
 import re
@@ -22,6 +23,8 @@ from ckpt_cli.cli.help import left_out
 from ckpt_cli.cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic, troubleshooting_markdown
 from formats.find.registry import all_formats
+from tests.benchmarks.picture import drawn
+from tests.drawing import objects_and_keys
 from tests.interop.tensorflow_tests import table
 from tests.support import data_path
 from tests.test_architecture import ROOMS
@@ -30,7 +33,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
 DOCS = os.path.join(ROOT, "docs")
 PAGES = (README, *sorted(glob.glob(os.path.join(DOCS, "**", "*.md"), recursive=True)))
-PICTURE = os.path.join(DOCS, "guide.svg")
 WHEN = 1795255200  # 2026-11-21 10:00 UTC
 _BLOCK = re.compile(
     r"(<!-- (?P<name>[a-z]+)(?:: (?P<of>\S+))? -->\n)(?:(?!<!-- ).)*?(<!-- end -->)", re.DOTALL
@@ -106,9 +108,38 @@ def _purpose(room: str) -> str:
     return told.splitlines()[0].rstrip(".")
 
 
+def recipes() -> list[tuple[str, str, list[str]]]:
+    """Return each page of recipes: its path, its title, the questions on it, in the order of the menu."""
+    with open(os.path.join(ROOT, "mkdocs.yml"), encoding="utf-8") as file:
+        listed = re.findall(r"^      - (recipes/\w+\.md)$", file.read(), re.MULTILINE)
+    found = []
+    for path in listed:
+        with open(os.path.join(DOCS, path), encoding="utf-8") as file:
+            page = re.sub(r"```.*?```", "", file.read(), flags=re.DOTALL)
+        (title,) = re.findall(r"^# (.*)$", page, re.MULTILINE)
+        found.append((path, title, re.findall(r"^## (.*)$", page, re.MULTILINE)))
+    return found
+
+
+def _anchor(heading: str) -> str:
+    """Return what a heading is called in a link, as Markdown's table of contents makes it."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+
+
+def _recipes() -> str:
+    parts = []
+    for path, title, questions in recipes():
+        if questions:
+            name = os.path.basename(path)
+            links = "".join(f"- [{question}]({name}#{_anchor(question)})\n" for question in questions)
+            parts.append(f"## {title}\n\n{links}")
+    return "\n".join(parts)
+
+
 _WRITTEN = {
     "formats": _formats,
     "commands": _commands,
+    "recipes": _recipes,
     "reference": _reference,
     "rooms": _rooms,
     "topic": _topic,
@@ -170,14 +201,25 @@ def rendered(text: str) -> str:
 
 
 def picture() -> bytes:
-    """Return the object graph of TensorFlow's checkpoint guide, drawn."""
+    """Return the object graph of TensorFlow's checkpoint guide, drawn by `ckpt graph`."""
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "guide.svg")
-        checkpoint = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
-        result = CliRunner().invoke(cli, ["graph", checkpoint, "-o", path, "--slots"], standalone_mode=False)
-        assert not result.exception, result.output
+        _graph("-o", path, "--slots")
         with open(path, "rb") as file:
             return file.read()
+
+
+def _graph(*options: str) -> str:
+    checkpoint = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+    result = CliRunner().invoke(cli, ["graph", checkpoint, *options], standalone_mode=False)
+    assert not result.exception, result.output
+    return result.stdout
+
+
+def pictures() -> dict[str, bytes]:
+    """Return the pictures of docs/ by name."""
+    keys = objects_and_keys(json.loads(_graph("--json")))
+    return {"guide.svg": picture(), "keys.svg": keys, "performance.svg": drawn()}
 
 
 def _bring_up_to_date() -> None:
@@ -186,8 +228,9 @@ def _bring_up_to_date() -> None:
             today = rendered(file.read())
         with open(page, "w", encoding="utf-8") as file:
             file.write(today)
-    with open(PICTURE, "wb") as file:
-        file.write(picture())
+    for name, content in pictures().items():
+        with open(os.path.join(DOCS, name), "wb") as file:
+            file.write(content)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def test_the_version_is_the_same_everywhere() -> None:
 def test_actions_are_pinned_by_commit() -> None:
     """A tag can be moved.  The project's own is one until the release has a commit."""
     named = []
-    for path in ("action.yml", ".github/workflows/ci.yml", "docs/ci.md"):
+    for path in ("action.yml", ".github/workflows/ci.yml", "docs/recipes/automation.md"):
         named += re.findall(r"uses: (.*)", _text(*path.split("/")))
     assert len(named) > 20
     release = Version(VERSION).base_version

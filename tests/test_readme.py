@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,7 @@ import ckpt_cli.runtime as tf
 import formats
 from tests.cli.running import Finished, Starter
 from tests.estimators import NAMES, Program
-from tests.readme import DOCS, PAGES, PICTURE, README, ROOT, commands, picture, rendered
+from tests.readme import DOCS, PAGES, README, ROOT, commands, pictures, recipes, rendered
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -41,9 +41,20 @@ def _text(page: str) -> str:
         return file.read()
 
 
-def _lines_to_run(page: str) -> list[str]:
-    blocks = re.findall(r"<!-- run -->\n```sh\n(.*?)```", _text(page), re.DOTALL)
+def _lines_to_run(text: str) -> list[str]:
+    blocks = re.findall(r"<!-- run -->\n```sh\n(.*?)```", text, re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def _scripts() -> Iterator[Any]:
+    """Yield the lines of each page that are to be run; those of a recipe are run by themselves."""
+    for page in PAGES:
+        text = _text(page)
+        parts = re.split(r"^## ", text, flags=re.MULTILINE) if "recipes" in page else [text]
+        for part in parts:
+            if lines := _lines_to_run(part):
+                question = part.splitlines()[0] if len(parts) > 1 else ""
+                yield pytest.param(lines, id=" ".join(filter(None, (_name(page), question))))
 
 
 @of_each_page
@@ -51,9 +62,10 @@ def test_what_the_program_writes_is_todays(page: str) -> None:
     assert rendered(_text(page)) == _text(page), "python -m tests.readme brings it up to date"
 
 
-def test_the_picture_is_todays() -> None:
-    with open(PICTURE, "rb") as file:
-        assert file.read() == picture(), "python -m tests.readme brings it up to date"
+@pytest.mark.parametrize("name", sorted(pictures()))
+def test_the_picture_is_todays(name: str) -> None:
+    with open(os.path.join(DOCS, name), "rb") as file:
+        assert file.read() == pictures()[name], "python -m tests.readme brings it up to date"
 
 
 def test_the_site_has_every_page() -> None:
@@ -72,6 +84,19 @@ def test_the_site_has_every_page() -> None:
 
 def test_the_readme_is_short() -> None:
     assert os.path.getsize(README) <= 10_000
+
+
+def test_a_recipe_is_commands_and_at_most_five_sentences() -> None:
+    answered = 0
+    for path, _, questions in recipes():
+        parts = re.split(r"^## ", _text(os.path.join(DOCS, path)), flags=re.MULTILINE)[1:]
+        for question, part in zip(questions, parts, strict=bool(questions)):
+            assert re.search(r"^```(sh|text|python|yaml)$", part, re.MULTILINE), (path, question)
+            prose = re.sub(r"```.*?```|<!--.*?-->", "", part.partition("\n")[2], flags=re.DOTALL)
+            prose = re.sub(r"`[^`]*`", "code", prose)
+            assert len(re.findall(r"[.!?:](?:\s|$)", prose.strip())) <= 5, (path, question)
+            answered += 1
+    assert answered >= 30
 
 
 def test_every_command_is_described() -> None:
@@ -157,8 +182,8 @@ def test_every_command_of_a_task_is_run() -> None:
             )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _lines_to_run(page)], ids=_name)
-def test_commands_do_what_they_say(tmp_path: Path, page: str, starter: Starter) -> None:
+@pytest.mark.parametrize("lines", list(_scripts()))
+def test_commands_do_what_they_say(tmp_path: Path, lines: list[str], starter: Starter) -> None:
     _lay_out(tmp_path)
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
@@ -166,7 +191,7 @@ def test_commands_do_what_they_say(tmp_path: Path, page: str, starter: Starter) 
         script = bin_directory / name
         script.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {started} "$@"\n')
         script.chmod(0o755)
-    for line in _lines_to_run(page):
+    for line in lines:
         done = _run(line, tmp_path, starter)
         expected = re.search(r"# exits (\d)", line)
         assert done.code == (int(expected[1]) if expected else 0), f"{line}\n{done.err}"
@@ -179,7 +204,7 @@ def _losses(text: str) -> dict[str, float]:
 
 
 def test_the_loss_of_bert_goes_on_where_it_stood() -> None:
-    before, after = (_losses(line) for line in _lines_to_run(README) if LOSS.search(line))
+    before, after = (_losses(line) for line in _lines_to_run(_text(README)) if LOSS.search(line))
     assert before == after
     assert len(before) == 3
 

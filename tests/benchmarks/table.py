@@ -1,4 +1,7 @@
-"""Puts the table of the last `make bench` into docs/performance.md: `python -m tests.benchmarks.table`."""
+"""Puts the table of the last `make bench` into docs/performance.md, and draws its picture.
+
+`python -m tests.benchmarks.table` does it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import re
 
+from tests.benchmarks import picture
 from tests.benchmarks.harness import ROOT, Row
 
 _BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -47,6 +51,7 @@ def main() -> None:
         page = file.read()
     with open(path, "w", encoding="utf-8") as file:
         file.write(_BLOCK.sub(lambda match: match[1] + "\n" + text + "\n" + match[2], page))
+    picture.main()
 
 
 if __name__ == "__main__":

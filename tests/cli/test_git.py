@@ -36,7 +36,7 @@ def tensors(scale: float) -> dict[str, object]:
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """Two commits of a bundle, an HDF5 file, a pointer of Git LFS and a renamed file, and a change on top."""
     made = Repository(tmp_path_factory.mktemp("git") / "repository")
-    # What docs/git.md and `ckpt explain git` say.
+    # What docs/explanations/git.md and `ckpt explain git` say.
     for line in dict(topics()["git"].entries).values():
         if line.startswith("git config"):
             made.run("sh", "-c", line)

@@ -365,7 +365,7 @@ def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: 
 
 
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
-    with open(os.path.join(ROOT, "docs", "cluster.md"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "docs", "explanations", "clusters.md"), encoding="utf-8") as file:
         (block,) = re.findall(r"<!-- run with a cluster -->\n```bash\n(.*?)```", file.read(), re.DOTALL)
     shutil.copytree(os.path.join(ROOT, "tests/data/guide_adam_legacy/tf_ckpts"), tmp_path / "run")
     programs = os.path.dirname(sys.executable)

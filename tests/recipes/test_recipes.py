@@ -93,12 +93,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def committing(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository of checkpoints with the hooks of docs/ci.md, one of them with a lock."""
+    """A repository of checkpoints with the hooks of docs/recipes/automation.md, one of them with a lock."""
     made = Repository(tmp_path_factory.mktemp("committing") / "repository")
     home = str(tmp_path_factory.mktemp("home"))
     path = f"{PROGRAMS}:{os.environ['PATH']}"
     made.environment |= {**OFFLINE, "PRE_COMMIT_HOME": home, "PATH": path, "PRE_COMMIT_COLOR": "never"}
-    (config,) = (text for text in blocks("ci.md", "yaml") if "ckpt-finite" in text)
+    (config,) = (text for text in blocks("recipes/automation.md", "yaml") if "ckpt-finite" in text)
     assert "repo: https://github.com/ckpt-tools/ckpt\n" in config
     config = config.replace("https://github.com/ckpt-tools/ckpt", str(project))
     (made.folder / ".pre-commit-config.yaml").write_text(config)
@@ -194,7 +194,7 @@ def test_files_for_services_are_valid_by_their_schemas(tmp_path: Path) -> None:
 
     _fits("github-actions", os.path.join(ROOT, "action.yml"))
     _fits("github-workflows", os.path.join(ROOT, ".github", "workflows", "ci.yml"))
-    told = {next(iter(yaml.safe_load(text))): text for text in blocks("ci.md", "yaml")}
+    told = {next(iter(yaml.safe_load(text))): text for text in blocks("recipes/automation.md", "yaml")}
     assert sorted(told) == ["checkpoints", "permissions", "repos"]
     job = "on: push\njobs:\n  checkpoints:\n    runs-on: ubuntu-latest\n"
     (tmp_path / "workflow.yml").write_text(job + textwrap.indent(told["permissions"], " " * 4))
@@ -285,7 +285,7 @@ def test_the_lines_for_gitlab_do_what_they_say(
 ) -> None:
     import yaml
 
-    (text,) = (text for text in blocks("ci.md", "yaml") if "image:" in text)
+    (text,) = (text for text in blocks("recipes/automation.md", "yaml") if "image:" in text)
     job = yaml.safe_load(text)["checkpoints"]
     shutil.copytree(data_path(*models), tmp_path / "models")
     install, *script = job["script"]
@@ -331,7 +331,7 @@ def test_specs_are_rows_of_a_data_frame(tmp_path: Path, monkeypatch: pytest.Monk
 
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
-    (program,) = (text for text in blocks("python.md", "python") if "import pandas" in text)
+    (program,) = (text for text in blocks("recipes/python.md", "python") if "import pandas" in text)
     scope = {"formats": formats}
     exec(program, scope)
     frame = scope["frame"]
@@ -347,7 +347,7 @@ def test_a_checkpoint_is_a_data_frame_of_plain_values(
 ) -> None:
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
-    (program,) = (text for text in blocks("python.md", "python") if "to_frame" in text)
+    (program,) = (text for text in blocks("recipes/python.md", "python") if "to_frame" in text)
     scope = {"ckpt": ckpt}
     exec(program, scope)
     frame = scope["frame"]

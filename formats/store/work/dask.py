@@ -33,7 +33,7 @@ _NO_SCHEDULER = "the scheduler has ended, or cannot be reached any more"
 _HINTS = {
     "worker": "what the workers print says why they ended, or did not begin",
     "has ended": "what the scheduler prints says why",
-    "no scheduler": "to begin one: dask scheduler; Dask's configuration tells of TLS (docs/cluster.md)",
+    "no scheduler": "start one with: dask scheduler (docs/explanations/clusters.md has its TLS settings)",
 }
 """What to do, by a word of the message."""
 

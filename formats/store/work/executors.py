@@ -8,7 +8,7 @@ sends back what came of them and how much it read.  What cannot travel is done b
     processes    of this machine, each begun anew, gone when the command is
     dask         workers of dask.distributed on this machine, begun for the command
     dask://...   workers of a scheduler that runs already: whoever reaches it can have it run anything, so
-                 it is to be reached by nobody else (docs/cluster.md)
+                 it is to be reached by nobody else (docs/explanations/clusters.md)
 
 A parcel is unpickled by a worker that was begun for this, or that takes whole programs from its scheduler
 anyway; nothing that comes from a file or from a store's server ever is.  No secret travels: a worker asks
