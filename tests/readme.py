@@ -111,7 +111,7 @@ def _purpose(room: str) -> str:
 def recipes() -> list[tuple[str, str, list[str]]]:
     """Return each page of recipes: its path, its title, the questions on it, in the order of the menu."""
     with open(os.path.join(ROOT, "mkdocs.yml"), encoding="utf-8") as file:
-        listed = re.findall(r"^      - (recipes/\w+\.md)$", file.read(), re.MULTILINE)
+        listed = re.findall(r"^      - (recipes/(?!index)\w+\.md)$", file.read(), re.MULTILINE)
     found = []
     for path in listed:
         with open(os.path.join(DOCS, path), encoding="utf-8") as file:
@@ -129,10 +129,9 @@ def _anchor(heading: str) -> str:
 def _recipes() -> str:
     parts = []
     for path, title, questions in recipes():
-        if questions:
-            name = os.path.basename(path)
-            links = "".join(f"- [{question}]({name}#{_anchor(question)})\n" for question in questions)
-            parts.append(f"## {title}\n\n{links}")
+        name = os.path.basename(path)
+        links = "".join(f"- [{question}]({name}#{_anchor(question)})\n" for question in questions)
+        parts.append(f"## {title}\n\n{links}")
     return "\n".join(parts)
 
 

@@ -171,7 +171,9 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert _project()["version"] == VERSION
     release = Version(VERSION).base_version
     assert re.findall(r"^## (\S+)", _text("CHANGELOG.md"), re.MULTILINE)[0] == release
-    assert set(re.findall(r"(?:    rev: |ckpt-tools/ckpt@)v(.*)", _text("docs", "ci.md"))) == {release}
+    assert set(
+        re.findall(r"(?:    rev: |ckpt-tools/ckpt@)v(.*)", _text("docs", "recipes", "automation.md"))
+    ) == {release}
 
 
 def test_actions_are_pinned_by_commit() -> None:
