@@ -140,15 +140,49 @@ def choice(name: str, value: str, choices: Iterable[str]) -> None:
 
 def format_id(name: str) -> str:
     """Return the id of a format, named by its id or its short name; OptionError for none."""
-    from formats.errors import UnknownFormatError
-    from formats.find.registry import format_named
+    from formats.find.registry import all_formats
 
     from ..operations.convert.planner import ALIASES
 
-    try:
-        return format_named(ALIASES.get(name, name)).name
-    except UnknownFormatError as error:
-        raise OptionError(str(error)) from error
+    known = {found.name for found in all_formats()}
+    if (own := ALIASES.get(name, name)) in known:
+        return own
+    if name.lower() in _ONLY_READ:
+        message = f"format {name!r} cannot be written; use"
+    else:
+        meant = next((to for names, to in _FORMATS_ELSEWHERE.items() if name.lower() in names.split()), None)
+        message = f"no format {name!r}; " + (f"did you mean {meant}? Use" if meant else "use")
+    raise OptionError(f"{message} one of {', '.join(_writable())}")
+
+
+_FORMATS_ELSEWHERE = {
+    "torch pt pth bin py-torch": "pytorch",
+    "tf tf2 tensorflow tensorflow2 tf-checkpoint checkpoint ckpt bundle": "object",
+    "tf1 tensorflow1 saver": "name",
+    "keras2 hdf h5py": "h5",
+    "keras3": "keras",
+    "hf huggingface transformers st sft": "safetensors",
+    "numpy np": "npz",
+    "json": "listing",
+    "fp16 half bf16 float16 bfloat16 fp32 float32 f16": "--cast",
+}
+"""What other programs call formats, and an option that some take for one."""
+
+_ONLY_READ = (
+    *("savedmodel", "saved_model", "saved-model", "onnx", "tflite", "gguf", "graphdef", "pb", "tfjs"),
+    *("orbax", "flax", "msgpack", "coreml", "dcp", "pytorch-dcp"),
+)
+
+
+def _writable() -> list[str]:
+    """Return the formats that can be written, by their short names where they have one."""
+    from formats.find.registry import all_formats
+
+    from ..operations.convert.planner import ALIASES
+
+    short = {own: name for name, own in ALIASES.items()}
+    able = [found.name for found in all_formats() if found.writer is not None and found.has_values]
+    return [short.get(name, name) for name in able]
 
 
 def floating(name: str) -> DType:

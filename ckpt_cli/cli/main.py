@@ -42,24 +42,6 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What only writing runs into.  An error of a file's has its name; what has none is of what is printed."""
 
 
-_ELSEWHERE = {
-    "average": "mean merge",
-    "convert": "copy cp save",
-    "demo": "example train",
-    "diff": "compare",
-    "extract": "dump export get",
-    "log": "history",
-    "ls": "dir keys list",
-    "rename": "mv",
-    "report": "html page plot",
-    "rescue": "fix recover repair",
-    "show": "cat info inspect print summary view",
-    "verify": "check fsck test validate",
-    "--version": "version",
-}
-"""What other programs call what a command does: words that people try first."""
-
-
 class ReaderGoneError(Exception):
     """Who read our output went away before the command came to its answer (click makes an OSError a 1)."""
 
@@ -108,8 +90,9 @@ class CommandsByFile(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = not args or args[0].startswith("-") or args[0] in self.list_commands(ctx)
         if not known and not ctx.resilient_parsing:
-            meant = _meant(args[0], self.list_commands(ctx))
-            ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {meant}?" if meant else ""))
+            from .guesses import no_command
+
+            raise no_command(args, self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -118,19 +101,6 @@ class CommandsByFile(click.Group):
 
         names = commands(self.list_commands(ctx), incomplete)
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
-
-
-def _meant(word: str, names: list[str]) -> str | None:
-    """Return what was meant by a word in place of a command: a path, or another program's word for one."""
-    import difflib
-
-    from formats.core.words import command_line
-
-    if "://" in word or os.path.exists(word) or os.path.exists(f"{word}.index"):
-        return command_line("ls", word)
-    known = {word: name for name, words in _ELSEWHERE.items() for word in words.split()}
-    close = difflib.get_close_matches(word, [*names, *known], 1)
-    return known.get(close[0], close[0]) if close else None
 
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -225,7 +195,7 @@ def _run(words: list[str]) -> int | None:
     except (click.ClickException, OSError, _checkpoint_error()) as error:
         if os.environ.get("CKPT_DEBUG"):
             raise
-        return _report(error)
+        return _report(error, words)
     return code
 
 
@@ -322,18 +292,22 @@ def _checkpoint_error() -> type[Exception]:
     return CheckpointError
 
 
-def _report(error: Exception) -> int:
+def _report(error: Exception, words: list[str]) -> int:
     from formats.errors import CheckpointError, NoCheckpointsError
 
     from ..operations.select.selection import NothingSelectedError
+    from .guesses import hints_for, without_repeats
 
-    hints: tuple[str, ...] = ()
+    hints = hints_for(error, words)
     if isinstance(error, click.ClickException):
-        message, code = " ".join(error.format_message().split()), USAGE
+        # Where a hint says what an option is called, what is merely spelled alike is left out.
+        said = error.message if hints and isinstance(error, click.NoSuchOption) else error.format_message()
+        message, code = " ".join(said.split()), USAGE
         context = getattr(error, "ctx", None)
-        hints = (f"see {context.command_path} --help",) if context is not None else ()
+        if not hints and context is not None:
+            hints = (f"see {context.command_path} --help",)
     elif isinstance(error, CheckpointError):
-        message, hints = str(error), error.hints
+        message, hints = str(error), (*hints, *error.hints)
         is_answer = isinstance(error, NothingSelectedError | NoCheckpointsError | KeyError)
         code = ANSWER_IS_NO if is_answer else CANNOT
     else:
@@ -341,7 +315,7 @@ def _report(error: Exception) -> int:
         place = error.filename or ("standard output" if error.errno in _FULL else None)
         message, code = (error.strerror or str(error)).lower(), CANNOT
         message = message if place is None else f"{place}: {message}"
-    _complain(message, hints)
+    _complain(message, without_repeats(hints, words))
     return code
 
 

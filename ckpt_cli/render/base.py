@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -173,7 +174,18 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
         _say(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}")
 
 
+_CLOSED = re.compile(
+    r"(?P<path>.+?)(?:: tensor '.*')?(?P<written>: cannot be written)?: permission denied"
+    r"(?:: (?P<folder>.+) may not be entered)?(?:; .*)?"
+)
+
+
 def _known_way_out(message: str) -> tuple[str, ...]:
+    closed = _CLOSED.fullmatch(message)
+    if closed is not None and "://" not in message:
+        parent = os.path.dirname(closed["path"]) or "."
+        place = closed["folder"] or (parent if closed["written"] else closed["path"])
+        return (f"to see its owner and permissions: {shlex.join(('ls', '-ld', place))}",)
     from ..operations.look.explain import way_out
 
     command = way_out(message)

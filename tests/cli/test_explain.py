@@ -330,7 +330,7 @@ def test_the_hint_of_an_error_that_servers_and_clusters_make_is_its_entrys_comma
     title: str, text: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path, _, message = text.removeprefix("ckpt: error: ").partition(": ")
-    assert main._report(CheckpointError(message, path=path)) == 3
+    assert main._report(CheckpointError(message, path=path), []) == 3
     error, hint = capfd.readouterr().err.splitlines()
     assert error == text
     (match,) = (match for match in explain(text) if match.title == title)

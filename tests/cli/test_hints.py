@@ -26,6 +26,7 @@ import pytest
 import formats
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.cli import examples
+from tests.cli.running import Starter
 from tests.support import data_path, write_bundle
 from tests.writing import save
 
@@ -89,7 +90,18 @@ NO_HINTS = {
     "ckpt_cli/commands/verify.py _say_what_follows": "a note",
     "ckpt_cli/cli/resume.py _same_command": "the command as it was given: tests/cli/test_resume.py runs it",
     "ckpt_cli/cli/install.py _is_ours": "a mark in a file",
-    "ckpt_cli/cli/main.py _meant": "part of a message",
+    **dict.fromkeys(
+        (
+            *("ckpt_cli/cli/guesses.py _filled", "ckpt_cli/cli/guesses.py _option_line"),
+            *("ckpt_cli/cli/guesses.py _output_line", "ckpt_cli/cli/guesses.py _as_argument"),
+            *("ckpt_cli/cli/guesses.py _of_value", "ckpt_cli/cli/guesses.py _of_missing"),
+            *("ckpt_cli/cli/guesses.py _with_output", "ckpt_cli/cli/guesses.py _of_usage"),
+            *("ckpt_cli/cli/guesses.py _of_path", "ckpt_cli/cli/guesses.py _of_selection"),
+            "ckpt_cli/cli/guesses.py _shapes_alone",
+        ),
+        "hints for wrong guesses, which GUESSES runs",
+    ),
+    "ckpt_cli/cli/guesses.py no_command": "part of a message",
     "ckpt_cli/operations/compare/thresholds.py _no_document": "a message",
     "ckpt_cli/operations/look/explain.py ": "the head of a page",
     "ckpt_cli/operations/report/build.py _compared": "a page",
@@ -109,6 +121,62 @@ NO_HINTS = {
     "formats/tf/run/leftovers.py _without_index": "a note",
 }
 """Other functions that name a command, and what for."""
+
+
+GUESSES = {
+    "convert run/ckpt-10 new.npz --dtype float16": "ckpt convert run/ckpt-10 new.npz --cast float16",
+    "extract run/ckpt-10 -o new.npz --dtype float16": "ckpt extract run/ckpt-10 -o new.npz --cast float16",
+    "prune run": "ckpt state --keep 3 -n run",
+    "rm run/ckpt-8": "ckpt state --keep 3 -n run",
+    "clean run": "ckpt state --fix -n run",
+    "status run": "ckpt state run",
+    "checkout run/ckpt-8": "ckpt state --set ckpt-8 -n run",
+    "strip run/ckpt-10": "ckpt convert run/ckpt-10 DST --weights-only",
+    "dump run/ckpt-10 net/l1/kernel": "ckpt show run/ckpt-10 net/l1/kernel",
+    "view run/ckpt-10": "ckpt show run/ckpt-10",
+    "inspect_checkpoint run/ckpt-10": "ckpt show run/ckpt-10",
+    "merge run/ckpt-9 run/ckpt-10": "ckpt average run/ckpt-9 run/ckpt-10 -o mean",
+    "merge run/ckpt-9": "ckpt help average",
+    "cp run/ckpt-10 copy-10": "ckpt convert run/ckpt-10 copy-10",
+    "export run/ckpt-10 new.safetensors": "ckpt convert run/ckpt-10 new.safetensors",
+    "restore run/ckpt-9 run/ckpt-10": "ckpt match run/ckpt-9 run/ckpt-10",
+    "quantize run/ckpt-10 new.npz": "ckpt convert run/ckpt-10 new.npz --cast float16",
+    "h5ls full.h5": "ckpt ls full.h5",
+    "tree full.h5": "ckpt ls --tree full.h5",
+    "grep kernel run/ckpt-10": "ckpt ls run/ckpt-10 kernel",
+    "sha256sum run/ckpt-10": "ckpt ls --digest sha256 run/ckpt-10",
+    "fsck run": "ckpt verify run",
+    "blame run": "ckpt log run",
+    "compare run/ckpt-10 run/ckpt-10": "ckpt diff run/ckpt-10 run/ckpt-10",
+    "inspct run/ckpt-10": "ckpt show run/ckpt-10",
+    "check": "ckpt help verify",
+    "state --keep run": "ckpt state --keep 3 -n run",
+    "state --keep runA": "ckpt state --keep 3 -n runA",
+    "verify -j run": "ckpt verify -j 3 run",
+    "diff run": "ckpt log run",
+    "diff run/ckpt-10": "ckpt log run",
+    "diff run/ckpt-10..run/ckpt-10": "ckpt diff run/ckpt-10 run/ckpt-10",
+    "convert run/ckpt-10 --to npz": "ckpt convert run/ckpt-10 --to npz DST",
+    "convert run/ckpt-10 -o new.npz": "ckpt convert run/ckpt-10 new.npz",
+    "convert --src run/ckpt-10 new.npz": "ckpt convert run/ckpt-10 new.npz",
+    "extract run/ckpt-10 net/l1/kernel new.npy": "ckpt extract run/ckpt-10 net/l1/kernel -o new.npy",
+    "extract run/ckpt-10": "ckpt extract run/ckpt-10 -o tensors.npz",
+    "average run/ckpt-9 run/ckpt-10": "ckpt average run/ckpt-9 run/ckpt-10 -o DST",
+    "graph run/ckpt-10 new.svg": "ckpt graph run/ckpt-10 -o new.svg",
+    "report run/ckpt-10 new.html": "ckpt report run/ckpt-10 -o new.html",
+    "ls run --format json": "ckpt ls run --json",
+    "ls run -o new.txt": "ckpt ls run > new.txt",
+    "ls s3://bucket/run --no-sign-request": "ckpt explain environment",
+    "show run/ckpt-10 --tensor_name=net/l1/kernel": "ckpt show run/ckpt-10 net/l1/kernel",
+    "show run/ckpt-10 net/l1/kernel net/l1/bias": "ckpt stats run/ckpt-10 net/l1/kernel net/l1/bias",
+    "show full.h5/dense/kernel": "ckpt show full.h5 dense/kernel",
+    "show run/ckpt-10:net/l1/kernel": "ckpt show run/ckpt-10 net/l1/kernel",
+    "stats run/ckpt-10 full.h5": "ckpt stats --files run/ckpt-10 full.h5",
+    "ls 'run/ckpt-10*'": "ckpt ls run/ckpt-10*",
+    "verify run/ckpt-10 --against shapes.lock": "ckpt diff shapes.lock run/ckpt-10 --no-values",
+    "verify run/ckpt-10 --against shapes.lock --no-values": "ckpt diff shapes.lock run/ckpt-10 --no-values",
+}
+"""Wrong guesses, and the first command that answers each."""
 
 
 def _named_in(node: ast.AST, function: str) -> Iterator[str]:
@@ -234,6 +302,63 @@ def weights(path: Path) -> list[bytes]:
         return sorted(reader[key].read().tobytes() for key in keys)
 
 
+@pytest.fixture(scope="module")
+def starter() -> Iterator[Starter]:
+    with Starter() as found:
+        yield found
+
+
+@pytest.mark.parametrize("line", GUESSES)
+def test_a_wrong_guess_is_answered_with_a_command_that_runs(
+    line: str, laid_out: Path, tmp_path: Path, starter: Starter
+) -> None:
+    folder = tmp_path / "laid out"
+    folder.mkdir()
+    for name in ("run", "full.h5"):
+        copy = shutil.copytree if (laid_out / name).is_dir() else shutil.copy
+        copy(laid_out / name, folder / name)
+    shutil.copytree(folder / "run", folder / "runA")
+    listing = starter.run("ls", "run/ckpt-10", "--json", cwd=folder).out
+    (folder / "shapes.lock").write_text(listing)
+    said = starter.run(*shlex.split(line), cwd=folder)
+    assert said.code != 0, said.out
+    hint = _HINT.findall(said.err)[0]
+    assert hint == GUESSES[line]
+    assert hint != f"ckpt {line}"
+    done = in_a_shell(hint, folder)
+    assert done.returncode in (0, 1), f"{hint}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("convert run/ckpt-10 new.npz --force", "to replace an existing target: --overwrite"),
+        ("convert run/ckpt-10 new.npz --half", "to write another dtype: --cast float16"),
+        (
+            "convert run/ckpt-10 new.npz --dtype fp16",
+            "--dtype selects tensors; to change their dtype: --cast",
+        ),
+        ("convert run/ckpt-10 new.npz --no-optimizer", "to leave out the optimizer state: --weights-only"),
+        ("convert run/ckpt-10 new --format pytorch", "to choose the format: --to"),
+        ("ls run/ckpt-10 --filter kernel", "to select tensors by a pattern: --match"),
+        ("stats run/ckpt-10 --nan", "to look for NaN and infinities: --fail-on nan,inf"),
+        ("diff run/ckpt-9 run/ckpt-10 --tolerance 1", "to allow small differences: --atol"),
+        ("verify run --num-workers 2", "to work in parallel: --jobs"),
+        (
+            "ls google/bert",
+            "if this is a model on the Hugging Face Hub: ckpt ls hf://google/bert",
+        ),
+    ],
+)
+def test_an_option_of_another_program_is_answered_with_ours(
+    line: str, hint: str, laid_out: Path, starter: Starter
+) -> None:
+    said = starter.run(*line.split(), cwd=laid_out)
+    assert said.code in (2, 3)
+    assert said.err.splitlines()[1] == f"hint: {hint}"
+    assert "did you mean" not in said.err.lower() or "no dtype" in said.err
+
+
 @pytest.mark.parametrize("line", [line for lines in PLACES.values() for line in lines])
 def test_a_hint_runs_as_printed(line: str, laid_out: Path, tmp_path: Path) -> None:
     folder = tmp_path / "laid out"
@@ -242,6 +367,7 @@ def test_a_hint_runs_as_printed(line: str, laid_out: Path, tmp_path: Path) -> No
     assert said.returncode in (1, 3), said.stderr
     hints = _HINT.findall(said.stderr)
     assert hints, said.stderr
+    assert shlex.join(["ckpt", *shlex.split(line)]) not in hints
     for hint in hints:
         before = set(os.listdir(folder))
         done = in_a_shell(hint, folder)

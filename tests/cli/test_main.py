@@ -13,7 +13,7 @@ import click
 import numpy as np
 import pytest
 
-from ckpt_cli.cli import main
+from ckpt_cli.cli import guesses, main
 from formats.core.version import VERSION
 from tests.cli.running import ROOT
 from tests.support import data_path, write_bundle
@@ -97,7 +97,12 @@ def test_a_mistyped_command_or_option_is_usage(ckpt: Callable) -> None:
     [
         *((BERT, f"ckpt ls {BERT}"), (os.path.dirname(BERT), f"ckpt ls {os.path.dirname(BERT)}")),
         *(("s3://bucket/run", "ckpt ls s3://bucket/run"), ("compare", "diff"), ("inspct", "show")),
-        *(("export", "extract"), ("check", "verify"), ("repair", "rescue"), ("version", "--version")),
+        *(
+            ("export", "convert or extract"),
+            ("check", "verify"),
+            ("repair", "rescue"),
+            ("version", "--version"),
+        ),
     ],
 )
 def test_what_is_typed_in_place_of_a_command_is_understood(word: str, meant: str, ckpt: Callable) -> None:
@@ -110,8 +115,9 @@ def test_what_is_typed_in_place_of_a_command_is_understood(word: str, meant: str
 
 def test_the_words_of_other_programs_are_of_commands_that_there_are() -> None:
     names = main.cli.list_commands(click.Context(main.cli))
-    words = [word for words in main._ELSEWHERE.values() for word in words.split()]
-    assert set(main._ELSEWHERE) <= {*names, "--version"}
+    words = [word for group in guesses._COMMANDS for word in group.split()]
+    lines = [line.split()[0] for hints in guesses._COMMANDS.values() for _, line in hints]
+    assert set(lines) <= {*names, "--version"}
     assert not {*names} & {*words}
     assert len(set(words)) == len(words)
 
@@ -305,7 +311,8 @@ def test_a_directory_that_may_not_be_read(
     monkeypatch.setattr("os.scandir", refuse)
     result = ckpt("ls", tmp_path)
     assert result.code == 3
-    assert result.err == f"ckpt: error: {tmp_path}: permission denied\n"
+    hint = f"hint: to see its owner and permissions: ls -ld {tmp_path}\n"
+    assert result.err == f"ckpt: error: {tmp_path}: permission denied\n{hint}"
 
 
 def test_help_says_of_each_command_what_it_does_in_a_line(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RUN = data_path("guide_adam_legacy", "tf_ckpts")
 WEIGHTS = data_path("interop", "weights.safetensors")
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+WRITABLE = "object, name, v1, h5, weights-h5, hdf5, keras, npz, safetensors, pytorch\n"
 BERT = data_path("bert_tiny", "bert_model.ckpt-2")
 TEMPLATE = data_path("bert_template", "other_names", "model", "ckpt-1")
 GOLD_MAP = data_path("bert_template", "gold_map.tsv")
@@ -110,8 +111,16 @@ def test_each_refuses_two_members_under_one_name(tmp_path: Path, ckpt: Callable)
 @pytest.mark.parametrize(
     ("code", "message", "arguments"),
     [
-        (2, "no format 'nope'; there are tf-object", ("convert", GUIDE, "x", "--to", "nope")),
-        (2, "no format 'nope'; there are tf-object", ("verify", GUIDE, "--roundtrip", "nope")),
+        (2, f"no format 'nope'; use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "nope")),
+        (2, f"no format 'nope'; use one of {WRITABLE}", ("verify", GUIDE, "--roundtrip", "nope")),
+        (
+            2,
+            f"'torch'; did you mean pytorch? Use one of {WRITABLE}",
+            ("convert", GUIDE, "x", "--to", "torch"),
+        ),
+        (2, f"'tf2'; did you mean object? Use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "tf2")),
+        (2, f"'fp16'; did you mean --cast? Use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "fp16")),
+        (2, f"'onnx' cannot be written; use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "onnx")),
         (
             2,
             "--like writes the format of TEMPLATE, tf-object, but the suffix of x.npz means npz",

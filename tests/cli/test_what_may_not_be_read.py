@@ -45,6 +45,11 @@ def ckpt_of_a_user() -> Iterator[OfAUser]:
         yield starter.run
 
 
+def _look_at(path: Path) -> str:
+    """Return the hint of an error about permissions."""
+    return f"hint: to see its owner and permissions: ls -ld {path}\n"
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A directory with one sound checkpoint, ckpt-10."""
@@ -62,7 +67,7 @@ def test_a_shard_that_may_not_be_read_is_one_finding(run: Path, ckpt_of_a_user: 
     assert [(one["code"], one["key"], one["file"], one["message"]) for one in found["findings"]] == [
         ("unreadable", None, str(shard), "permission denied")
     ]
-    assert result.err == f"ckpt: error: {shard}: permission denied\n"
+    assert result.err == f"ckpt: error: {shard}: permission denied\n{_look_at(shard)}"
     plain = ckpt_of_a_user("verify", run / "ckpt-10")
     assert plain.out.split("\t")[1] == "unreadable"
 
@@ -95,10 +100,10 @@ def test_commands_that_need_values_say_so_and_write_nothing(
     further = {"show": ["save_counter/.ATTRIBUTES/VARIABLE_VALUE"], "stats": []}.get(command, [run / "out"])
     result = ckpt_of_a_user(command, run / "ckpt-10", *further)
     assert (result.code, result.out) == (3, "")
-    first, *hints = result.err.splitlines()[-1:]
+    first, hint = result.err.splitlines(keepends=True)[-2:]
     assert first.startswith(f"ckpt: error: {shard}: ")
-    assert first.endswith("permission denied")
-    assert not hints
+    assert first.endswith("permission denied\n")
+    assert hint == _look_at(shard)
     assert sorted(os.listdir(run)) == ["ckpt-10.data-00000-of-00001", "ckpt-10.index"]
 
 
@@ -121,7 +126,8 @@ def test_an_index_that_may_not_be_read_is_no_damage(run: Path, ckpt_of_a_user: O
     for command in ("ls", "show", "verify", "stats"):
         result = ckpt_of_a_user(command, run / "ckpt-10")
         assert result.code == 3
-        assert result.err == f"ckpt: error: {run}/ckpt-10.index: permission denied\n"
+        index = run / "ckpt-10.index"
+        assert result.err == f"ckpt: error: {index}: permission denied\n{_look_at(index)}"
     listed = ckpt_of_a_user("ls", run)
     assert listed.err == f"warning: {run}/ckpt-10.index: permission denied\n"
 
@@ -130,7 +136,8 @@ def test_a_file_that_may_not_be_read_is_no_question_of_usage(run: Path, ckpt_of_
     (run / "w.npz").touch(mode=0)
     (run / "model.ckpt-1").touch(mode=0)
     result = ckpt_of_a_user("show", run / "w.npz", "w")
-    assert (result.code, result.err) == (3, f"ckpt: error: {run}/w.npz: permission denied\n")
+    error = f"ckpt: error: {run}/w.npz: permission denied\n{_look_at(run / 'w.npz')}"
+    assert (result.code, result.err) == (3, error)
     listed = ckpt_of_a_user("ls", run)
     assert f"warning: {run}/w.npz: permission denied\n" in listed.err
     assert f"note: {run}/model.ckpt-1: permission denied; so it cannot be told whether" in listed.err
@@ -144,10 +151,12 @@ def test_directories_that_may_not_be_entered_or_listed(run: Path, ckpt_of_a_user
     inside.chmod(0)
     result = ckpt_of_a_user("ls", inside / "ckpt-1")
     assert result.code == 3
-    assert result.err == (f"ckpt: error: {inside}/ckpt-1: permission denied: {inside} may not be entered\n")
+    error = f"ckpt: error: {inside}/ckpt-1: permission denied: {inside} may not be entered\n"
+    assert result.err == error + _look_at(inside)
     for command in ("ls", "log", "state", "verify", "stats"):
         result = ckpt_of_a_user(command, inside)
-        assert (result.code, result.err) == (3, f"ckpt: error: {inside}: permission denied\n")
+        error = f"ckpt: error: {inside}: permission denied\n{_look_at(inside)}"
+        assert (result.code, result.err) == (3, error)
     for command in ("ls", "stats", "log"):
         result = ckpt_of_a_user(command, "-R", run)
         assert result.code == 3
@@ -157,7 +166,8 @@ def test_directories_that_may_not_be_entered_or_listed(run: Path, ckpt_of_a_user
     inside.chmod(0o400)  # listed, but not entered: what lies in it looks as if it were not there
     for command in ("ls", "verify", "log", "stats"):
         result = ckpt_of_a_user(command, inside)
-        assert (result.code, result.err) == (3, f"ckpt: error: {inside}: permission denied\n")
+        error = f"ckpt: error: {inside}: permission denied\n{_look_at(inside)}"
+        assert (result.code, result.err) == (3, error)
     assert ckpt_of_a_user("verify", "-R", run).code == 1
     inside.chmod(
         0o311

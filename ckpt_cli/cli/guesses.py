@@ -1,0 +1,386 @@
+"""Hints for wrong guesses: what other programs call the commands and options of `ckpt`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import click
+
+from formats.core.words import command_line
+from formats.errors import CheckpointError, CheckpointNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["NoCommandError", "hints_for", "no_command", "without_repeats"]
+
+_SIMILAR = 0.8
+"""How alike a mistyped word of another program has to be."""
+
+_COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "prune gc expire trim rm remove delete del": (
+        ("to delete all but the latest checkpoints (-n only lists them)", "state --keep 3 -n DIR"),
+    ),
+    "clean cleanup tidy": (
+        ("to remove leftovers of interrupted saves (-n only lists them)", "state --fix -n DIR"),
+    ),
+    "status latest": (("to see which checkpoint is the latest", "state DIR"),),
+    "checkout reset rollback switch": (
+        ("to make a checkpoint the latest of its directory (-n only says so)", "state --set NAME -n DIR"),
+    ),
+    "strip slim shrink freeze": (("to write only the weights", "convert PATH DST --weights-only"),),
+    "dump h5dump cat print head less": (
+        ("to see a summary, or a tensor", "show PATHS"),
+        ("to write tensors to a file", "extract PATHS -o tensors.npz"),
+    ),
+    "view info inspect inspect_checkpoint summary describe config load": (
+        ("to see a summary, or a tensor", "show PATHS"),
+    ),
+    "merge": (
+        ("to average checkpoints", "average PATH MORE -o mean"),
+        ("to write partitioned tensors as whole tensors", "convert PATH merged --merge-slices"),
+    ),
+    "mean avg average_checkpoints swa ema": (("to average checkpoints", "average PATH MORE -o mean"),),
+    "copy cp sync upload download push pull clone": (
+        ("to copy a checkpoint and verify the copy", "convert PATH DST"),
+    ),
+    "mv move": (
+        ("to copy a checkpoint to another path", "convert PATH DST"),
+        ("to rename its tensors", "help rename"),
+    ),
+    "export save write import transform": (
+        ("to convert a checkpoint to the format of DST's suffix", "convert PATH DST"),
+        ("to write some of its tensors to a file", "extract PATH -o tensors.npz"),
+    ),
+    "get": (("to write tensors to a file", "extract PATHS -o tensors.npz"),),
+    "restore": (
+        ("to see what restoring one checkpoint into another would do", "match PATH MORE"),
+        ("to save what is intact of a damaged checkpoint", "rescue PATH DST"),
+    ),
+    "recover repair": (("to save what is intact of a damaged checkpoint", "rescue PATH DST"),),
+    "fix": (
+        ("to save what is intact of a damaged checkpoint", "rescue PATH DST"),
+        ("to make the state file match its directory (-n only lists changes)", "state --fix -n DIR"),
+    ),
+    "quantize half cast fp16 float16 astype": (
+        ("to write another dtype", "convert PATH DST --cast float16"),
+    ),
+    "dir h5ls list keys list_variables size du": (("to list tensors and their sizes", "ls PATHS"),),
+    "tree": (("to list tensors as a tree", "ls --tree PATH"),),
+    "grep find search": (("to find keys that contain a word", "ls MORE PATH"),),
+    "hash digest checksum sha256sum md5sum lock": (
+        ("to list tensors with digests of their values", "ls --digest sha256 PATHS"),
+    ),
+    "nan nans isnan check_numerics": (("to look for NaN and infinities", "stats PATHS --fail-on nan,inf"),),
+    "check fsck test validate lint doctor": (("to check every byte", "verify PATHS"),),
+    "compare cmp": (("to compare two checkpoints", "diff PATH MORE"),),
+    "history runs reflog blame tensorboard": (("to see a run over time", "log DIR"),),
+    "html page plot ui open": (("to write a page with charts", "report PATH"),),
+    "draw netron visualize": (("to see the object graph", "graph PATH"),),
+    "example train init": (("to train a small model to try ckpt on", "demo PATH"),),
+    "version": (("to see the version", "--version"),),
+}
+"""Words that other programs have for commands: what the user wants, and the command that does it.
+
+PATH is the first argument of the command line, MORE the ones after it, PATHS all of them, DIR the directory
+of the first, NAME its last part; DST is the second argument, or stays DST.
+"""
+
+_OPTIONS: dict[str, tuple[str, str]] = {
+    "-f --force --yes -y --clobber": ("--overwrite", "to replace an existing target"),
+    "--half --fp16 --float16": ("--cast float16", "to write another dtype"),
+    "--bf16 --bfloat16": ("--cast bfloat16", "to write another dtype"),
+    "--precision --to-dtype --astype": ("--cast", "to write another dtype"),
+    "--include --filter --pattern --glob --grep": ("--match", "to select tensors by a pattern"),
+    "--ignore --skip": ("--exclude", "to leave tensors out"),
+    "--no-optimizer --strip-optimizer --no-slots --weights --model-only": (
+        "--weights-only",
+        "to leave out the optimizer state",
+    ),
+    "--output-format --format --to-format --target-format": ("--to", "to choose the format"),
+    "--threads --workers --num-workers --num-threads --parallel -p": ("--jobs", "to work in parallel"),
+    "--human-readable --summarize --summary": ("--depth 1", "to see totals"),
+    "--follow-symlinks --all -a": ("--recursive", "to include subdirectories"),
+    "--dryrun --dry --what-if --simulate": ("--dry-run", "to see the plan without writing"),
+    "--fail-fast --check --nan --inf": ("--fail-on nan,inf", "to look for NaN and infinities"),
+    "--name-only --name-status --stat-only": ("--stat", "to see one line per tensor"),
+    "--tolerance --tol --epsilon": ("--atol", "to allow small differences"),
+    "--no-color --no-colour --nocolor": ("--color never", "to print without colour"),
+}
+"""Options of other programs: what means the same here, if the command has it, and what for."""
+
+_NAMES_A_TENSOR = "--tensor_name --tensor --tensor-name --key --keys --variable --var --name"
+_NAMES_A_PATH = "--file_name --file --checkpoint --ckpt --path --input --src --source --ckpt_path"
+_NAMES_A_TARGET = "-o --output --out --dst --target --dest --output-file --outfile"
+_IS_ENVIRONMENT = "--endpoint-url --endpoint --profile --region --no-sign-request --token --credentials"
+_COMPARES_SHAPES = "--no-values --shapes --shapes-only --shape-only --no-digest --specs"
+
+
+class NoCommandError(click.UsageError):
+    """The first word is no command; its hints name the ones that do what the word says."""
+
+    def __init__(self, message: str, context: click.Context, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, context)
+        self.hints = hints
+
+
+def no_command(args: Sequence[str], names: list[str], context: click.Context) -> NoCommandError:
+    """Return the error for a command line whose first word is no command."""
+    word, *rest = args
+    message = f"no command {word!r}"
+    if "://" in word or os.path.exists(word) or os.path.exists(f"{word}.index"):
+        return NoCommandError(f"{message}; did you mean {command_line('ls', word)}?", context)
+    known = {name: hints for words, hints in _COMMANDS.items() for name in words.split()}
+    spelled = word.lower().replace("-", "_")
+    if spelled not in known:
+        close = difflib.get_close_matches(word, names, 1)
+        if close:
+            return NoCommandError(f"{message}; did you mean {close[0]}?", context)
+        spelled = next(iter(difflib.get_close_matches(spelled, known, 1, _SIMILAR)), spelled)
+    paths = [one for one in rest if not one.startswith("-")]
+    meant = known.get(spelled, ())
+    if meant:
+        message += f"; did you mean {' or '.join(dict.fromkeys(line.split()[0] for _, line in meant))}?"
+    return NoCommandError(message, context, tuple(f"{why}: {_filled(line, paths)}" for why, line in meant))
+
+
+def _filled(template: str, paths: Sequence[str]) -> str:
+    """Return a command with the arguments of the command line in it; its help where they are too few."""
+    words = template.split()
+    needed = 2 if "MORE" in words else 1 if {"PATH", "PATHS", "DIR", "NAME"} & set(words) else 0
+    if len(paths) < needed:
+        return command_line("help", words[0])
+    first = paths[0] if paths else ""
+    directory = first if "://" in first or os.path.isdir(first) else os.path.dirname(first) or "."
+    stand_ins = {
+        "PATH": [first],
+        "PATHS": list(paths),
+        "MORE": list(paths[1:]),
+        "DIR": [directory],
+        "NAME": [os.path.basename(first.rstrip("/")).removesuffix(".index")],
+        "DST": [paths[1] if len(paths) > 1 else "DST"],
+    }
+    return command_line(*(new for word in words for new in stand_ins.get(word, [word])))
+
+
+def hints_for(error: Exception, words: Sequence[str]) -> tuple[str, ...]:
+    """Return what helps with the error of a command line, where a guess is likely what led to it."""
+    found: tuple[str, ...] = getattr(error, "hints", ()) if isinstance(error, NoCommandError) else ()
+    for kind, guess in _GUESSES:
+        if isinstance(error, kind):
+            found += tuple(guess(error, list(words)))
+    return found
+
+
+def without_repeats(hints: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+    """Return the hints but those whose command is the one that has just failed; --resume is run again."""
+    failed = shlex.join(("ckpt", *words))
+    if "--resume" in words:
+        return tuple(hints)
+    return tuple(
+        hint for hint in hints if hint != failed and not hint.endswith((f": {failed}", f"; {failed}"))
+    )
+
+
+# Options --------------------------------------------------------------------------------
+
+
+def _of_option(error: click.NoSuchOption, words: list[str]) -> Iterator[str]:
+    """Yield what an option of another program is called here, or what does its work."""
+    name = error.option_name
+    if error.ctx is None or words[:1] != [error.ctx.command.name]:
+        return
+    own = {option for param in error.ctx.command.params for option in param.opts}
+    line = _option_line(name, words, own)
+    if line is not None:
+        yield line
+
+
+def _option_line(name: str, words: list[str], own: set[str]) -> str | None:
+    """Return the hint for an option that the command does not have."""
+    if name in _IS_ENVIRONMENT.split():
+        return f"set credentials and endpoints in the environment: {command_line('explain', 'environment')}"
+    if name in _COMPARES_SHAPES.split() and "--against" in words[:-1]:
+        return _shapes_alone(words)
+    if "--output" not in own and name in f"{_NAMES_A_TARGET} --format".split():
+        found = _output_line(name, words)
+        if found is not None:
+            return found
+    if name in _NAMES_A_TENSOR.split():
+        return _as_argument("the tensor is an argument", name, words)
+    if name in _NAMES_A_PATH.split():
+        return _as_argument("the path is an argument", name, words, at=1)
+    for names, (option, why) in _OPTIONS.items():
+        if name in names.split() and option.split()[0] in own:
+            return f"{why}: {option}"
+    return None
+
+
+def _output_line(name: str, words: list[str]) -> str | None:
+    """Return the hint for an option that says where to write, or in which form, in other programs."""
+    rest, value = _without(name, words)
+    if value in (["json"], ["JSON"]):
+        return f"to print JSON: {command_line(*rest, '--json')}"
+    if words[0] in ("convert", "rename", "rescue"):
+        return None if name == "--format" else _as_argument("the target is an argument", name, words)
+    if not value or name == "--format":
+        return None
+    return f"redirect the output to a file: {command_line(*rest)} > {shlex.quote(value[0])}"
+
+
+def _as_argument(what: str, name: str, words: list[str], at: int | None = None) -> str:
+    """Return a command line in which an option's value is an argument, the last unless `at` says where."""
+    rest, value = _without(name, words)
+    place = len(rest) if at is None else at
+    return f"{what}: {command_line(*rest[:place], *value, *rest[place:])}"
+
+
+def _without(name: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """Return a command line without an option, and the option's value."""
+    for at, word in enumerate(words):
+        if word == name:
+            return words[:at] + words[at + 2 :], words[at + 1 : at + 2]
+        if word.startswith(f"{name}="):
+            return words[:at] + words[at + 1 :], [word.partition("=")[2]]
+    return words, []
+
+
+def _of_value(error: click.BadParameter, words: list[str]) -> Iterator[str]:
+    """Yield the command line with a number where an option that wants one took a path."""
+    param = error.param
+    if not isinstance(param, click.Option) or not isinstance(param.type, click.IntRange):
+        return
+    alone = not _arguments(error, words)
+    for at, word in enumerate(words[:-1]):
+        value = words[at + 1]
+        if word in param.opts and not value.lstrip("-").isdigit() and (alone or _looks_like_path(value)):
+            harmless = ["-n"] if word == "--keep" else []
+            line = command_line(*words[: at + 1], "3", *harmless, *words[at + 1 :])
+            yield f"{word} needs a number before the path: {line}"
+
+
+def _looks_like_path(word: str) -> bool:
+    return "/" in word or os.path.lexists(word) or os.path.lexists(f"{word}.index")
+
+
+# Arguments ------------------------------------------------------------------------------
+
+
+def _arguments(error: click.UsageError, words: list[str]) -> list[str]:
+    """Return the words of a command line that are neither its command, nor options or their values."""
+    params = error.ctx.command.params if error.ctx is not None else []
+    valued = {
+        name
+        for param in params
+        if isinstance(param, click.Option) and not param.is_flag
+        for name in param.opts
+    }
+    return [word for before, word in pairwise(words) if not word.startswith("-") and before not in valued]
+
+
+def _of_missing(error: click.MissingParameter, words: list[str]) -> Iterator[str]:
+    """Yield what a command with one argument too few may have been meant to be."""
+    name, paths = words[0] if words else "", _arguments(error, words)
+    if isinstance(error.param, click.Option) and "-o" in error.param.opts and paths:
+        yield f"name the output with -o: {_with_output(words, paths[-1] if len(paths) > 1 else '')}"
+    if len(paths) != 1:
+        return
+    left, dots, right = paths[0].partition("..")
+    if name == "diff" and dots and left and right.lstrip("."):
+        yield f"pass the checkpoints as two arguments: {command_line('diff', left, right.lstrip('.'))}"
+    elif name == "diff":
+        yield f"to see how a run changed over time: {_filled('log DIR', paths)}"
+    elif name in ("convert", "rescue") and isinstance(error.param, click.Argument):
+        yield f"name the target, such as DST: {command_line(*words, 'DST')}"
+
+
+def _with_output(words: list[str], last: str) -> str:
+    """Return a command line in which the last argument is the output, if it names nothing that is there."""
+    if not last or (_looks_like_path(last) and not os.path.splitext(last)[1]):
+        return command_line(*words, "-o", "tensors.npz" if words[0] == "extract" else "DST")
+    at = len(words) - 1 - words[::-1].index(last)
+    return command_line(*words[:at], "-o", *words[at:])
+
+
+def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
+    """Yield what takes several tensors, where `show` was given more than one, and what `--dtype` is not."""
+    if words[:1] == ["show"] and error.message.startswith("Got unexpected extra argument"):
+        yield f"to see several tensors: {command_line('stats', *words[1:])}"
+    if (
+        words[:1] == ["graph"]
+        and error.message.startswith("Got unexpected extra argument")
+        and len(words) > 2
+    ):
+        yield f"name the output with -o: {_with_output(words, words[-1])}"
+    if words[:1] in (["convert"], ["extract"]) and "--dtype" in words and "dtype" in error.message:
+        yield "--dtype selects tensors; to change their dtype: --cast"
+
+
+# What is not there ----------------------------------------------------------------------
+
+
+def _of_path(error: CheckpointNotFoundError, words: list[str]) -> Iterator[str]:
+    """Yield what a missing path may mean: a quoted wildcard, or a path with a tensor, as for `h5ls`."""
+    if error.path not in words:
+        return
+    word = str(error.path)
+    at = words.index(word)
+    if "*" in word or "?" in word:
+        shown = " ".join(one if one == word else shlex.quote(one) for one in ("ckpt", *words))
+        yield f"paths are literal; to have the shell expand them, remove the quotes: {shown}"
+    if words[0] == "report" and word.endswith((".html", ".htm")):
+        yield f"name the output with -o: {_with_output(words, word)}"
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", word) and not os.path.exists(os.path.dirname(word)):
+        line = command_line(*words[:at], f"hf://{word}", *words[at + 1 :])
+        yield f"if this is a model on the Hugging Face Hub: {line}"
+    ends = [match.start() for match in re.finditer("[:/]", word)]
+    for end in reversed(ends):
+        path, key = word[:end], word[end + 1 :].lstrip("/")
+        if key and (os.path.isfile(path) or os.path.isfile(f"{path}.index")):
+            line = command_line(*words[:at], path, key, *words[at + 1 :])
+            yield f"pass the tensor as an argument of its own: {line}"
+            return
+
+
+def _of_selection(error: CheckpointError, words: list[str]) -> Iterator[str]:
+    """Yield `--cast` where `--dtype` was taken for it, and `diff` where a listing has no digests."""
+    from ..operations.select.selection import NothingSelectedError
+
+    if (
+        isinstance(error, NothingSelectedError)
+        and words[0] in ("convert", "extract")
+        and "--dtype" in words[:-1]
+    ):
+        rest, value = _without("--dtype", words)
+        yield f"--dtype selects tensors; to change their dtype: {command_line(*rest, '--cast', *value)}"
+    if (
+        isinstance(error, NothingSelectedError)
+        and words[0] == "stats"
+        and any(map(os.path.lexists, words[2:]))
+    ):
+        yield f"to treat every argument as a path: {command_line('stats', '--files', *words[1:])}"
+    if "--against" in words[:-1] and "has no digest" in error.message:
+        yield _shapes_alone(words)
+
+
+def _shapes_alone(words: list[str]) -> str:
+    """Return the command that compares with a listing without values."""
+    rest, listing = _without("--against", words)
+    paths = [word for word in rest[1:] if not word.startswith("-")] or ["."]
+    line = command_line("diff", *listing, paths[0], "--no-values")
+    return f"to compare only keys, dtypes and shapes: {line}"
+
+
+_GUESSES: tuple[tuple[type[Exception], Callable[..., Iterator[str]]], ...] = (
+    (click.NoSuchOption, _of_option),
+    (click.MissingParameter, _of_missing),
+    (click.BadParameter, _of_value),
+    (click.UsageError, _of_usage),
+    (CheckpointNotFoundError, _of_path),
+    (CheckpointError, _of_selection),
+)
