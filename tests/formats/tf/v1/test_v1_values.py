@@ -75,3 +75,22 @@ def test_every_dtype_of_v1_files_has_a_field() -> None:
 def test_values_are_encoded_as_tensorflow_does(dtype: str, values: list[Any], expected: str) -> None:
     array = np.array(values, BY_NAME[dtype].numpy)
     assert encode_values(array_chunks(array), BY_NAME[dtype]) == bytes.fromhex(expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "proto", "expected"),
+    [
+        ("float32", "2d 0000803f 2d 00000040", [1.0, 2.0]),
+        ("float64", "31 000000000000f03f", [1.0]),
+        ("complex64", "4d 0000803f 4d 00000040", [1 + 2j]),
+        ("complex128", "61 000000000000f03f 61 0000000000000040", [1 + 2j]),
+        ("int32", "38 05 38 07", [5, 7]),
+        ("int64", "50 05", [5]),
+        ("bool", "58 01 58 00", [True, False]),
+        ("float16", "68 80 78", [1.0]),
+    ],
+)
+def test_numbers_that_are_not_packed_are_read(dtype: str, proto: str, expected: list[Any]) -> None:
+    """Protocol buffers let a writer repeat the field, each number with the wire type of its own."""
+    found = decode_values(bytes.fromhex(proto), BY_NAME[dtype])
+    assert found.tolist() == expected
