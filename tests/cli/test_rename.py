@@ -359,6 +359,20 @@ def test_places_that_cannot_be_are_not_linked(
     assert ckpt("verify", new / "c-1").code == 1
 
 
+@pytest.mark.parametrize("shard", [1, 7])
+def test_an_entry_in_a_shard_that_is_not_counted_is_not_linked(
+    ckpt: Ckpt, tmp_path: Path, shard: int
+) -> None:
+    def misplace(entries: dict[bytes, Any]) -> None:
+        entries[b"w"].shard_id = shard
+
+    source = str(tmp_path / "c-1")
+    write_bundle(source, {"v": np.arange(4.0), "w": np.arange(6.0)}, edit=misplace)
+    done = ckpt("rename", source, tmp_path / "new" / "c-1", "--add-prefix", "x/", "--link", "--no-verify")
+    assert (done.code, done.out) == (3, "")
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("option", [[], ["--link"]])
 @pytest.mark.parametrize(
     ("put", "said"),

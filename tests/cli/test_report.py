@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from formats import TensorSpec, create_checkpoint
+from formats.core.dtypes import BY_NAME
 from formats.location import reachable
 from formats.store.memory import MemoryStore
 from tests.pages import HOSTILE, PageSource, shown
@@ -313,6 +315,23 @@ def test_of_a_run_it_has_what_log_tells(tmp_path: Path, ckpt: Callable[..., Resu
         assert row["name"] in page.still
     assert page.document["loss"]["tag"] == told["events"]["tag"]
     assert [step for step, _ in page.document["loss"]["points"]] == [1, 2, 102]
+
+
+def test_layers_of_a_run_are_split_at_dots_where_no_name_has_a_slash(
+    tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    (tmp_path / "run").mkdir()
+    for step in (1, 2):
+        tensors = {
+            f"net.l{at}.{name}": np.full(3, float(step)) for at in (1, 2) for name in ("weight", "bias")
+        }
+        specs = [TensorSpec(key, BY_NAME["float64"], (3,)) for key in tensors]
+        path = tmp_path / "run" / f"model-{step}.safetensors"
+        with create_checkpoint(path, format="safetensors", specs=specs) as writer:
+            for key, array in tensors.items():
+                writer.write(key, array)
+    assert ckpt("report", tmp_path / "run", "-o", tmp_path / "page.html").code == 0
+    assert PageSource(tmp_path / "page.html").document["layers"] == ["net.l1", "net.l2"]
 
 
 def test_of_a_run_layers_tell_what_changed_and_by_how_much(

@@ -11,6 +11,7 @@ from formats import TensorSpec, create_checkpoint, open_checkpoint
 from formats.core import dtypes
 from formats.model import name_kinds as kinds_module
 from formats.model.name_kinds import name_kinds, named_slots
+from formats.tf.graph import object_kinds
 from tests.support import data_path, facts, recorded
 
 if TYPE_CHECKING:
@@ -254,3 +255,14 @@ def test_the_guides_model_with_each_kind_of_adam(folder: str) -> None:
         "iterator/.ATTRIBUTES/ITERATOR_STATE",
     }
     assert any("iter" in key or "/_variables/0/" in key for key in found["optimizer"])
+
+
+def test_slots_in_lists_beyond_the_bound_are_optimizer_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optimizers may all list the same nodes, so the nodes listed are counted before they are looked at."""
+    path = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
+    with open_checkpoint(path) as reader:
+        assert sum(kind == "slot" for kind in reader.kinds.values()) == 4
+    monkeypatch.setattr(object_kinds, "_MOST_LISTED", 3)
+    with open_checkpoint(path) as reader:
+        assert "slot" not in reader.kinds.values()
+        assert sum(kind == "optimizer" for kind in reader.kinds.values()) == 6

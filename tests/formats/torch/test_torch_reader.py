@@ -129,6 +129,8 @@ def _inner(value: Any) -> bytes:
         ),
         (Opcodes(b"}(]" + _inner(T) + b"u"), "a list as a dictionary's key"),
         (Opcodes(b"}(" + _inner(tuple(range(100))) + _inner(T) + b"u"), "a tuple as a dictionary's key"),
+        (Opcodes(b"}(" + _inner(((((1,),),),)) + _inner(T) + b"u"), None),
+        (Opcodes(b"}(" + _inner((((((1,),),),),)) + _inner(T) + b"u"), "a tuple as a dictionary's key"),
     ],
 )
 def test_objects_whose_tensors_have_no_names_are_refused(tmp_path: Path, value: Any, why: str | None) -> None:

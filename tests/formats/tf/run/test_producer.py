@@ -59,3 +59,10 @@ def test_a_damaged_graph_says_nothing_or_the_truth(tmp_path: Path) -> None:
     ):
         target.write_bytes(garbage)
         assert producer_of(parse_location(str(tmp_path / "x"))).document() == {}
+
+
+@pytest.mark.parametrize("before", ["", "0807", "0901020304050607ff", "0d010203ff", "0a0141"])
+def test_fields_of_each_wire_type_are_passed_over(tmp_path: Path, before: str) -> None:
+    info = bytes.fromhex(before) + b"\x2a\x062.15.1"
+    (tmp_path / "x.meta").write_bytes(b"\x0a" + bytes([len(info)]) + info)
+    assert producer_of(parse_location(str(tmp_path / "x"))).document() == KNOWN
