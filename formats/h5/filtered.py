@@ -196,7 +196,7 @@ def _inflated(data: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
     size = 0
     for piece in _stream(data):
         if size + len(piece) > most:
-            raise ValueError(f"a chunk inflates to more than its {most} bytes")
+            raise ValueError(f"a chunk inflates to more than {most} bytes")
         out[size : size + len(piece)] = np.frombuffer(piece, np.uint8)
         size += len(piece)
     return out[:size]
@@ -212,7 +212,7 @@ def _stream(data: np.ndarray[Any, Any]) -> Iterator[bytes]:
                 waiting, at = data[at : at + PIECE].tobytes(), at + PIECE
             piece = inflate.decompress(waiting, PIECE)
             if not piece and not waiting:
-                raise ValueError("a chunk cannot be inflated: its stream is not complete")
+                raise ValueError("a chunk cannot be inflated: its stream is incomplete")
             yield piece
     except zlib.error as error:
         raise ValueError(f"a chunk cannot be inflated: {error}") from error
@@ -233,7 +233,7 @@ def _unshuffled(data: np.ndarray[Any, Any], itemsize: int) -> np.ndarray[Any, An
 def _summed(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return what a Fletcher32 checksum is behind of; ValueError where it is another."""
     if len(data) < 4:
-        raise ValueError(f"a chunk of {len(data)} bytes, too few for its checksum")
+        raise ValueError(f"a chunk has {len(data)} bytes, too few for its checksum")
     (stored,) = struct.unpack("<I", data[-4:].tobytes())
     found = fletcher32(data[:-4])
     # The library before 1.6.3 swapped bytes on little-endian machines, and all later ones take that, too.

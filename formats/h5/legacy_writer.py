@@ -86,7 +86,7 @@ def _named_as_keyed(groups: Sequence[WeightGroup], base: str, path: str) -> list
             return list(groups)
         groups = changed
     first = next((key for group in groups for key, _ in group.weights), None)
-    raise ConversionError("keras-h5 cannot hold weights under these keys", path=path, key=first)
+    raise ConversionError("keras-h5 cannot store weights under these keys", path=path, key=first)
 
 
 def _layout(target: WriteTarget) -> _FileLayout:
@@ -138,7 +138,7 @@ class LegacyWriter(H5Writer):
         super().__init__(format, target)
         if target.path.endswith(".weights.h5"):
             name = os.path.basename(target.path)
-            self.notes.append(f"{name}: under this name Keras expects the layout of keras-weights")
+            self.notes.append(f"{name}: Keras expects the keras-weights layout in a file with this name")
 
     def _check_names(self, target: WriteTarget) -> None:
         groups = (*self._layout.layers, self._layout.top_level, self._layout.optimizer)
@@ -146,8 +146,8 @@ class LegacyWriter(H5Writer):
         names += [(name, key) for group in groups for key, name in group.weights]  # type: ignore[misc]
         for name, key in names:
             if len(key_bytes(name)) > HDF5_OBJECT_HEADER_LIMIT:
-                message = f"a name of {len(key_bytes(name))} bytes; HDF5 holds {HDF5_OBJECT_HEADER_LIMIT}"
-                hints = ("to give it another: --sub or --map",)
+                message = f"the name has {len(key_bytes(name))} bytes; HDF5 allows {HDF5_OBJECT_HEADER_LIMIT}"
+                hints = ("pass --sub or --map to change it",)
                 raise ConversionError(message, path=target.path, key=key or name, hints=hints)
 
     def _lay_out(self, skeleton: H5Skeleton) -> None:

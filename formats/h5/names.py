@@ -66,18 +66,18 @@ def _read_by_library(file: H5File, holder: Any, name: bytes) -> list[str] | None
     if count == 0:
         return []
     if type_id.get_class() != h5t.STRING:
-        raise ValueError(f"attribute {name.decode()!r} is no text")
+        raise ValueError(f"attribute {name.decode()!r} is not text")
     variable = type_id.is_variable_str()
     size = count * (16 if variable else type_id.get_size())
     if size > MOST_BYTES:
-        message = f"attribute {name.decode()!r} declares {count} strings of {size} bytes together"
-        raise ValueError(f"{message}, at most {MOST_BYTES} are read")
+        message = f"attribute {name.decode()!r} declares {count} strings with {size} bytes in total"
+        raise ValueError(f"{message}; the limit is {MOST_BYTES}")
     if variable:
         attribute = h5a.open(file.guarded(holder), name)
     out = np.empty(shape, object if variable else f"S{type_id.get_size()}")
     memory_type = string_memory_type(type_id)
     if memory_type.get_size() != out.itemsize or attribute.shape != shape:
-        raise ValueError(f"attribute {name.decode()!r} changes while it is read")
+        raise ValueError(f"attribute {name.decode()!r} changed while it was read")
     attribute.read(out, memory_type)
     return [_text(value) for value in out.reshape(-1)]
 
@@ -116,7 +116,7 @@ def strings(file: H5File, holder: Node, name: str) -> tuple[str, ...] | None:
         if part is None:
             return tuple(out) if number else None
         out += part
-    raise ValueError(f"attribute {name!r} in more than {MOST_PARTS} parts")
+    raise ValueError(f"attribute {name!r} has more than {MOST_PARTS} parts")
 
 
 def write_strings(group: Any, name: str, values: list[bytes]) -> None:
@@ -128,7 +128,9 @@ def write_strings(group: Any, name: str, values: list[bytes]) -> None:
     import numpy as np
 
     if any(len(value) > HDF5_OBJECT_HEADER_LIMIT for value in values):
-        raise ValueError(f"attribute {name!r}: HDF5 holds no string of more than {HDF5_OBJECT_HEADER_LIMIT}")
+        raise ValueError(
+            f"attribute {name!r}: HDF5 allows at most {HDF5_OBJECT_HEADER_LIMIT} bytes per string"
+        )
     array = np.asarray(values)
     parts = [array]
     while any(part.nbytes > HDF5_OBJECT_HEADER_LIMIT for part in parts):

@@ -35,7 +35,7 @@ NO_VALUES = "its elements are neither numbers nor strings"
 
 def _lack(spec: TensorSpec) -> str:
     """Return why a dataset whose type is not mapped has no values."""
-    return f"{NO_VALUES}: HDF5 calls them {spec.dtype}"
+    return f"{NO_VALUES} (HDF5 type {spec.dtype})"
 
 
 class _DatasetPath(NamedTuple):
@@ -81,7 +81,7 @@ class H5Reader(CheckpointReader):
     def add(self, key: str, file: H5File, path: str, dataset: Node | None, *, soft: int = 0) -> None:
         """Take a dataset in under a key; None for one that is not there."""
         if key in self._specs:
-            message = f"datasets {self._places[key].path!r} and {path!r} have one key"
+            message = f"datasets {self._places[key].path!r} and {path!r} have the same key"
             self.flaw(CorruptCheckpointError(message, path=file.path, key=key, code="hdf5-read"))
             return
         try:

@@ -49,7 +49,7 @@ EXTERNAL = 64  # H5L_TYPE_EXTERNAL; what is more, a plug-in defines
 CHUNK_CACHE = 4 << 20
 """Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
 
-_COPY_AGAIN = ("the copy or the save was interrupted; copy it again from where it came from",)
+_COPY_AGAIN = ("the copy or the save was interrupted; copy the file again",)
 
 
 class FoundObject(NamedTuple):
@@ -110,7 +110,7 @@ class H5File:
         self._check_open()
         data = self._read(offset, size)
         if len(data) != size:
-            message = f"{size} bytes expected, the file ends after {len(data)}"
+            message = f"expected {size} bytes, the file ends after {len(data)}"
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
         return data
 
@@ -215,12 +215,10 @@ class H5File:
 
     def _refused_link(self, path: str, kind: int) -> UnsupportedFeatureError:
         if kind == SOFT:
-            return self.refused(path, "a soft link", "Keras writes none and refuses to load one")
+            return self.refused(path, "a soft link", "Keras neither writes nor loads one")
         if kind == EXTERNAL:
-            return self.refused(path, "an external link", "it names another file on this machine")
-        return self.refused(
-            path, f"a link of kind {kind}", "only the plug-in that defined it knows where it leads"
-        )
+            return self.refused(path, "an external link", "it points to another file on this machine")
+        return self.refused(path, f"a link of kind {kind}", "only the plug-in that defined it can follow it")
 
     def find(self, path: str, start: Node | None = None, *, soft: int = 0) -> Node | None:
         """Return the object at a path, following hard links only; None where there is none."""
@@ -259,7 +257,7 @@ class H5File:
     def _checked(self, found: list[tuple[bytes, int]], path: str, size: int) -> list[tuple[bytes, int]]:
         """Return links whose paths are not too long together; CorruptCheckpointError otherwise."""
         if are_keys_too_long(size, len(found)):
-            message = f"group {path[:_SHOWN_OF_PATH] or '/'!r}: names of {size} bytes, more than is read"
+            message = f"group {path[:_SHOWN_OF_PATH] or '/'!r}: its names have {size} bytes, over the limit"
             raise CorruptCheckpointError(message, path=self.path, code="hdf5-read")
         return found
 
@@ -281,14 +279,14 @@ class H5File:
             step = pending.pop()
             count, size = count + 1, size + len(step.path)
             if are_keys_too_long(size, count):
-                message = f"paths of {size} characters, more than is read"
+                message = f"the paths have {size} characters in total, over the limit"
                 flaw(CorruptCheckpointError(message, path=self.path, code="hdf5-read"))
                 return
             if count > MOST_OBJECTS or step.depth > MOST_DEPTH:
                 limit = (
                     f"more than {MOST_OBJECTS} objects"
                     if count > MOST_OBJECTS
-                    else f"groups {MOST_DEPTH} deep"
+                    else f"groups nested more than {MOST_DEPTH} deep"
                 )
                 flaw(UnsupportedFeatureError(f"{limit} at {step.path!r}", path=self.path, code="hdf5-read"))
                 return
@@ -323,7 +321,9 @@ class H5File:
     def _take(self, step: _PendingLink, *, soft: bool) -> Node | None:
         """Return the object that a link leads to; None for what is passed over."""
         if b"/" in step.name or step.name in (b"", b"."):
-            raise CorruptCheckpointError(f"a link named {step.path!r}", path=self.path, code="hdf5-read")
+            raise CorruptCheckpointError(
+                f"a link has the invalid name {step.path!r}", path=self.path, code="hdf5-read"
+            )
         if step.kind == HARD:
             with damage(self.path, f"object {step.path!r}"):
                 return Node(self, step.group, step.name, (step.group.links() or {}).get(step.name))
@@ -367,13 +367,13 @@ def open_h5(
 
 
 def _open_library(path: str, superblock: Superblock, source: GuardedFile | None) -> h5py.h5f.FileID:
-    with damage(path, "not a sound HDF5 file"):
+    with damage(path, "not a valid HDF5 file"):
         try:
             return _open_id(path, source)
         except OSError as error:
             if not superblock.left_open:
                 raise
-            hints = ("whatever wrote it still runs, or was killed; when it no longer runs: h5clear -s FILE",)
+            hints = ("its writer is still running, or was killed; once it has ended, run: h5clear -s FILE",)
             message = "the file is marked as open for writing"
             raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
 

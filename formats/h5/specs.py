@@ -169,7 +169,7 @@ def check_library_place(file: H5File, dataset: Any, place: str) -> None:
     plist = dataset.get_create_plist()
     if plist.get_layout() == h5d.VIRTUAL:
         raise file.refused(
-            place, "a virtual dataset", "its values come from other datasets, perhaps of other files"
+            place, "a virtual dataset", "its values come from other datasets, possibly in other files"
         )
     if plist.get_external_count():
-        raise file.refused(place, "a dataset with external storage", "its values lie in other files")
+        raise file.refused(place, "a dataset with external storage", "its values are in other files")

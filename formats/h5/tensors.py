@@ -147,7 +147,9 @@ class H5Tensor(LazyTensor):
         if high * row <= layout.most_held:
             return _rows(index, max(high, LARGEST_PIECE // row // high * high))
         if min(high, shape[0]) * row > _MOST_PARTS * layout.most_held:
-            message = f"its chunks, {high} rows each, lie across {high * row} bytes of {layout.stored} stored"
+            message = (
+                f"its chunks of {high} rows span {high * row} bytes, but only {layout.stored} are stored"
+            )
             raise self._refused(message, _REPACK)
         return (within(index, box) for box in boxes(shape, layout.most_held // itemsize))
 
@@ -255,7 +257,7 @@ class H5Tensor(LazyTensor):
         largest = max(nbytes, math.prod(chunk) * itemsize if chunk else 0)
         if largest > _MOST_UNEXPLAINED and stored < largest // _MOST_EXPANSION:
             raise self._refused(
-                f"{largest} bytes from {stored} stored bytes: an expansion that no weights have"
+                f"{stored} stored bytes expand to {largest}, which is implausible for weights"
             )
         filters = filters_of(plist)
         if chunk is None or not filters:
@@ -263,7 +265,9 @@ class H5Tensor(LazyTensor):
         found = _DatasetLayout(stored, chunk, FilteredChunks(dataset, chunk, filters))
         assert found.filtered is not None
         if found.filtered.nbytes > found.most_held:
-            raise self._refused(f"a single chunk of {found.filtered.nbytes} bytes, {stored} stored", _REPACK)
+            raise self._refused(
+                f"one chunk expands to {found.filtered.nbytes} bytes, but only {stored} are stored", _REPACK
+            )
         self._check_filters(filters)
         return found
 
@@ -277,7 +281,7 @@ class H5Tensor(LazyTensor):
                 raise self._refused(f"its values need {called}, which is not installed")
         codes = [filter_.code for filter_ in filters]
         if len(set(codes)) < len(codes):
-            raise self._refused("its values go through one filter more than once, as no weights do", _REPACK)
+            raise self._refused("its values use one filter more than once, which is not supported", _REPACK)
 
     # Values ----------------------------------------------------------------------------
 
@@ -313,10 +317,10 @@ class H5Tensor(LazyTensor):
 
         # The library writes elements of the memory type, however large those of the array are.
         if memory_type.get_size() != out.itemsize:
-            raise ValueError(f"elements of {memory_type.get_size()} bytes, expected {out.itemsize}")
+            raise ValueError(f"elements have {memory_type.get_size()} bytes, expected {out.itemsize}")
         space = dataset.get_space()
         if space.get_simple_extent_dims() != self.spec.shape:
-            raise ValueError(f"shape {space.get_simple_extent_dims()}, {self.spec.shape} was listed")
+            raise ValueError(f"shape {space.get_simple_extent_dims()}, expected {self.spec.shape}")
         if filtered is not None and filtered.are_undone_here and not out.dtype.hasobject:
             filtered.fill(index, out, memory_type)
             return
@@ -391,7 +395,7 @@ class H5Tensor(LazyTensor):
         dataset.chunk_iter(lambda info: found.append((info.chunk_offset, info.size)))
         if sum(size for _, size in found) > self._file.size:
             raise self._corrupt(
-                f"its {len(found)} chunks share bytes: more are stored than the file has", "overlap"
+                f"its {len(found)} chunks overlap: together they have more bytes than the file", "overlap"
             )
         corners = (
             corner for corner, _ in found if all(at < dim for at, dim in zip(corner, shape, strict=True))

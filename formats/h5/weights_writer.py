@@ -35,8 +35,8 @@ class WeightsWriter(H5Writer):
         for spec in target.specs:
             group, _, number = spec.key.rpartition("/")
             if not (number.isdecimal() and (group == _ROOT or group.endswith(f"/{_ROOT}"))):
-                message = f"{format.name} keeps variables as <object>/vars/<number>"
-                hints = ("--config FILE or --like TEMPLATE tells which object each tensor belongs to",)
+                message = f"{format.name} stores variables as <object>/vars/<number>"
+                hints = ("pass --config FILE or --like TEMPLATE to say which object each tensor belongs to",)
                 raise ConversionError(message, path=target.path, key=spec.key, hints=hints)
         check_paths(target.path, [(spec.key, spec.key) for spec in target.specs])
         facts = keras_facts(target.facts)
@@ -45,7 +45,7 @@ class WeightsWriter(H5Writer):
         super().__init__(format, target)
         if not target.path.endswith(self.suffix):
             name = os.path.basename(target.path)
-            self.notes.append(f"{name}: Keras loads this only under a name that ends in {self.suffix}")
+            self.notes.append(f"{name}: Keras loads this file only if its name ends in {self.suffix}")
 
     def _lay_out(self, skeleton: H5Skeleton) -> None:
         facts = keras_facts(self.target.facts)
@@ -73,13 +73,13 @@ class ArchiveWriter(WeightsWriter):
         facts = keras_facts(target.facts)
         if not facts.config:
             message = "a .keras archive needs a model configuration"
-            hints = ("to give one: --config FILE, or --like TEMPLATE with another archive",)
+            hints = ("pass --config FILE, or --like TEMPLATE with another archive",)
             raise ConversionError(message, path=target.path, hints=hints)
         super().__init__(format, target)
         assets = facts.assets
         if assets:
             more = f" and {len(assets) - 1} more" if len(assets) > 1 else ""
-            self.notes.append(f"not carried: {assets[0]!r}{more}; Keras needs its assets to load a model")
+            self.notes.append(f"left out {assets[0]!r}{more}; Keras needs these assets to load the model")
 
     def _h5_name(self) -> str:
         return "model.weights.h5"

@@ -82,7 +82,7 @@ class H5Skeleton:
         """Give a group an attribute that is one string; bytes are ASCII to HDF5, str is UTF-8."""
         data = value if isinstance(value, bytes) else key_bytes(value)
         if b"\0" in data:
-            message = f"attribute {name!r} holds a NUL character, which ends a string in HDF5"
+            message = f"attribute {name!r} has a NUL character, which HDF5 strings cannot contain"
             raise ConversionError(message, path=self._about)
         # h5py takes no lone surrogates, which stand for bytes that are not UTF-8.
         readable = isinstance(value, bytes) or data.decode("utf-8", "replace") == value
@@ -227,7 +227,7 @@ def _plain(error: OSError | RuntimeError) -> OSError:
     return OSError(number, os.strerror(number)) if number else OSError(str(error).partition("\n")[0])
 
 
-NAMES = "which names in HDF5 are"
+NAMES = "as HDF5 requires"
 """Why `check_text` refuses a name here."""
 
 
@@ -244,17 +244,17 @@ def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
         if len(components) > MOST_COMPONENTS or any(
             component in ("", ".") or "\0" in component for component in components
         ):
-            hints = ("to give it another: --sub or --map",)
-            raise ConversionError("HDF5 cannot have this path", path=path, key=key, hints=hints)
+            hints = ("pass --sub or --map to change it",)
+            raise ConversionError("this is not a valid HDF5 path", path=path, key=key, hints=hints)
         keys[dataset] = key
         for count in range(1, len(components)):
             groups["/".join(components[:count])] = key
     for dataset, key in keys.items():
         if dataset in groups:
-            message = (
-                f"HDF5 cannot have it beside {groups[dataset]!r}: one is a dataset and the other below it"
+            message = f"conflicts with {groups[dataset]!r}: in HDF5, nothing can be below a dataset"
+            raise ConversionError(
+                message, path=path, key=key, hints=("pass --sub or --map to rename one of them",)
             )
-            raise ConversionError(message, path=path, key=key, hints=("to rename one: --sub or --map",))
 
 
 def copy_pieces(source: Any, sink: Any) -> None:

@@ -234,7 +234,9 @@ class _Telling:
         for node, path in queue:
             left -= sum(map(len, path))
             if len(path) > _MOST_DEEP or left < 0:
-                raise ModelError(f"objects more than {_MOST_DEEP} deep, or of names that are too long")
+                raise ModelError(
+                    f"its objects are nested more than {_MOST_DEEP} deep, or their names are too long"
+                )
             unit = self._composed(node, seen) or self._plain(node)
             if isinstance(unit, _LayerFacts):
                 layers.append(unit._replace(path=path))
@@ -263,11 +265,11 @@ class _Telling:
                 other = owners.setdefault(variable.key, layer)
                 if other is not layer and variable.key in wanted:
                     both = " and ".join(repr("/".join(each.path)) for each in (other, layer))
-                    raise ConversionError(f"is a weight of two layers, {both}", key=variable.key)
+                    raise ConversionError(f"belongs to two layers, {both}", key=variable.key)
         left = [key for key in untold if key in wanted and key not in owners]
         if left:
             left.sort(key=lambda key: -len(self._source.specs[key].shape))  # kernels before biases
-            more = f"; so with {counted(len(left) - 1, 'more', 'more')}" if len(left) > 1 else ""
+            more = f"; the same applies to {counted(len(left) - 1, 'more tensor')}" if len(left) > 1 else ""
             raise ConversionError(f"{untold[left[0]]}{more}", key=left[0])
 
     def _own(self, node: int) -> dict[str, str]:
@@ -291,7 +293,7 @@ class _Telling:
         own = self._own(node)
         shapes = {edge: self._source.specs[key].shape for edge, key in own.items()}
         if self._below(node):
-            return "is a weight of an object with layers below it, which none of Keras' layers is"
+            return "belongs to an object with layers below it, unlike any weight of a Keras layer"
         among = _KERAS_2 if self._of_keras_2 else _ALL
         every = (_fits(name, row, shapes, among) for name, row in LAYERS.items() if row.weights)
         fits = [fit for fit in every if fit is not None]
@@ -301,10 +303,10 @@ class _Telling:
         fits = [fit for fit in fits if not self._is_no_einsum(fit, shapes, lists)]
         if not fits:
             some = ", ".join(f"{edge} {list(shape)}" for edge, shape in shapes.items())
-            return f"no layer of Keras has weights of these names and sizes: {some:.200}"
+            return f"no Keras layer has weights with these names and sizes: {some:.200}"
         titles = " or ".join(sorted(fit.title for fit in fits))
         if any(fit.layout != fits[0].layout for fit in fits):
-            return f"its names and sizes do not tell whether its layer is {titles}"
+            return f"names and sizes alone do not show whether its layer is {titles}"
         return _LayerFacts(self._unit(fits[0], own), titles)
 
     def _unit(self, fit: _Fit, own: Mapping[str, str]) -> Unit:
@@ -427,7 +429,7 @@ class _Telling:
             for name, layer in zip(names, layers, strict=True)
         ]
         if "" in found:
-            raise ModelError("its root is a layer itself, whose name nothing tells")
+            raise ModelError("its root is a layer, and the name of this layer is unknown")
         return found
 
     def _name(self, layer: _LayerFacts) -> str:

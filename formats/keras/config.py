@@ -83,7 +83,7 @@ def layer_of(item: Config) -> Layer:
 
 def _layers(config: Any, depth: int) -> tuple[Layer, ...]:
     if depth > _MOST_DEPTH:
-        raise ValueError(f"models nested more than {_MOST_DEPTH} deep")
+        raise ValueError(f"models are nested more than {_MOST_DEPTH} levels deep")
     listed = config.get("layers") if isinstance(config, dict) else config
     if not isinstance(listed, list):
         return ()
@@ -227,7 +227,7 @@ def check_in_order(layer: Layer, stored: list[LayerWeights], path: str) -> list[
     if expected is None:
         return []
     if len(stored) != len(expected):
-        message = f"{_spell(layer)} has {len(stored)} weights, its configuration makes it {len(expected)}"
+        message = f"{_spell(layer)} has {len(stored)} weights, its configuration requires {len(expected)}"
         return [Finding("error", "config-shape", message, stored[0].key if stored else None, path)]
     named = {row.name: weight for (row, _), weight in zip(expected, stored, strict=True)}
     return _compare(layer, named, path, complete=True)
@@ -240,7 +240,7 @@ def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, com
         weight = stored.get(row.name)
         if weight is None:
             if complete and stored and not _is_keras_1(stored):
-                message = f"{_spell(layer)} has no weight {row.name!r}, its configuration has one"
+                message = f"{_spell(layer)} has no weight {row.name!r}, but its configuration requires one"
                 findings.append(Finding("error", "config-shape", message, None, path))
             continue
         if pattern is None:
@@ -255,7 +255,7 @@ def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, com
             )
             continue
         spelled = ", ".join("any" if dim is None else str(dim) for dim in wanted)
-        message = f"shape {list(weight.shape)}, the configuration of {_spell(layer)} makes it [{spelled}]"
+        message = f"shape {list(weight.shape)}, the configuration of {_spell(layer)} requires [{spelled}]"
         findings.append(Finding("error", "config-shape", message, weight.key, path))
     return findings
 

@@ -155,7 +155,7 @@ def model_names(model: Unit) -> dict[str, Variable]:
     names: dict[str, Variable] = {}
     for name, variable in _named(model, ""):
         if names.setdefault(name, variable) is not variable:
-            raise ModelError(f"two of its variables are called {name!r}")
+            raise ModelError(f"two of its variables are named {name!r}")
     return names
 
 
@@ -199,7 +199,9 @@ def _layers_of(unit: Unit, path: str) -> Iterator[tuple[Unit, str, str]]:
             if inner.has_weights():
                 yield inner, at, suffix
     if unit.variables():
-        raise ModelError(f"{unit.variables()[0].name!r}: a model's own weight, of no layer")
+        raise ModelError(
+            f"{unit.variables()[0].name!r}: this weight belongs to the model itself, not to a layer"
+        )
 
 
 def _unwrapped(layer: Unit, suffix: str = "") -> Iterator[tuple[Unit, str]]:
@@ -288,21 +290,21 @@ def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
     if option is not None:
         raise ModelError(f"{first!r}: PyTorch has no {unit.class_name} with {option}={unit.config[option]!r}")
     if unit.class_name in _WITH_BIAS and not unit.config.keys() & {"use_bias", "bias"}:  # Keras 1 says bias
-        message = f"its configuration has no use_bias, so that it is none of Keras' {unit.class_name}"
+        message = f"its configuration has no use_bias, so it is not Keras' own {unit.class_name}"
         raise ModelError(f"{first!r}: {message}")
     axes = unit.config.get("shared_axes") or []
     if unit.class_name == "PReLU" and not (isinstance(axes, list) and axes == [*range(1, len(axes) + 1)]):
-        message = "PyTorch has one alpha, or one for each channel, which Keras has last"
+        message = "PyTorch supports only one alpha, or one per channel (Keras' last axis)"
         raise ModelError(f"{first!r}: PReLU with shared_axes={axes}: {message}")
     if unit.class_name == "GRU" and not unit.config.get("reset_after", False):
-        raise ModelError(f"{first!r}: PyTorch has no GRU that resets before the product (reset_after=False)")
+        raise ModelError(f"{first!r}: PyTorch has no GRU with reset_after=False")
 
 
 def _lack(unit: Unit) -> str:
     if unit.class_name in LAYERS_IN_PYTORCH:
-        return f"PyTorch's layer has no such weight as this {unit.class_name}"
-    what = f"class {unit.class_name!r}" if unit.class_name else "a class that its names do not tell"
-    return f"layer {unit.name!r} is of {what}, whose names and axes in PyTorch are not known"
+        return f"PyTorch's counterpart of {unit.class_name} has no such weight"
+    what = f"class {unit.class_name!r}" if unit.class_name else "an unknown class"
+    return f"layer {unit.name!r} has {what}, which has no known layout in PyTorch"
 
 
 def _fillers(unit: Unit, path: str, made: set[str]) -> Iterator[Filler]:
@@ -354,41 +356,41 @@ def _remarks(unit: Unit) -> Iterator[str]:
     if name in _NORMALIZING:
         epsilon = told.get("epsilon", 1e-3)
         if epsilon != _TORCH_EPSILON:
-            yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} where eps= does not say so"
+            yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} by default; pass eps={epsilon}"
     yield from _axes(unit)
     yield from _padding(unit)
     if name == "Masking" or told.get("mask_zero"):
-        yield "masks steps: PyTorch's layers behind it take all of them"
+        yield "masks steps; PyTorch has no masking, so later layers use all steps"
     if name in _RECURRENT and told.get("activation", "tanh") != "tanh":
-        yield f"activation is {told.get('activation')!r}, PyTorch's {name} has tanh"
+        yield f"activation is {told.get('activation')!r}; PyTorch's {name} uses tanh"
     if name in ("LSTM", "GRU") and told.get("recurrent_activation", "sigmoid") != "sigmoid":
-        yield f"recurrent activation is {told.get('recurrent_activation')!r}, PyTorch's {name} has sigmoid"
+        yield f"recurrent activation is {told.get('recurrent_activation')!r}; PyTorch's {name} uses sigmoid"
     if name in _RECURRENT and told.get("go_backwards") and not unit.name.startswith("backward_"):
-        yield "goes backwards: turn the input round before the layer"
+        yield "runs backwards; reverse the input before the layer"
     if name == "Bidirectional" and told.get("merge_mode", "concat") != "concat":
-        yield f"merges by {told.get('merge_mode')!r}, PyTorch by concat"
+        yield f"merges by {told.get('merge_mode')!r}; PyTorch concatenates"
 
 
 def _axes(unit: Unit) -> Iterator[str]:
     told, name = unit.config, unit.class_name
     if name == "LayerNormalization" and not _normalizes_last(unit):
-        yield f"normalizes axis {told.get('axis')}, PyTorch's the last ones: put it there before the layer"
+        yield f"normalizes axis {told.get('axis')}; PyTorch normalizes the last axes, so move it there first"
     if name == "PReLU" and told.get("shared_axes"):
-        yield "PyTorch's PReLU has the channels in axis 1: put them there before the layer"
+        yield "PyTorch's PReLU expects the channels in axis 1; move them there before the layer"
     if name == "Flatten" and told.get("data_format") != "channels_first":
-        yield "flattens with the channels last: in PyTorch permute(0, 2, 3, 1) first"
+        yield "flattens with the channels last; in PyTorch, call permute(0, 2, 3, 1) first"
 
 
 def _made_up(unit: Unit) -> Iterator[str]:
     if unit.class_name == "BatchNormalization":
-        yield f"{COUNT} is made up, 0: TensorFlow counts none"
+        yield f"{COUNT} is set to 0, because TensorFlow does not store it"
     if _has_sum(unit):
-        yield "PyTorch has two biases, which are added: bias_hh_l0 is made up, 0"
+        yield "PyTorch adds two biases; bias_hh_l0 is set to 0"
 
 
 def _taken_together(unit: Unit) -> Iterator[str]:
     if _has_sum(unit):
-        yield "the sum of PyTorch's two biases is the bias"
+        yield "the bias is the sum of PyTorch's two biases"
 
 
 def _has_sum(unit: Unit) -> bool:
@@ -409,23 +411,25 @@ def _normalizes_last(unit: Unit) -> bool:
 def _padding(unit: Unit) -> Iterator[str]:
     told, name = unit.config, unit.class_name
     if told.get("padding") == "causal":
-        yield 'padding "causal" is all at the beginning: pad so before the layer, padding=0'
+        yield 'padding "causal" pads only at the start; pad before the layer, and use padding=0'
     if told.get("padding") != "same":
         return
     is_uneven = _pads_unevenly(told)
     if name.startswith("AveragePooling"):
-        yield 'padding "same" is not counted: count_include_pad=False' + (_AND_DIVIDE if is_uneven else "")
+        yield 'padding "same" does not count in the average; use count_include_pad=False' + (
+            _AND_DIVIDE if is_uneven else ""
+        )
     elif is_uneven:
         kind = next((kind for kind in _UNEVEN if kind in name), "")
-        yield f'padding "same" {_UNEVEN[kind]}, padding=0'
+        yield f'padding "same" {_UNEVEN[kind]}, and use padding=0'
 
 
 _UNEVEN = {
-    "MaxPooling": "puts more at the end than at the beginning: pad so by -inf before the layer",
-    "Transpose": "cuts more off at the end than at the beginning: cut so after the layer",
-    "": "puts more at the end than at the beginning: pad so before the layer",
+    "MaxPooling": "pads more at the end than at the start; pad with -inf before the layer",
+    "Transpose": "crops more at the end than at the start; crop after the layer",
+    "": "pads more at the end than at the start; pad before the layer",
 }
-_AND_DIVIDE = "; where more is at the end, pad so and divide by what the layer makes of ones padded so"
+_AND_DIVIDE = "; for uneven padding, pad with zeros and divide by the average of a mask padded alike"
 
 
 def _pads_unevenly(told: Mapping[str, Any]) -> bool:

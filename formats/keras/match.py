@@ -55,7 +55,7 @@ def _take(unit: Unit, name: str, stored: Sequence[tuple[str, str]]) -> None:
     variables = legacy_order(unit)
     if len(variables) != len(stored):
         found = counted(len(stored), "weight")
-        message = f"layer {name!r} has {found}, its configuration makes it {len(variables)}"
+        message = f"layer {name!r} has {found}, its configuration requires {len(variables)}"
         raise ModelError(message)
     for variable, (key, full_name) in zip(variables, stored, strict=True):
         variable.key, variable.full_name = key, full_name
@@ -80,7 +80,7 @@ def stored_layers(source: CheckpointReader) -> list[tuple[str, list[tuple[str, s
 def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
     stored = [(name, weights) for name, weights in stored_layers(source) if weights]
     if any(name == TOP_LEVEL for name, _ in stored):
-        raise ModelError("the model has weights of its own, which its configuration does not name")
+        raise ModelError("the model has weights of its own that its configuration does not list")
     by_name = {unit.name: unit for unit in model.layers}
     if all(name in by_name for name, _ in stored):
         units = [by_name[name] for name, _ in stored]
@@ -88,7 +88,7 @@ def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
         # Keras loads by order, whatever the names.
         units = [unit for unit in model.layers if unit.has_weights()]
         if len(units) != len(stored):
-            message = f"{len(stored)} layers have weights, by the configuration {len(units)} should"
+            message = f"{len(stored)} layers have weights, the configuration requires {len(units)}"
             raise ModelError(message)
     for unit, (name, weights) in zip(units, stored, strict=True):
         _take(unit, name, weights)
@@ -107,7 +107,7 @@ def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
         if len(variables) != len(keys):
             name = "the model" if unit is model else f"layer {unit.name!r}"
             found = counted(len(keys), "weight")
-            message = f"{name} has {found} in {group}, its configuration makes it {len(variables)}"
+            message = f"{name} has {found} in {group}, its configuration requires {len(variables)}"
             raise ModelError(message)
         for variable, key in zip(variables, keys, strict=True):
             variable.key = key
@@ -168,7 +168,7 @@ def _fill_from_graph(model: Unit, source: CheckpointReader) -> None:
     nodes = _VariableNodes(source.object_graph, source)
     root = next((node for node in nodes.graph.reachable() if nodes.is_model(node)), None)
     if root is None:
-        raise ModelError("its object graph holds no Sequential or Functional model")
+        raise ModelError("its object graph has no Sequential or Functional model")
     _fill_node(model, root, nodes, "the model")
 
 
@@ -184,7 +184,7 @@ def _fill_node(unit: Unit, node: int, nodes: _VariableNodes, name: str) -> None:
     if unit.is_model:
         layers = nodes.layers(node, unit)
         if len(layers) != len(unit.layers) and len(layers) != sum(u.has_weights() for u in unit.layers):
-            raise ModelError(f"{name} has other layers in the object graph than in its configuration")
+            raise ModelError(f"the layers of {name} in the object graph differ from its configuration")
         for layer, at in layers:
             _fill_node(layer, at, nodes, f"layer {layer.name!r}")
 
@@ -223,7 +223,7 @@ def _fill_names(unit: Unit, prefix: str, source: CheckpointReader) -> None:
     for variable in unit.variables():
         key = f"{above}{variable.name}"
         if key not in source.specs:
-            raise ModelError(f"layer {unit.name!r} wants {key!r}, which is not there")
+            raise ModelError(f"layer {unit.name!r} needs {key!r}, which is missing")
         variable.key = variable.full_name = key
     for child in unit.children():
         nested = prefix if child.is_model else f"{above}{child.name}"

@@ -172,9 +172,9 @@ def _part(part: PartRow, layer: Layer) -> Edge:
 def _wrapped(wrap: WrapRow, layer: Layer, depth: int) -> Edge:
     config = layer.config.get(wrap.edge) or layer.config.get("layer")
     if depth > _MOST_WRAPPERS:
-        raise ModelError(f"layers wrapped more than {_MOST_WRAPPERS} deep")
+        raise ModelError(f"layers are wrapped more than {_MOST_WRAPPERS} deep")
     if not isinstance(config, dict):
-        raise ModelError("a wrapper has no layer in it")
+        raise ModelError("a wrapper contains no layer")
     unit = _unit(layer_of(config), depth + 1)
     if not unit.name.startswith(wrap.prefix):
         unit.name = f"{wrap.prefix}{unit.name}"
@@ -189,7 +189,9 @@ def from_config(text: str) -> Unit:
         raise ModelError(str(error)) from error
     if not model.is_model:
         called = model.class_name.rpartition(">")[2]
-        raise ModelError(f"{called!r} is no Sequential or Functional model: its configuration has no layers")
+        raise ModelError(
+            f"{called!r} is not a Sequential or Functional model: its configuration has no layers"
+        )
     return _unit(model)
 
 
@@ -262,13 +264,13 @@ def _named_layer(name: str, weights: Sequence[tuple[str, list[str]]]) -> Unit:
                 found = Unit(component)
                 owner.edges.append(Edge(edge, found, attribute))
             if not isinstance(found, Unit):
-                raise ModelError(f"layer {name!r} has a weight {edge!r} and others below it")
+                raise ModelError(f"layer {name!r} has a weight {edge!r} and other weights below it")
             owner = found
         if not components:
-            raise ModelError(f"weight {key!r} does not say of which layer it is")
+            raise ModelError(f"weight {key!r} does not show which layer it belongs to")
         variable = components[-1]
         if any(edge.name == variable for edge in owner.edges):
-            raise ModelError(f"two weights of layer {name!r} are {variable!r}")
+            raise ModelError(f"layer {name!r} has two weights named {variable!r}")
         if variable in NORMALIZING and not owner.edges:
             owner.edges += _empty("axis")
         trainable = variable not in WEIGHTS or WEIGHTS[variable].trainable
@@ -286,4 +288,6 @@ def _edge_of(component: str, layer: str) -> tuple[str, str]:
     # Keras numbers cells of one class: lstm_cell, lstm_cell_1.
     if component.rstrip("0123456789").removesuffix("_").endswith("_cell") or component == "cell":
         return "cell", "cell"
-    raise ModelError(f"layer {layer!r} has weights below {component!r}, which names alone do not explain")
+    raise ModelError(
+        f"layer {layer!r} has weights below {component!r}, and names alone do not show what that is"
+    )

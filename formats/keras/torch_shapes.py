@@ -69,9 +69,7 @@ def _of(row: LayoutRow) -> str:
 def _takes(row: LayoutRow) -> str:
     untold = ""
     if row.takes == ONE_OR_MORE:
-        untold = (
-            ": the rank of its input is not told, as build_config does in configurations since Keras 2.12"
-        )
+        untold = " (the input rank is unknown; build_config has it since Keras 2.12)"
     return f"PyTorch takes [{', '.join(row.takes.split())}] for {row.new!r}{untold}"
 
 

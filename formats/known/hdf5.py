@@ -269,12 +269,12 @@ def _check_names(target: WriteTarget) -> None:
         too_deep = len(parts) > MOST_COMPONENTS
         if too_deep or "\0" in key or any(part in ("", ".") for part in parts):
             raise ConversionError(
-                "no path that a dataset can have", path=target.path, key=key, hints=ANOTHER_KEY
+                "this is not a valid path of a dataset", path=target.path, key=key, hints=ANOTHER_KEY
             )
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:
-                message = f"{'/'.join(parts[:depth])!r} is a tensor, and cannot be a group, too"
-                hints = ("leave slots out with --weights-only, or give one of them another key with --sub",)
+                message = f"{'/'.join(parts[:depth])!r} is a tensor, so it cannot also be a group"
+                hints = ("pass --weights-only to leave slots out, or --sub to rename one of them",)
                 raise DuplicateKeyError(message, path=target.path, key=key, hints=hints)
 
 

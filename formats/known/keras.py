@@ -99,7 +99,7 @@ class KerasReader(WeightsReader):
         self._archive.check()
         if WEIGHTS not in self._archive.names:
             held = [name for name in _OTHER_WEIGHTS if name in self._archive.names]
-            message = f"no {WEIGHTS}" + (f"; weights in {held[0]} are not read here" if held else "")
+            message = f"no {WEIGHTS}" + (f"; reading weights from {held[0]} is not supported" if held else "")
             raise UnsupportedFeatureError(message, path=self._archive.path, code="header")
         file, self._copy = _open_weights(self._archive)
         if self._copy is None:  # a copy was checked as it was made
@@ -253,5 +253,5 @@ FORMAT = Format(
     _salvage,
     magic=("a zip archive", ZIP),
     most_dimensions=MOST_DIMENSIONS,
-    unshared="the weights of a .keras are an HDF5 file within an archive",
+    unshared="a .keras archive contains its weights as an HDF5 file",
 )

@@ -95,7 +95,7 @@ class KerasH5Reader(KerasFileReader):
             group = self._file.find(layer, self._group)
             if group is None or not group.is_group:
                 if layer != TOP_LEVEL:
-                    message = f"layer_names has {layer!r}, there is no such group"
+                    message = f"layer_names lists {layer!r}, but there is no such group"
                     self.flaw(CorruptCheckpointError(message, path=self._file.path, code="hdf5-read"))
                 continue
             groups[layer] = group

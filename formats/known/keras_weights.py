@@ -86,11 +86,13 @@ def _map_findings(probe: Probe, reader: WeightsReader) -> list[Finding]:
     held = set(reader.by_group)
     path = probe.location.head
     out = [
-        Finding("error", "header", f"weight_map has {group!r}, no shard does", file=path)
+        Finding("error", "header", f"weight_map lists {group!r}, but no shard has it", file=path)
         for group in sorted(mapped - held)
     ]
     surplus = sorted(held - mapped)
-    return out + [Finding("warning", "header", f"weight_map lacks {group!r}", file=path) for group in surplus]
+    return out + [
+        Finding("warning", "header", f"weight_map does not list {group!r}", file=path) for group in surplus
+    ]
 
 
 def _sniff(probe: Probe) -> bool:
@@ -116,7 +118,7 @@ def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa
 def _create(target: WriteTarget) -> CheckpointWriter:
     if target.path.endswith(".json"):
         hints = ("name it *.weights.h5",)
-        raise ConversionError("weights in shards are read, not written", path=target.path, hints=hints)
+        raise ConversionError("writing weights in shards is not supported", path=target.path, hints=hints)
     return WeightsWriter(FORMAT, target)
 
 

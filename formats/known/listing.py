@@ -73,12 +73,12 @@ class ListedTensor(LazyTensor):
         digest = self.listed_digest
         if digest is None or digest.partition(":")[0] != algorithm:
             hints = (f"list the checkpoint again with --json -l --digest {algorithm}",)
-            message = f"the listing has no {algorithm} digest of it"
+            message = f"the listing has no {algorithm} digest for it"
             raise UnsupportedFeatureError(message, path=self._path, key=self.spec.key, hints=hints)
         return digest
 
     def read(self) -> np.ndarray[Any, Any]:
-        hints = ("a listing holds specs and checksums; name the checkpoint itself for values",)
+        hints = ("a listing has only specs and checksums; name the checkpoint itself",)
         raise UnsupportedFeatureError(
             "a listing has no values", path=self._path, key=self.spec.key, hints=hints
         )
@@ -100,22 +100,22 @@ def _optional(item: dict[str, Any], name: str, kind: type) -> Any:
     """Return a field that may be missing or null; ValueError where it is of another type."""
     value = item.get(name)
     if value is not None and (type(value) is not kind or (kind is int and not _is_count(value))):
-        raise ValueError(f"{name} {str(value)[:40]!r}, expected {kind.__name__}")
+        raise ValueError(f"{name} is {str(value)[:40]!r}, expected {kind.__name__}")
     return value
 
 
 def _spec(item: dict[str, Any]) -> TensorSpec:
     key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
     if not isinstance(key, str):
-        raise ValueError(f"key {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
+        raise ValueError(f"key is {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
     if name is not None and name not in BY_NAME:
-        raise ValueError(f"dtype {name[:40]!r} is not known")
+        raise ValueError(f"unknown dtype {name[:40]!r}")
     if (
         not isinstance(shape, list)
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"shape {_beginning(shape)}")
+        raise ValueError(f"invalid shape {_beginning(shape)}")
     stored = _optional(item, "stored", dict) or {}
     type_name = _optional(stored, "dtype", str)
     dtype = BY_NAME[name] if name else unmapped(type_name) if type_name else INVALID
@@ -164,7 +164,7 @@ class ListingReader(CheckpointReader):
             for name, kind in _OPTIONAL_FIELDS:
                 _optional(item, name, kind)
             if not _DIGEST.fullmatch(item.get("digest") or "stored:00000000"):
-                raise ValueError(f"digest {item['digest'][:80]!r}")
+                raise ValueError(f"invalid digest {item['digest'][:80]!r}")
             if spec.key in self._specs:
                 raise ValueError(f"key {spec.key!r} is listed twice")
         except ValueError as error:

@@ -132,14 +132,15 @@ class NpzTensor(LazyTensor):
     def _exactly(self, cursor: Cursor, offset: int, size: int) -> bytes:
         data = cursor.read(offset, size)
         if len(data) != size:
-            raise self._corrupt(f"the member ends {size - len(data)} bytes short")
+            raise self._corrupt(f"the member is {size - len(data)} bytes too short")
         return data
 
     def _check(self) -> None:
         expected = self._header.data_offset + self._header.nbytes
         if self._member.size != expected:
             shape = list(self.spec.shape)
-            message = f"{self._member.size} bytes stored, {self.spec.dtype} of shape {shape} makes {expected}"
+            what = f"{self.spec.dtype} of shape {shape}"
+            message = f"{self._member.size} bytes stored, expected {expected} for {what}"
             raise self._corrupt(message)
 
     def _corrupt(self, message: str) -> CorruptCheckpointError:
@@ -184,7 +185,7 @@ def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _pickled(descr: str) -> str:
-    return f"elements {descr!r} are a pickle, which is not loaded"
+    return f"elements {descr!r} are pickled; ckpt never loads pickles"
 
 
 class NumpyFacts(NamedTuple):
@@ -300,7 +301,7 @@ class NpzReader(CheckpointReader):
             known: list[Finding] = []
             expected = header.data_offset + header.nbytes
             if not self._is_pickle(header) and member.size != expected:
-                message = f"{member.size} bytes in the member, shape and dtype make {expected}"
+                message = f"the member has {member.size} bytes, expected {expected} for its shape and dtype"
                 known.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
             yield from verified_in_pieces(key, map(len, self._archive.pieces(member)), *known)
 
@@ -356,12 +357,14 @@ class NpzWriter(CheckpointWriter):
 
 def _check_member_name(target: WriteTarget, key: str) -> None:
     """Refuse keys that no member can be named by, or that unpacking would take out of its directory."""
-    check_text(target.path, key, "which names in a zip are")
+    check_text(target.path, key, "as zip archives require")
     if "\0" in key or len(key_bytes(key)) > 0xFFFF - len(".npy"):
-        raise ConversionError("no name that a zip can hold", path=target.path, key=key, hints=ANOTHER_KEY)
+        raise ConversionError(
+            "this is not a valid name in a zip archive", path=target.path, key=key, hints=ANOTHER_KEY
+        )
     if not is_safe_name(key):
         raise ConversionError(
-            "a name that leads out of the archive", path=target.path, key=key, hints=ANOTHER_KEY
+            "this name leads out of the archive", path=target.path, key=key, hints=ANOTHER_KEY
         )
 
 

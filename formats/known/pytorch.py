@@ -53,7 +53,7 @@ def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
     return read_zip_remains(probe, finding, FORMAT)
 
 
-_FROM_SCRIPT = "torch.save(torch.jit.load(PATH).state_dict(), OUT) makes what is read here"
+_FROM_SCRIPT = "run in Python: torch.save(torch.jit.load(PATH).state_dict(), OUT)"
 
 
 def _refusal(probe: Probe) -> CheckpointError | None:
@@ -61,9 +61,11 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     path = probe.location.head
     names = {name.rpartition("/")[2] for name in probe.zip.names} if probe.zip is not None else set()
     if {"data.pkl", "constants.pkl"} <= names:
-        return Foreign("this is a TorchScript archive, which is not read here", _FROM_SCRIPT).error(path)
+        return Foreign("this is a TorchScript archive, which is not supported", _FROM_SCRIPT).error(path)
     if "data.pkl" in names:
-        return Foreign("this is a zip with a Python pickle, and no PyTorch file", AS_STATE_DICT).error(path)
+        return Foreign("this is a zip archive with a Python pickle, not a PyTorch file", AS_STATE_DICT).error(
+            path
+        )
     return broken_index(path, TORCH_INDEX_SUFFIX)
 
 

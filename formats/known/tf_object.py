@@ -125,15 +125,15 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     """Name the files of a bundle, object-based or not, that stand alone, and an index that was cut off."""
     path = probe.location.head
     if probe.is_renamed_index:
-        hint = "call it NAME.index again, beside NAME.data-00000-of-00001, which holds the values"
+        hint = "rename it to NAME.index, next to NAME.data-00000-of-00001, which has the values"
         what = "this is the index file of a TensorFlow checkpoint under another name"
         return Foreign(what, hint).error(path)
     if probe.zip is not None:
         return None
     prefix, suffix = os.path.splitext(path)
     if suffix.lower() == ".meta":
-        hint = f"the values are in {prefix}.index and its data files, which are not there"
-        return Foreign("this is a graph, which holds no values", hint).error(path)
+        hint = f"the values are in {prefix}.index and its data files, which are missing"
+        return Foreign("this is a graph, which has no values", hint).error(path)
     if suffix != ".index":
         return None
     found, expected = probe.tail[-8:].hex(" "), MAGIC.hex(" ")
@@ -151,11 +151,14 @@ def _create(target: WriteTarget) -> CheckpointWriter:
     if target.object_graph is not None:
         target = target._replace(specs=tuple(spec for spec in target.specs if spec.key != GRAPH_KEY))
     elif given is None:
-        hints = ("to take the graph of another checkpoint: --like TEMPLATE", "without objects: --to tf-name")
+        hints = (
+            "pass --like TEMPLATE to use the graph of another checkpoint",
+            "pass --to tf-name to write without objects",
+        )
         message = "an object-based checkpoint needs an object graph"
         raise ConversionError(message, path=target.path, hints=hints)
     elif given.dtype is not STRING or given.shape:
-        message = f"{given.dtype} of shape {list(given.shape)}, an object graph is a string scalar"
+        message = f"{given.dtype} of shape {list(given.shape)}, expected a string scalar for the object graph"
         raise ConversionError(message, path=target.path, key=GRAPH_KEY)
     writer = BundleWriter(FORMAT, target)
     writer.notes += _graph_notes(target)
@@ -171,7 +174,7 @@ def _graph_notes(target: WriteTarget) -> list[str]:
     odd = sorted(key for key in target.object_graph.tensors(keys) if f"{ATTRIBUTES}/" not in key)
     if odd:
         notes.append(
-            f"{counted(len(odd), 'key')} without {ATTRIBUTES!r}, such as {odd[0]!r}: of no use to TensorFlow"
+            f"{counted(len(odd), 'key')} without {ATTRIBUTES!r}, such as {odd[0]!r}; TensorFlow ignores them"
         )
     return notes
 

@@ -153,7 +153,7 @@ class V1Tensor(LazyTensor):
         except ValueError as error:
             raise self._pieces[0].shard.corrupt(str(error), None, "slice", self.spec.key) from error
         if filled != out.size:
-            message = f"its slices hold {filled} of the {out.size} elements asked for"
+            message = f"its slices contain only {filled} of the {out.size} requested elements"
             raise self._pieces[0].shard.corrupt(message, None, "slice", self.spec.key)
         return out
 
@@ -190,17 +190,19 @@ class V1Tensor(LazyTensor):
         try:
             saved = SavedTensorSlices.decode(value).data
             if saved is None:
-                raise corrupt("its entry holds no data", "entry")
+                raise corrupt("its entry has no data", "entry")
             named, extents = saved.name, extents_of(saved.slice or TensorSliceProto())
             values = decode_values(saved.data or b"", self.spec.dtype)
         except ValueError as error:
             raise corrupt(f"its data cannot be decoded: {error}", "entry") from error
         if named != self.spec.key or extents not in ((), piece.extents):
-            raise corrupt(f"its data is said to be another's: {named!r}, {list(extents)}", "entry")
+            raise corrupt(f"its data is labelled as {named!r}, slice {list(extents)}", "entry")
         shape = tuple(stop - start for start, stop in piece.region)
         expected = TensorSpec(self.spec.key, self.spec.dtype, shape).size
         if len(values) != expected:
-            raise corrupt(f"{len(values)} values stored, shape {list(shape)} has {expected}", "tensor-size")
+            raise corrupt(
+                f"{len(values)} values stored, expected {expected} for shape {list(shape)}", "tensor-size"
+            )
         try:
             return values.reshape(shape)
         except ValueError as error:  # more dimensions, or larger ones, than numpy has
@@ -250,9 +252,7 @@ class V1Reader(CheckpointReader):
             name = f"{match['prefix']}-{missing:05d}-of-{match['count']}"
             lost = count - len(found)
             more = f", and {lost - 1:,} more of {count:,}" if lost > 1 else ""
-            message = (
-                f"shard {name.rpartition('/')[2]} is missing{more}: which tensors it held cannot be told"
-            )
+            message = f"shard {name.rpartition('/')[2]} is missing{more}: the tensors in it are unknown"
             self.findings.append(Finding("error", SHARD_MISSING, message, None, name))
         return found
 
@@ -268,7 +268,7 @@ class V1Reader(CheckpointReader):
         try:
             shape = decode_shape(meta.shape)
             if dtype is None or dtype.name not in VALUE_FIELDS:
-                raise EntryError("dtype", f"dtype number {meta.type} is none of V1 checkpoints")
+                raise EntryError("dtype", f"dtype number {meta.type} is not valid in V1 checkpoints")
             spec = TensorSpec(key, dtype, shape)
             seen = self._specs.setdefault(key, spec)
             if (seen.dtype, seen.shape) != (dtype, shape):
@@ -364,14 +364,14 @@ class V1Reader(CheckpointReader):
                     yield Finding(
                         "error",
                         "key-order",
-                        f"key {key!r} stands after {last!r}",
+                        f"key {key!r} comes after {last!r}",
                         None,
                         shard.path,
                         handle.offset,
                     )
                 last = key
             if not is_found([key for key, _ in entries], above, bound):
-                message = "the index block sends a search past this one: TensorFlow does not find all keys"
+                message = "wrong bounds in the index block hide this block; TensorFlow cannot find all keys"
                 yield Finding("error", "key-order", message, None, shard.path, handle.offset)
 
     @cached_property
@@ -440,5 +440,5 @@ FORMAT = Format(
     frozenset(VALUE_FIELDS),
     _salvage,
     _refusal,
-    unshared="a V1 checkpoint has its values in compressed blocks of messages",
+    unshared="a V1 checkpoint stores its values in compressed blocks",
 )

@@ -77,7 +77,7 @@ CARRIED = frozenset(_PACKED_BITS)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,31}")
 """A dtype as the format spells them, also one that a later version may have."""
 
-_CUT = ("the copy or the save was interrupted; copy it again from where it came from",)
+_CUT = ("the copy or the save was interrupted; copy the file again",)
 
 
 def begins_as_one(head: bytes) -> bool:
@@ -120,18 +120,18 @@ def _is_count(value: Any) -> bool:
 def _entry(key: str, value: Any) -> _Entry:
     """Return an entry of the header; ValueError, saying why, where it is none."""
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError("expected dtype, shape and data_offsets alone")
+        raise ValueError("expected only dtype, shape and data_offsets")
     code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(code, str) or not _CODE.fullmatch(code):
-        raise ValueError(f"dtype {str(code)[:40]!r} is none")
+        raise ValueError(f"invalid dtype {str(code)[:40]!r}")
     if (
         not isinstance(shape, list)
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"shape {_beginning(shape)}")
+        raise ValueError(f"invalid shape {_beginning(shape)}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
-        raise ValueError(f"data_offsets {_beginning(offsets)}")
+        raise ValueError(f"invalid data_offsets {_beginning(offsets)}")
     return _Entry(key, _BY_CODE.get(code) or unmapped(code), code, tuple(shape), *offsets)
 
 
@@ -215,10 +215,10 @@ class SafetensorsReader(CheckpointReader):
     def _read_header(self) -> dict[str, Any]:
         length = int.from_bytes(self._file.read_exactly(0, LENGTH_SIZE), "little")
         if length > LONGEST_HEADER:
-            raise self._corrupt(f"header of {length} bytes, at most {LONGEST_HEADER} are allowed", offset=0)
+            raise self._corrupt(f"the header has {length} bytes, the limit is {LONGEST_HEADER}", offset=0)
         self._data_offset = LENGTH_SIZE + length
         if self._data_offset > self._file.size:
-            message = f"header of {length} bytes, the file has {self._file.size}"
+            message = f"the header has {length} bytes, the file only {self._file.size}"
             raise CorruptCheckpointError(message, path=self._file.path, offset=0, code="header", hints=_CUT)
         try:
             header = parse_object(self._file.read_exactly(LENGTH_SIZE, length), spells_bytes=False)
@@ -229,14 +229,14 @@ class SafetensorsReader(CheckpointReader):
             isinstance(value, str) for value in self._strings.values()
         ):
             self.findings.append(
-                Finding("error", "header", f"{METADATA} is no object of strings", file=self._file.path)
+                Finding("error", "header", f"{METADATA} is not an object of strings", file=self._file.path)
             )
             self._strings = {}
         size = sum(len(key) + len(value) for key, value in self._strings.items())
         if size > MOST_METADATA:
-            message = f"{METADATA} of {size} characters, at most {MOST_METADATA} are read"
+            message = f"{METADATA} has {size} characters, the limit is {MOST_METADATA}"
             rescue = command_line("rescue", self._file.path, "OUT.safetensors")
-            hints = (f"to save the tensors without it: {rescue}",)
+            hints = (f"to save the tensors without it, run: {rescue}",)
             self._flaw(
                 UnsupportedFeatureError(message, path=self._file.path, offset=0, code="header", hints=hints)
             )
@@ -252,12 +252,12 @@ class SafetensorsReader(CheckpointReader):
         expected = _bits(entry)
         if entry.end < entry.begin or expected not in (None, 8 * (entry.end - entry.begin)):
             offsets, shape = [entry.begin, entry.end], list(entry.shape)
-            size = "" if expected is None else f", {entry.code} of shape {shape} has {_spelled(expected)}"
-            message = f"data_offsets {offsets}{size}"
+            size = "" if expected is None else f"; {entry.code} of shape {shape} needs {_spelled(expected)}"
+            message = f"wrong data_offsets {offsets}{size}"
             self._flaw(self._corrupt(message, key=key, code="tensor-size"))
             return None
         if expected is None:
-            message = f"dtype {entry.code!r} is not known"
+            message = f"unknown dtype {entry.code!r}"
             self.findings.append(Finding("error", "dtype", message, key, self._file.path))
         return entry
 
@@ -267,7 +267,9 @@ class SafetensorsReader(CheckpointReader):
         for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
             if entry.begin != end:
                 code, what = (
-                    ("overlap", "overlaps") if entry.begin < end else ("header", "leaves a hole after")
+                    ("overlap", "overlaps the data up to")
+                    if entry.begin < end
+                    else ("header", "leaves a gap after")
                 )
                 message = f"begins at byte {entry.begin} of the data and {what} byte {end}"
                 self._flaw(
@@ -276,7 +278,7 @@ class SafetensorsReader(CheckpointReader):
             end = max(end, entry.end)
         size = self._file.size - self._data_offset
         if size < end:
-            message = f"truncated: {size} bytes of data, the header speaks of {end}"
+            message = f"truncated: {size} bytes of data, the header lists {end}"
             error = CorruptCheckpointError(
                 message, path=self._file.path, offset=self._file.size, code="shard-short", hints=_CUT
             )
@@ -284,9 +286,7 @@ class SafetensorsReader(CheckpointReader):
             self._flaw(error)
         elif size > end:
             self._flaw(
-                self._corrupt(
-                    f"{size} bytes of data, the header speaks of {end}", offset=self._data_offset + end
-                )
+                self._corrupt(f"{size} bytes of data, the header lists {end}", offset=self._data_offset + end)
             )
 
     def _check_sizes(self, entries: list[_Entry]) -> None:

@@ -50,7 +50,7 @@ class SafetensorsWriter(ShardWriter):
         strings = target.facts.strings if isinstance(target.facts, SafetensorsFacts) else {}
         header = _encode_header(ordered, strings)
         if len(header) > LONGEST_HEADER:
-            message = f"a header of {len(header)} bytes, at most {LONGEST_HEADER} are allowed"
+            message = f"the header has {len(header)} bytes, the limit is {LONGEST_HEADER}"
             raise ConversionError(message, path=target.path)
         return PlannedFile(name, tuple(ordered), header)
 
@@ -91,6 +91,6 @@ def _encode_header(specs: list[TensorSpec], metadata: Mapping[str, str]) -> byte
 def _check_key(target: WriteTarget, key: str) -> None:
     """Refuse the header's own key, and what is not UTF-8."""
     if key == METADATA:
-        message = "the key under which a safetensors file keeps its metadata"
+        message = "safetensors reserves this key for metadata"
         raise ConversionError(message, path=target.path, key=key, hints=ANOTHER_KEY)
-    check_text(target.path, key, "which JSON is")
+    check_text(target.path, key, "as JSON requires")

@@ -101,7 +101,7 @@ class DcpReader(CheckpointReader):
     def _decoded(self) -> Distributed:
         with self._path.open() as file:
             if file.size > LONGEST_PICKLE:
-                raise self._corrupt(f"{file.size} bytes, at most {LONGEST_PICKLE} are read")
+                raise self._corrupt(f"too large: {file.size} bytes, the limit is {LONGEST_PICKLE}")
             data = whole(file)
         try:
             return decode(data)
@@ -164,7 +164,7 @@ class DcpReader(CheckpointReader):
     def file(self, name: str, key: str) -> File:
         """Return an open file of chunks.  Raises CorruptCheckpointError, UnsupportedFeatureError."""
         if not _is_name(name):
-            message = f"is in {name!r:.200}, which is no file beside .metadata"
+            message = f"is in {name!r:.200}, which is not a file in the folder of .metadata"
             raise UnsupportedFeatureError(message, path=self._path, key=key, code="header")
         with self._lock:
             found = self._files.get(name)
@@ -173,7 +173,7 @@ class DcpReader(CheckpointReader):
                 try:
                     found = self._files[name] = path.open()
                 except CheckpointNotFoundError as error:
-                    message = "is not there, and .metadata says that tensors are in it"
+                    message = "is missing, but .metadata places tensors in it"
                     raise CorruptCheckpointError(message, path=path, key=key, code="shard-missing") from error
             return found
 
@@ -221,7 +221,7 @@ def _flaw(described: Described) -> str | None:
     except ValueError as error:
         return f"its chunks: {error}"
     count, shape = counted(len(described.chunks), "chunk"), list(described.shape)
-    return None if flaw is None else f"{count} in {shape}, with an overlap or a gap: {flaw}"
+    return None if flaw is None else f"{flaw} in its {count} for shape {shape}"
 
 
 class StoredChunk:
@@ -274,7 +274,7 @@ class StoredChunk:
         return TorchTensor(self.container, spec, view)
 
     def _other(self, found: str) -> CorruptCheckpointError:
-        message = f".metadata says {self._type.name} {list(self._chunk.sizes)}, there is {found}"
+        message = f".metadata says {self._type.name} {list(self._chunk.sizes)}, found {found}"
         return CorruptCheckpointError(
             message, path=self._part.path, key=self._whole.key, offset=self._part.begin, code="slice"
         )

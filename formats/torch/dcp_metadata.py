@@ -98,24 +98,24 @@ def decode(data: bytes) -> Distributed:
         elif told.fields is None or (type(told.fields) is Pairs and not told.fields.items):
             others.append(key)
         else:
-            raise ValueError(f"{key!r:.60} is said to be no tensor, and described as one")
+            raise ValueError(f"{key!r:.60} is listed as a non-tensor, but described as a tensor")
     return Distributed(tensors, tuple(others))
 
 
 def _nothing_else(_: Any) -> Any:
-    raise ValueError("a storage, of which it holds none")
+    raise ValueError("it refers to a storage, but cannot have one")
 
 
 def _described(key: str, told: Any, places: _Places, way: tuple[str, ...]) -> Described:
     fields = _fields(told, "TensorStorageMetadata")
     properties = _fields(fields["properties"], "TensorProperties")
-    shape = counts(fields["size"], "a size")
+    shape = counts(fields["size"], "size")
     chunks = fields["chunks"]
     if type(chunks) is not list:
-        raise ValueError(f"{key!r:.60} without a list of chunks")
+        raise ValueError(f"{key!r:.60} has no list of chunks")
     stored = places.get(key, {})
     if len(chunks) > _MOST_REPEATED * len(stored):  # The same list can be that of many tensors.
-        raise ValueError(f"{key!r:.60} has {len(chunks)} chunks, of which {len(stored)} are stored")
+        raise ValueError(f"{key!r:.60} has {len(chunks)} chunks, but stores only {len(stored)}")
     found = tuple(_chunk(key, chunk, stored) for chunk in chunks)
     return Described(element_type(properties["dtype"]), shape, found, way)
 
@@ -128,11 +128,11 @@ def _ways(told: Any) -> dict[str, tuple[str, ...]]:
             continue
         odd = next((part for part in way if type(part) not in (str, int)), None)
         if odd is not None:
-            message = f"is said to be saved in a {type(odd).__name__}, expected names and numbers"
+            message = f"has a {type(odd).__name__} in its path, expected names and numbers"
             raise ValueError(f"{key!r:.60} {message}")
         if not _is_joined(key, way):
             said = ".".join(str(part)[:60] for part in way)
-            raise ValueError(f"{key!r:.60} is said to be saved as {said!r:.60}")
+            raise ValueError(f"{key!r:.60} has a path that does not match: {said!r:.60}")
         found[key] = tuple(map(str, way))
     return found
 
@@ -151,13 +151,13 @@ def _chunk(key: str, told: Any, places: dict[Any, PickledObject]) -> ChunkPositi
     offsets, sizes = counts(fields["offsets"], "offsets"), counts(fields["sizes"], "sizes")
     place = places.get(offsets)
     if place is None:
-        raise ValueError(f"{key!r:.60} has a chunk that is stored nowhere")
+        raise ValueError(f"{key!r:.60} has a chunk that is not stored")
     stored = _fields(place, "_StorageInfo")
     if stored.get("transform_descriptors"):
-        raise NotReadError(f"{key!r:.60} is transformed where it is stored, which is not read here")
+        raise NotReadError(f"{key!r:.60} is stored transformed, which is not supported")
     file, begin, length = (stored[name] for name in ("relative_path", "offset", "length"))
     if type(file) is not str or type(begin) is not int or type(length) is not int or min(begin, length) < 0:
-        raise ValueError(f"{key!r:.60} has a chunk at no place")
+        raise ValueError(f"{key!r:.60} has a chunk at an invalid position")
     return ChunkPosition(offsets, sizes, file, begin, length)
 
 
@@ -167,13 +167,13 @@ _Places = dict[str, dict[Any, PickledObject]]
 
 def _places(told: Any) -> _Places:
     if type(told) is not Pairs:
-        raise ValueError("no places of what is stored")
+        raise ValueError("the table of stored chunks is missing")
     found: _Places = {}
     for index, place in told.items:
         fields = _fields(index, "MetadataIndex")
         key, offset = fields["fqn"], fields.get("offset")
         if type(key) is not str:
-            raise ValueError("a place of what has no name")
+            raise ValueError("a stored chunk has no name")
         found.setdefault(key, {})[None if offset is None else counts(offset, "offsets")] = place
     return found
 
@@ -181,15 +181,15 @@ def _places(told: Any) -> _Places:
 def _fields(record: Any, name: str) -> dict[str, Any]:
     """Return the fields of a record of a class, by name."""
     if type(record) is not PickledObject or record.name.rpartition(".")[2] != name:
-        raise ValueError(f"a {type(record).__name__} where {name} is expected")
+        raise ValueError(f"found a {type(record).__name__}, expected {name}")
     if name == "TensorProperties" and type(record.fields) is tuple:
         fields = dict(zip(_PROPERTIES, record.fields, strict=False))
     elif type(record.fields) is Pairs and len(record.fields.items) > _MOST_FIELDS:
-        raise ValueError(f"{name} of {len(record.fields.items)} fields")
+        raise ValueError(f"{name} has too many fields: {len(record.fields.items)}")
     else:
         fields = _texts(record.fields)
     if not fields.keys() >= _FIELDS[name]:
-        raise ValueError(f"{name} without {min(_FIELDS[name] - fields.keys())}")
+        raise ValueError(f"{name} has no {min(_FIELDS[name] - fields.keys())}")
     return fields
 
 
@@ -199,9 +199,9 @@ _PROPERTIES = ("dtype", "layout", "requires_grad", "memory_format", "pin_memory"
 def _texts(pairs: Any) -> dict[str, Any]:
     """Return the items of a dictionary whose keys are text, each once.  Raises ValueError for another."""
     if type(pairs) is not Pairs or not all(type(key) is str for key, _ in pairs.items):
-        raise ValueError("no dictionary of names")
+        raise ValueError("expected a dictionary with names as keys")
     KeySizes().add([key for key, _ in pairs.items])
     found = dict(pairs.items)
     if len(found) < len(pairs.items):
-        raise ValueError("a dictionary with a name that stands there twice")
+        raise ValueError("a dictionary has the same name twice")
     return found

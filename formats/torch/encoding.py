@@ -69,11 +69,11 @@ class _TensorEncoder:
             elif id(value) in self._numbers and type(value) in _KEPT:
                 self._get(id(value))
             elif id(value) in self._open:
-                raise ValueError(f"a {type(value).__name__} that holds itself")
+                raise ValueError(f"a {type(value).__name__} contains itself")
             else:
                 write = _WRITERS.get(type(value))
                 if write is None:
-                    raise ValueError(f"a {type(value).__name__}, which is no plain value")
+                    raise ValueError(f"a {type(value).__name__} is not a plain value")
                 write(self, value)
         return bytes(self._out + _STOP)
 
@@ -119,7 +119,7 @@ class _TensorEncoder:
         else:
             data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
             if len(data) > _LONGEST_NUMBER:
-                raise ValueError(f"an integer of {len(data)} bytes")
+                raise ValueError(f"an integer is too large: {len(data)} bytes")
             self._out += b"\x8a%c" % len(data) + data
             if len(data) > _SHORT_TEXT:
                 self._keep(value)

@@ -59,7 +59,7 @@ def tensors_of(root: Any) -> dict[str, Any]:
     while left:
         prefix, depth, container = left.pop()
         if depth >= DEEPEST:
-            raise ValueError(f"tensors more than {DEEPEST} levels deep")
+            raise ValueError(f"tensors are nested more than {DEEPEST} levels deep")
         for part, _, value, leads in ways.entries(container):
             if not leads:
                 continue
@@ -110,7 +110,7 @@ class Ways:
     def __init__(self, root: Any) -> None:
         self._counts, tensors, entries = _counted(root)
         if self._counts[id(root)] > MOST_WAYS * tensors + _MORE_WAYS:
-            raise ValueError(f"{counted(tensors, 'tensor')} under more than {MOST_WAYS} keys each")
+            raise ValueError(f"{counted(tensors, 'tensor')} would have more than {MOST_WAYS} keys each")
         self._steps = 2 * entries + _MORE_STEPS
         self._characters = _CHARACTERS_OF_TENSOR * tensors + _MORE_CHARACTERS
         self._sizes = KeySizes()
@@ -130,7 +130,7 @@ class Ways:
     def _spend(self, characters: int) -> None:
         self._characters -= characters
         if self._characters < 0:
-            raise ValueError("keys of more characters than is read of so many tensors")
+            raise ValueError("the keys have too many characters for this number of tensors")
 
     def entries(self, container: Any) -> Iterator[tuple[str, Any, Any, bool]]:
         """Yield what each entry is called, its key or position, its value, and whether tensors are in it."""
@@ -140,7 +140,7 @@ class Ways:
             if not leads:
                 self._steps -= 1
                 if self._steps < 0:
-                    raise ValueError("lists and dictionaries that are shared by too many others")
+                    raise ValueError("too many lists and dictionaries are shared")
             yield part, key, value, leads
 
 
@@ -174,12 +174,12 @@ def _counted(root: Any) -> tuple[dict[int, int], int, int]:
             open_ones.pop()
             waiting.discard(id(container))
             if type(container) is Bag and total[0]:
-                raise ValueError("a tensor in a set, in which it has no name")
+                raise ValueError("a tensor is in a set, where it has no name")
             ways[id(container)] = min(total[0], _MOST_COUNTED)
             if open_ones:
                 open_ones[-1][2][0] += total[0]
     if circles and tensors:
-        raise ValueError("a list or dictionary that holds itself, beside tensors")
+        raise ValueError("a list or dictionary contains itself")
     return ways, len(tensors), entries
 
 
@@ -204,7 +204,7 @@ def _named(container: Pairs, spend: Callable[[int], None]) -> Iterator[tuple[str
                 spend(len(part))
             equal = _printed(_as_compared(key))
         if part in seen or equal in others:
-            raise ValueError(f"two keys {part!r:.60} in a dictionary")
+            raise ValueError(f"a dictionary has the key {part!r:.60} twice")
         seen.add(part)
         if equal is not None:
             others.add(equal)
@@ -230,10 +230,10 @@ def _part_printed(key: Any, depth: int, longest: int) -> str:
             longest -= len(parts[-1])
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
     if key is not None and type(key) not in (int, float, bool, bytes, complex, str):
-        raise ValueError(f"a {type(key).__name__} as a dictionary's key")
+        raise ValueError(f"a dictionary has a {type(key).__name__} as a key")
     found = repr(key) if type(key) not in (bytes, str) or len(key) <= longest else None
     if found is None or len(found) > longest:
-        raise ValueError(f"a key of more than {_LONGEST_PART} characters in a dictionary, which is no text")
+        raise ValueError(f"a dictionary key that is not text has more than {_LONGEST_PART} characters")
     return found
 
 

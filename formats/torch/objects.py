@@ -139,15 +139,15 @@ def storage_of(saved: Any) -> Storage:
     """Return the storage of a persistent id; ValueError where it is none."""
     if type(saved) is not tuple or not 5 <= len(saved) <= 6 or saved[0] != "storage":
         if type(saved) is tuple and saved[:1] == ("module",):
-            raise ValueError("a module with its source, which is not of a state dict")
-        raise ValueError("a persistent id that is no storage")
+            raise ValueError("it contains a module with its source, not only a state dict")
+        raise ValueError("a persistent ID is not a storage")
     _, kind, key, _, elements, *view = saved
     if type(kind) is not Global or kind.name not in _STORAGE_TYPES:
-        raise ValueError("a storage of no type")
+        raise ValueError("a storage has no known type")
     if type(key) is not str or not _is_count(elements):
-        raise ValueError("a storage without a key, or of no size")
+        raise ValueError("a storage has no key or no size")
     if len(key) > _LONGEST_STORAGE_KEY:  # Every tensor in it looks for it by this key.
-        raise ValueError(f"a storage whose key has {len(key)} characters, expected a number")
+        raise ValueError(f"the key of a storage has {len(key)} characters, expected a number")
     is_untyped = kind.name == UNTYPED
     found = Storage(key, _STORAGE_TYPES[kind.name], elements, 0, elements, is_untyped)
     if not view or view[0] is None:
@@ -158,9 +158,9 @@ def storage_of(saved: Any) -> Storage:
 def _part_of(storage: Storage, view: Any) -> Storage:
     """Return the part of a storage that is one by itself, as files from before torch 0.4 have them."""
     if type(view) is not tuple or len(view) != 3 or not _is_count(view[1]) or not _is_count(view[2]):
-        raise ValueError("a view of a storage that is none")
+        raise ValueError("a view of a storage is invalid")
     if view[1] + view[2] > storage.elements:
-        raise ValueError("a view that ends behind its storage")
+        raise ValueError("a view reaches past the end of its storage")
     return storage._replace(begin=view[1], elements=view[2])
 
 
@@ -179,10 +179,10 @@ def counts(value: Any, what: str) -> tuple[int, ...]:
     if type(value) is list:
         value = tuple(value)
     if type(value) is not tuple or len(value) > MOST_DIMENSIONS:
-        raise ValueError(f"{what} that is none")
+        raise ValueError(f"invalid {what}")
     for each in value:
         if type(each) is not int or not 0 <= each < _LARGEST:
-            raise ValueError(f"{what} that is none")
+            raise ValueError(f"invalid {what}")
     found: tuple[int, ...] = value
     return found
 
@@ -190,13 +190,13 @@ def counts(value: Any, what: str) -> tuple[int, ...]:
 def _view(storage: Any, kind: ElementType, place: tuple[Any, Any, Any], flags: Any = None) -> View:
     """Return a tensor; `place` is where it begins, its shape and its strides."""
     first = place[0]
-    shape, strides = counts(place[1], "a shape"), counts(place[2], "strides")
+    shape, strides = counts(place[1], "shape"), counts(place[2], "strides")
     if type(storage) is not Storage or not _is_count(first) or len(shape) != len(strides):
-        raise ValueError("a tensor that is no view of a storage")
+        raise ValueError("a tensor is not a view of a storage")
     set_flags = _flags(flags)
-    lack = f"{kind.name} to be negated or conjugated" if set_flags and kind.values.is_unmapped else None
+    lack = f"{kind.name} cannot be negated or conjugated" if set_flags and kind.values.is_unmapped else None
     if "neg" in set_flags and kind.name == "bool":
-        raise ValueError("a negative of what is true or false")
+        raise ValueError("a bool tensor is marked as negated")
     return View(storage, kind, first, shape, strides, "conj" in set_flags, "neg" in set_flags, lack)
 
 
@@ -205,23 +205,23 @@ def _flags(metadata: Any) -> set[str]:
     if metadata is None:
         return set()
     if type(metadata) is not Pairs or not all(type(key) is str for key, _ in metadata.items):
-        raise ValueError("a tensor's metadata that is no dictionary")
+        raise ValueError("the metadata of a tensor is not a dictionary")
     unknown = {key for key, _ in metadata.items} - {"conj", "neg"}
     if unknown:
-        raise ValueError(f"a tensor with {min(unknown)!r:.60}, which is not known")
+        raise ValueError(f"a tensor has the unknown flag {min(unknown)!r:.60}")
     return {key for key, value in metadata.items if value is True}
 
 
 def _arguments(arguments: tuple[Any, ...], least: int, most: int) -> tuple[Any, ...]:
     """Return arguments, None for those that are left out."""
     if not least <= len(arguments) <= most:
-        raise ValueError(f"{len(arguments)} arguments, expected {least}")
+        raise ValueError(f"a call has {len(arguments)} arguments, expected {least}")
     return (*arguments, *[None] * (most - len(arguments)))
 
 
 def _storage_type(storage: Any) -> ElementType:
     if type(storage) is not Storage:
-        raise ValueError("a tensor without a storage")
+        raise ValueError("a tensor has no storage")
     return storage.type
 
 
@@ -243,7 +243,7 @@ def _tensor_v3(arguments: tuple[Any, ...]) -> View:
 def element_type(value: Any) -> ElementType:
     found = _TYPES.get(value.name.removeprefix("torch.")) if type(value) is Global else None
     if found is None:
-        raise ValueError("a tensor of no dtype")
+        raise ValueError("a tensor has no known dtype")
     return found
 
 
@@ -259,7 +259,7 @@ def _parameter(arguments: tuple[Any, ...]) -> View:
 
 def _as_view(value: Any) -> View:
     if type(value) is not View:
-        raise ValueError("a parameter that is no tensor")
+        raise ValueError("a parameter is not a tensor")
     return value
 
 
@@ -267,9 +267,9 @@ def _from_type(arguments: tuple[Any, ...]) -> View:
     """Return the tensor that another of these functions makes, here without its attributes."""
     function, _, inner, _ = _arguments(arguments, 4, 4)
     if type(function) is not Global or function.make is None or type(inner) is not tuple:
-        raise ValueError("a tensor that no function makes")
+        raise ValueError("no known function makes this tensor")
     if function.make is _from_type:
-        raise ValueError("a tensor with attributes within one")
+        raise ValueError("a tensor with attributes contains another one")
     return _as_view(function.make(inner))
 
 
@@ -277,7 +277,7 @@ def _moved(arguments: tuple[Any, ...]) -> View:
     value, dtype, _, _ = _arguments(arguments, 4, 4)
     view = _as_view(value)
     if view.lack is None and element_type(dtype) != view.type:
-        return view._replace(lack=f"saved as {view.type.name}, to be {element_type(dtype).name}")
+        return view._replace(lack=f"saved as {view.type.name} but declared as {element_type(dtype).name}")
     return view
 
 
@@ -285,18 +285,18 @@ def _sparse(arguments: tuple[Any, ...]) -> View:
     """Return a record of a sparse tensor: the dtype of its values, and its shape."""
     layout, parts = _arguments(arguments, 2, 2)
     if type(layout) is not Made or layout.name != _LAYOUT or type(parts) is not tuple or len(parts) < 3:
-        raise ValueError("a sparse tensor without its parts")
+        raise ValueError("a sparse tensor is incomplete")
     (kind,) = layout.arguments
     shape = parts[2] if kind == "torch.sparse_coo" else parts[-1]
     views = [part for part in parts if type(part) is View]
     if not views:
-        raise ValueError("a sparse tensor without values")
-    lack = f"a sparse tensor ({kind[:40]}); to_dense() gives what is read here"
+        raise ValueError("a sparse tensor has no values")
+    lack = f"a sparse tensor ({kind[:40]}) is not supported; save its to_dense() instead"
     return _absent(lack, shape, views[-1].type, "sparse")
 
 
 def _absent(lack: str, shape: Any = (), kind: ElementType = BYTES, sort: str = "") -> View:
-    dims = counts(shape, "a shape")
+    dims = counts(shape, "shape")
     name = f"{sort} {kind.name}".strip()
     kind = ElementType(name, kind.itemsize, unmapped(name))
     return View(None, kind, 0, dims, (0,) * len(dims), lack=lack)
@@ -304,16 +304,16 @@ def _absent(lack: str, shape: Any = (), kind: ElementType = BYTES, sort: str = "
 
 def _meta(arguments: tuple[Any, ...]) -> View:
     dtype, shape, *_ = _arguments(arguments, 4, 4)
-    return _absent("a tensor of the device meta, which has no values", shape, element_type(dtype), "meta")
+    return _absent("a tensor on the meta device has no values", shape, element_type(dtype), "meta")
 
 
 def _nested(_: tuple[Any, ...]) -> View:
-    return _absent("a nested tensor, whose parts have shapes of their own", sort="nested")
+    return _absent("a nested tensor is not supported: its parts have different shapes", sort="nested")
 
 
 def _wrapper(arguments: tuple[Any, ...]) -> View:
     _, dtype, shape, *_ = _arguments(arguments, 8, 8)
-    return _absent("a tensor of a class of its own", shape, element_type(dtype), "subclass of")
+    return _absent("a tensor subclass is not supported", shape, element_type(dtype), "subclass of")
 
 
 def _dictionary(name: str, arguments: tuple[Any, ...]) -> Pairs:
@@ -326,7 +326,7 @@ def _dictionary(name: str, arguments: tuple[Any, ...]) -> Pairs:
         if type(given) is not list or not all(
             type(each) in (list, tuple) and len(each) == 2 for each in given
         ):
-            raise ValueError("a dictionary of what are no pairs")
+            raise ValueError("a dictionary is not made of pairs")
         found.items = [(key, value) for key, value in given]
     return found
 
@@ -334,7 +334,7 @@ def _dictionary(name: str, arguments: tuple[Any, ...]) -> Pairs:
 def _layout(arguments: tuple[Any, ...]) -> Made:
     (name,) = _arguments(arguments, 1, 1)
     if type(name) is not str:
-        raise ValueError("a layout without a name")
+        raise ValueError("a layout has no name")
     return Made(_LAYOUT, arguments)
 
 
@@ -345,7 +345,7 @@ def _size(arguments: tuple[Any, ...]) -> Made:
 def _elements(arguments: tuple[Any, ...]) -> list[Any]:
     (given,) = _arguments(arguments, 0, 1)
     if given is not None and type(given) not in (list, tuple):
-        raise ValueError("elements of what is no list")
+        raise ValueError("the elements are not in a list")
     return list(given or ())
 
 
@@ -357,17 +357,17 @@ def _encoded(arguments: tuple[Any, ...]) -> bytes:
     """Return bytes that are spelled as text, which is how protocol 2 holds them."""
     text, encoding = _arguments(arguments, 2, 2)
     if type(text) is not str or encoding != "latin1":
-        raise ValueError("bytes that are not spelled in latin1")
+        raise ValueError("bytes are not encoded as latin1")
     try:
         return text.encode("latin1")
     except UnicodeEncodeError as error:
-        raise ValueError("bytes that are not spelled in latin1") from error
+        raise ValueError("bytes are not encoded as latin1") from error
 
 
 def _complex(arguments: tuple[Any, ...]) -> complex:
     real, imaginary = _arguments(arguments, 2, 2)
     if type(real) is not float or type(imaginary) is not float:
-        raise ValueError("a complex number of what are no numbers")
+        raise ValueError("a complex number is not made of floats")
     return complex(real, imaginary)
 
 

@@ -53,7 +53,7 @@ class RefusedGlobalError(ValueError):
     """A pickle names what is not on the list of what may be in it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"names {name!r}, which is not of a state dict")
+        super().__init__(f"names {name!r}, which is not part of a state dict")
         self.name = name
 
 
@@ -91,9 +91,9 @@ class Machine:
             self._run()
             found = self.stack.pop()
         except (IndexError, struct.error) as error:
-            raise ValueError("the pickle ends early, or takes what is not there") from error
+            raise ValueError("the pickle ends early, or uses a missing value") from error
         if self.stack or self._below:  # A pickle that is cut by one wrong byte gives a part of its object.
-            raise ValueError("the pickle ends before its object does")
+            raise ValueError("the pickle ends before its object is complete")
         return found
 
     def _run(self) -> None:
@@ -143,7 +143,7 @@ class Machine:
                 at, left, places, stack = self.at, self._left, self._places, self.stack
             if left < 0 or places < 0:
                 self.at = at
-                raise ValueError("a pickle of more objects or values than its size accounts for")
+                raise ValueError("the pickle makes too many objects or values for its size")
         self.at = at + 1
 
     def byte(self) -> int:
@@ -156,7 +156,7 @@ class Machine:
         """Count what was made, or is kept by a number."""
         self._left -= objects
         if self._left < 0:
-            raise ValueError("a pickle of more objects than its size accounts for")
+            raise ValueError("the pickle makes too many objects for its size")
 
     def made(self, value: Any) -> None:
         """Push an object that takes memory of its own."""
@@ -172,13 +172,13 @@ class Machine:
         """Count values that are read again, or stand in another place."""
         self._places -= places
         if self._places < 0:
-            raise ValueError("a pickle of more values than its size accounts for")
+            raise ValueError("the pickle makes too many values for its size")
 
     def take(self, size: int) -> bytes:
         """Return the next bytes, which are an argument."""
         found = self.data[self.at : self.at + size]
         if len(found) != size:
-            raise ValueError(f"an argument of {size} bytes, of which {len(found)} are there")
+            raise ValueError(f"an argument needs {size} bytes, only {len(found)} are left")
         self.at += size
         return found
 
@@ -197,7 +197,7 @@ class Machine:
             stored = memoryview(self.data)[begin:end] if is_long else self.data[begin:end]
             return str(stored, "utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            raise ValueError("text that is not UTF-8") from error
+            raise ValueError("a text is not UTF-8") from error
 
     def _widen(self, begin: int, end: int) -> None:
         """Count what text takes in memory beyond its bytes: each character as much as the widest."""
@@ -206,7 +206,7 @@ class Machine:
                 self._wider -= (width - 1) * (end - begin)
                 break
         if self._wider < 0:
-            raise ValueError(f"text of {end - begin} bytes, with characters that make all of it wider")
+            raise ValueError(f"a text of {end - begin} bytes takes too much memory")
 
     def sized_text(self, code: str) -> None:
         """Push text whose number of bytes stands before it."""
@@ -214,14 +214,14 @@ class Machine:
         (size,) = form.unpack(self.take(form.size))
         begin = self.at
         if size > len(self.data) - begin:
-            raise ValueError(f"an argument of {size} bytes, of which {len(self.data) - begin} are there")
+            raise ValueError(f"an argument needs {size} bytes, only {len(self.data) - begin} are left")
         self.at += size
         self.made(self.text(begin, self.at))
 
     def line(self) -> str:
         end = self.data.find(b"\n", self.at, self.at + _LONGEST_NAME)
         if end < 0:
-            raise ValueError("a global without a name")
+            raise ValueError("a global has no name")
         found = self.data[self.at : end].decode("utf-8", "backslashreplace")
         self.at = end + 1
         return found
@@ -238,7 +238,7 @@ class Machine:
 
     def tuple_of(self, count: int) -> None:
         if len(self.stack) < count:
-            raise ValueError("a tuple of more than there is")
+            raise ValueError("a tuple needs more values than there are")
         found = tuple(self.stack[-count:])
         del self.stack[-count:]
         self.made(found)
@@ -249,7 +249,7 @@ class Machine:
 
     def get(self, number: int) -> None:
         if number not in self.memo:
-            raise ValueError(f"object {number}, which was not kept")
+            raise ValueError(f"object {number} is missing from the memo")
         self.push(self.memo[number])
 
     def name(self, module: str, name: str) -> None:
@@ -263,15 +263,17 @@ class Machine:
     def named_on_stack(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         if (type(module), type(name)) != (str, str):
-            raise ValueError("a global whose name is no text")
+            raise ValueError("the name of a global is not text")
         self.name(module[:_LONGEST_NAME], name[:_LONGEST_NAME])
 
     def call(self) -> None:
         """Have a global make its record: of REDUCE, and of NEWOBJ, which only differs in Python."""
         arguments, called = self.stack.pop(), self.stack.pop()
         if type(called) is not Global or called.make is None or type(arguments) is not tuple:
-            what = f"{called.name!r}, a constant" if type(called) is Global else "what is no global"
-            raise ValueError(f"a call of {what}")
+            what = (
+                f"{called.name!r}, a constant" if type(called) is Global else "something that is not a global"
+            )
+            raise ValueError(f"it calls {what}")
         self.charge(max(0, places_read(arguments, self._places + _READ_FREELY) - _READ_FREELY))
         self.count(called.objects)
         self.stack.append(called.make(arguments))
@@ -284,7 +286,7 @@ class Machine:
         elif type(of) is PickledObject:
             of.fields = attributes
         else:
-            raise ValueError(f"attributes of a {type(of).__name__}, which has none")
+            raise ValueError(f"a {type(of).__name__} cannot have attributes")
 
     def refer(self) -> None:
         self.made(self._persistent(self.stack.pop()))
@@ -292,21 +294,21 @@ class Machine:
     def append(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not list:
-            raise ValueError(f"elements of a {type(into).__name__}, which is no list")
+            raise ValueError(f"it appends to a {type(into).__name__}, expected a list")
         into.extend(items)
 
     def add(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not Bag:
-            raise ValueError(f"elements of a {type(into).__name__}, which is no set")
+            raise ValueError(f"it adds to a {type(into).__name__}, expected a set")
         into.items.extend(items)
 
     def set(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not Pairs:
-            raise ValueError(f"items of a {type(into).__name__}, which is no dictionary")
+            raise ValueError(f"it sets items of a {type(into).__name__}, expected a dictionary")
         if len(items) % 2:
-            raise ValueError("a key without a value")
+            raise ValueError("a key has no value")
         self.count(len(items) // 2)
         into.items.extend(zip(items[::2], items[1::2], strict=True))
 
@@ -338,7 +340,7 @@ def _number(machine: Machine, code: str) -> Any:
 
 def _long(data: bytes) -> int:
     if len(data) > _LONGEST_NUMBER:
-        raise ValueError(f"an integer of {len(data)} bytes")
+        raise ValueError(f"an integer is too large: {len(data)} bytes")
     return int.from_bytes(data, "little", signed=True)
 
 
@@ -348,7 +350,7 @@ def _double(machine: Machine) -> float:
 
 
 def _unknown(machine: Machine) -> None:
-    raise ValueError(f"opcode {machine.data[machine.at - 1]:#04x}, which no state dict has")
+    raise ValueError(f"opcode {machine.data[machine.at - 1]:#04x} does not occur in state dicts")
 
 
 def _kept(machine: Machine) -> None:

@@ -91,7 +91,7 @@ class TorchReader(CheckpointReader):
         """Return why a sound tensor has no values here."""
         if view.lack is None and self._container.is_swapped and view.storage and view.storage.untyped:
             return (
-                f"big-endian {view.type.name}, which torch.load does not turn round"
+                f"big-endian {view.type.name} is not supported (torch.load does not swap its bytes)"
                 if view.type.itemsize > 1
                 else None
             )

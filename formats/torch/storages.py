@@ -121,7 +121,7 @@ class Container(ABC):
         )
         saved = "model.state_dict()" if is_module else "a dictionary of tensors and plain values"
         message = f"{what}: its pickle names {name!r:.200}, which loading would import and run"
-        hints = (f"where it was made, save {saved} with torch.save, which is read here",)
+        hints = (f"in the program that made it, save {saved} with torch.save",)
         return UnsupportedFeatureError(message, path=self.path, code=REFUSED, hints=hints)
 
 
@@ -133,7 +133,7 @@ class ZipContainer(Container):
         self.file = archive.file
         archive.check()
         if archive.begin:
-            message = f"{archive.begin} other bytes before its first member"
+            message = f"{archive.begin} unexpected bytes before its first member"
             raise CorruptCheckpointError(message, path=self.path, code="header")
         pickled = pickle_of(archive)
         assert pickled is not None
@@ -252,7 +252,7 @@ class LegacyContainer(Container):
         machine = Machine(data, {}, storage_of, at=machine.at)
         keys = self._run(machine)
         if type(keys) is not list or not all(type(key) is str for key in keys) or len(set(keys)) != len(keys):
-            raise CorruptCheckpointError("no list of its storages", path=self.path, code="header")
+            raise CorruptCheckpointError("the list of its storages is missing", path=self.path, code="header")
         return machine.at, keys
 
     def _storage_of(self, saved: Any) -> Storage:
@@ -271,12 +271,12 @@ class LegacyContainer(Container):
         at = self._begin
         for key in self._keys:
             if key not in self._storages:
-                raise self._corrupt(f"the object names no storage {key!r:.60}, so that its size is not known")
+                raise self._corrupt(f"the object does not name storage {key!r:.60}, so its size is unknown")
             self._offsets[key] = at + _COUNT_SIZE
             at += _COUNT_SIZE + self._storages[key].nbytes
         if at != self.file.size:
-            message = f"{self.file.size} bytes, its storages end at byte {at}"
-            hints = ("the copy or the save was interrupted; copy it again from where it came from",)
+            message = f"the file has {self.file.size} bytes, its storages end at byte {at}"
+            hints = ("the copy or the save was interrupted; copy the file again",)
             return CorruptCheckpointError(
                 message, path=self.path, offset=min(at, self.file.size), code="shard-short", hints=hints
             )
@@ -306,7 +306,7 @@ class LegacyContainer(Container):
         offset = self._offsets[storage.key] - _COUNT_SIZE
         count = int.from_bytes(self.file.read_exactly(offset, _COUNT_SIZE), "little")
         if count != storage.whole:
-            raise self._corrupt(f"storage of {count} elements, the object says {storage.whole}", offset)
+            raise self._corrupt(f"the storage has {count} elements, the object says {storage.whole}", offset)
         self._proved.add(storage.key)
 
     def offset_of(self, storage: Storage) -> int | None:

@@ -80,8 +80,8 @@ class NestedStructure(NamedTuple):
         for key in keys:
             if found.get(key) != TensorPosition(key):
                 read = next((name for name, placed in found.items() if placed == TensorPosition(key)), None)
-                other = "" if read is None else f"; {read!r} is how it would be read"
-                raise ValueError(f"{key!r} has no place of this name in the structure that was read{other}")
+                other = "" if read is None else f"; it would be read as {read!r}"
+                raise ValueError(f"{key!r} does not fit into the structure of the source{other}")
         return arranged
 
     def beside(self) -> Iterator[str]:
@@ -116,7 +116,7 @@ def flat(keys: Collection[str]) -> Arranged:
 
 def _text(key: str) -> str:
     if not is_utf8(key):
-        raise ValueError(f"{key!r} is not UTF-8, as text in a pickle is")
+        raise ValueError(f"{key!r} is not UTF-8, as pickles require")
     return key
 
 
@@ -256,7 +256,7 @@ class _Arranging:
         at = root
         for part in (*way, None):
             if type(at) is not Pairs:
-                raise ValueError(f"{key!r} has no place in the structure that was read")
+                raise ValueError(f"{key!r} does not fit into the structure of the source")
             if part is None:
                 break
             below = self._named_in(at).values.get(part)

@@ -84,14 +84,16 @@ def view_flaw(view: View, container: Container) -> str | None:
     assert storage is not None
     size = container.size_of(storage)
     if size is None:
-        return f"storage {storage.key!r:.60} is not there"
+        return f"storage {storage.key!r:.60} is missing"
     if size < storage.nbytes:
-        made = f"{storage.whole} {storage.type.name} make {storage.nbytes}"
+        made = f"{storage.whole} {storage.type.name} need {storage.nbytes}"
         return f"storage {storage.key!r:.60} has {size} bytes, {made}"
     reach = span(zip(view.shape, view.strides, strict=True))
     end = (view.first + reach) * view.type.itemsize if reach else 0
     if end > storage.elements * storage.type.itemsize:
-        return f"shape {list(view.shape)} of strides {list(view.strides)} ends behind its storage"
+        return (
+            f"shape {list(view.shape)} with strides {list(view.strides)} reaches past the end of its storage"
+        )
     return None
 
 

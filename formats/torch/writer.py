@@ -69,11 +69,15 @@ class TorchWriter(ShardWriter):
         self.tied = _tied(target)
         super().__init__(format, target)
         if self._left_out.count:
-            why = "a shard holds tensors alone" if self._has_index else "no tensor stays beside"
+            why = (
+                "a shard contains only tensors"
+                if self._has_index
+                else "the tensors next to it are not written"
+            )
             self.notes.append(f"left out {self._left_out}: {why}")
         for path in self._turned:
             self.notes.append(
-                f"{path or 'the list'} becomes a dictionary by position: of its elements some are left out"
+                f"{path or 'the list'} becomes a dictionary keyed by position, as some elements are left out"
             )
 
     def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
@@ -81,7 +85,9 @@ class TorchWriter(ShardWriter):
         ordered = sorted(specs, key=lambda spec: spec.key in self.tied)
         for spec in ordered:
             if (spec.nbytes or 0) > _LARGEST:
-                raise ConversionError(f"no file can hold {spec.nbytes} bytes", path=target.path, key=spec.key)
+                raise ConversionError(
+                    f"too large for one file: {spec.nbytes} bytes", path=target.path, key=spec.key
+                )
         tensors: dict[str, WholeStorage] = {}
         for number, spec in enumerate(ordered):
             first = self.tied.get(spec.key)
@@ -92,8 +98,10 @@ class TorchWriter(ShardWriter):
         except ValueError as error:
             raise ConversionError(str(error), path=target.path, hints=_HINTS) from error
         if len(pickle) > LONGEST_PICKLE:
-            message = f"a pickle of {len(pickle)} bytes, at most {LONGEST_PICKLE} are read"
-            raise ConversionError(message, path=target.path, hints=("in several files: --shard-size",))
+            message = f"the pickle has {len(pickle)} bytes, the limit is {LONGEST_PICKLE}"
+            raise ConversionError(
+                message, path=target.path, hints=("pass --shard-size to write several files",)
+            )
         return PlannedFile(name, tuple(ordered), _Head(pickle, tensors))
 
     def _arranged(self, target: WriteTarget, keys: Sequence[str]) -> Arranged:
@@ -118,12 +126,10 @@ class TorchWriter(ShardWriter):
         kinds = kinds_of({spec.key: spec for spec in target.specs})
         key = next((key for key, kind in kinds.items() if kind in ("slot", "optimizer")), None)
         if key is not None:
-            message = (
-                f"state of an optimizer, of which {groups} would be left out: a shard holds tensors alone"
-            )
+            message = f"shards contain only tensors, so they cannot store {groups} of the optimizer state"
             hints = (
-                "one file holds both: a DST that ends in .pt",
-                "to leave the state of optimizers out: --kind variable",
+                "name a DST that ends in .pt to write everything to one file",
+                "pass --kind variable to leave out the optimizer state",
             )
             raise ConversionError(message, path=target.path, key=key, hints=hints)
 
@@ -171,7 +177,7 @@ class TorchWriter(ShardWriter):
         """Hold what was not written again against what was, when all of a file is there."""
         for key in [spec.key for spec in file.specs if spec.key in self.tied]:
             if self._tied_sums[key] != self._sums[self.tied[key]]:
-                message = f"is one tensor with {self.tied[key]!r} in the structure, and has other values"
+                message = f"is the same tensor as {self.tied[key]!r} in the source, but has different values"
                 raise ConversionError(message, path=self.target.path, key=key)
 
 
@@ -180,7 +186,7 @@ def _member(file: PlannedFile, spec: TensorSpec) -> str:
     return f"{_ROOT}data/{file.head.tensors[spec.key].storage}"
 
 
-_HINTS = ("give it another key with --sub or --map, or leave it out: --exclude",)
+_HINTS = ("pass --sub or --map to change its key, or --exclude to leave it out",)
 
 
 def _tied(target: WriteTarget) -> dict[str, str]:

@@ -75,7 +75,7 @@ def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> Non
     assert same(torch["dw.weight"][:, 0], weights["dw/depthwise_kernel"][..., 0].transpose(2, 0, 1))
     assert same(torch["logits.weight"], weights["logits/kernel"].T)
     assert same(torch["bn_a.running_var"], weights["bn_a/moving_variance"])
-    for said in ("epsilon is 0.001", "num_batches_tracked is made up", "flattens with the channels last"):
+    for said in ("epsilon is 0.001", "num_batches_tracked is set to 0", "flattens with the channels last"):
         assert said in done.err
     assert ckpt("convert", there, back, "--layout", "tensorflow", "--config", CONV).code == 0
     assert ckpt("diff", back, CONV, "--kind", "variable").code == 0
@@ -285,7 +285,7 @@ def test_alphas_of_a_prelu_there_and_back(name: str, ckpt: Callable, tmp_path: P
         ((1, 4, 3), [1], "has shape [1, 4, 3], PyTorch takes [C] for 'p.weight' (reshape(1,* -> *)"),
         ((2, 3), [1], "has shape [2, 3], PyTorch takes [C]"),
         ((2,), [1], "has shape [2], PyTorch takes [1]"),
-        ((5, 1, 1), [2, 3], "PReLU with shared_axes=[2, 3]: PyTorch has one alpha, or one for each channel"),
+        ((5, 1, 1), [2, 3], "PReLU with shared_axes=[2, 3]: PyTorch supports only one alpha"),
         ((1, 1, 3), [2, 1], "PReLU with shared_axes=[2, 1]"),
         ((1, 1, 3), 7, "PReLU with shared_axes=7"),
         ((1, 3), [-1], "PReLU with shared_axes=[-1]"),
@@ -313,7 +313,7 @@ def test_alphas_that_pytorch_cannot_have_are_named(
             (1,),
             [1, 2],
             None,
-            "has shape [1], PyTorch takes [C>1] for 'p.weight': the rank of its input is not",
+            "has shape [1], PyTorch takes [C>1] for 'p.weight' (the input rank is unknown",
         ),
         ((3,), [1, 2, 3], [None, 5, 5, 3], "has shape [3], PyTorch takes [1]"),
         ((4,), [1, 2], [None, 5, 5, 3], "has shape [4], PyTorch takes [3]"),
@@ -345,7 +345,7 @@ def test_a_layer_that_pytorch_has_not_is_named(ckpt: Callable, tmp_path: Path) -
     rnn = data_path("keras_rnn", "rnn.full.h5")
     done = ckpt("convert", rnn, tmp_path / "x.safetensors", "--layout", "pytorch")
     assert done.code == 3
-    assert "'gru_old/gru_cell/kernel': PyTorch has no GRU that resets before the product" in done.err
+    assert "'gru_old/gru_cell/kernel': PyTorch has no GRU with reset_after=False" in done.err
     done = ckpt(
         "convert", data_path("normalization", "norm.keras"), tmp_path / "x.safetensors", "--layout", "pytorch"
     )
@@ -512,13 +512,13 @@ NOT_TOLD = {
     "is GRUCell or GRUCell with reset_after=False": {
         "l/cell/kernel": (3, 12), "l/cell/recurrent_kernel": (4, 12),
     },
-    "PyTorch has no GRU that resets before": {
+    "PyTorch has no GRU with reset_after=False": {
         "l/cell/kernel": (3, 12), "l/cell/recurrent_kernel": (4, 12), "l/cell/bias": (12,),
     },
     "these names and sizes: kernel [3, 16]": {"l/cell/kernel": (3, 16), "l/cell/recurrent_kernel": (5, 16)},
-    "is of class 'LSTMCell'": {"l/kernel": (3, 16), "l/recurrent_kernel": (4, 16)},
+    "has class 'LSTMCell'": {"l/kernel": (3, 16), "l/recurrent_kernel": (4, 16)},
     "these names and sizes: w [2, 2]": {"l/w": (2, 2)},
-    "is a weight of an object with layers below it": {"scale": (3,), "dense/kernel": (3, 4)},
+    "belongs to an object with layers below it": {"scale": (3,), "dense/kernel": (3, 4)},
 }  # fmt: skip
 
 

@@ -303,8 +303,8 @@ def test_of_what_lies_among_metadata_that_is_said(ckpt: Ckpt, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        (("keras3_mlp", "mlp.keras"), "the weights of a .keras are an HDF5 file within an archive"),
-        (("v1_format", "plain", "model.ckpt-1"), "a V1 checkpoint has its values in compressed blocks"),
+        (("keras3_mlp", "mlp.keras"), "a .keras archive contains its weights as an HDF5 file"),
+        (("v1_format", "plain", "model.ckpt-1"), "a V1 checkpoint stores its values in compressed blocks"),
     ],
 )
 def test_of_formats_that_are_no_shards_it_is_said_why(
@@ -367,8 +367,8 @@ def test_layouts_that_change_the_bytes_are_copied(ckpt: Ckpt, tmp_path: Path) ->
     ("number", "why"),
     [
         (errno.EXDEV, "on another file system"),
-        (errno.EPERM, "the system lets nobody link a file of another owner"),
-        (errno.EMLINK, "as many names as the file system lets it have"),
+        (errno.EPERM, "the system forbids hard links to another owner's file"),
+        (errno.EMLINK, "the maximum number of hard links"),
         (errno.EOPNOTSUPP, "neither clones nor hard links"),
     ],
 )
@@ -403,7 +403,7 @@ def test_what_lies_in_another_store_is_copied(ckpt: Ckpt, tmp_path: Path) -> Non
     assert "cannot be shared" in done.err
     assert ckpt("diff", "--exact", data_path(*NAMES), tmp_path / "c-1").code == 0
     for one in renamed:
-        assert "data shards are copied, for they cannot be shared: not both are files of this" in one.err
+        assert "data shards are copied because they cannot be shared: they are not both local" in one.err
 
 
 @pytest.fixture
@@ -423,9 +423,9 @@ def test_another_file_system_is_known_in_a_dry_run_too(ckpt: Ckpt, tmp_path: Pat
     for options, verification in (["-n"], "none"), ([], "full"):
         done = ckpt(*words, *options)
         assert (done.code, done.json["verification"]) == (0, verification)
-        assert "cannot be shared, hence copied: on another file system" in done.err
+        assert "cannot be shared, hence copied: the target is on another file system" in done.err
     done = ckpt("rename", path, f"{elsewhere}/new/r-1", "--link", "--add-prefix", "x/")
-    assert "they cannot be shared: on another file system" in done.err
+    assert "they cannot be shared: the target is on another file system" in done.err
     assert ckpt("diff", path, f"{elsewhere}/new/c-1").code == 0
 
 

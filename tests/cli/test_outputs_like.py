@@ -74,7 +74,7 @@ def test_an_input_of_ones_own(tmp_path: Path, ckpt: Callable) -> None:
         (
             (FULL, "--outputs-like", data_path("keras_conv", "conv")),
             3,
-            "the model has other layers",
+            "the layers of the model in the object graph differ from its configuration",
         ),
         (
             (FULL, "--outputs-like", data_path("keras_conv", "conv.weights_only.h5")),

@@ -137,7 +137,7 @@ def test_a_damaged_tensor_is_not_copied_and_called_verified(
     assert done.code == 3
     assert done.err.startswith(f"ckpt: error: {path}: tensor {key!r}: ")
     assert "checksum 0x" in done.err
-    assert "hint: to copy it with its damage: --no-verify" in done.err
+    assert "hint: to copy it with the damage, pass --no-verify" in done.err
     assert not new.exists()
     for option in ("--no-verify", "--link"):
         assert ckpt(*rename, option).code == 0
@@ -216,7 +216,7 @@ def test_a_graph_of_the_old_names_is_spoken_of(ckpt: Ckpt, tmp_path: Path) -> No
     (tmp_path / "ckpt-1.meta").write_bytes(b"")
     result = ckpt("rename", "--in-place", tmp_path / "ckpt-1", "--add-prefix", "x/")
     assert result.code == 0
-    assert "ckpt-1.meta is a graph with the old names" in result.err
+    assert "ckpt-1.meta is unchanged: this graph still has the old names" in result.err
 
 
 # Other formats --------------------------------------------------------------------
@@ -280,10 +280,10 @@ def test_formats_that_are_not_written_are_named(ckpt: Ckpt, tmp_path: Path) -> N
         (["SRC", "DST", "--sub", "abc"], 2, "REGEX=>REPLACEMENT"),
         (["SRC", "DST", "--map", "nowhere"], 3, "nowhere: no such file"),
         (["SRC", "DST", "--sub", "nothing_like_it=>x"], 1, "matches no object path or key"),
-        (["SRC", "DST", "--sub", "kernel$=>bias"], 3, "both end on"),
+        (["SRC", "DST", "--sub", "kernel$=>bias"], 3, "both become"),
         (["SRC", "DST", "--sub", "kernel$=>a//b"], 3, "an edge needs a name"),
         (["SRC", "SRC", "--sub", "kernel$=>w"], 3, "already exists"),
-        (["SRC", "out/", "--sub", "kernel$=>w"], 3, "a bundle's path is the prefix"),
+        (["SRC", "out/", "--sub", "kernel$=>w"], 3, "named by the common prefix of its files"),
         (["SRC", "out.npz", "--sub", "kernel$=>w"], 3, "renaming keeps the format"),
         (["nowhere", "DST", "--sub", "kernel$=>w"], 3, "no such file"),
     ],
@@ -333,7 +333,7 @@ def test_values_and_specs_are_the_same(ckpt: Ckpt, tmp_path: Path) -> None:
     ("edit", "said"),
     [
         ({"offset": 1 << 20}, "ends at byte 1048624, the shard has 80"),
-        ({"size": 47}, "47 bytes stored, float64 of shape [6] has 48"),
+        ({"size": 47}, "47 bytes stored, expected 48 for float64 of shape [6]"),
     ],
     ids=["place", "size"],
 )
@@ -353,7 +353,7 @@ def test_places_that_cannot_be_are_not_linked(
     done = ckpt(*rename)
     assert (done.code, done.out) == (3, "")
     assert said in done.err
-    assert f"hint: to see all that is damaged: ckpt verify {source}" in done.err
+    assert f"hint: to list all damage, run: ckpt verify {source}" in done.err
     assert not new.exists()
     assert ckpt(*rename, "--no-verify").code == 0
     assert ckpt("verify", new / "c-1").code == 1

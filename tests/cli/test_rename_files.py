@@ -159,7 +159,7 @@ def test_what_cannot_be_shared_is_copied_and_said(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(shards, "_clone", no_links)
     path, target = copy_of(OBJECTS, tmp_path), str(tmp_path / "ckpt-2")
     (note,) = rename(path, target, link=True)
-    assert "cannot be shared: the system lets nobody link" in note
+    assert "cannot be shared: the system forbids hard links" in note
     assert is_renamed(target, values(path))
 
 

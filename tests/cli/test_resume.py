@@ -595,8 +595,8 @@ def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
     assert ["leftover", os.path.basename(kept), "", what] in ckpt("state", "out").rows
     held = lock(kept)
     try:
-        assert "it is being written" in ckpt("ls", "out").err
-        assert "it is being written" in ckpt("state", "--fix", "out").err
+        assert "a program is writing it" in ckpt("ls", "out").err
+        assert "a program is writing it" in ckpt("state", "--fix", "out").err
         assert os.path.isdir(kept)
     finally:
         os.close(held)

@@ -195,7 +195,7 @@ def test_a_graph_without_its_checkpoint_says_what_it_is(tmp_path: Path, ckpt: Ca
     (run / "model.ckpt-200.data-00000-of-00001").unlink()
     result = ckpt("ls", run / "model.ckpt-200.meta")
     assert (result.code, result.out) == (3, "")
-    assert "a graph, which holds no values" in result.err
+    assert "a graph, which has no values" in result.err
 
 
 # While somebody saves -------------------------------------------------------------

@@ -184,7 +184,7 @@ def test_a_directory_is_no_bundle(name: str, tmp_path: Path, ckpt: Callable) -> 
     (tmp_path / "out").mkdir()
     result = ckpt("convert", GUIDE, f"{tmp_path}/{name}", "--overwrite")
     assert result.code == 3
-    assert "a directory; a bundle's path is the prefix of its files" in result.err
+    assert "is a directory; a TensorFlow checkpoint is named by the common prefix of its files" in result.err
     assert os.listdir(tmp_path) == ["out"]
 
 

@@ -151,7 +151,7 @@ def test_slices_that_cover_a_part_are_written_one_by_one(tmp_path: Path) -> None
     with open_checkpoint(tmp_path / "c") as reader:
         assert [piece.read().tolist() for _, piece in reader["v"].pieces()] == [[[1, 1], [1, 1]]]
     with (
-        pytest.raises(ValueError, match="must be written one by one"),
+        pytest.raises(ValueError, match="write its slices one by one"),
         formats.create_checkpoint(tmp_path / "d", **options) as writer,
     ):
         writer.write("v", np.ones((4, 2), np.float32))
@@ -221,7 +221,7 @@ def test_keys_that_tensorflow_cannot_restore_by_are_said(tmp_path: Path) -> None
     old, attribute.checkpoint_key = attribute.checkpoint_key, "plain"
     renamed = [spec._replace(key="plain") if key == old else spec for key, spec in specs.items()]
     writer = formats.create_checkpoint(tmp_path / "c", format="tf-object", specs=renamed, object_graph=graph)
-    assert writer.notes == ["1 key without '.ATTRIBUTES', such as 'plain': of no use to TensorFlow"]
+    assert writer.notes == ["1 key without '.ATTRIBUTES', such as 'plain'; TensorFlow ignores them"]
     writer.abandon()
 
 
@@ -320,7 +320,7 @@ def test_v1_file_that_a_bundle_would_hide(tmp_path: Path) -> None:
     save(tmp_path / "c", {"v": np.array(1)})
     for overwrite in (False, True):
         found = refused(CheckpointExistsError, tmp_path, format="tf-v1", overwrite=overwrite)
-        assert "would be read instead" in found.message
+        assert "would read it instead" in found.message
 
 
 def test_v1_files_have_no_shards_and_no_objects(tmp_path: Path) -> None:
@@ -330,17 +330,17 @@ def test_v1_files_have_no_shards_and_no_objects(tmp_path: Path) -> None:
         {"path": tmp_path / "c-?????-of-00002"},
     ):
         found = refused(ConversionError, tmp_path, format="tf-v1", **options)
-        assert found.message == "V1 checkpoints are not written in shards"
+        assert found.message == "writing V1 checkpoints in shards is not supported"
     graph = ObjectGraph.decode(bytes.fromhex("0a 00"))
     found = refused(ConversionError, tmp_path, format="tf-v1", object_graph=graph)
-    assert found.message == "V1 checkpoints have no object graph"
+    assert found.message == "V1 checkpoints cannot have an object graph"
     (tmp_path / "c-00000-of-00001").write_bytes(b"")
     refused(CheckpointExistsError, tmp_path, format="tf-v1")
 
 
 def test_names_of_directories(tmp_path: Path) -> None:
     found = refused(ConversionError, tmp_path, path=f"{tmp_path}/run/")
-    assert found.hints == (f"name the checkpoint, for instance {tmp_path}/run/ckpt-1",)
+    assert found.hints == (f"name the checkpoint, for example {tmp_path}/run/ckpt-1",)
 
 
 def test_object_graphs_where_they_belong(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_prefix_that_tensorflow_takes_for_a_pattern_is_said(tmp_path: Path) -> N
     """Trap 21: TensorFlow globs for a prefix, so one that contains `[` does not find its own index."""
     for name in ("tf-name", "tf-v1"):
         writer = save(tmp_path / f"{name}[1]", {"v": np.array(1)}, name)
-        assert "for a pattern" in writer.notes[0]
+        assert "as a glob pattern" in writer.notes[0]
         assert list(read_all(tmp_path / f"{name}[1]")) == ["v"]
 
 
@@ -378,7 +378,7 @@ def test_slices_that_tensorflow_does_not_join_are_said(tmp_path: Path) -> None:
     halves = np.ones((2, 2), np.float16)
     slices = {"v": [((0, 1), (0, 2)), ((1, 1), (0, 2))]}
     writer = save(tmp_path / "c", {"v": halves}, slices=slices)
-    assert writer.notes == ["float16: TensorFlow cannot restore slices of these; --merge-slices joins them"]
+    assert writer.notes == ["TensorFlow cannot restore slices of float16; pass --merge-slices to join them"]
     assert save(tmp_path / "d", {"v": halves.astype(ml_dtypes.bfloat16)}, slices=slices).notes == []
 
 

@@ -49,7 +49,7 @@ def test_recent_dtypes_are_read_by_the_release_that_has_them(
     """Trap 19: four-bit types take a byte each; trap 20: what an old release aborts on is said."""
     array = np.array([1, 0, 1], formats.core.dtypes.BY_NAME[name].numpy)
     writer = save(tmp_path / "ckpt-1", {"v": array})
-    assert writer.notes == [f"{name}: TensorFlow 2.15 aborts when it reads this, 2.21 does not"]
+    assert writer.notes == [f"TensorFlow 2.15 crashes when it reads {name}; 2.21 reads it"]
     if not tensorflow.is_old:
         found = tensorflow.ask("tensors", "by_reader", path=str(tmp_path / "ckpt-1"))
         assert found == {"v": [name, [3], digest(array)]}

@@ -301,7 +301,7 @@ class FileStructure:
         if strings is None:
             places = variable_strings(found)
             if sum(length for length, *_ in places) > _MOST_AT_ONCE:  # many may be one and the same
-                raise ValueError(f"its strings have more than {_MOST_AT_ONCE} bytes together")
+                raise ValueError(f"its strings have more than {_MOST_AT_ONCE} bytes in total")
             strings = [self._variable_string(*place) for place in places]
         return strings
 

@@ -127,7 +127,9 @@ def checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     A dimension of 0 does not make up for others: what they count alone must be below 2**63.
     """
     if len(shape) > _LARGEST_RANK:
-        raise EntryError("shape", f"shape of {len(shape)} dimensions, TensorFlow has at most {_LARGEST_RANK}")
+        raise EntryError(
+            "shape", f"shape has {len(shape)} dimensions; TensorFlow allows at most {_LARGEST_RANK}"
+        )
     size = 1
     for dim in shape:
         if dim < 0:
@@ -170,7 +172,7 @@ def refuse_shape(path: str, spec: TensorSpec) -> None:
     try:
         checked_shape(spec.shape)
     except EntryError as flaw:
-        hints = ("to leave it out: --exclude, with its key in SRC",)
+        hints = ("pass --exclude with its key in SRC to leave it out",)
         raise ConversionError(str(flaw), path=path, key=spec.key, hints=hints) from flaw
 
 
@@ -207,12 +209,12 @@ def decode_entry(value: bytes) -> BundleEntry:
     shape = decode_shape(proto.shape)
     dtype = dtypes.BY_NUMBER.get(proto.dtype)
     if dtype is None:
-        raise EntryError("dtype", f"dtype number {proto.dtype} is not known")
+        raise EntryError("dtype", f"unknown dtype number {proto.dtype}")
     slices = tuple(extents_of(piece) for piece in proto.slices)
     entry = BundleEntry(dtype, shape, proto.shard_id, proto.offset, proto.size, proto.crc32c, slices)
     if min(entry.shard, entry.offset, entry.size) < 0:
         place = f"shard {entry.shard}, offset {entry.offset}, size {entry.size}"
-        raise EntryError("entry", f"negative place: {place}")
+        raise EntryError("entry", f"the entry has a negative number: {place}")
     return entry
 
 
@@ -232,7 +234,7 @@ def header_flaws(header: BundleHeaderProto, path: str) -> Iterator[CheckpointErr
         message = f"endianness {header.endianness}, expected 0 or 1"
         yield CorruptCheckpointError(message, path=path, offset=0, code="header")
     if header.num_shards < 0:
-        message = f"{header.num_shards} data shards"
+        message = f"{header.num_shards} data shards, expected at least 0"
         yield CorruptCheckpointError(message, path=path, offset=0, code="header")
 
 
@@ -253,11 +255,11 @@ def refusal_of(version: VersionDef | None, path: str) -> CheckpointError | None:
     if version is None:
         return None
     if version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers:
-        message = f"asks for readers of version {version.min_consumer}, this one is {READER_VERSION}"
+        message = f"needs a reader of version {version.min_consumer}; ckpt supports version {READER_VERSION}"
         hints = ("a newer TensorFlow wrote this; upgrade ckpt",)
         return UnsupportedFeatureError(message, path=path, offset=0, code="header", hints=hints)
     if version.producer < 0:
-        message = f"written by version {version.producer}, the first is 0"
+        message = f"producer version {version.producer} is negative"
         return CorruptCheckpointError(message, path=path, offset=0, code="header")
     return None
 
@@ -358,7 +360,7 @@ class BundleIndex:
                 found, values = table.columns(handle)
                 size += sum(map(len, found))
                 if are_keys_too_long(size, len(keys) + len(found)):
-                    message = f"keys of {size} bytes up to here, more than is read"
+                    message = f"the keys up to here are {size} bytes long, which is over the limit"
                     raise CorruptCheckpointError(
                         message, path=self.path, offset=handle.offset, code="block-checksum"
                     )
@@ -381,12 +383,12 @@ class BundleIndex:
             self.values.extend(values)
         if unsorted:
             key, before, offset = first
-            where = f"{counted(unsorted, 'key')} out of order, the first after {key_text(before)!r}"
-            message = f"{where}: TensorFlow does not find such keys"
+            where = f"{counted(unsorted, 'key')} out of order, the first one after {key_text(before)!r}"
+            message = f"{where}; TensorFlow cannot find these keys"
             self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
         elif hidden:
             blocks = counted(len(hidden), "block")
-            message = f"the index block sends a search past {blocks}: TensorFlow does not find all keys"
+            message = f"wrong bounds in the index block hide {blocks}; TensorFlow cannot find all keys"
             self.findings.append(Finding("error", "key-order", message, None, self.path, hidden[0]))
         return keys, header
 

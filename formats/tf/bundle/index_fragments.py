@@ -54,7 +54,7 @@ def read_remains(prefix: Location) -> Remains:
         sound, doubtful, findings = blocks.sound, blocks.doubtful, blocks.findings
     except CheckpointNotFoundError:
         sound, doubtful = {}, {}
-        findings = [Finding("error", "shard-missing", "there is no index", None, path)]
+        findings = [Finding("error", "shard-missing", "the index is missing", None, path)]
     header = _header(prefix, sound, doubtful, findings)
     sound.pop(b"", None)
     doubtful.pop(b"", None)
@@ -74,7 +74,7 @@ class _Blocks:
     def read(self) -> None:
         file = self._file
         if not file.size:
-            self._note("footer", "there is nothing in it", 0)
+            self._note("footer", "the file is empty", 0)
             return
         try:
             table = Table(file.read, file.size, file.path)
@@ -84,7 +84,7 @@ class _Blocks:
             return
         last, damaged = b"", False
         for key, handle in table.index:
-            span = f"; it held the keys after {_shown(last)} up to {_shown(key)}"
+            span = f"; this block has the keys after {_shown(last)}, up to {_shown(key)}"
             damaged |= not self._take(table, handle, span)
             last = key
         if damaged:  # a handle may be wrong, and its block sound
@@ -97,7 +97,7 @@ class _Blocks:
                 if block.handle not in known:
                     self._take(table, block.handle)
             elif not known:
-                message = "a block is cut off or damaged, and what stands behind it is lost"
+                message = "a block is truncated or damaged; everything after it is lost"
                 self._note("block-checksum", message, block.handle.offset)
                 self._doubt(block.handle)
 
@@ -129,7 +129,9 @@ class _Blocks:
             self._keys_size += len(key)
             if are_keys_too_long(self._keys_size, len(self.sound) + len(self.doubtful)):
                 self._keys_size -= len(key)
-                message = f"keys of {self._keys_size} bytes so far, and no more: entries are left out"
+                message = (
+                    f"stopped after {self._keys_size} bytes of keys (the limit); other entries are left out"
+                )
                 self._note("block-checksum", message, handle.offset)
                 return
             into[key] = value
@@ -160,7 +162,7 @@ def _header(
         header = BundleHeaderProto(num_shards=max(counts, default=0))
     elif counts and header.num_shards not in counts and len(counts) == 1:
         (count,) = counts
-        message = f"counts {header.num_shards} shards, the files' names {count}; theirs is taken"
+        message = f"the header counts {header.num_shards} shards, the file names say {count}; using {count}"
         findings.append(Finding("warning", "header", message, None, prefix + ".index", 0))
         header.num_shards = count
     if header.endianness not in (0, 1):

@@ -196,21 +196,21 @@ def _prove(
         doubtful = None
     place = layout.places.get((entry.offset, entry.size))
     if place is None:
-        return "where it lies cannot be told: strings before it are damaged"
+        return "its position is unknown because strings before it are damaged"
     here = entry._replace(offset=place[0], size=place[1])
     crc = shards.crc(here)
     if crc is None:
-        return "its bytes contradict themselves, or are cut off"
+        return "its bytes are inconsistent or truncated"
     here = here._replace(crc32c=crc)
     if doubtful is not None and crc == doubtful.crc32c:
         return ProvenEntry(here, CHECKSUM)
     if crc == entry.crc32c and here.size == entry.size:
         return ProvenEntry(here, UNCHANGED)
     if doubtful is not None and not layout.fits:
-        return "its bytes contradict its checksum"
+        return "its bytes do not match its checksum"
     if not layout.fits:
-        return "the sibling's layout does not end where this shard does, and no checksum of it is known"
-    return ProvenEntry(here, None, "it is where the sibling has it, and no checksum of it is known")
+        return "its checksum is unknown, and this shard does not end where the sibling's does"
+    return ProvenEntry(here, None, "its checksum is unknown; its position is taken from the sibling")
 
 
 class _SiblingLayout(NamedTuple):

@@ -61,8 +61,8 @@ def _renamed(path: str, prefix: str, other: str) -> str:
 
 
 def _no_bundle(link: str, leads_to: str) -> CheckpointError:
-    message = f"a symbolic link to {leads_to}; a bundle is written through links to the files of one bundle"
-    hints = ("write under another name, or put files in the place of the links: cp -L",)
+    message = f"a symbolic link to {leads_to}; all links of a bundle must lead to files of one bundle"
+    hints = ("write under another name, or replace the links with files (cp -L)",)
     return CheckpointError(message, path=link, hints=hints)
 
 

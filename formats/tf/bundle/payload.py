@@ -52,7 +52,7 @@ class _Cursor:
 
     def _fill(self) -> None:
         if self.offset >= self._size:
-            raise ValueError(f"the tensor's {self._size} bytes end within its elements")
+            raise ValueError(f"the tensor has only {self._size} bytes, too few for its elements")
         self._piece = self._read(self.offset, min(PIECE, self._size - self.offset))
         self._at = 0
 
@@ -74,7 +74,7 @@ class _Cursor:
     def pieces(self, size: int) -> Iterator[bytes]:
         """Yield the next `size` bytes, in pieces."""
         if size > self._size - self.offset:
-            raise ValueError(f"an element of {size} bytes, {self._size - self.offset} are left")
+            raise ValueError(f"an element needs {size} bytes, only {self._size - self.offset} are left")
         while size:
             if self._at == len(self._piece):
                 self._fill()
@@ -115,7 +115,7 @@ def length_bytes(length: int, byte_order: str) -> bytes:
 def _string_lengths(cursor: _Cursor, count: int, size: int, byte_order: str) -> tuple[list[int], int]:
     """Return the lengths of strings and the checksum up to their bytes, its stored part compared."""
     if count > size:
-        raise ValueError(f"{count} strings in {size} bytes")
+        raise ValueError(f"{size} bytes are too few for {count} strings")
     lengths = []
     crc, pending = 0, bytearray()
     for _ in range(count):
@@ -130,7 +130,7 @@ def _string_lengths(cursor: _Cursor, count: int, size: int, byte_order: str) -> 
     stored = cursor.take(4)
     (expected,) = struct.unpack(byte_order + "I", stored)
     if mask(crc) != expected:
-        raise ValueError(f"checksum of the string lengths {mask(crc):#010x}, stored {expected:#010x}")
+        raise ValueError(f"the string lengths have checksum {mask(crc):#010x}, expected {expected:#010x}")
     return lengths, extend(crc, stored)
 
 
@@ -138,7 +138,7 @@ def _string_checksum(cursor: _Cursor, count: int, size: int, big_endian: bool) -
     lengths, crc = _string_lengths(cursor, count, size, ">" if big_endian else "<")
     total = sum(lengths)
     if cursor.offset + total != size:
-        raise ValueError(f"strings of {total} bytes, {size - cursor.offset} are stored")
+        raise ValueError(f"the strings need {total} bytes, {size - cursor.offset} are stored")
     for piece in cursor.pieces(total):
         crc = extend(crc, piece)
     return crc
@@ -149,13 +149,13 @@ def _variant_checksum(cursor: _Cursor, count: int, size: int) -> int:
     for _, crc in _variants(cursor, count, size):  # noqa: B007  the last one counts
         pass
     if cursor.offset != size:
-        raise ValueError(f"variants of {cursor.offset} bytes, {size} are stored")
+        raise ValueError(f"the variants need {cursor.offset} bytes, {size} are stored")
     return crc
 
 
 def _variants(cursor: _Cursor, count: int, size: int) -> Iterator[tuple[Element, int]]:
     if count > size:
-        raise ValueError(f"{count} variants in {size} bytes")
+        raise ValueError(f"{size} bytes are too few for {count} variants")
     crc = 0
     for _ in range(count):
         length = cursor.varint()
@@ -166,7 +166,7 @@ def _variants(cursor: _Cursor, count: int, size: int) -> Iterator[tuple[Element,
         stored = cursor.take(4)
         (expected,) = struct.unpack("<I", stored)
         if mask(crc) != expected:
-            raise ValueError(f"checksum of a variant {mask(crc):#010x}, stored {expected:#010x}")
+            raise ValueError(f"a variant has checksum {mask(crc):#010x}, expected {expected:#010x}")
         crc = extend(crc, stored)
         yield element, crc
 
@@ -182,7 +182,7 @@ def elements(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
         out.append(Element(offset, length))
         offset += length
     if offset > size:
-        raise ValueError(f"strings of {offset} bytes, {size} are stored")
+        raise ValueError(f"the strings need {offset} bytes, {size} are stored")
     return out
 
 
@@ -203,7 +203,7 @@ class ElementStream:
     def __iter__(self) -> Iterator[bytes]:
         yield from self._variants() if self._dtype is VARIANT else self._strings()
         if self._cursor.offset != self._size:
-            raise ValueError(f"elements of {self._cursor.offset} bytes, {self._size} are stored")
+            raise ValueError(f"the elements need {self._cursor.offset} bytes, {self._size} are stored")
 
     def _strings(self) -> Iterator[bytes]:
         lengths, self.crc = _string_lengths(self._cursor, self._count, self._size, self._byte_order)
@@ -220,7 +220,7 @@ class ElementStream:
             stored = self._cursor.take(4)
             (expected,) = struct.unpack("<I", stored)
             if mask(self.crc) != expected:
-                raise ValueError(f"checksum of a variant {mask(self.crc):#010x}, stored {expected:#010x}")
+                raise ValueError(f"a variant has checksum {mask(self.crc):#010x}, expected {expected:#010x}")
             self.crc = extend(self.crc, stored)
             yield element
 

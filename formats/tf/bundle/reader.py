@@ -234,7 +234,7 @@ class BundleTensor(LazyTensor):
         except ValueError as error:
             raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
         if filled != out.size:
-            message = f"its slices hold {filled} of the {out.size} elements asked for"
+            message = f"its slices contain only {filled} of the {out.size} requested elements"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
         return out
 
@@ -384,10 +384,10 @@ class BundleReader(CheckpointReader):
             piece_spec = TensorSpec(spec.key, spec.dtype, shape)
             piece = BundleTensor(self, piece_spec, position)
             if piece.entry.slices:
-                message = f"its slice {region_text(region)} is itself stored in slices"
+                message = f"its slice {region_text(region)} is itself split into slices"
                 raise self.corrupt(spec.key, entry, message, "slice")
             if piece.entry.dtype is not spec.dtype:
-                message = f"its slice {region_text(region)} is {piece.entry.dtype}, the tensor {spec.dtype}"
+                message = f"its slice {region_text(region)} is {piece.entry.dtype}, expected {spec.dtype}"
                 raise self.corrupt(spec.key, piece.entry, message, "slice")
             out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
         regions = [region for region, _ in out]
@@ -417,7 +417,7 @@ class BundleReader(CheckpointReader):
                 raise CheckpointError(CLOSED, path=self.location.path, key=key)
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
-                message = f"in shard {shard}, the header counts {num_shards}"
+                message = f"is in shard {shard}, but the header counts {num_shards} shards"
                 place = self.index.place(self.index.tensors[key]) if key is not None else None
                 raise CorruptCheckpointError(
                     message, path=self.index.path, key=key, offset=place, code="entry"
@@ -500,16 +500,18 @@ class BundleReader(CheckpointReader):
         if entry.slices:
             elements_stored = self.covered(spec, entry)
             if elements_stored < spec.size and spec.size * (spec.dtype.itemsize or 1) > 64 * PIECE:
-                message = f"its slices hold {elements_stored} of its {spec.size} elements"
+                message = f"its slices contain only {elements_stored} of its {spec.size} elements"
                 raise self.corrupt(spec.key, entry, message, "slice")
             return
         itemsize = spec.dtype.itemsize
         if itemsize is not None and entry.size != spec.size * itemsize:
             expected = spec.size * itemsize
-            message = f"{entry.size} bytes stored, {spec.dtype} of shape {list(spec.shape)} has {expected}"
+            message = (
+                f"{entry.size} bytes stored, expected {expected} for {spec.dtype} of shape {list(spec.shape)}"
+            )
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         if itemsize is None and spec.size > entry.size:
-            message = f"{entry.size} bytes stored for {spec.size} elements"
+            message = f"{entry.size} bytes stored, too few for {spec.size} elements"
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         file = self.shard(entry.shard, spec.key)
         if entry.offset + entry.size > file.size:

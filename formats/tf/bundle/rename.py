@@ -85,8 +85,8 @@ class BundleRename:
         self._prefix = followed_index(prefix) if self.in_place and not differs else followed_prefix(prefix)
         self._graph = self._encoded(graph) if graph is not None and differs else None
         if self._graph is not None and prefix.is_object():
-            message = "its object graph has the names, and lies in a shard, which is not changed in a store"
-            hints = ("convert takes the same rules, and writes a checkpoint of its own",)
+            message = "renaming in a store is not supported: it would change a data shard (the object graph)"
+            hints = ("use ckpt convert with the same rules; it writes a new checkpoint",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._used: dict[int, int] = {}
         """The shards that tensors lie in, and where in each the last one ends."""
@@ -98,7 +98,9 @@ class BundleRename:
         self._num_shards = old.num_shards if self._graph is None else self._graph_shard + 1
         self.shares = False
         if self._num_shards - len(self._used) > _MOST_GAPS:
-            message = f"the header counts {self._num_shards} shards, tensors are in {len(self._used)}"
+            message = (
+                f"the header counts {self._num_shards} shards, but only {len(self._used)} contain tensors"
+            )
             raise UnsupportedFeatureError(message, path=reader.index.path, code="header")
 
     @property
@@ -111,7 +113,7 @@ class BundleRename:
         old = self._reader.object_graph
         before = len(old.tensors(self._reader.specs)) if old is not None else 0
         if len(graph.tensors(dict.fromkeys(self._keys.values()))) != before:
-            raise self._broken("objects have lost their tensors")
+            raise self._broken("some objects lost their tensors")
         return graph.encode()
 
     def _rekeyed(self) -> dict[bytes, bytes]:
@@ -146,8 +148,8 @@ class BundleRename:
         if entry.slices:
             return
         if entry.shard >= index.header.num_shards:
-            message = "an entry is in a shard that the header does not count"
-            hints = (f"to see which: {command_line('verify', index.prefix)}",)
+            message = "an entry names a shard number above the header's count"
+            hints = (f"to see which, run: {command_line('verify', index.prefix)}",)
             raise CorruptCheckpointError(message, path=index.path, hints=hints)
         self._used[entry.shard] = max(self._used.get(entry.shard, 0), entry.offset + entry.size)
         itemsize = entry.dtype.itemsize
@@ -157,7 +159,7 @@ class BundleRename:
     def _refuse_missing(self) -> None:
         missing = self._reader.missing_files()
         if missing:
-            message = "no such file, and tensors are in it"
+            message = "no such file, but the index places tensors in it"
             raise CheckpointNotFoundError(message, path=missing[0], code="shard-missing")
 
     def _sources(self) -> dict[int, Location]:
@@ -198,7 +200,7 @@ class BundleRename:
             self._reader.check_unchanged()
             with staging.alone():
                 if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
-                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                    raise CheckpointExistsError("another program created it in the meantime", path=found[0])
                 self._move_in(staging, bundle)
         finally:
             staging.remove()
@@ -283,7 +285,7 @@ class BundleRename:
 
             big_endian = self._reader.index.big_endian
             if mask(checksum(read, STRING, 1, entry.size, big_endian=big_endian)) != entry.crc32c:
-                raise self._broken("the object graph has another checksum")
+                raise self._broken("the object graph has the wrong checksum")
             (place,) = elements(read, STRING, 1, entry.size, big_endian=big_endian)
             return read(*place)
 
@@ -316,14 +318,14 @@ class BundleRename:
         return not self._has_odd_sizes and all(shard and end <= shard.size for shard, end in found)
 
     def _damaged(self, finding: Finding) -> CorruptCheckpointError:
-        verify = f"to see all that is damaged: {command_line('verify', self._reader.index.prefix)}"
+        verify = f"to list all damage, run: {command_line('verify', self._reader.index.prefix)}"
         return CorruptCheckpointError(
             finding.message,
             path=finding.file,
             key=finding.key,
             offset=finding.offset,
             code=finding.code,
-            hints=(verify, "to copy it with its damage: --no-verify"),
+            hints=(verify, "to copy it with the damage, pass --no-verify"),
         )
 
     def _broken(self, message: str) -> ConversionError:
@@ -341,13 +343,11 @@ class BundleRename:
         notes = []
         refused = next((shard for shard in brought.values() if shard.way == COPY and shard.refusal), None)
         if refused is not None and self._ways != (COPY,):
-            notes.append(f"the data shards are copied, for they cannot be shared: {refused.refusal}")
+            notes.append(f"the data shards are copied because they cannot be shared: {refused.refusal}")
         if any(shard.way == LINK for shard in brought.values()) and not self.in_place:
             notes.append(HARD_LINKS)
         if (self._reader.index.prefix + ".meta").is_file():
-            notes.append(
-                f"{self._reader.index.prefix}.meta is a graph with the old names, and stays as it is"
-            )
+            notes.append(f"{self._reader.index.prefix}.meta is unchanged: this graph still has the old names")
         return notes
 
 

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 LINK, CLONE, COPY = "link", "clone", "copy"
 
 HARD_LINKS = (
-    "data shards are hard links to SRC's files: what overwrites one in place (h5py, np.savez, torch.save, cp)"
-    " changes both, which ckpt verify finds"
+    "data shards are hard links to SRC's files; a program that overwrites one in place (h5py, np.savez,"
+    " torch.save, cp) changes both; ckpt verify detects this"
 )
 """What is to be said where files are shared so; a clone is a file of its own."""
 
 _FICLONE = 0x40049409
 _COPIED_AT_ONCE = 8 << 20
-ELSEWHERE = "not both are files of this machine"
-_OTHER_SYSTEM = "on another file system"
-_NO_WAY = "the file system has neither clones nor hard links"
+ELSEWHERE = "they are not both local files"
+_OTHER_SYSTEM = "the target is on another file system"
+_NO_WAY = "the file system supports neither clones nor hard links"
 _CANNOT = {
     errno.EXDEV: _OTHER_SYSTEM,
-    errno.EPERM: "the system lets nobody link a file of another owner without being allowed to write to it",
+    errno.EPERM: "the system forbids hard links to another owner's file that you cannot write",
     errno.EACCES: "permission denied",
-    errno.EMLINK: "the file has as many names as the file system lets it have",
+    errno.EMLINK: "the file has the maximum number of hard links",
     errno.EOPNOTSUPP: _NO_WAY,
     errno.ENOTTY: _NO_WAY,
     errno.EINVAL: _NO_WAY,
@@ -139,7 +139,7 @@ def _copy(path: Location, new: str, advance: Callable[[int], None]) -> None:
             while done < source.size:
                 piece = source.read(done, _COPIED_AT_ONCE)
                 if not piece:
-                    message = f"changes while it is copied: it ends after {done} bytes"
+                    message = f"changed during the copy: it now ends after {done} bytes"
                     raise CheckpointError(message, path=path)
                 copied = os.pwrite(target, piece, done)
                 done += copied
@@ -193,7 +193,7 @@ class ComparedFile(File):
 
     def _compare(self, offset: int, data: bytes | memoryview) -> None:
         if self._copy.read(offset, len(data)) != data:
-            raise CorruptCheckpointError("the copy of these bytes differs", path=self.path, offset=offset)
+            raise CorruptCheckpointError("the copy differs from these bytes", path=self.path, offset=offset)
 
     @property
     def closed(self) -> bool:

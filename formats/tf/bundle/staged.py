@@ -76,7 +76,7 @@ def index_flaw(path: Location, wanted: Mapping[bytes, bytes], num_shards: int) -
                 return "the entries of the index differ"
             count, last = count + 1, key
     whole = (header.num_shards, count) == (num_shards, len(wanted))
-    return None if whole else "the index is not whole"
+    return None if whole else "the index is incomplete"
 
 
 class StagedBundle(_Bundle):

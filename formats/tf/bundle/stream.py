@@ -76,7 +76,7 @@ def _join_pieces(reader: Bundle, spec: TensorSpec, entry: BundleEntry, max_bytes
     regions = [region for region, _ in pieces]
     filled = sum(map(volume, regions))
     if filled != spec.size:
-        message = f"its slices hold {filled} of its {spec.size} elements"
+        message = f"its slices contain only {filled} of its {spec.size} elements"
         raise reader.corrupt(spec.key, entry, message, "slice")
     share = max(1, max_bytes // most_at_once(regions))
     sources = [ChunkSource(piece.chunks(share)) for _, piece in pieces]

@@ -131,10 +131,12 @@ def _keys(reader: BundleReader) -> Iterator[Finding]:
         try:
             name, _ = decode_slice_key(key_bytes(key))
         except ValueError:
-            message = "its key is not UTF-8, which TensorFlow refuses to list and to restore"
+            message = "its key is not UTF-8; TensorFlow can neither list nor restore it"
             yield Finding("error", "entry", message, key, *place)
         else:
-            message = f"a slice that no entry of {key_text(name)!r} lists: TensorFlow takes it for a tensor"
+            message = (
+                f"the entry of {key_text(name)!r} does not list this slice; TensorFlow treats it as a tensor"
+            )
             yield Finding("error", "slice", message, key, *place)
 
 
@@ -186,17 +188,17 @@ class _Structure:
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
             severity = "warning" if self.reader.kinds[spec.key] == "slot" else "error"
-            message = "its slices do not cover its shape; TensorFlow restores only what they hold"
+            message = "its slices do not cover its shape; TensorFlow restores only the covered part"
             yield Finding(severity, "slice", message, spec.key, *place)
         if spec.dtype.name not in JOINABLE and len(pieces) > 1:
             message = (
-                f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to make it whole"
+                f"TensorFlow cannot join slices of {spec.dtype}; convert with --merge-slices to join them"
             )
             yield Finding("warning", "slice", message, spec.key, *place)
         self.pieces[number] = len(pieces)
         for region, piece in pieces:
             if piece.entry.shape != piece.spec.shape:
-                message = f"its slice {region_text(region)} is stored as {list(piece.entry.shape)}"
+                message = f"its slice {region_text(region)} is stored with shape {list(piece.entry.shape)}"
                 yield Finding("error", "slice", message, spec.key, *place)
                 continue
             yield from self._part(number, piece.spec, piece.entry)
@@ -228,7 +230,7 @@ class _Structure:
                 and match
                 and not (int(match["count"]) == count and int(match["shard"]) < count)
             ):
-                message = "the index does not know this data shard; it may be left from another save"
+                message = "the index does not use this data shard; it may be left over from another save"
                 yield Finding("warning", "shard-surplus", message, None, path)
 
     def _overlaps(self) -> Iterator[Finding]:
@@ -473,7 +475,5 @@ def _object_graph(reader: BundleReader) -> Iterator[Finding]:
     # A graph whose bytes are damaged has been found so already; one that cannot be decoded is found here.
     yield from (finding for finding in reader.findings[known:] if finding.code.startswith("graph"))
     if not reader.format.has_object_graph and any(map(looks_object_based, reader.specs)):
-        message = (
-            "keys of an object-based checkpoint, but no object graph: TensorFlow restores nothing by them"
-        )
+        message = "the keys are object-based, but the object graph is missing; TensorFlow restores nothing"
         yield Finding("error", "graph-decode", message, None, reader.index.path)

@@ -60,7 +60,7 @@ _Stretch = tuple[int, int, int]
 """A shard's number, an offset there, bytes."""
 
 PRODUCER = 1
-LISTED = "and TensorFlow lists and restores nothing of such a checkpoint"
+LISTED = "and TensorFlow can neither list nor restore such a checkpoint"
 """Why `check_text` refuses a key here."""
 
 _MOST_IN_MEMORY = 16 * PIECE
@@ -82,8 +82,8 @@ def bundle_target(target: WriteTarget) -> WriteTarget:
     """Return a target with its prefix for a path, whichever file of the bundle was named."""
     prefix = bundle_prefix(target.path)
     if not os.path.basename(prefix) or prefix.is_folder():
-        hint = f"name the checkpoint, for instance {os.path.join(prefix, 'ckpt-1')}"
-        message = "a directory; a bundle's path is the prefix of its files"
+        hint = f"name the checkpoint, for example {os.path.join(prefix, 'ckpt-1')}"
+        message = "is a directory; a TensorFlow checkpoint is named by the common prefix of its files"
         raise ConversionError(message, path=target.path, hints=(hint,))
     return target._replace(path=prefix)
 
@@ -317,7 +317,7 @@ class BundleWriter(CheckpointWriter):
         regions = [region_of(extents, spec.shape) for extents in slices]
         itemsize = spec.dtype.itemsize
         if itemsize is None or tiling_flaw(regions, spec.shape):
-            raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
+            raise ValueError(f"tensor {spec.key!r}: write its slices one by one")
         sizes = [volume(region) * itemsize for region in regions]
         if isinstance(self.staging, Staging):
             places, crcs = self._fill_slices(spec, regions, sizes, chunks)
@@ -457,7 +457,7 @@ def _check_keys(target: WriteTarget) -> None:
                 raise ConversionError(str(error), path=target.path, key=spec.key) from error
         for stored in (key, *(slice_key(key, extents) for extents in slices)):
             if not stored:
-                message = "an empty key, which is that of a bundle's header"
+                message = "the key is empty; TensorFlow reserves the empty key for the header"
                 raise ConversionError(message, path=target.path, key="")
             if stored in keys:
                 message = "two entries of the index have this key"
@@ -472,12 +472,12 @@ def _notes(target: WriteTarget) -> list[str]:
     notes = []
     recent = sorted({spec.dtype.name for spec in target.specs} & _RECENT)
     if recent:
-        notes.append(f"{', '.join(recent)}: TensorFlow 2.15 aborts when it reads this, 2.21 does not")
+        notes.append(f"TensorFlow 2.15 crashes when it reads {', '.join(recent)}; 2.21 reads it")
     split = sorted({s.dtype.name for s in target.specs if s.key in target.slices} & _NOT_JOINED)
     if split:
         notes.append(
-            f"{', '.join(split)}: TensorFlow cannot restore slices of these; --merge-slices joins them"
+            f"TensorFlow cannot restore slices of {', '.join(split)}; pass --merge-slices to join them"
         )
     if set(os.path.basename(target.path)) & set("*?[]"):
-        notes.append(f"{target.path}: TensorFlow takes the prefix for a pattern and will not find it")
+        notes.append(f"{target.path}: TensorFlow treats this prefix as a glob pattern and will not find it")
     return notes

@@ -142,7 +142,7 @@ def _without_duplicates(keys: dict[str, str]) -> dict[str, str]:
     owners: dict[str, str] = {}
     for old, new in keys.items():
         if owners.setdefault(new, old) != old:
-            message = f"{owners[new]!r} and {old!r} both end on this key"
+            message = f"{owners[new]!r} and {old!r} both become this key"
             raise DuplicateKeyError(message, key=new)
     return keys
 
@@ -266,7 +266,7 @@ class _Hanging:
             if there != edge.node_id:
                 where = self._plan.new.get(number)
                 name = f"{in_words(where)}/{edge.local_name}" if where else edge.local_name
-                raise ConversionError(f"two objects would be {name!r}, and it has one already")
+                raise ConversionError(f"two objects would be named {name!r}")
             if len(names) > len(edges):
                 edges.append(edge)
         self._set_children(number, edges)
@@ -292,7 +292,7 @@ class _Hanging:
                 path = longer
             if any(self._plan.new[node].startswith(f"{place}/") for place in places.get(node, ())):
                 old, new = in_words(self._plan.old[node]), in_words(self._plan.new[node])
-                raise ConversionError(f"{old!r} cannot become {new!r}: it would hang on itself")
+                raise ConversionError(f"{old!r} cannot become {new!r}: it would contain itself")
 
     def _emptied(self) -> set[int]:
         """Return the nodes that have dissolved, and those that are left without anything."""

@@ -147,7 +147,7 @@ def node_of(root: GrowingNode, name: str) -> GrowingNode:
 def node_at(root: GrowingNode, parts: Sequence[str]) -> GrowingNode:
     """Return the node to which the parts of a path lead; what is not there grows."""
     if len(parts) > _MOST_EDGES + 1:
-        raise ConversionError(f"more than {_MOST_EDGES} edges lead to it", key="/".join(parts)[:100] + "…")
+        raise ConversionError(f"its path has more than {_MOST_EDGES} edges", key="/".join(parts)[:100] + "…")
     node = root
     for part in parts:  # the same below every layer, and kept once
         node = node.child(sys.intern(part))

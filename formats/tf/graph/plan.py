@@ -110,10 +110,10 @@ def make_plan(graph: ObjectGraph, moves: Mapping[int, str]) -> GraphRenamePlan:
     old = _paths(graph, tree, {})
     moves = {node: path for node, path in moves.items() if old.get(node) != path}
     if moves and any(not name for name, _ in graph.children(ROOT)):
-        raise ConversionError("an edge of the root has no name: paths below it are spelled like others")
+        raise ConversionError("an edge of the root has no name, which makes paths below it ambiguous")
     for node, path in moves.items():
         if node == ROOT or node not in old:
-            raise ConversionError(f"node {node} of the object graph has no path that could be changed")
+            raise ConversionError(f"node {node} of the object graph has no path to change")
         if "//" in f"/{path}/":
             raise _nameless(old[node], path)
     moves, dissolved = _containers(graph, tree, old, moves)
@@ -205,10 +205,10 @@ def _settle(graph: ObjectGraph, plan: GraphRenamePlan) -> None:
             both = (old[keeper], old[node])
             if graph.nodes[node].attributes and graph.nodes[keeper].attributes:
                 message = (
-                    f"{in_words(both[0])!r} and {in_words(both[1])!r} both end on {in_words(new[node])!r}"
+                    f"{in_words(both[0])!r} and {in_words(both[1])!r} both become {in_words(new[node])!r}"
                 )
                 raise DuplicateKeyError(message, key=in_words(new[node]))
             if holds_something(graph.nodes[node]) or led_to[node] != 1:
                 message = f"{in_words(both[1])!r} cannot become {in_words(new[node])!r}"
-                raise ConversionError(f"{message}: {in_words(both[0])!r} is there")
+                raise ConversionError(f"{message}: {in_words(both[0])!r} already has this path")
             dissolved.add(node)

@@ -130,15 +130,15 @@ def decode_window(window: Window) -> list[list[np.ndarray[Any, Any]]]:
     nodes = {node.name: node for node in _DatasetGraph.decode(window.graph).node}
     root = nodes.get(window.node)
     if root is None or root.op != "WindowOp":
-        raise ValueError(f"a dataset of {root.op if root else 'no operation'}, only windows are understood")
+        raise ValueError(f"the dataset is {root.op if root else 'no operation'}, expected WindowOp")
     types = _attribute(root, "output_types").list
     width = len(types.type) if types else 0
     if not width or len(root.input) % width:
-        raise ValueError(f"a window of {len(root.input)} tensors, {width} an element")
+        raise ValueError(f"the window has {len(root.input)} tensors, with {width} per element")
     values = []
     for name in root.input:
         if name not in nodes or nodes[name].op != "Const":
-            raise ValueError(f"a window of {name!r}, which is no constant")
+            raise ValueError(f"the window contains {name!r}, which is not a constant")
         values.append(_tensor(_attribute(nodes[name], "value").tensor or b""))
     return [values[at : at + width] for at in range(0, len(values), width)]
 
@@ -162,7 +162,7 @@ def _constant(number: int, value: np.ndarray[Any, Any]) -> _DatasetNode:
 def _number(value: np.ndarray[Any, Any]) -> int:
     dtype = STRING if value.dtype == object else from_numpy(value.dtype)
     if dtype is None:
-        raise TypeError(f"{value.dtype} cannot be saved")
+        raise TypeError(f"cannot save dtype {value.dtype}")
     return dtype.number
 
 
@@ -177,7 +177,7 @@ def _common_shape(values: list[np.ndarray[Any, Any]]) -> TensorShapeProto:
 def _attribute(node: _DatasetNode, key: str) -> _Value:
     found = [one.value for one in node.attr if one.key == key and one.value is not None]
     if not found:
-        raise ValueError(f"node {node.name!r} without its {key!r}")
+        raise ValueError(f"node {node.name!r} has no {key!r}")
     return found[-1]
 
 
@@ -188,20 +188,20 @@ def _tensor(proto: bytes) -> np.ndarray[Any, Any]:
     tensor = _Tensor.decode(proto)
     dtype = BY_NUMBER.get(tensor.dtype)
     if dtype is None or dtype.name not in VALUE_FIELDS:
-        raise ValueError(f"a constant of dtype {tensor.dtype} is not understood")
+        raise ValueError(f"a constant has unknown dtype number {tensor.dtype}")
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim) if tensor.tensor_shape else ()
     count = 1
     for size in shape:
         count *= size
     if min((0, *shape)) < 0 or count * (dtype.itemsize or 1) > _LARGEST:
-        raise ValueError(f"a constant of shape {shape}")
+        raise ValueError(f"a constant has the invalid shape {shape}")
     if tensor.tensor_content:
         if len(tensor.tensor_content) != count * (dtype.itemsize or 0):
-            raise ValueError(f"a constant of shape {shape} in {len(tensor.tensor_content)} bytes")
+            raise ValueError(f"a constant of shape {shape} has {len(tensor.tensor_content)} bytes")
         return np.frombuffer(bytearray(tensor.tensor_content), dtype.numpy).reshape(shape)
     given = decode_values(proto, dtype)
     if len(given) > count:
-        raise ValueError(f"a constant of shape {shape} with {len(given)} values")
+        raise ValueError(f"a constant of shape {shape} has {len(given)} values")
     value = np.empty(count, dtype.numpy)
     value[:] = given[-1] if len(given) else (b"" if dtype is STRING else 0)
     value[: len(given)] = given

@@ -67,7 +67,7 @@ def decode(elements: Iterable[bytes]) -> State:
     for element in elements:
         prefix, values = _decode_section(element)
         if prefix in state:
-            raise ValueError(f"two sections {prefix!r}")
+            raise ValueError(f"section {prefix!r} occurs twice")
         state[prefix] = values
     return state
 
@@ -81,29 +81,31 @@ def encode(state: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> list[byte
 def _decode_section(element: bytes) -> tuple[str, dict[str, np.ndarray[Any, Any]]]:
     variant = VariantTensorDataProto.decode(element)
     if variant.type_name != _ITERATOR:
-        raise ValueError(f"a variant of {variant.type_name!r}, expected {_ITERATOR!r}")
+        raise ValueError(f"the variant has type {variant.type_name!r}, expected {_ITERATOR!r}")
     prefix, *keys = variant.metadata.decode("utf-8").split(_SEPARATOR)
     if prefix.count("::") > _DEEPEST:
-        raise ValueError(f"a prefix of {prefix.count('::'):,} steps")
+        raise ValueError(f"a prefix has {prefix.count('::'):,} steps, which is over the limit")
     compressed = _compressed(variant)
     if len(keys) != len(compressed.component_metadata) or len(set(keys)) != len(keys):
-        raise ValueError(f"{prefix}: {len(keys)} keys, {len(compressed.component_metadata)} values")
+        raise ValueError(
+            f"{prefix}: {len(keys)} keys do not match {len(compressed.component_metadata)} values"
+        )
     data = decompress(compressed.data, _LARGEST)
     values, at = {}, 0
     for key, component in zip(keys, compressed.component_metadata, strict=True):
         values[key], at = _decode_value(f"{prefix}: {key}", component, data, at)
     if at != len(data):
-        raise ValueError(f"{prefix}: values of {at} bytes, {len(data)} are stored")
+        raise ValueError(f"{prefix}: the values need {at} bytes, {len(data)} are stored")
     return prefix, values
 
 
 def _compressed(variant: VariantTensorDataProto) -> CompressedElement:
     """Return the only tensor of a section's variant, which holds all of its values."""
     if len(variant.tensors) != 1:
-        raise ValueError(f"a section of {len(variant.tensors)} tensors, expected one compressed element")
+        raise ValueError(f"a section has {len(variant.tensors)} tensors, expected one compressed element")
     inner = VariantTensorProto.decode(variant.tensors[0]).variant_val
     if [one.type_name for one in inner] != [_COMPRESSED]:
-        raise ValueError(f"a section without its {_COMPRESSED!r}")
+        raise ValueError(f"a section has no {_COMPRESSED!r}")
     return CompressedElement.decode(inner[0].metadata)
 
 
@@ -115,7 +117,7 @@ def _decode_value(
 
     dtype = BY_NUMBER.get(component.dtype)
     if dtype is None or (dtype.itemsize is None and dtype is not STRING):
-        raise ValueError(f"{what}: dtype {component.dtype} is not understood")
+        raise ValueError(f"{what}: unknown dtype number {component.dtype}")
     shape = tuple(dim.size for dim in component.tensor_shape.dim) if component.tensor_shape else ()
     count = 1
     for size in shape:
@@ -123,9 +125,11 @@ def _decode_value(
     sizes = component.uncompressed_bytes
     end = at + sum(sizes)
     if min((0, *shape, *sizes)) < 0 or end > len(data):
-        raise ValueError(f"{what}: shape {shape}, {sum(sizes)} bytes, {len(data) - at} are left")
+        raise ValueError(
+            f"{what}: shape {shape} with {sum(sizes)} bytes, but only {len(data) - at} bytes are left"
+        )
     if len(sizes) != (count if dtype is STRING else min(count, 1)):
-        raise ValueError(f"{what}: shape {shape}, {len(sizes)} sizes")
+        raise ValueError(f"{what}: shape {shape} does not match its {len(sizes)} sizes")
     if dtype is STRING:
         value = np.empty(count, object)
         for place, size in enumerate(sizes):
@@ -133,7 +137,7 @@ def _decode_value(
             at += size
     else:
         if end - at != count * (dtype.itemsize or 0):
-            raise ValueError(f"{what}: {dtype} of shape {shape} in {end - at} bytes")
+            raise ValueError(f"{what}: {end - at} bytes do not match {dtype} of shape {shape}")
         value = np.frombuffer(bytearray(data[at:end]), dtype.numpy) if count else np.empty(0, dtype.numpy)
     return value.reshape(shape), end
 
@@ -155,7 +159,7 @@ def _encode_section(prefix: str, values: Mapping[str, np.ndarray[Any, Any]]) -> 
 def _encode_value(value: np.ndarray[Any, Any]) -> tuple[list[bytes], ComponentMetadata]:
     dtype = STRING if value.dtype == object else from_numpy(value.dtype)
     if dtype is None:
-        raise TypeError(f"{value.dtype} cannot be saved")
+        raise TypeError(f"cannot save dtype {value.dtype}")
     pieces = list(value.reshape(-1)) if dtype is STRING else [value.tobytes()] * min(value.size, 1)
     shape = TensorShapeProto(dim=[Dim(size=size) for size in value.shape])
     return pieces, ComponentMetadata(

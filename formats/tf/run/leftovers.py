@@ -112,7 +112,9 @@ class Leftover(NamedTuple):
 def interrupted(path: Location) -> Leftover | None:
     """Return what an interrupted conversion left in a directory that is called so; None where nobody did."""
     what = describe_leftover(path) if _STAGING.fullmatch(path) else None
-    return None if what is None else Leftover(path, what, "it is being written" if is_locked(path) else None)
+    return (
+        None if what is None else Leftover(path, what, "a program is writing it" if is_locked(path) else None)
+    )
 
 
 def half_sent_in(folder: Location) -> list[HalfSent]:
@@ -131,7 +133,7 @@ def _but_for_named(found: HalfSent) -> HalfSent:
     try:
         left = tuple(each for each in found.objects if not _is_named(each[0], found.target))
     except CheckpointError:
-        return found._replace(in_the_way=f"what lies at {found.target} may be made of its objects")
+        return found._replace(in_the_way=f"the checkpoint at {found.target} may use its objects")
     if len(left) == len(found.objects):
         return found
     return found._replace(what=describe_finished(found.target.name), objects=left)
@@ -173,7 +175,7 @@ def find_leftovers(directory: Location, listed: Collection[str], *, has_checkpoi
             if entry.is_dir(follow_symlinks=False):
                 found += _staged(path)
             elif _FILE.fullmatch(entry.name):
-                found.append(Leftover(path, "a file that was being written"))
+                found.append(Leftover(path, "an unfinished file"))
             elif match := SHARD.fullmatch(path):
                 shards.setdefault(path.of(match["prefix"]), []).append(path)
             elif match := SAFETENSORS_SHARD.fullmatch(path):
@@ -202,30 +204,30 @@ def _staged(path: Location) -> list[Leftover]:
     except FileNotFoundError:
         return []
     except PermissionError:
-        return [Leftover(path, "files of a checkpoint", "it is somebody else's")] if ours else []
+        return [Leftover(path, "files of a checkpoint", "it belongs to another user")] if ours else []
     parts = all(_PART.fullmatch(name) for name in names)
     if not ours and not parts:
         return []
     if is_locked(path):
-        return [Leftover(path, "files of a checkpoint", "it is being written")]
+        return [Leftover(path, "files of a checkpoint", "a program is writing it")]
     aside = tuple(sorted(aside_of(path)))
     if aside:
-        return [Leftover(path, "an old checkpoint, moved aside while it was replaced", aside=aside)]
+        return [Leftover(path, "an old checkpoint, moved aside during its replacement", aside=aside)]
     interrupted = describe_leftover(path)
     if interrupted is not None:
         return [Leftover(path, interrupted)]
     if not names or not parts:
         return [Leftover(path, "files staged for a checkpoint")]
     whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
-    readable = f"; {whole} in it may still be read" if whole else ""
-    return [Leftover(path, "a save whose parts were not merged" + readable)]
+    readable = f"; {whole} in it may still be readable" if whole else ""
+    return [Leftover(path, "an unfinished save (its parts were never merged)" + readable)]
 
 
-_EXCHANGE = "a checkpoint is being written here"
+_EXCHANGE = "a program is writing a checkpoint here"
 
 
 def _without_index(paths: list[Location], *, lost: bool, in_exchange: bool) -> list[Leftover]:
-    lost_index = "its index may have been lost, and ckpt rescue can rebuild one"
+    lost_index = "its index may be lost; ckpt rescue can rebuild one"
     why = lost_index if lost else _EXCHANGE if in_exchange else None
     return [Leftover(path, "a data shard without an index", why) for path in paths]
 
@@ -246,7 +248,7 @@ def _surplus(prefix: Location, paths: list[Location], *, in_exchange: bool) -> l
     if index.findings or None in entries or not needed <= counts.keys():
         return []
     why = _EXCHANGE if in_exchange else None
-    what = f"a data shard that the index, which counts {counted}, does not use"
+    what = f"a data shard that the index does not use (it counts {counted})"
     return [Leftover(path, what, why) for path, count in counts.items() if count != counted]
 
 

@@ -142,7 +142,7 @@ class _MetaGraphFile:
             elif number == _COLLECTION:
                 self._read_collection(start, size)
         if not found:
-            raise self._corrupt("no MetaGraphDef: neither graph nor meta information in it", 0)
+            raise self._corrupt("not a MetaGraphDef: it has neither a graph nor meta information", 0)
         return MetaGraph(self._version, self._variables())
 
     def _fields(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -161,11 +161,11 @@ class _MetaGraphFile:
                 elif wire_type in (1, 5):
                     at += 8 if wire_type == 1 else 4
                 else:
-                    raise ValueError(f"field {number} of wire type {wire_type}")
+                    raise ValueError(f"field {number} has unknown wire type {wire_type}")
             except ValueError as error:
                 raise self._corrupt(str(error), position) from error
             if number == 0 or size > end - position - at:
-                message = f"field {number} of {size} bytes, {max(0, end - position - at)} are left"
+                message = f"field {number} needs {size} bytes, only {max(0, end - position - at)} are left"
                 raise self._corrupt(message, position)
             if wire_type == 2:
                 yield number, position + at, size
@@ -173,7 +173,7 @@ class _MetaGraphFile:
 
     def _decode(self, message: type[M], start: int, size: int) -> M:
         if size > _LARGEST_COLLECTION:
-            what = f"a {message.__name__.strip('_')} of {size} bytes"
+            what = f"a {message.__name__.strip('_')} has {size} bytes, which is over the limit"
             raise UnsupportedFeatureError(what, path=self._file.path, offset=start)
         try:
             return message.decode(self._file.read_exactly(start, size))

@@ -97,7 +97,7 @@ class Position(NamedTuple):
     def __str__(self) -> str:
         passes = "".join(f"pass {number + 1}, " for number in self.passes)
         if self.unit == "element" and self.element < 0:
-            return f"{passes}{-self.element} before its first element of {self.step}"
+            return f"{passes}{-self.element} before the first element of {self.step}"
         return f"{passes}{self.unit} {self.element} of {self.step}"
 
 
@@ -126,7 +126,7 @@ class Pipeline(NamedTuple):
         """Return in words what is next."""
         if self.has_ended:
             return "at the end"
-        return str(self.position or "not told by the state")
+        return str(self.position or "unknown")
 
     @property
     def position(self) -> Position | None:
@@ -213,7 +213,7 @@ def apart(one: State, other: State) -> str:
     """Return how far two iterators stand apart, in words."""
     left, right = pipeline(one), pipeline(other)
     if _contradict(left, right):
-        return f"another pipeline: {left} and {right}"
+        return f"different pipelines: {left} and {right}"
     mine, its = left.position, right.position
     if mine is not None and its is not None and mine.step == its.step:
         if len(mine.passes) == 1 and mine.element == its.element and mine.passes != its.passes:
@@ -224,7 +224,7 @@ def apart(one: State, other: State) -> str:
         return f"{counted(distance, mine.unit)} apart" if distance else f"at the same {mine.unit}"
     if left.has_ended or right.has_ended:
         return "both have ended" if left.has_ended and right.has_ended else "one has ended"
-    return "at another place"
+    return "at different positions"
 
 
 def _contradict(left: Pipeline, right: Pipeline) -> bool:

@@ -79,7 +79,7 @@ class StateFile(NamedTuple):
         """Return the state file at `path`; CorruptCheckpointError where it is none, or names no latest."""
         with path.open() as file:
             if file.size > _LARGEST:
-                raise CorruptCheckpointError(f"{file.size} bytes, too large for a state file", path=path)
+                raise CorruptCheckpointError(f"too large for a state file: {file.size} bytes", path=path)
             text = file.read(0, file.size)
         try:
             return cls.parse(text)
@@ -100,7 +100,7 @@ class StateFile(NamedTuple):
             if kind != "name" or (name not in strings and name not in numbers):
                 raise ValueError(f"unknown field {name!r}")
             if tokens[position + 1 : position + 2] != [("colon", b":")]:
-                raise ValueError(f"field {name!r} without a colon")
+                raise ValueError(f"no colon after field {name!r}")
             position += 2
             start = position
             if name in strings:
@@ -108,16 +108,16 @@ class StateFile(NamedTuple):
                     position += 1
                 length = sum(len(literal) for _, literal in tokens[start:position])
                 if length > _LONGEST_PATH:
-                    raise ValueError(f"a path of {length} bytes")
+                    raise ValueError(f"a path has {length} bytes, which is over the limit")
                 value = b"".join(_unquote(literal) for _, literal in tokens[start:position])
                 strings[name].append(value.decode("utf-8", "surrogateescape"))
             elif position < len(tokens) and (number := _number(*tokens[position])) is not None:
                 numbers[name].append(number)
                 position += 1
             if position == start:
-                raise ValueError(f"field {name!r} without a value")
+                raise ValueError(f"field {name!r} has no value")
         if not strings[_PATH] or not strings[_PATH][-1]:
-            raise _IncompleteError(f"no {_PATH}")
+            raise _IncompleteError(f"it has no {_PATH}")
         preserved = numbers[_PRESERVED]
         return cls(
             strings[_PATH][-1],
@@ -159,7 +159,7 @@ def _tokens(text: bytes) -> list[tuple[str, bytes]]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"byte {text[position]:#04x} at offset {position}")
+            raise ValueError(f"unexpected byte {text[position]:#04x} at offset {position}")
         position = match.end()
         if match.lastgroup and match.lastgroup != "skip":
             tokens.append((match.lastgroup, match[0]))

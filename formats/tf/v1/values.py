@@ -108,7 +108,7 @@ def decode_values(proto: bytes, dtype: DType) -> np.ndarray[Any, Any]:
     data = _packed_values(proto, field)
     if field.packed is not None:
         if len(data) % np.dtype(field.packed).itemsize:
-            raise ValueError(f"{len(data)} bytes of {dtype} values")
+            raise ValueError(f"{len(data)} bytes are not a whole number of {dtype} values")
         return np.frombuffer(data, field.packed).astype(dtype.numpy)
     values = decode_varints(data)
     if dtype.name == "float16":

@@ -75,7 +75,7 @@ class V1Writer(CheckpointWriter):
         for spec in target.specs:
             _check(target, spec, slices[spec.key])
         if (target.path + ".index").exists():
-            message = "a V2 checkpoint of this name, which would be read instead of the new one"
+            message = "a V2 checkpoint has this name; TensorFlow would read it instead of the new one"
             hints = ("choose another name, or remove the V2 checkpoint",)
             raise CheckpointExistsError(message, path=target.path + ".index", hints=hints)
         self.order = tuple(
@@ -86,7 +86,9 @@ class V1Writer(CheckpointWriter):
         )
         super().__init__(format, target)
         if set(os.path.basename(target.path)) & set("*?[]"):
-            self.notes.append(f"{target.path}: TensorFlow takes the name for a pattern and will not find it")
+            self.notes.append(
+                f"{target.path}: TensorFlow treats this name as a glob pattern and will not find it"
+            )
 
     @classmethod
     def existing(cls, path: Location) -> list[Location]:
@@ -129,7 +131,7 @@ class V1Writer(CheckpointWriter):
         regions = [region_of(extents, spec.shape) for extents in slices]
         itemsize = spec.dtype.itemsize
         if itemsize is None or tiling_flaw(regions, spec.shape):
-            raise ValueError(f"tensor {spec.key!r}: its slices must be written one by one")
+            raise ValueError(f"tensor {spec.key!r}: write its slices one by one")
         sizes = [volume(region) * itemsize for region in regions]
         parts = [bytearray() for _ in slices]
         source = ChunkSource(chunks)
@@ -165,11 +167,13 @@ def _whole(spec: TensorSpec, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 def _check_target(target: WriteTarget) -> None:
     """Refuse what a V1 checkpoint has not: shards, by size or by name, and an object graph."""
     if target.shard_size is not None or V1_SHARD.fullmatch(os.path.basename(target.path)):
-        hints = ("name the one file, and leave out --shard-size",)
-        raise ConversionError("V1 checkpoints are not written in shards", path=target.path, hints=hints)
+        hints = ("name one file, and leave out --shard-size",)
+        raise ConversionError(
+            "writing V1 checkpoints in shards is not supported", path=target.path, hints=hints
+        )
     if target.object_graph is not None:
-        hints = ("with objects: --to tf-object",)
-        raise ConversionError("V1 checkpoints have no object graph", path=target.path, hints=hints)
+        hints = ("pass --to tf-object to keep the object graph",)
+        raise ConversionError("V1 checkpoints cannot have an object graph", path=target.path, hints=hints)
 
 
 def _check(target: WriteTarget, spec: TensorSpec, slices: Sequence[Extents]) -> None:
@@ -187,6 +191,8 @@ def _check(target: WriteTarget, spec: TensorSpec, slices: Sequence[Extents]) -> 
 
 
 def _too_large(target: WriteTarget, spec: TensorSpec, size: int) -> ConversionError:
-    message = f"up to {size} bytes in one message, V1 checkpoints have less than {_LARGEST_MESSAGE}"
-    hints = ("a V2 checkpoint has no such limit: --to tf-name",)
+    message = (
+        f"too large: up to {size} bytes in one message; V1 checkpoints allow less than {_LARGEST_MESSAGE}"
+    )
+    hints = ("pass --to tf-name; V2 checkpoints have no such limit",)
     return ConversionError(message, path=target.path, key=spec.key, hints=hints)

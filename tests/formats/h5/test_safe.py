@@ -217,7 +217,7 @@ def test_a_bomb_costs_no_memory_until_it_is_read(tmp_path):
     )
     megabytes, _, findings = done.stdout.partition(" ")
     assert int(megabytes) < 100
-    assert "a single chunk of 536870912 bytes" in findings
+    assert "one chunk expands to 536870912 bytes" in findings
 
 
 def test_an_absurd_shape_is_listed_and_not_allocated(tmp_path):
@@ -228,7 +228,7 @@ def test_an_absurd_shape_is_listed_and_not_allocated(tmp_path):
     assert limit  # the process may have any; what matters is the error
     with formats.open_checkpoint(path) as reader:
         assert reader.specs["x"].shape == (1 << 40, 1 << 18)
-        with pytest.raises(formats.UnsupportedFeatureError, match="an expansion that no weights have"):
+        with pytest.raises(formats.UnsupportedFeatureError, match="implausible for weights"):
             reader["x"].read()
         assert [step.tensors for step in reader.verify()]
 

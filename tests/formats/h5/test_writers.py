@@ -303,9 +303,9 @@ def test_assets_that_are_not_carried_are_noted(tmp_path: Path) -> None:
     with zipfile.ZipFile(source, "a") as archive:
         archive.writestr("assets/layers/text_vectorization/vocabulary.txt", "a\nb\n")
     (note,) = copied(str(source), tmp_path / "without.keras").notes
-    assert note.startswith("not carried: 'assets/layers/text_vectorization/vocabulary.txt'; ")
+    assert note.startswith("left out 'assets/layers/text_vectorization/vocabulary.txt'; ")
     with zipfile.ZipFile(source, "a") as archive:
         archive.writestr("assets/layers/text_vectorization_1/vocabulary.txt", "a\nb\n")
         archive.writestr("assets/z", "")
     (note,) = copied(str(source), tmp_path / "again.keras").notes
-    assert note.startswith("not carried: 'assets/layers/text_vectorization/vocabulary.txt' and 2 more; ")
+    assert note.startswith("left out 'assets/layers/text_vectorization/vocabulary.txt' and 2 more; ")

@@ -51,7 +51,7 @@ def told(path: str, *wanted: str) -> list[tuple[str, str]]:
 def test_a_weight_of_two_layers_is_refused(tmp_path: Path) -> None:
     shared = {0: [("a", 1), ("b", 2)], 1: [("kernel", 3), ("bias", 4)], 2: [("kernel", 3), ("bias", 5)]}
     path = saved(tmp_path, shared, {3: (2, 3), 4: (3,), 5: (3,)})
-    with pytest.raises(ConversionError, match="is a weight of two layers, 'a' and 'b'") as refused:
+    with pytest.raises(ConversionError, match="belongs to two layers, 'a' and 'b'") as refused:
         told(path)
     assert refused.value.key == "v3"
 
@@ -83,7 +83,7 @@ def test_what_is_not_wanted_need_not_be_told(tmp_path: Path) -> None:
     edges = {0: [("a", 1), ("b", 2)], 1: [("w", 3)], 2: [("embeddings", 4)]}
     path = saved(tmp_path, edges, {3: (2, 3), 4: (5, 2)})
     assert told(path, "v4") == [("Embedding", "b")]
-    with pytest.raises(ConversionError, match=r"no layer of Keras has weights of these .*: w \[2, 3\]"):
+    with pytest.raises(ConversionError, match=r"no Keras layer has weights with these .*: w \[2, 3\]"):
         told(path)
 
 
@@ -100,7 +100,7 @@ def test_a_name_that_all_layers_have_tells_nothing(tmp_path: Path) -> None:
     """Keras 3 gives the weights of a subclassed model its name, whichever layer they are of."""
     edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
     path = saved(tmp_path, edges, {3: (2, 2), 4: (2, 2)}, "dense/kernel", "dense/kernel")
-    with pytest.raises(ConversionError, match="is Dense or EinsumDense; so with 1 more"):
+    with pytest.raises(ConversionError, match="is Dense or EinsumDense; the same applies to 1 more tensor"):
         told(path)
 
 

@@ -69,12 +69,20 @@ def test_what_pytorch_computes_otherwise_is_refused(
 @pytest.mark.parametrize(
     ("class_name", "config", "words"),
     [
-        ("Conv1D", {"padding": "causal", "kernel_size": [3]}, "all at the beginning"),
-        ("Conv2D", {"padding": "same", "kernel_size": [3, 3], "strides": [2, 2]}, "pad so before the layer"),
-        ("Conv2DTranspose", {"padding": "same", "kernel_size": [3, 3], "strides": [2, 2]}, "cuts more off"),
-        ("MaxPooling2D", {"padding": "same", "pool_size": [2, 2]}, "pad so by -inf"),
-        ("AveragePooling2D", {"padding": "same", "pool_size": [3, 3], "strides": [1, 1]}, "not counted"),
-        ("AveragePooling2D", {"padding": "same", "pool_size": [2, 2]}, "ones padded so"),
+        ("Conv1D", {"padding": "causal", "kernel_size": [3]}, "pads only at the start"),
+        ("Conv2D", {"padding": "same", "kernel_size": [3, 3], "strides": [2, 2]}, "pad before the layer"),
+        (
+            "Conv2DTranspose",
+            {"padding": "same", "kernel_size": [3, 3], "strides": [2, 2]},
+            "crop after the layer",
+        ),
+        ("MaxPooling2D", {"padding": "same", "pool_size": [2, 2]}, "pad with -inf"),
+        (
+            "AveragePooling2D",
+            {"padding": "same", "pool_size": [3, 3], "strides": [1, 1]},
+            "does not count in the average",
+        ),
+        ("AveragePooling2D", {"padding": "same", "pool_size": [2, 2]}, "a mask padded alike"),
         ("Embedding", {"mask_zero": True}, "masks steps"),
         ("LayerNormalization", {"axis": [-2], "epsilon": 1e-5}, "normalizes axis [-2]"),
     ],

@@ -77,7 +77,7 @@ def test_opaque_bytes_with_a_dtype_are_numbers(tmp_path, name):
         assert reader.specs["x/vars/0"].dtype.name == name
         assert same(reads_alike(reader["x/vars/0"]), array)
         assert reader.specs["x/vars/1"].dtype.name == "opaque"
-        with pytest.raises(formats.UnsupportedFeatureError, match="HDF5 calls them opaque"):
+        with pytest.raises(formats.UnsupportedFeatureError, match="HDF5 type opaque"):
             reader["x/vars/1"]
 
 

@@ -85,7 +85,7 @@ def test_a_layer_that_is_not_there_hides_keys(tmp_path):
     path = write(tmp_path / "x.h5", {"d": {"d/kernel:0": np.zeros((2, 3))}, "e": {}})
     with h5py.File(path, "a") as file:
         del file["e"]
-    with pytest.raises(formats.CorruptCheckpointError, match="layer_names has 'e'"):
+    with pytest.raises(formats.CorruptCheckpointError, match="layer_names lists 'e'"):
         formats.open_checkpoint(path)
     with formats.open_checkpoint(path, lenient=True) as reader:
         assert list(reader) == ["d/kernel"]
@@ -112,7 +112,7 @@ def test_names_that_are_numbers_are_corrupt(tmp_path):
     path = write(tmp_path / "x.h5", {"d": {"k:0": np.zeros(2)}})
     with h5py.File(path, "a") as file:
         file.attrs["layer_names"] = [1.5]
-    with pytest.raises(formats.CorruptCheckpointError, match="'layer_names' is no text"):
+    with pytest.raises(formats.CorruptCheckpointError, match="'layer_names' is not text"):
         formats.open_checkpoint(path)
 
 
@@ -142,7 +142,7 @@ def test_shapes_that_fit_are_no_finding(tmp_path):
 def test_a_bias_of_another_length_is_found(tmp_path):
     weights = {"d": {"d/kernel:0": np.zeros((2, 3)), "d/bias:0": np.zeros(4)}}
     (message,) = shape_findings(write(tmp_path / "x.h5", weights, config=sequential(dense())))
-    assert message == "shape [4], the configuration of layer 'd' (Dense) makes it [3]"
+    assert message == "shape [4], the configuration of layer 'd' (Dense) requires [3]"
 
 
 def test_a_missing_weight_is_found(tmp_path):
@@ -168,7 +168,7 @@ def test_layers_of_nested_models_are_compared(tmp_path):
         "inner": {"a/kernel:0": np.zeros((2, 3)), "a/bias:0": np.zeros(3), "b/kernel:0": np.zeros((3, 8))}
     }
     (message,) = shape_findings(write(tmp_path / "x.h5", weights, config=sequential(inner)))
-    assert message == "shape [3, 8], the configuration of layer 'b' (Dense) makes it [any, 7]"
+    assert message == "shape [3, 8], the configuration of layer 'b' (Dense) requires [any, 7]"
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_a_group_that_no_shard_has_is_a_finding(tmp_path):
     with formats.open_checkpoint(path) as reader:
         found = [finding for step in reader.verify() for finding in step.findings]
     assert [(finding.severity, finding.message) for finding in found] == [
-        ("error", "weight_map has 'layers/gone/vars', no shard does"),
-        ("warning", "weight_map lacks 'layers/dense_1/vars'"),
+        ("error", "weight_map lists 'layers/gone/vars', but no shard has it"),
+        ("warning", "weight_map does not list 'layers/dense_1/vars'"),
     ]
 
 
@@ -161,7 +161,9 @@ def test_an_archive_without_weights_is_refused(tmp_path):
     def without(members):
         members["model.weights.npz"] = members.pop("model.weights.h5")
 
-    with pytest.raises(formats.UnsupportedFeatureError, match=r"weights in model\.weights\.npz are not read"):
+    with pytest.raises(
+        formats.UnsupportedFeatureError, match=r"reading weights from model\.weights\.npz is not supported"
+    ):
         formats.open_checkpoint(repack(tmp_path, without))
 
 

@@ -65,7 +65,7 @@ def test_a_bundle_whose_prefix_ends_in_h5_is_a_bundle(tmp_path):
 @pytest.mark.parametrize(
     ("what", "members"),
     [
-        ("a zip with a Python pickle", {"data.pkl": b"", "archive/data/0": b"1234"}),
+        ("a zip archive with a Python pickle", {"data.pkl": b"", "archive/data/0": b"1234"}),
         ("a TorchScript archive", {"m/data.pkl": b"", "m/constants.pkl": b"", "m/code/x.py": b""}),
         ("a zip archive with run/ckpt-1.index in it", {"run/ckpt-1.index": b"", "run/notes.txt": b""}),
         ("a zip archive with w.safetensors in it", {"w.safetensors": b""}),

@@ -161,7 +161,7 @@ def test_links_to_files_of_other_names_are_refused(name: str, tmp_path: Path) ->
     os.rename(path, tmp_path / "blob")
     os.symlink("blob", path)
     before = files(tmp_path)
-    with pytest.raises(CheckpointError, match="the files of one bundle") as caught:
+    with pytest.raises(CheckpointError, match="lead to files of one bundle") as caught:
         save(prefix, NEW, overwrite=True)
     assert caught.value.path == path
     assert "cp -L" in caught.value.hints[0]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 SAID = {
     "slice_that_is_missing": ("slice", "no entry for its slice [2:4, 0:3]"),
-    "slice_that_no_entry_declares": ("slice", "a slice that no entry of 'w' lists"),
-    "slices_of_a_tensor_that_is_not_there": ("slice", "a slice that no entry of 'w' lists"),
-    "slice_of_another_shape": ("slice", "its slice [0:2, 0:3] is stored as [3, 3]"),
+    "slice_that_no_entry_declares": ("slice", "the entry of 'w' does not list this slice"),
+    "slices_of_a_tensor_that_is_not_there": ("slice", "the entry of 'w' does not list this slice"),
+    "slice_of_another_shape": ("slice", "its slice [0:2, 0:3] is stored with shape [3, 3]"),
     "key_that_is_not_utf8": ("entry", "its key is not UTF-8"),
     "graph_with_an_edge_that_is_not_utf8": ("graph-decode", "'w\\udcff' at node 0 is not UTF-8"),
     "graph_with_a_full_name_that_is_not_utf8": ("graph-decode", "'v\\udcff' at node 1 is not UTF-8"),

@@ -126,31 +126,31 @@ def test_the_list_is_no_longer_than_torchs() -> None:
         (b"\x80\x02N0N", "ends early"),
         (b"\x80\x02]K\1.", "ends before its object"),
         (b"\x80\x02](K\1.", "ends before its object"),
-        (b"\x80\x02X\xff\xff\xff\xffabc.", "an argument of 4294967295 bytes"),
-        (b"\x80\x02\x8d" + b"\xff" * 8 + b"abc.", "an argument of"),
-        (b"\x80\x02\x8b\0\1\0\0" + b"\1" * 256 + b".", "an integer of 256 bytes"),
-        (b"\x80\x02h\x05.", "object 5, which was not kept"),
-        (b"\x80\x02NNa.", "no list"),
+        (b"\x80\x02X\xff\xff\xff\xffabc.", "an argument needs 4294967295 bytes"),
+        (b"\x80\x02\x8d" + b"\xff" * 8 + b"abc.", "an argument needs"),
+        (b"\x80\x02\x8b\0\1\0\0" + b"\1" * 256 + b".", "an integer is too large: 256 bytes"),
+        (b"\x80\x02h\x05.", "object 5 is missing from the memo"),
+        (b"\x80\x02NNa.", "appends to a NoneType, expected a list"),
         (b"\x80\x02](K", "ends early"),
-        (b"\x80\x02}(K\1u.", "a key without a value"),
-        (b"\x80\x02N(NNu.", "no dictionary"),
-        (b"\x80\x02](N\x90.", "no set"),
-        (b"\x80\x02N)R.", "a call of what is no global"),
+        (b"\x80\x02}(K\1u.", "a key has no value"),
+        (b"\x80\x02N(NNu.", "expected a dictionary"),
+        (b"\x80\x02](N\x90.", "adds to a list, expected a set"),
+        (b"\x80\x02N)R.", "it calls something that is not a global"),
         (b"\x80\x02ctorch\nfloat32\n)R.", "'torch.float32', a constant"),
-        (b"\x80\x02ccollections\nOrderedDict\nNR.", "a call of"),
-        (b"\x80\x02]}b.", "attributes of a list"),
+        (b"\x80\x02ccollections\nOrderedDict\nNR.", "it calls "),
+        (b"\x80\x02]}b.", "a list cannot have attributes"),
         (b"\x80\x02I1\n.", "opcode 0x49"),
         (b"\x80\x02\x82\1.", "opcode 0x82"),
-        (b"\x80\x02c" + b"m" * 600, "a global without a name"),
-        (b"\x80\x02N\x8c\1a\x93.", "whose name is no text"),
+        (b"\x80\x02c" + b"m" * 600, "a global has no name"),
+        (b"\x80\x02N\x8c\1a\x93.", "the name of a global is not text"),
         (b"\x80\x02X\1\0\0\0\xff.", "not UTF-8"),
         (b"\x80\x021.", "ends early"),
-        (b"\x80\x02\x87.", "more than there is"),
+        (b"\x80\x02\x87.", "more values than there are"),
         (pickled(Call("_codecs.encode", ("x", "utf-8"))), "latin1"),
-        (pickled(Call("builtins.complex", ("1", 2.0))), "no numbers"),
-        (pickled(Call("torch.Size", (1,))), "no list"),
-        (pickled(Call("collections.OrderedDict", ([1],))), "no pairs"),
-        (pickled(Opcodes(b"K\1Q")), "no storage"),
+        (pickled(Call("builtins.complex", ("1", 2.0))), "not made of floats"),
+        (pickled(Call("torch.Size", (1,))), "the elements are not in a list"),
+        (pickled(Call("collections.OrderedDict", ([1],))), "not made of pairs"),
+        (pickled(Opcodes(b"K\1Q")), "not a storage"),
     ],
 )
 def test_what_is_no_sound_pickle_is_a_value_error(data: bytes, why: str) -> None:
@@ -163,7 +163,7 @@ def test_objects_are_bounded_by_the_bytes_there_are(opcode: bytes) -> None:
     few, many = MOST_OBJECTS // 2, MOST_OBJECTS * 4
     with pytest.raises(ValueError, match="ends before its object"):  # so many may be
         run(b"\x80\x02" + opcode * (few if len(opcode) == 1 else 10) + b"N.")
-    with pytest.raises(ValueError, match="more objects"):
+    with pytest.raises(ValueError, match="too many objects"):
         Machine(b"\x80\x02" + opcode * many + b"N.", GLOBALS, storage_of, stored=1000).run()
 
 
@@ -195,7 +195,7 @@ def test_a_call_is_charged_by_what_it_reads(function: str, arguments: tuple[Any,
     """So that a small file does not do the same again and again to something large."""
     start = b"\x80\x02(" + pickled(Named(function))[2:-1] + b"q\1" + pickled(arguments)[2:-1] + b"q\2" + b"1"
     machine = Machine(start + b"](" + b"h\1h\2R" * AGAIN + b"e.", GLOBALS, storage_of)
-    with pytest.raises(ValueError, match="more values than its size accounts for"):
+    with pytest.raises(ValueError, match="too many values for its size"):
         machine.run()
     assert machine.at < len(start) + 5 * AGAIN
 
@@ -214,7 +214,7 @@ def test_what_a_call_costs_is_soon_told() -> None:
     )
     begun = time.process_time()
     run(data + b"1](" + b"h\3h\2\x85R" * 20 + b"e.")
-    with pytest.raises(ValueError, match="more values"):
+    with pytest.raises(ValueError, match="values for its size"):
         run(data + b"1h\3(" + b"h\2" * 20_000 + b"tR.")
     assert time.process_time() - begun < 2
 
@@ -233,10 +233,10 @@ def test_text_that_is_wider_in_memory_than_in_the_file_is_bounded() -> None:
     ):
         assert len(run(pickled([text] * times))) == times
     for end, size in (("\u4e00", 1 << 26), ("𝄞", 12 << 20)):
-        with pytest.raises(ValueError, match="characters that make all of it wider"):
+        with pytest.raises(ValueError, match="takes too much memory"):
             run(pickled("k" * size + end))
 
 
 def test_a_storage_has_a_short_key() -> None:
-    with pytest.raises(ValueError, match="a storage whose key has 600 characters"):
+    with pytest.raises(ValueError, match="the key of a storage has 600 characters"):
         run(pickled(tensor(storage("k" * 600))))

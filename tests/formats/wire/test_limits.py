@@ -71,7 +71,7 @@ MAKERS: list[Callable[[str, list[str]], str]] = [_bundle, _safetensors, _listing
 @pytest.mark.parametrize("make", MAKERS)
 def test_keys_that_are_long_together_are_refused(tmp_path: Path, make: Callable[..., str]) -> None:
     path = make(str(tmp_path / "c-1"), LONG)
-    with pytest.raises(CorruptCheckpointError, match="more than is read"):
+    with pytest.raises(CorruptCheckpointError, match=r"more than is read|over the limit"):
         formats.open_checkpoint(path)
 
 
@@ -96,7 +96,7 @@ def test_paths_of_hdf5_that_are_long_together_are_refused(tmp_path: Path) -> Non
         group = file.create_group("g" * 500_000)
         for number in range(30):
             group[f"v{number}"] = np.float32(1)
-    with pytest.raises(CorruptCheckpointError, match="more than is read"):
+    with pytest.raises(CorruptCheckpointError, match="over the limit"):
         formats.open_checkpoint(str(tmp_path / "w.h5"))
 
 

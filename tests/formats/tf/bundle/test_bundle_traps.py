@@ -357,7 +357,7 @@ def test_headers_that_tensorflow_accepts(prefix: str, data: str) -> None:
         (
             BundleHeaderProto(num_shards=1, version=VersionDef(bad_consumers=[1])),
             UnsupportedFeatureError,
-            "this one is 1",
+            "ckpt supports version 1",
         ),
         (BundleHeaderProto(num_shards=1, endianness=2), CorruptCheckpointError, "endianness 2"),
         (BundleHeaderProto(num_shards=-1), CorruptCheckpointError, "-1 data shards"),
@@ -506,8 +506,8 @@ def test_big_endian_strings(prefix: str) -> None:
     [
         ([((0, 2), (0, 4)), ((1, 3), (0, 4))], "overlap"),
         ([((0, 4), (0, 2)), ((0, 4), (1, 3))], "overlap"),
-        ([((0, 3), (0, 4))], "hold 12 of the 16"),
-        ([((0, 2), (0, 4)), ((3, 1), (0, 4))], "hold 12 of the 16"),
+        ([((0, 3), (0, 4))], "contain only 12 of the 16"),
+        ([((0, 2), (0, 4)), ((3, 1), (0, 4))], "contain only 12 of the 16"),
         ([((0, 2), (0, 2)), ((2, 2), (2, 2)), ((1, 2), (1, 2))], "overlap"),
     ],
 )
@@ -522,7 +522,7 @@ def test_part_that_is_there_can_be_read_of_a_tensor_with_gaps(prefix: str) -> No
     write_bundle(prefix, {"p": partitioned(SQUARE, [((0, 2), (0, -1))])})
     with open_checkpoint(prefix) as reader:
         assert same(reader["p"].read_slice((slice(0, 2, 1), slice(1, 3, 1))), SQUARE[:2, 1:3])
-        with pytest.raises(CorruptCheckpointError, match="hold 4 of the 8"):
+        with pytest.raises(CorruptCheckpointError, match="contain only 4 of the 8"):
             reader["p"].read_slice((slice(1, 3, 1), slice(0, 4, 1)))
 
 
@@ -568,7 +568,7 @@ def test_piece_of_another_dtype_is_corrupt(prefix: str) -> None:
     write_bundle(prefix, {"p": partitioned(SQUARE, [((0, 2), (0, -1)), ((2, 2), (0, -1))])}, edit=edit)
     with (
         open_checkpoint(prefix) as reader,
-        pytest.raises(CorruptCheckpointError, match="is int32, the tensor float32"),
+        pytest.raises(CorruptCheckpointError, match="is int32, expected float32"),
     ):
         reader["p"].read()
 
@@ -660,14 +660,14 @@ def set_on(key: bytes, **values: Any) -> Any:
     ("values", "code", "what"),
     [
         ({"size": 1 << 60}, "tensor-size", "1152921504606846976 bytes stored"),
-        ({"size": 60}, "tensor-size", "60 bytes stored, float32 of shape .* has 64"),
+        ({"size": 60}, "tensor-size", "60 bytes stored, expected 64 for float32 of shape "),
         ({"size": 0}, "tensor-size", "0 bytes stored"),
         ({"dtype": 2}, "tensor-size", "float64 of shape"),
-        ({"shape": shape_proto((1 << 40,))}, "tensor-size", "has 4398046511104"),
+        ({"shape": shape_proto((1 << 40,))}, "tensor-size", "expected 4398046511104"),
         ({"shape": shape_proto((10**9, 10**9)), "size": 4 * 10**18}, "shard-short", "ends at byte"),
         ({"offset": 1}, "shard-short", "ends at byte 65, the shard has 64"),
         ({"offset": (1 << 63) - 1}, "shard-short", "ends at byte"),
-        ({"shard_id": 1}, "entry", "in shard 1, the header counts 1"),
+        ({"shard_id": 1}, "entry", "in shard 1, but the header counts 1"),
         ({"shard_id": (1 << 31) - 1}, "entry", "the header counts 1"),
         ({"shard_id": -1}, "entry", "cannot be decoded"),
         ({"offset": -1}, "entry", "cannot be decoded"),
@@ -677,7 +677,11 @@ def set_on(key: bytes, **values: Any) -> Any:
         ({"shape": shape_proto((0, 1 << 62, 2))}, "entry", "cannot be decoded"),
         ({"dtype": 7}, "tensor-checksum", "checksum|elements|varint|strings|variant"),
         ({"dtype": 21}, "tensor-checksum", "checksum|elements|varint|strings|variant"),
-        ({"dtype": 7, "shape": shape_proto((65,))}, "tensor-size", "64 bytes stored for 65 elements"),
+        (
+            {"dtype": 7, "shape": shape_proto((65,))},
+            "tensor-size",
+            "64 bytes stored, too few for 65 elements",
+        ),
         ({"dtype": 21, "shape": shape_proto((1 << 50,)), "size": 1 << 55}, "shard-short", "ends at byte"),
         (
             {"dtype": 7, "shape": shape_proto((64,))},

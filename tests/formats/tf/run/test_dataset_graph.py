@@ -55,12 +55,12 @@ def test_round_trip(elements: list[list[np.ndarray]]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        (b"WindowOp/_2", b"WindowOp/_3", "a dataset of no operation"),
-        (b"\x08WindowOp", b"\x08RangeOps", "a dataset of RangeOps, only windows are understood"),
-        (b"\x05Const", b"\x05Conzt", "'Const/_0', which is no constant"),
-        (b"output_types", b"output_typez", "node 'WindowOp/_2' without its 'output_types'"),
-        (b"value", b"velue", "node 'Const/_0' without its 'value'"),
-        (b"\x08\x09\x12\x00", b"\x08\x15\x12\x00", "a constant of dtype 21 is not understood"),
+        (b"WindowOp/_2", b"WindowOp/_3", "the dataset is no operation"),
+        (b"\x08WindowOp", b"\x08RangeOps", "the dataset is RangeOps, expected WindowOp"),
+        (b"\x05Const", b"\x05Conzt", "contains 'Const/_0', which is not a constant"),
+        (b"output_types", b"output_typez", "node 'WindowOp/_2' has no 'output_types'"),
+        (b"value", b"velue", "node 'Const/_0' has no 'value'"),
+        (b"\x08\x09\x12\x00", b"\x08\x15\x12\x00", "a constant has unknown dtype number 21"),
     ],
 )
 def test_what_is_no_window_is_refused(old: bytes, new: bytes, complaint: str) -> None:

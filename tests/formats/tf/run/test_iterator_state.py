@@ -111,20 +111,20 @@ def changed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("elements", "complaint"),
     [
-        ([b""], "a variant of ''"),
+        ([b""], "the variant has type ''"),
         ([b"\xff"], "varint"),
-        ([VariantTensorDataProto(type_name="tensorflow::Iterator").encode()], "a section of 0 tensors"),
+        ([VariantTensorDataProto(type_name="tensorflow::Iterator").encode()], "a section has 0 tensors"),
         (
             [VariantTensorDataProto(type_name="tensorflow::Iterator", tensors=[b""]).encode()],
-            "without its 'tensorflow.data.CompressedElement'",
+            "has no 'tensorflow.data.CompressedElement'",
         ),
-        ([changed(), changed()], "two sections 'Iterator::Root::Range'"),
-        ([changed(dtype=21)], "Root::Range: next: dtype 21 is not understood"),
-        ([changed(dtype=3)], r"int32 of shape \(\) in 8 bytes"),
-        ([changed(uncompressed_bytes=[1 << 40])], "1099511627776 bytes, 8 are left"),
+        ([changed(), changed()], "section 'Iterator::Root::Range' occurs twice"),
+        ([changed(dtype=21)], "Root::Range: next: unknown dtype number 21"),
+        ([changed(dtype=3)], r"8 bytes do not match int32 of shape \(\)"),
+        ([changed(uncompressed_bytes=[1 << 40])], "1099511627776 bytes, but only 8 bytes are left"),
         ([changed(uncompressed_bytes=[-8])], "-8 bytes"),
         ([changed(uncompressed_bytes=[8, 0])], "2 sizes"),
-        ([changed(dtype=7, uncompressed_bytes=[4])], "values of 4 bytes, 8 are stored"),
+        ([changed(dtype=7, uncompressed_bytes=[4])], "the values need 4 bytes, 8 are stored"),
     ],
 )
 def test_what_is_no_state_is_refused(elements: list[bytes], complaint: str) -> None:
@@ -133,11 +133,11 @@ def test_what_is_no_state_is_refused(elements: list[bytes], complaint: str) -> N
 
 
 def test_a_pipeline_of_a_million_steps_is_refused() -> None:
-    with pytest.raises(ValueError, match="a prefix of 1,000,000 steps"):
+    with pytest.raises(ValueError, match="a prefix has 1,000,000 steps"):
         decode(encode({"Iterator" + "::Root" * 1_000_000: {"next": np.asarray(5)}}))
 
 
 def test_keys_and_values_must_be_as_many() -> None:
     section = VariantTensorDataProto.decode(changed())
-    with pytest.raises(ValueError, match="2 keys, 1 values"):
+    with pytest.raises(ValueError, match="2 keys do not match 1 values"):
         decode([section.replace(metadata=section.metadata + b"@@more").encode()])

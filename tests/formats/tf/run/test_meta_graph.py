@@ -103,7 +103,7 @@ def test_constants_and_collections_of_other_names_are_not_read(
     )
     assert read_meta_graph(parse_location(str(path))) == ("", {})
     path.write_bytes(message(2) + message(4, message(1, "variables"), message(2, huge)))
-    with pytest.raises(UnsupportedFeatureError, match="a CollectionEntry of 160"):
+    with pytest.raises(UnsupportedFeatureError, match="a CollectionEntry has 160"):
         read_meta_graph(parse_location(str(path)))
 
 
@@ -132,13 +132,13 @@ def test_every_cut_and_random_damage_is_an_error_of_ours_or_another_graph(tmp_pa
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"", "no MetaGraphDef"),
-        (message(9, "text"), "no MetaGraphDef"),
-        (b"not a protocol buffer at all", "field 13 of wire type 6"),
-        (b"\x12" + encode_varint(1 << 62), "bytes, 0 are left"),
+        (b"", "not a MetaGraphDef"),
+        (message(9, "text"), "not a MetaGraphDef"),
+        (b"not a protocol buffer at all", "field 13 has unknown wire type 6"),
+        (b"\x12" + encode_varint(1 << 62), "bytes, only 0 are left"),
         (b"\x12\x80", "varint runs past the end"),
-        (b"\x0b", "field 1 of wire type 3"),
-        (b"\x0d\x00", "bytes, 0 are left"),
+        (b"\x0b", "field 1 has unknown wire type 3"),
+        (b"\x0d\x00", "bytes, only 0 are left"),
         (message(2, message(1, b"Var\xff")), "offset"),
         (
             message(2) + message(4, message(1, "variables"), message(2, message(2, message(1, b"\xff")))),

@@ -99,10 +99,10 @@ def test_numbers_and_what_is_held() -> None:
         ("guide", 3, 6, "at pass 1, element 6 of TensorSlice and at pass 2, element 2 of TensorSlice"),
         ("batch_drop", 1, 6, "one has ended"),
         ("batch_drop", 6, 6, "both have ended"),
-        ("interleave", 1, 6, "at another place"),
+        ("interleave", 1, 6, "at different positions"),
         ("shuffle_once", 0, 6, "6 elements apart"),
         ("shuffle_seeded", 0, 1, "1 element apart"),
-        ("window", 0, 3, "at another place"),
+        ("window", 0, 3, "at different positions"),
         ("window", 1, 6, "one has ended"),
     ],
 )
@@ -114,13 +114,13 @@ def test_apart_before_the_first_of_a_pass() -> None:
     state = one("tf215", "guide", 6)
     (slices,) = (prefix for prefix in state if prefix.endswith("TensorSlice"))
     moved = {**state, slices: {key: np.asarray(1) for key in state[slices]}}
-    assert str(pipeline(moved).position) == "pass 2, 3 before its first element of TensorSlice"
+    assert str(pipeline(moved).position) == "pass 2, 3 before the first element of TensorSlice"
     assert apart(state, moved) == "5 elements apart"
 
 
 def test_other_pipelines() -> None:
     found = apart(one("tf215", "range", 1), one("tf215", "slices", 1))
-    assert found == "another pipeline: Prefetch(Range) and Prefetch(TensorSlice)"
+    assert found == "different pipelines: Prefetch(Range) and Prefetch(TensorSlice)"
 
 
 def test_parallel_steps() -> None:
