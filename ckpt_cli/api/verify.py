@@ -131,7 +131,7 @@ def _compare_outputs(result: Result, like: str, input_file: Location | None, rep
     if found.differing:
         message = (
             f"{found.differing:,} of {found.elements:,} outputs differ from those of {like}, "
-            f"by {found.max_abs:.3g} at most"
+            f"by at most {found.max_abs:.3g}"
         )
         findings = (*findings, Finding("error", "outputs", message, None, result.path))
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..operations.convert.plan import Plan
 
 
-_PROVED = {FULL: ", verified", SENT: ", checksums of the upload verified", NONE: ""}
+_PROVED = {FULL: ", verified", SENT: ", upload verified by checksum", NONE: ""}
 
 
 def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> None:

@@ -31,7 +31,10 @@ _COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "status latest": (("to see which checkpoint is the latest", "state DIR"),),
     "checkout reset rollback switch": (
-        ("to make a checkpoint the latest of its directory (-n only says so)", "state --set NAME -n DIR"),
+        (
+            "to make a checkpoint the latest of its directory (-n only shows the change)",
+            "state --set NAME -n DIR",
+        ),
     ),
     "strip slim shrink freeze": (("to write only the weights", "convert PATH DST --weights-only"),),
     "dump h5dump cat print head less": (
@@ -67,9 +70,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("to save what is intact of a damaged checkpoint", "rescue PATH DST"),
         ("to make the state file match its directory (-n only lists changes)", "state --fix -n DIR"),
     ),
-    "quantize half cast fp16 float16 astype": (
-        ("to write another dtype", "convert PATH DST --cast float16"),
-    ),
+    "quantize half cast fp16 float16 astype": (("to change the dtype", "convert PATH DST --cast float16"),),
     "dir h5ls list keys list_variables size du": (("to list tensors and their sizes", "ls PATHS"),),
     "tree": (("to list tensors as a tree", "ls --tree PATH"),),
     "grep find search": (("to find keys that contain a word", "ls MORE PATH"),),
@@ -93,9 +94,9 @@ of the first, NAME its last part; DST is the second argument, or stays DST.
 
 _OPTIONS: dict[str, tuple[str, str]] = {
     "-f --force --yes -y --clobber": ("--overwrite", "to replace an existing target"),
-    "--half --fp16 --float16": ("--cast float16", "to write another dtype"),
-    "--bf16 --bfloat16": ("--cast bfloat16", "to write another dtype"),
-    "--precision --to-dtype --astype": ("--cast", "to write another dtype"),
+    "--half --fp16 --float16": ("--cast float16", "to change the dtype"),
+    "--bf16 --bfloat16": ("--cast bfloat16", "to change the dtype"),
+    "--precision --to-dtype --astype": ("--cast", "to change the dtype"),
     "--include --filter --pattern --glob --grep": ("--match", "to select tensors by a pattern"),
     "--ignore --skip": ("--exclude", "to leave tensors out"),
     "--no-optimizer --strip-optimizer --no-slots --weights --model-only": (
@@ -113,6 +114,9 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "--no-color --no-colour --nocolor": ("--color never", "to print without colour"),
 }
 """Options of other programs: what means the same here, if the command has it, and what for."""
+
+_HUB_NAME = re.compile(r"[\w-]+/(?![\w-]*(?i:ckpt|checkpoint|step|epoch|model|weights))[\w-]+")
+"""ORG/NAME of the Hugging Face Hub, but what programs call checkpoints."""
 
 _NAMES_A_TENSOR = "--tensor_name --tensor --tensor-name --key --keys --variable --var --name"
 _NAMES_A_PATH = "--file_name --file --checkpoint --ckpt --path --input --src --source --ckpt_path"
@@ -335,7 +339,7 @@ def _of_path(error: CheckpointNotFoundError, words: list[str]) -> Iterator[str]:
         yield f"paths are literal; to have the shell expand them, remove the quotes: {shown}"
     if words[0] == "report" and word.endswith((".html", ".htm")):
         yield f"name the output with -o: {_with_output(words, word)}"
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", word) and not os.path.exists(os.path.dirname(word)):
+    if _HUB_NAME.fullmatch(word) and not os.path.exists(os.path.dirname(word)):
         line = command_line(*words[:at], f"hf://{word}", *words[at + 1 :])
         yield f"if this is a model on the Hugging Face Hub: {line}"
     ends = [match.start() for match in re.finditer("[:/]", word)]

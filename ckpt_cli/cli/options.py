@@ -333,7 +333,7 @@ def verify_options(other: str = "SRC") -> Callable[[F], F]:
         function = click.option(
             "--verify",
             type=click.Choice(["full", "sent", "none"]),
-            help=f"How to check DST. [default: full; for URLs, sent]\ffull reads DST back and compares it "
+            help=f"How to verify DST. [default: full; for URLs, sent]\ffull reads DST back and compares it "
             f"with {other}. sent compares the checksums of what was sent with those of the store.",
         )(function)
         return option_rules(*VERIFY_RULES)(function)

@@ -81,7 +81,7 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 @click.option(
     "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on each side."
 )
-@click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's values that SRC lacks.")
+@click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value if SRC has none.")
 @click.option(
     "--keep-optimizer",
     is_flag=True,

@@ -98,7 +98,7 @@ def _note_counter(found: Match, command: str) -> None:
         render.note(f"{what}; to match without one, as read() and load_weights() do: {command} --read")
     elif found.read and found.existing_matched and found.unused_checkpoint == [COUNTER_KEY]:
         render.note(
-            f"only CHECKPOINT's save counter is unused; to match as restore(), which uses it: {command}"
+            f"only CHECKPOINT's save counter is unused; to match with it, as restore() does: {command}"
         )
 
 

@@ -203,7 +203,7 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     prefix = index.removesuffix(".index")
     if prefix == index or not data_shards(prefix):
         return ()
-    saving = "to save what is intact (with --sibling, by another checkpoint of the run)"
+    saving = "to save what is intact (add --sibling OTHER to use another checkpoint of the run)"
     return (f"{saving}: {command_line('rescue', prefix, 'OUT')}",)
 
 

@@ -333,7 +333,7 @@ def test_a_wrong_guess_is_answered_with_a_command_that_runs(
     ("line", "hint"),
     [
         ("convert run/ckpt-10 new.npz --force", "to replace an existing target: --overwrite"),
-        ("convert run/ckpt-10 new.npz --half", "to write another dtype: --cast float16"),
+        ("convert run/ckpt-10 new.npz --half", "to change the dtype: --cast float16"),
         (
             "convert run/ckpt-10 new.npz --dtype fp16",
             "--dtype selects tensors; to change their dtype: --cast",
@@ -357,6 +357,13 @@ def test_an_option_of_another_program_is_answered_with_ours(
     assert said.code in (2, 3)
     assert said.err.splitlines()[1] == f"hint: {hint}"
     assert "did you mean" not in said.err.lower() or "no dtype" in said.err
+
+
+def test_a_checkpoint_in_a_folder_that_is_not_there_is_no_model_on_the_hub(
+    laid_out: Path, starter: Starter
+) -> None:
+    for path in ("nosuch/ckpt-10", "nosuch/model.h5", "nosuch/my_weights"):
+        assert "Hub" not in starter.run("ls", path, cwd=laid_out).err
 
 
 @pytest.mark.parametrize("line", [line for lines in PLACES.values() for line in lines])
