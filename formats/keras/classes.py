@@ -293,7 +293,7 @@ class _Telling:
         own = self._own(node)
         shapes = {edge: self._source.specs[key].shape for edge, key in own.items()}
         if self._below(node):
-            return "belongs to an object with layers below it, unlike any weight of a Keras layer"
+            return "belongs to an object that contains layers; no Keras layer has such a weight"
         among = _KERAS_2 if self._of_keras_2 else _ALL
         every = (_fits(name, row, shapes, among) for name, row in LAYERS.items() if row.weights)
         fits = [fit for fit in every if fit is not None]

@@ -429,7 +429,7 @@ _UNEVEN = {
     "Transpose": "crops more at the end than at the start; crop after the layer",
     "": "pads more at the end than at the start; pad before the layer",
 }
-_AND_DIVIDE = "; for uneven padding, pad with zeros and divide by the average of a mask padded alike"
+_AND_DIVIDE = "; for uneven padding, pad with zeros, then divide by the average of an equally padded mask"
 
 
 def _pads_unevenly(told: Mapping[str, Any]) -> bool:

@@ -289,5 +289,5 @@ def _edge_of(component: str, layer: str) -> tuple[str, str]:
     if component.rstrip("0123456789").removesuffix("_").endswith("_cell") or component == "cell":
         return "cell", "cell"
     raise ModelError(
-        f"layer {layer!r} has weights below {component!r}, and names alone do not show what that is"
+        f"layer {layer!r} has weights below {component!r}, but the class of {component!r} is unknown"
     )

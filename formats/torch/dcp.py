@@ -106,7 +106,7 @@ class DcpReader(CheckpointReader):
         try:
             return decode(data)
         except RefusedGlobalError as error:
-            message = f"its pickle names {error.name!r:.200}, which loading would import and run"
+            message = f"its pickle names {error.name!r:.200}; loading it would import and run that"
             raise UnsupportedFeatureError(message, path=self._path, code=REFUSED) from error
         except NotReadError as error:
             raise UnsupportedFeatureError(str(error), path=self._path, code="header") from error

@@ -120,7 +120,7 @@ class Container(ABC):
             "this is a whole PyTorch module" if is_module else "this holds more than tensors and plain values"
         )
         saved = "model.state_dict()" if is_module else "a dictionary of tensors and plain values"
-        message = f"{what}: its pickle names {name!r:.200}, which loading would import and run"
+        message = f"{what}: its pickle names {name!r:.200}; loading it would import and run that"
         hints = (f"in the program that made it, save {saved} with torch.save",)
         return UnsupportedFeatureError(message, path=self.path, code=REFUSED, hints=hints)
 

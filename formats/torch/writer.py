@@ -128,7 +128,7 @@ class TorchWriter(ShardWriter):
         if key is not None:
             message = f"shards contain only tensors, so they cannot store {groups} of the optimizer state"
             hints = (
-                "name a DST that ends in .pt to write everything to one file",
+                "pass a DST that ends in .pt to write everything to one file",
                 "pass --kind variable to leave out the optimizer state",
             )
             raise ConversionError(message, path=target.path, key=key, hints=hints)

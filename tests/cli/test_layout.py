@@ -518,7 +518,7 @@ NOT_TOLD = {
     "these names and sizes: kernel [3, 16]": {"l/cell/kernel": (3, 16), "l/cell/recurrent_kernel": (5, 16)},
     "has class 'LSTMCell'": {"l/kernel": (3, 16), "l/recurrent_kernel": (4, 16)},
     "these names and sizes: w [2, 2]": {"l/w": (2, 2)},
-    "belongs to an object with layers below it": {"scale": (3,), "dense/kernel": (3, 4)},
+    "belongs to an object that contains layers": {"scale": (3,), "dense/kernel": (3, 4)},
 }  # fmt: skip
 
 

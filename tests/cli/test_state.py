@@ -765,9 +765,9 @@ def test_a_killed_conversion_is_removed_with_its_age_and_size(tmp_path: Path, ck
     for path in (staged / "shard-0", staged):
         os.utime(path, (time.time() - 7300,) * 2)
     result = ckpt("state", "--fix", "-n", tmp_path)
-    assert result.rows == [["remove", staged.name, "files staged for a checkpoint, 2 hours old", "1000"]]
+    assert result.rows == [["remove", staged.name, "staged files of a checkpoint, 2 hours old", "1000"]]
     (change,) = ckpt("state", "--fix", tmp_path, "--json").json["changes"]
-    assert (change["why"], change["nbytes"]) == ("files staged for a checkpoint, 2 hours old", 1000)
+    assert (change["why"], change["nbytes"]) == ("staged files of a checkpoint, 2 hours old", 1000)
     assert os.listdir(tmp_path) == []
 
 

@@ -193,7 +193,7 @@ class ComparedFile(File):
 
     def _compare(self, offset: int, data: bytes | memoryview) -> None:
         if self._copy.read(offset, len(data)) != data:
-            raise CorruptCheckpointError("the copy differs from these bytes", path=self.path, offset=offset)
+            raise CorruptCheckpointError("the copy differs from the source", path=self.path, offset=offset)
 
     @property
     def closed(self) -> bool:

@@ -252,7 +252,7 @@ class _Structure:
     def _overlap(self, part: int, previous: int) -> Finding:
         parts, index = self.parts, self.reader.index
         key, other = (self.specs[parts.tensor[number]].key for number in (part, previous))
-        message = f"shares bytes with {other!r}, which ends at {parts.end(previous)}"
+        message = f"overlaps {other!r}, which ends at byte {parts.end(previous)}"
         path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
         return Finding("warning", "overlap", message, key, path, parts.offset[part])
 

@@ -217,7 +217,7 @@ def _staged(path: Location) -> list[Leftover]:
     if interrupted is not None:
         return [Leftover(path, interrupted)]
     if not names or not parts:
-        return [Leftover(path, "files staged for a checkpoint")]
+        return [Leftover(path, "staged files of a checkpoint")]
     whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
     readable = f"; {whole} in it may still be readable" if whole else ""
     return [Leftover(path, "an unfinished save (its parts were never merged)" + readable)]

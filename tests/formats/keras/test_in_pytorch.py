@@ -82,7 +82,7 @@ def test_what_pytorch_computes_otherwise_is_refused(
             {"padding": "same", "pool_size": [3, 3], "strides": [1, 1]},
             "does not count in the average",
         ),
-        ("AveragePooling2D", {"padding": "same", "pool_size": [2, 2]}, "a mask padded alike"),
+        ("AveragePooling2D", {"padding": "same", "pool_size": [2, 2]}, "an equally padded mask"),
         ("Embedding", {"mask_zero": True}, "masks steps"),
         ("LayerNormalization", {"axis": [-2], "epsilon": 1e-5}, "normalizes axis [-2]"),
     ],
