@@ -49,11 +49,11 @@ REFUSED = "refused"
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be found, read, or written as asked.
+    """A checkpoint cannot be found, read or written.
 
-    `message` says what was expected and what was found; `path` is the file it
-    was found in, `key` the tensor, `offset` the byte position in that file,
-    `code` one of the finding codes of `ckpt verify`, `hints` next steps.
+    `message` says what was expected and what was found.  `path` is the file, `key` the
+    tensor and `offset` the byte position in the file.  `code` is one of the finding codes
+    of `ckpt verify`.  `hints` are next steps.
     """
 
     usual_code: ClassVar[str] = "entry"
@@ -98,11 +98,11 @@ class ChecksumError(CorruptCheckpointError):
 
 
 class UnsupportedFeatureError(CheckpointError):
-    """The file is sound but asks for something that is not known here."""
+    """The file is sound, but needs a feature that is not supported here."""
 
 
 class TensorNotFoundError(CheckpointError, KeyError):
-    """There is no tensor of this key."""
+    """There is no tensor with this key."""
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
@@ -112,20 +112,20 @@ class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
 
 
 class NoCheckpointsError(CheckpointNotFoundError):
-    """The directory is there, and no checkpoint lies in it; `lie_below` says whether some lie below it."""
+    """The directory has no checkpoints; `lie_below` says whether directories below it have some."""
 
     lie_below = False
 
 
 class InaccessibleError(CheckpointError):
-    """What is there cannot be opened as a file, which says nothing of the checkpoint in it."""
+    """The file cannot be opened; the checkpoint in it may be sound."""
 
     def __init__(self, message: str, *, path: str | None = None, key: str | None = None) -> None:
         super().__init__(message, path=path, key=key, code=UNREADABLE)
 
 
 class ResourceError(InaccessibleError):
-    """This process ran out of something while it read or wrote: see `exhausted`."""
+    """This process ran out of memory or another resource while it read or wrote; see `exhausted`."""
 
     def __init__(self, message: str, *, path: str | None = None, key: str | None = None) -> None:
         super().__init__(message, path=path, key=key)
@@ -133,19 +133,19 @@ class ResourceError(InaccessibleError):
 
 
 class CheckpointExistsError(CheckpointError, FileExistsError):
-    """The target is there already, and overwriting was not asked for."""
+    """The target already exists, and `overwrite` is not set."""
 
 
 class ConversionError(CheckpointError):
-    """What was asked for cannot be represented in the target."""
+    """The target cannot represent the requested content."""
 
 
 class UnsupportedDtypeError(ConversionError):
-    """The target has no such dtype."""
+    """The target does not support this dtype."""
 
 
 class DuplicateKeyError(ConversionError):
-    """Two tensors end on one key."""
+    """Two tensors would get the same key."""
 
 
 _NO_MEMORY = ("cannot allocate memory", "failed to map segment")
@@ -173,7 +173,7 @@ def exhausted(error: BaseException, path: str | None = None, key: str | None = N
     """Return what to say of an error that `is_exhausted`; what its functions had at hand is let go of."""
     forget_locals(error)
     if isinstance(error, RecursionError):
-        return ResourceError("nested too deeply: Python's stack ends here", path=path, key=key)
+        return ResourceError("nested too deeply for Python's stack", path=path, key=key)
     detail = str(error).split("\n", 1)[0][:200] if isinstance(error, MemoryError) else ""
     found = ResourceError("not enough memory" + (f": {detail}" if detail else ""), path=path, key=key)
     found.hints = ("free some memory, or raise the limit of this process (ulimit -v)",)

@@ -140,7 +140,7 @@ def test_a_format_that_is_only_read_is_a_file_a_golden_and_two_lines(copy: Copy)
     assert copy.ckpt("ls", golden).out.split("\t")[:3] == ["array", str(np.load(GOLDEN).dtype), shape]
     assert copy.ckpt("convert", golden, "out.npz").code == 0
     assert np.array_equal(np.load(copy.root / "out.npz")["array"], np.load(GOLDEN))
-    assert "array of numpy's; only read" in copy.ckpt("explain", "formats").out
+    assert "array of numpy's (read-only)" in copy.ckpt("explain", "formats").out
 
 
 def test_files_of_a_new_format_are_checkpoints_of_their_directory(copy: Copy) -> None:
@@ -199,13 +199,13 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
     ):
         done = copy.ckpt(*line.split())
         assert (done.code, done.out) == (3, ""), done
-        assert "npy is only read, not written" in done.err
+        assert "npy can be read, but not written" in done.err
         assert sorted(os.listdir(copy.root)) == before
     for line in ("average c.npz c.npz -o new.npy", "rename c.npz new.npy --sub a=>b"):
         done = copy.ckpt(*line.split())
         assert (done.code, done.out) == (3, ""), done
-        assert ".npy is the suffix of npy, which is not written" in done.err
-        assert "hint: what can be written: .h5, .keras, .npz" in done.err
+        assert ".npy is the suffix of npy, which ckpt does not write" in done.err
+        assert "hint: use one of .h5, .keras, .npz" in done.err
         assert sorted(os.listdir(copy.root)) == before
 
 
@@ -295,7 +295,7 @@ def test_a_store_is_a_file(copy: Copy) -> None:
     assert copy.ckpt("ls", "zip://runs.zip/runs/tf_ckpts/ckpt-7").code == 3
     refused = copy.ckpt("convert", "runs/tf_ckpts", "zip://runs.zip/new")
     assert (refused.code, refused.out) == (3, "")
-    assert "zip:// is read here, and not written" in refused.err
+    assert "zip:// can be read, but not written" in refused.err
 
 
 def _without_times(text: str) -> str:

@@ -46,7 +46,7 @@ class Permute(NamedTuple):
         if self.order is None:
             return tuple(reversed(range(rank)))
         if sorted(self.order) != list(range(rank)):
-            raise ValueError(f"{self} wants {len(self.order)} dimensions, there are {rank}")
+            raise ValueError(f"{self} needs {len(self.order)} dimensions, found {rank}")
         return self.order
 
     def shape(self, shape: Shape) -> Shape:
@@ -89,7 +89,9 @@ class Reshape(NamedTuple):
     def inverse(self) -> Reshape:
         if self.have is None:
             after = _spelled(self.want)
-            raise ValueError(f"{self} does not say what it was, as in reshape(8,64 -> {after})")
+            raise ValueError(
+                f"{self} does not give the original shape; write for example reshape(8,64 -> {after})"
+            )
         return Reshape(self.have, self.want)
 
     def __str__(self) -> str:
@@ -132,8 +134,8 @@ class Join(NamedTuple):
         first = shapes[0]
         if any(shape != first for shape in shapes):
             unlike = next(shape for shape in shapes if shape != first)
-            message = f"{self} wants parts of one shape, there are {list(first)} and {list(unlike)}"
-            raise ValueError(f"{message}, which nothing could take apart again")
+            message = f"{self} needs parts of the same shape, found {list(first)} and {list(unlike)}"
+            raise ValueError(f"{message}; the result could not be split again")
         if self.kind == "sum":
             return [first]
         axis = _axis(self.axis, len(first) + (self.kind == "stack"), self)
@@ -152,7 +154,9 @@ class Join(NamedTuple):
 
     def inverse(self) -> Cut:
         if self.kind == "concat" and self.parts is None:
-            raise ValueError(f"{self} does not say of how many parts, as in concat({self.axis},3)")
+            raise ValueError(
+                f"{self} does not give the number of parts; write for example concat({self.axis},3)"
+            )
         return Cut(_CUT_OF[self.kind], self.axis, self.parts)
 
     def __str__(self) -> str:
@@ -178,9 +182,9 @@ class Cut(NamedTuple):
             raise ValueError(f"{self} does not fit shape {list(shape)}")
         parts = self.parts if self.kind == "split" and self.parts else size
         if parts > MOST_PARTS:
-            raise ValueError(f"{self} makes {parts} tensors, {MOST_PARTS} are the most")
+            raise ValueError(f"{self} makes {parts} tensors, at most {MOST_PARTS} are supported")
         if self.parts is not None and parts != self.parts:
-            raise ValueError(f"{self} makes {self.parts} tensors, shape {list(shape)} has {size}")
+            raise ValueError(f"{self} makes {self.parts} tensors, but shape {list(shape)} gives {size}")
         return parts
 
     def shapes(self, shapes: Sequence[Shape]) -> list[Shape]:
@@ -232,7 +236,7 @@ def _sum(arrays: Sequence[Array]) -> Array:
 
 def _axis(axis: int, rank: int, operation: Operation) -> int:
     if not -rank <= axis < rank:
-        raise ValueError(f"{operation} wants an axis that {rank} dimensions do not have")
+        raise ValueError(f"{operation} needs an axis that a tensor with {rank} dimensions does not have")
     return axis % rank
 
 
@@ -249,7 +253,7 @@ class AxisOperations(NamedTuple):
         turns = [at for at, operation in enumerate(operations) if isinstance(operation, Join | Cut)]
         if len(turns) > 1:
             names = " and ".join(str(operations[at]) for at in turns[:2])
-            raise ValueError(f"{names} in one row: one of those that join or cut is taken")
+            raise ValueError(f"found {names}, expected only one operation that joins or splits tensors")
         at = turns[0] if turns else len(operations)
         changes = [each for each in operations if not isinstance(each, Join | Cut)]
         turn = operations[at] if turns else None
@@ -305,10 +309,10 @@ def parse_steps(text: str) -> AxisOperations:
     while text[at:].strip():
         match = _OPERATION.match(text, at)
         if match is None:
-            raise ValueError(f"{text[at:].strip()!r:.60} is no operation; there are {_KNOWN}")
+            raise ValueError(f"{text[at:].strip()!r:.60} is not an operation; expected one of {_KNOWN}")
         operations.append(_operation(match[1], match[2]))
         if len(operations) > _MOST_OPERATIONS:
-            raise ValueError(f"more than {_MOST_OPERATIONS} operations in a row")
+            raise ValueError(f"more than {_MOST_OPERATIONS} operations")
         at = match.end()
     return AxisOperations.of(operations)
 
@@ -317,7 +321,8 @@ def _operation(name: str, inside: str | None) -> Operation:
     make = _OPERATIONS.get(name)
     if make is None or (inside is None) != (name in _BARE):
         raise ValueError(
-            f"{name if inside is None else f'{name}({inside})'!r:.60} is no operation; there are {_KNOWN}"
+            f"{name if inside is None else f'{name}({inside})'!r:.60} is not an operation; "
+            f"expected one of {_KNOWN}"
         )
     try:
         return make(inside or "")
@@ -328,27 +333,27 @@ def _operation(name: str, inside: str | None) -> Operation:
 def _numbers(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     if len(words) > _MOST_NUMBERS or not all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in words):
-        raise ValueError(f"expected at most {_MOST_NUMBERS} numbers parted by commas")
+        raise ValueError(f"expected at most {_MOST_NUMBERS} numbers separated by commas")
     return tuple(map(int, words))
 
 
 def _order(text: str) -> tuple[int, ...]:
     order = _numbers(text)
     if sorted(order) != list(range(len(order))):
-        raise ValueError(f"expected each of 0 to {len(order) - 1} once")
+        raise ValueError(f"expected each number from 0 to {len(order) - 1} once")
     return order
 
 
 def _dims(text: str) -> tuple[int | None, ...]:
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if words.count("*") > 1:
-        raise ValueError("one * at most stands for what is left")
+        raise ValueError("expected at most one *")
     known = iter(_numbers(",".join(word for word in words if word != "*")) if set(words) - {"*"} else ())
     dims = tuple(None if word == "*" else next(known) for word in words)
     if math.prod(abs(dim) for dim in dims if dim) > _LARGEST or any(
         dim is not None and dim < 0 for dim in dims
     ):
-        raise ValueError("no shape that a tensor has")
+        raise ValueError("not a valid tensor shape")
     return dims
 
 
@@ -359,7 +364,7 @@ def _reshape(text: str) -> Reshape:
     have, want = _dims(before), _dims(after)
     known = [math.prod(dim for dim in dims if dim is not None) for dims in (have, want)]
     if (None in have) != (None in want) or (None not in have and known[0] != known[1]):
-        raise ValueError("both sides have as many elements, and a * or none")
+        raise ValueError("expected the same number of elements on both sides, and a * on both or neither")
     return Reshape(want, have)
 
 
@@ -389,7 +394,7 @@ def _unstack(text: str) -> Cut:
 
 def _addends(text: str) -> Cut:
     if _numbers(text) != (2,):
-        raise ValueError("a tensor is made the sum of two")
+        raise ValueError("expected 2, the number of addends")
     return Cut("addends", 0, 2)
 
 

@@ -72,7 +72,7 @@ def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:
     if isinstance(data, np.ndarray | np.generic):
         array = np.asarray(data)
         if array.shape != spec.shape:
-            raise ValueError(f"tensor {spec.key!r}: array of shape {array.shape}, its spec says {spec.shape}")
+            raise ValueError(f"tensor {spec.key!r}: array has shape {array.shape}, expected {spec.shape}")
         data = array_chunks(_of_dtype(spec, array))
     elif isinstance(data, bytes | bytearray | memoryview):
         data = (data,)
@@ -90,7 +90,7 @@ def _of_dtype(spec: TensorSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, 
             out[at] = element.encode("utf-8", "surrogateescape") if isinstance(element, str) else element
         return out
     if array.dtype != wanted and array.dtype.newbyteorder("=") != wanted:
-        raise ValueError(f"tensor {spec.key!r}: array of {array.dtype}, its spec says {spec.dtype}")
+        raise ValueError(f"tensor {spec.key!r}: array has dtype {array.dtype}, expected {spec.dtype}")
     return array
 
 
@@ -102,7 +102,7 @@ def _checked_elements(spec: TensorSpec, elements: Iterable[Any]) -> Iterator[Chu
         count += 1
         yield bytes(element)
     if count != spec.size:
-        raise ValueError(f"tensor {spec.key!r}: {count} elements, its spec has {spec.size}")
+        raise ValueError(f"tensor {spec.key!r}: found {count} elements, expected {spec.size}")
 
 
 def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
@@ -119,7 +119,7 @@ def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
         if len(chunk):
             yield chunk
     if total != expected:
-        raise ValueError(f"tensor {spec.key!r}: {total} bytes, its spec has {expected}")
+        raise ValueError(f"tensor {spec.key!r}: found {total} bytes, expected {expected}")
 
 
 def view_of(chunk: Chunk) -> memoryview:
@@ -214,13 +214,13 @@ class FixedWidth:
                 self.has_nul = self.has_nul or b"\0" in data
                 if data.endswith(b"\0"):
                     hints = (leave_out(spec.key),)
-                    message = "an element ends in NUL, which strings of a fixed width cannot"
+                    message = "an element ends in NUL, which fixed-width strings cannot store"
                     raise ConversionError(message, key=spec.key, hints=hints)
             self.width = max(self._lengths, default=0) or 1
             padded, stored = self.width * len(self._lengths), sum(self._lengths)
             if padded > self.MOST_PADDING and padded > 100 * stored:
-                hints = ("a .json file keeps strings as they are",)
-                message = f"{stored} bytes of strings would take {padded} at a fixed width"
+                hints = ("write a .json file, which stores strings unchanged",)
+                message = f"{stored} bytes of strings would take {padded} bytes as fixed-width strings"
                 raise ConversionError(message, key=spec.key, hints=hints)
         except BaseException:
             self._close()

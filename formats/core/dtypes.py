@@ -47,7 +47,7 @@ class DType(NamedTuple):
         if self.itemsize is None:
             return np.dtype(object)
         if self.is_unmapped:
-            raise UnsupportedFeatureError(f"values of {self.name} are not read", code="dtype")
+            raise UnsupportedFeatureError(f"values of dtype {self.name} cannot be read", code="dtype")
         try:
             return np.dtype(self.array)
         except TypeError:
@@ -223,8 +223,8 @@ def dtype_named(name: str) -> DType:
     lower = name.lower()  # safetensors writes F32, and F32 is no likeness of float32
     short = [_SHORT[lower]] if lower in _SHORT else []
     meant = _MEANT.get(lower) or short or difflib.get_close_matches(lower, BY_NAME, 3, 0.5)
-    rest = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(BY_NAME)}"
-    raise ValueError(f"{name!r} is no dtype; {rest}")
+    rest = f"did you mean {' or '.join(meant)}?" if meant else f"expected one of {', '.join(BY_NAME)}"
+    raise ValueError(f"{name!r} is not a dtype; {rest}")
 
 
 def as_dtype(value: Any) -> DType:
@@ -237,5 +237,5 @@ def as_dtype(value: Any) -> DType:
 
     found = from_numpy(np.dtype(value))
     if found is None:
-        raise ValueError(f"{value!r} is no dtype; there are {', '.join(BY_NAME)}")
+        raise ValueError(f"{value!r} is not a dtype; expected one of {', '.join(BY_NAME)}")
     return found

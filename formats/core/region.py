@@ -34,12 +34,12 @@ Index = tuple[slice, ...]
 def region_of(extents: Extents, shape: tuple[int, ...]) -> Region:
     """Return what a slice covers of a tensor of `shape`; ValueError where it does not fit."""
     if len(extents) != len(shape):
-        raise ValueError(f"slice of rank {len(extents)} in a tensor of rank {len(shape)}")
+        raise ValueError(f"slice has rank {len(extents)}, the tensor has rank {len(shape)}")
     region = []
     for (start, length), dim in zip(extents, shape, strict=True):
         stop = dim if length == WHOLE else start + length
         if not 0 <= start <= stop <= dim:
-            raise ValueError(f"slice {start}:{stop} in a dimension of {dim}")
+            raise ValueError(f"slice {start}:{stop} does not fit a dimension of size {dim}")
         region.append((start, stop))
     return tuple(region)
 
@@ -68,7 +68,7 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
         return None
     split = [d for d, dim in enumerate(shape) if any(region[d] != (0, dim) for region in regions)]
     if len(regions) > _MOST_CORNERS >> len(split):
-        raise ValueError(f"a tensor cut along {len(split)} dimensions into {len(regions)} pieces")
+        raise ValueError(f"too many pieces to check: {len(regions)}, along {len(split)} dimensions")
     corners: dict[tuple[int, ...], int] = {}
     whole = tuple((0, dim) for dim in shape)
     for region, weight in [*((region, 1) for region in regions), (whole, -1)]:
@@ -97,7 +97,7 @@ def _any_overlap(regions: Sequence[Region]) -> bool:
                 break
             comparisons += 1
             if comparisons > _MOST_COMPARISONS:
-                raise ValueError(f"{len(regions)} pieces that leave gaps are too many to compare")
+                raise ValueError(f"too many pieces to check: {len(regions)}, with gaps between them")
             if intersect(region, other) is not None:
                 return True
     return False
@@ -122,9 +122,9 @@ def normal_index(index: Any, shape: tuple[int, ...]) -> tuple[Index, tuple[int, 
     terms = list(index) if isinstance(index, tuple) else [index]
     dots = [at for at, term in enumerate(terms) if term is Ellipsis]
     if len(dots) > 1:
-        raise IndexError("more than one ...")
+        raise IndexError("more than one '...'")
     if len(terms) - len(dots) > len(shape):
-        raise IndexError(f"{len(terms) - len(dots)} dimensions, the tensor has {len(shape)}")
+        raise IndexError(f"index has {len(terms) - len(dots)} dimensions, the tensor has {len(shape)}")
     at, behind = (dots[0], dots[0] + 1) if dots else (len(terms), len(terms))
     terms[at:behind] = [slice(None)] * (len(shape) - len(terms) + len(dots))
     region, dropped = [], []
@@ -132,14 +132,14 @@ def normal_index(index: Any, shape: tuple[int, ...]) -> tuple[Index, tuple[int, 
         if isinstance(term, slice):
             start, stop, step = term.indices(dim) if term.step != 0 else (0, 0, 0)
             if step < 1:
-                raise IndexError("steps go forward")
+                raise IndexError("expected a positive step")
             region.append(slice(start, max(start, stop), step))
             continue
         if isinstance(term, bool) or getattr(term, "shape", None) or not hasattr(term, "__index__"):
-            raise IndexError(f"{term!r} is neither an integer nor a slice nor ...")
+            raise IndexError(f"{term!r} is not an integer, a slice or '...'")
         number = operator.index(term)
         if not -dim <= number < dim:
-            raise IndexError(f"{number} is outside of dimension {axis}")
+            raise IndexError(f"index {number} is out of range for dimension {axis}")
         region.append(slice(number % dim, number % dim + 1, 1))
         dropped.append(axis)
     return tuple(region), tuple(dropped)

@@ -47,7 +47,7 @@ def allocate(
     except MemoryError as error:
         raise exhausted(error, path, spec.key) from error
     except ValueError as error:
-        message = f"no array can hold {spec.dtype} of shape {list(shape)}: {error}"
+        message = f"cannot create an array of {spec.dtype} with shape {list(shape)}: {error}"
         raise UnsupportedFeatureError(message, path=path, key=spec.key) from error
 
 

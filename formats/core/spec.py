@@ -77,12 +77,12 @@ class TensorSpec(NamedTuple):
 
     @property
     def type_name(self) -> str | None:
-        """What people see as its type: the dtype's name, or the format's own; None where nobody can tell."""
+        """The type to show: the dtype's name, or the format's own name; None if it cannot be decoded."""
         return self.dtype.name if self.dtype.family != "none" else None
 
     @property
     def stored_document(self) -> dict[str, Any]:
-        """What JSON documents say of a type that is not mapped, and of no other."""
+        """The JSON field `stored` of a type that is not mapped; empty for every other type."""
         if not self.dtype.is_unmapped:
             return {}
         return {"stored": {"dtype": self.dtype.name, "nbytes": self.nbytes}}

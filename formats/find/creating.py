@@ -45,16 +45,16 @@ def create_checkpoint(
     graph of a tf-object checkpoint is written from `object_graph`, where given, instead
     of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
     `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  `facts` is
-    what the file shall say of itself, as a reader's `facts` do.  The
-    writer of a `rehearsal` writes nothing, but what would be refused is.  What is sent to a store
-    is held against what that says of it, unless not `prove_sent`.  With a `journal`, which has begun, it
-    goes on where another process was interrupted.  The data shards of a
-    bundle in a store that `is_shared` are sent by other processes (`formats.store.remote.upload.Handed`).
+    the file's metadata, like a reader's `facts`.  The writer of a `rehearsal` writes nothing, but
+    raises the same errors.  An upload is compared with what the store reports of it if
+    `prove_sent`.  With a `journal` that was begun, the writer resumes an interrupted process.
+    If `is_shared`, other processes upload the data shards of a bundle
+    (`formats.store.remote.upload.Handed`).
 
-    Raises CheckpointExistsError for a target that is there, unless `overwrite`;
-    UnsupportedDtypeError, DuplicateKeyError and ConversionError for what the format
-    cannot hold, for one that is only read, and for a path whose suffix says another format;
-    UnsupportedFeatureError for a URL of what is only read.
+    Raises CheckpointExistsError if the target exists, unless `overwrite`.  Raises
+    UnsupportedDtypeError, DuplicateKeyError or ConversionError if the format cannot hold the
+    tensors, if it can only be read, or if the suffix of `path` belongs to another format.
+    Raises UnsupportedFeatureError for a URL that can only be read.
     """
     from .registry import format_named
     from .suffixes import refuse_false_suffix

@@ -155,7 +155,7 @@ def count_below(path: Location) -> str | None:
         if not found:
             return None
         return f"{_counted(found, 'checkpoint', 's')} in {_counted(holding, 'director', 'ies', 'y')} below"
-    return f"{found:,} checkpoints or more below" if found else None
+    return f"at least {found:,} checkpoints below" if found else None
 
 
 def _counted(number: int, stem: str, many: str, one: str = "") -> str:
@@ -167,8 +167,8 @@ def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpoint
     below = count_below(path)
     if below is None:
         return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
-    way = f"with -R they are taken as well: {command_line('ls', '-R', path)}"
-    error = NoCheckpointsError(f"{what} in this directory, {below}", path=path, hints=(way,))
+    way = f"to include them: {command_line('ls', '-R', path)}"
+    error = NoCheckpointsError(f"{what} in this directory, but {below}", path=path, hints=(way,))
     error.lie_below = True
     return error
 
@@ -179,7 +179,9 @@ def _shards_left(path: Location) -> tuple[str, ...]:
     if shard is None:
         return ()
     index = f"{shard['prefix']}.index"
-    return (f"{shard[0]} is there, but not {index}: the save was interrupted, or the file not copied",)
+    return (
+        f"{shard[0]} exists, but {index} does not: the save was interrupted, or the index was not copied",
+    )
 
 
 class Directory:
@@ -234,7 +236,7 @@ class Directory:
         try:
             return StateFile.read(path)
         except CorruptCheckpointError as error:
-            self._notes.append(f"{error}; TensorFlow ignores it, and so is it here")
+            self._notes.append(f"{error}; ignored, as in TensorFlow")
             return None
 
     def _by_name(self) -> dict[str, CheckpointLocation]:
@@ -305,7 +307,7 @@ class Directory:
                 or bool(error.hints)
             )
         if is_closed:
-            self._notes.append(f"{error}; so it cannot be told whether this is a checkpoint")
+            self._notes.append(f"{error}; cannot tell whether it is a checkpoint")
         return False
 
     @property
@@ -317,14 +319,14 @@ class Directory:
                 return None
             if (self.path / self.state.latest).absolute() == location.path.absolute():
                 return location._replace(reason=f"{location.path}: named by the state file")
-            why = f"found beside the state file, which says {self.state.latest}"
+            why = f"found next to the state file, which names {self.state.latest}"
             return location._replace(note=f"{location.path}: {why}")
         sound = [member for member in self.members if member.error is None]
         if not sound:
             return None
         newest = sound[-1]
         why = "the highest step" if step_of(newest.name) is not None else "the newest"
-        return newest.location._replace(note=f"{newest.location.path}: {why}, there is no state file")
+        return newest.location._replace(note=f"{newest.location.path}: {why} (there is no state file)")
 
     @cached_property
     def _named_latest(self) -> CheckpointLocation | None:
@@ -339,7 +341,7 @@ class Directory:
         """Why the checkpoint that the state file names is not the latest; None where there is no flaw."""
         if self.state is None or not (self._named_latest is None or self._names_listing):
             return None
-        what = "a saved listing" if self._names_listing else "not there"
+        what = "a saved listing" if self._names_listing else "missing"
         return f"the state file names {self.state.latest!r}, which is {what}"
 
     def require_latest(self) -> CheckpointLocation:
@@ -351,8 +353,8 @@ class Directory:
         flaw = self.latest_flaw
         if flaw is not None and sound:
             hints = (
-                f"name one that is there, for instance {sound[-1].location.path}",
-                f"or mend the state file: {command_line('state', '--fix', self.path)}",
+                f"name one that exists, for example {sound[-1].location.path}",
+                f"or repair the state file: {command_line('state', '--fix', self.path)}",
             )
             raise CheckpointNotFoundError(flaw, path=self.path, hints=hints)
         foreign = foreign_directory(self.path)
@@ -363,6 +365,6 @@ class Directory:
             raise damaged
         error = no_checkpoints(self.path)
         if self._listings:
-            hint = f"a saved listing is read only where it is named itself: {self._listings[0]}"
+            hint = f"to read a saved listing, name it: {self._listings[0]}"
             error.hints = (*error.hints, hint)
         raise error

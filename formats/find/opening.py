@@ -80,9 +80,9 @@ def open_location(
 
 
 def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> CheckpointReader:
-    """Return a reader of the checkpoint that `path` names, whatever its format; it is a context manager.
+    """Return a reader of the checkpoint at `path`, in any format; it is a context manager.
 
-    Reads the index alone.  With `lenient`, damage that hides some of the keys is in
+    Reads only the index.  With `lenient`, damage that hides some of the keys is in
     the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
     UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
     """

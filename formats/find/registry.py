@@ -50,7 +50,7 @@ def format_named(name: str) -> Format:
         if found.name == name:
             return found
     known = ", ".join(found.name for found in all_formats())
-    raise UnknownFormatError(f"no format {name!r}; there are {known}")
+    raise UnknownFormatError(f"unknown format {name!r}, expected one of {known}")
 
 
 def detect(probe: Probe) -> Format:
@@ -78,8 +78,8 @@ def _refusal(probe: Probe) -> CheckpointError:
     if foreign is not None:
         return foreign.error(path)
     known = ", ".join(found.name for found in all_formats())
-    message = "no checkpoint format that is known here"
-    return UnknownFormatError(message, path=path, hints=(f"known are {known}",))
+    message = "not a known checkpoint format"
+    return UnknownFormatError(message, path=path, hints=(f"known formats: {known}",))
 
 
 def _archive(names: Collection[str]) -> Foreign | None:
@@ -87,7 +87,9 @@ def _archive(names: Collection[str]) -> Foreign | None:
     if not names:
         return Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
     held = [name for name in names if name.endswith((".index", *FILE_SUFFIXES))]
-    return Foreign(f"this is a zip archive with {held[0]} in it", "unpack it first: unzip") if held else None
+    return (
+        Foreign(f"this is a zip archive that contains {held[0]}", "unpack it first: unzip") if held else None
+    )
 
 
 def _misnamed(probe: Probe) -> Foreign | None:
@@ -105,6 +107,6 @@ def _misnamed(probe: Probe) -> Foreign | None:
 
 
 def detect_format(location: CheckpointLocation) -> str:
-    """Return the format id of what lies at a location."""
+    """Return the format id of the checkpoint at a location."""
     with Probe(location) as probe:
         return detect(probe).name

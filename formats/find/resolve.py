@@ -71,7 +71,7 @@ def _beside_note(index: Location) -> str | None:
     if not others:
         return None
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    return f"{index}: what the folder stands for; {others[0]}{more} beside it must be named"
+    return f"{index}: read as this folder's checkpoint; to read another, name it: {others[0]}{more}"
 
 
 def saved_model_prefix(directory: Location) -> Location | None:
@@ -135,7 +135,7 @@ def _at(path: Location) -> CheckpointLocation | None:
     """Return the checkpoint of this very name: a prefix, a file, or a file whose index lies beside it."""
     # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
     if (path + ".index").is_file():
-        other = f"{path}: the checkpoint with this prefix, not the file of this name"
+        other = f"{path}: read as the checkpoint with this prefix, not as the file with this name"
         return bundle(path)._replace(note=other if path.is_file() else None)
     if path.is_file():
         return _of_chunks(path) if path.endswith(DCP_SUFFIX) else _of_file(path)
@@ -177,8 +177,8 @@ def _of_chunks(path: Location) -> CheckpointLocation:
     """Return the distributed checkpoint that a file of its chunks belongs to."""
     metadata = dcp_metadata(path.parent)
     if metadata is None:
-        message = f"chunks of a distributed checkpoint, whose {DCP_METADATA} is not beside it"
-        hints = ("it says which tensors there are: fetch it from where the chunks came from",)
+        message = f"chunks of a distributed checkpoint, but its {DCP_METADATA} is missing"
+        hints = (f"fetch {DCP_METADATA}, which lists the tensors, from where the chunks came from",)
         raise CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     return CheckpointLocation(metadata, metadata)
 
@@ -190,7 +190,7 @@ def _part_of(location: CheckpointLocation | None, path: Location) -> CheckpointL
     if not (path.is_file() and (path + ".index").is_file()):
         return location
     own = "the index" if path == location.head else "a file"
-    note = f"{path}: {own} of {location.path}; the checkpoint with this prefix is named by {path}.index"
+    note = f"{path}: {own} of {location.path}; to read the checkpoint with this prefix, name {path}.index"
     return location._replace(note=note)
 
 
@@ -200,7 +200,7 @@ def _shard_note(path: Location) -> str | None:
     if match is None or int(match["count"]) < 2:
         return None
     index = path.of(index_of(match))
-    whole = index if index.is_file() else f"{index}, which is not there"
+    whole = index if index.is_file() else f"{index}, which is missing"
     return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
 
 
@@ -234,8 +234,8 @@ def _absent(path: Location) -> CheckpointError:
             return InaccessibleError(f"{found}, {wanted}", path=place)
     shards = data_shards(prefix)
     if shards:
-        message = f"{shards[0].name} is there, but not {prefix.name}.index"
-        why = "the index is written last: this save was interrupted, or the file was not copied"
+        message = f"{shards[0].name} exists, but {prefix.name}.index does not"
+        why = "the index is written last: the save was interrupted, or the index was not copied"
         hints = (why, _rebuilding(prefix))
         return CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     missing = path.parent.missing_container()
@@ -253,9 +253,9 @@ def _rebuilding(prefix: Location) -> str:
     names = [name.removesuffix(".index") for name, _ in directory.listing() if name.endswith(".index")]
     near = difflib.get_close_matches(base, names, 1, 0)
     if not near:
-        return "rescue --sibling rebuilds it by another checkpoint of the same run"
+        return "to rebuild it from another checkpoint of the same run: rescue --sibling"
     rescue = command_line("rescue", prefix, "OUT", "--sibling", directory / near[0])
-    return f"to rebuild it by another checkpoint of the same run: {rescue}"
+    return f"to rebuild it from another checkpoint of the same run: {rescue}"
 
 
 def _no_revision(path: Location) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ def _no_revision(path: Location) -> tuple[str, ...]:
     revision, _ = split_revision(path)
     if not revision or path.store.scheme:
         return ()
-    return (f"no git repository here has a revision {revision!r}; for older ones: git fetch --unshallow",)
+    return (f"git finds no revision {revision!r} here; to fetch older ones: git fetch --unshallow",)
 
 
 def suggest(path: Location) -> tuple[str, ...]:
@@ -275,10 +275,10 @@ def suggest(path: Location) -> tuple[str, ...]:
     directory, base = path.split_name()
     unlisted = directory.why_unlisted()
     if unlisted is not None:
-        return (f"{directory} may be there, and {unlisted}: name a checkpoint, or a file",)
+        return (f"name a checkpoint or a file; {directory} may exist, but {unlisted}",)
     if directory and not directory.is_folder():
         there = directory.exists()
-        return (f"{directory} is no directory" if there else f"the directory {directory} does not exist",)
+        return (f"{directory} is not a directory" if there else f"the directory {directory} does not exist",)
     names = {
         re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name, _ in directory.listing()
     }

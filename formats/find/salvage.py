@@ -81,7 +81,9 @@ def _open(location: CheckpointLocation, sibling: CheckpointReader | None) -> Sal
     if location.head == location.path + ".index":
         return _open_bundle(location, sibling)
     if sibling is not None:
-        message = "has its index within; a sibling helps where a bundle's .index is damaged"
+        message = (
+            "has its index in the same file; --sibling only helps if the .index file of a bundle is damaged"
+        )
         raise ConversionError(message, path=location.path)
     probe = Probe(location)
     try:
@@ -93,7 +95,7 @@ def _open(location: CheckpointLocation, sibling: CheckpointReader | None) -> Sal
             raise
         return found
     if not all(tensor_class.has_values for tensor_class in {type(reader[key]) for key in _some(reader)}):
-        raise ConversionError("holds no values that could be saved", path=location.path)
+        raise ConversionError("has no values that could be rescued", path=location.path)
     return _salvage(reader)
 
 
@@ -164,7 +166,7 @@ def _open_bundle(location: CheckpointLocation, sibling: CheckpointReader | None)
     for key, position in index.tensors.items():
         stored = [key_bytes(key), *_piece_keys(index, key, position)]
         if any(name in doubtful and name not in remains.sound for name in stored):
-            doubts[key] = "the block of the index that names it is damaged"
+            doubts[key] = "the index block with its entry is damaged"
         elif any(name in placed for name in stored):
             found = [placed[name] for name in stored if name in placed]
             weakest = next((each for each in found if each.proof is None), None)
@@ -179,9 +181,9 @@ def _open_bundle(location: CheckpointLocation, sibling: CheckpointReader | None)
 
 def _nothing(path: str, findings: list[Finding], sibling: CheckpointReader | None) -> CheckpointError:
     if not findings:
-        return CheckpointError("the index is sound, and names no tensor", path=path)
-    hints = ("with another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
-    message = f"no tensor can be told: {findings[0].message}"
+        return CheckpointError("the index is intact, but lists no tensors", path=path)
+    hints = ("to use another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
+    message = f"no tensor can be rescued: {findings[0].message}"
     return CheckpointError(message, path=findings[0].file, offset=findings[0].offset, hints=hints)
 
 
@@ -199,13 +201,13 @@ def _piece_keys(index: SalvagedIndex, key: str, position: int) -> list[bytes]:
 
 def _check_sibling(sibling: CheckpointReader, location: CheckpointLocation, remains: Remains) -> None:
     if not isinstance(sibling, BundleReader):
-        message = f"is {sibling.format.name}; the sibling of a bundle is another bundle of the same run"
+        message = f"is {sibling.format.name}, expected another bundle of the same run"
         raise ConversionError(message, path=sibling.location.path)
     if sibling.index.path.real() == location.head.real():
         raise ConversionError("is the damaged checkpoint itself", path=sibling.location.path)
     count = remains.header.num_shards
     if count and count != sibling.index.header.num_shards:
-        message = f"has {sibling.index.header.num_shards} data shards, {location.path} has {count}"
+        message = f"has {sibling.index.header.num_shards} data shards, but {location.path} has {count}"
         raise ConversionError(message, path=sibling.location.path)
 
 
@@ -224,7 +226,7 @@ def _mend_byte_order(reader: BundleReader) -> list[Finding]:
         sound = {order: _strings_fit(reader, position, big_endian=order) for order in (True, False)}
         if sound[False] and not sound[True]:
             index.big_endian = False
-            message = "the header says big-endian, and the strings are little-endian: taken as they are"
+            message = "the header says big-endian, but the strings are little-endian and are read as such"
             return [Finding("warning", "header", message, None, index.path, 0)]
         if sound[True]:
             break

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 _NEVER_WRITTEN = {
     "PyTorch programs": ".pt2 .pte .ptl .torch",
     "Python pickles": ".pkl .pickle .joblib .dill",
-    "TensorFlow's graphs": ".pb .pbtxt .meta",
-    "TensorFlow's records": ".tfrecord .tfrecords",
+    "TensorFlow graphs": ".pb .pbtxt .meta",
+    "TFRecord files": ".tfrecord .tfrecords",
     "TFLite models": ".tflite .lite",
     "ONNX models": ".onnx .ort",
     "GGUF models": ".gguf .llamafile",
     "GGML models": ".ggml",
     "Core ML models": ".mlmodel .mlpackage .mlmodelc",
     "TensorRT engines": ".engine .plan .trt",
-    "PaddlePaddle's files": ".pdparams .pdopt .pdmodel .pdiparams",
+    "PaddlePaddle files": ".pdparams .pdopt .pdmodel .pdiparams",
     "Caffe models": ".caffemodel",
-    "Flax's parameters": ".msgpack",
+    "Flax parameters": ".msgpack",
     "MATLAB files": ".mat",
     "single arrays": ".npy",
     "Zarr arrays": ".zarr",
@@ -59,7 +59,7 @@ def _part_said(name: str) -> str | None:
     if SHARD.fullmatch(name):
         return "a bundle's data shard"
     if is_leftover(name, directory=False):
-        return "what an interrupted save leaves"
+        return "a leftover of an interrupted save"
     return None
 
 
@@ -114,17 +114,17 @@ def refuse_false_suffix(
     other = format_of_suffix(target)
     part = None if own.is_bundle else _part_said(name)
     if part is not None:
-        message = f"the name of {part}, and {why or f'what is written is {own.name}'}"
-        hints: tuple[str, ...] = ("name it otherwise",)
+        message = f"has the name of {part}, but {why or f'the output is {own.name}'}"
+        hints: tuple[str, ...] = ("choose another name",)
     elif not stem or not suffix or (other is not None and _is_true(own, other, name)):
         return
     elif other is not None and other.writer is not None:
-        message = f"ends like {other.name}, and {why or f'what is written is {own.name}'}"
+        message = f"has the suffix of {other.name}, but {why or f'the output is {own.name}'}"
         hints = (hint,) if hint is not None else ()
     elif other is not None or suffix in _UNWRITTEN:
-        whose = f"{other.name}, which is" if other is not None else f"{_UNWRITTEN[suffix]}, which are"
-        message = f"{suffix} is the suffix of {whose} not written"
-        hints = (f"what can be written: {_endings()}, or a prefix for TensorFlow's checkpoints",)
+        whose = other.name if other is not None else _UNWRITTEN[suffix]
+        message = f"{suffix} is the suffix of {whose}, which ckpt does not write"
+        hints = (f"use one of {_endings()}, or a prefix for a TensorFlow checkpoint",)
     else:
         return
     if not _is_there(own, target):

@@ -183,7 +183,7 @@ def digests_like(
     for key in (key for key, word in words.items() if word in OF_INDEX):
         found = reader[key].index_digest()
         if found is None or found.partition(":")[0] != words[key]:
-            hints = ("list the checkpoint where its data shards lie beside its index",)
-            message = f"the listing's {listed[key]} is of an index alone, and nothing here compares with it"
+            hints = ("list the checkpoint again in a folder that has its index and its data shards",)
+            message = f"the listing's {listed[key]} comes from an index; nothing here can be compared with it"
             raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
         yield key, found

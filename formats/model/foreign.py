@@ -32,7 +32,7 @@ class Foreign(NamedTuple):
         return UnknownFormatError(self.what, path=path, code=code, hints=(self.hint,))
 
 
-CUT_OFF = ("the file was cut off or overwritten; copy it again from where it came from",)
+CUT_OFF = ("the file was cut off or overwritten; copy it again from its source",)
 """The hint of a file whose beginning, or name, says more than is there."""
 
 
@@ -94,11 +94,9 @@ def _is_graph(head: bytes) -> bool:
     return [number for number, _ in fields] == [1, 2] and len(texts) == 2
 
 
-_TO_NPZ = "numpy.savez(OUT, **arrays) of its arrays makes what is read here"
+_TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
 
-AS_STATE_DICT = (
-    "loading a pickle runs its code; where it was made, torch.save of a state dict makes what is read"
-)
+AS_STATE_DICT = "save a state dict with torch.save where it was made; loading a pickle would run its code"
 """The hint of a pickle that is none of PyTorch's files."""
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -110,8 +108,8 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         Foreign(
             "this is a Git LFS pointer, not the file",
             "fetch the file itself: git lfs pull",
-            "the file itself has another URL: of the Hub hf://ORG/REPO/PATH, of GitHub "
-            "https://media.githubusercontent.com/media/ORG/REPO/REVISION/PATH",
+            "use the file's own URL: hf://ORG/REPO/PATH on the Hub, "
+            "https://media.githubusercontent.com/media/ORG/REPO/REVISION/PATH on GitHub",
         ),
     ),
     (
@@ -119,24 +117,28 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         Foreign(
             "this is an HTML page, not a checkpoint",
             "the download saved a web page; download the file itself",
-            "the server asks for a login with it, or it is about the file, which has another URL: "
-            "of the Hub hf://ORG/REPO/PATH, of GitHub https://github.com/ORG/REPO/raw/REVISION/PATH",
+            "the page may be a login page, or describe the file; use the file's own URL: "
+            "hf://ORG/REPO/PATH on the Hub, https://github.com/ORG/REPO/raw/REVISION/PATH on GitHub",
         ),
     ),
     (
         _starts(b"GGUF"),
-        Foreign("this is a GGUF model, which is not read here", f"gguf.GGUFReader reads it; {_TO_NPZ}"),
+        Foreign(
+            "this is a GGUF model, which cannot be read here", f"read it with gguf.GGUFReader, then {_TO_NPZ}"
+        ),
     ),
     (
         _holds(b"TFL3", 4),
         Foreign(
-            "this is a TFLite model, which is not read here",
-            f"tf.lite.Interpreter gives its tensors; {_TO_NPZ}",
+            "this is a TFLite model, which cannot be read here",
+            f"read it with tf.lite.Interpreter, then {_TO_NPZ}",
         ),
     ),
     (
         _starts(b"\x93NUMPY"),
-        Foreign("this is one array, as numpy.save writes it", "numpy.savez(OUT, NAME=array) gives it a key"),
+        Foreign(
+            "this is a single array, written by numpy.save", "give it a key: numpy.savez(OUT, NAME=array)"
+        ),
     ),
     (
         _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
@@ -170,15 +172,15 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     (
         _is_onnx,
         Foreign(
-            "this is an ONNX model, which is not read here",
-            f"onnx.numpy_helper.to_array gives its initializers; {_TO_NPZ}",
+            "this is an ONNX model, which cannot be read here",
+            f"read its initializers with onnx.numpy_helper.to_array, then {_TO_NPZ}",
         ),
     ),
     (
         _is_graph,
         Foreign(
-            "this is a graph of TensorFlow's (GraphDef), whose weights, if frozen, are constants in it",
-            "name the checkpoint that it was made from, or save its constants: "
+            "this is a TensorFlow graph (GraphDef); if it is frozen, its weights are constants",
+            "name the checkpoint it was made from, or save its constants: "
             "tf.make_ndarray(node.attr['value'].tensor)",
         ),
     ),
@@ -208,8 +210,8 @@ def foreign_directory(path: Location) -> Foreign | None:
     steps = (path / name for name in itertools.islice(sorted(names), _MOST_STEPS))
     if any(_ORBAX_FILES & found for found in (names, *map(_names, steps))):
         return Foreign(
-            "this is an Orbax checkpoint directory, which is not read here",
-            f"orbax.checkpoint.PyTreeCheckpointer().restore(PATH) reads it; {_TO_NPZ}",
+            "this is an Orbax checkpoint directory, which cannot be read here",
+            f"read it with orbax.checkpoint.PyTreeCheckpointer().restore(PATH), then {_TO_NPZ}",
         )
     return None
 

@@ -111,11 +111,11 @@ class ObjectGraph:
         """Return the graph in a serialized TrackableObjectGraph; ValueError where there is none."""
         count = sum(number == 1 for number, *_ in iter_fields(data))
         if count > _FEW_NODES + len(data) // _LEAST_NODE:
-            raise ValueError(f"{count} nodes in {len(data)} bytes, too few for edges to all of them")
+            raise ValueError(f"{count} nodes in {len(data)} bytes, which is too few bytes for their edges")
         with collector_paused():
             graph = cls(TrackableObjectGraph.decode(data))
         if not graph.nodes:
-            raise ValueError("the object graph has no nodes, not even a root")
+            raise ValueError("the object graph has no nodes, expected at least a root")
         return graph
 
     def encode(self) -> bytes:
@@ -242,7 +242,10 @@ def _flaws_of_edges(number: int, node: TrackableObject, count: int) -> Iterator[
     names: dict[str, int] = {}
     for child in node.children:
         if not 0 <= child.node_id < count:
-            message = f"edge {child.local_name!r} of node {number} leads to node {child.node_id} of {count}"
+            message = (
+                f"edge {child.local_name!r} of node {number} leads to node {child.node_id}, "
+                f"but there are {count} nodes"
+            )
             yield GraphFlaw("error", "graph-node", message)
         if names.setdefault(child.local_name, child.node_id) != child.node_id:
             message = f"two edges {child.local_name!r} of node {number} lead to different nodes"
@@ -255,7 +258,10 @@ def _flaws_of_slots(number: int, node: TrackableObject, count: int) -> Iterator[
         ends = ("variable", slot.original_variable_node_id), ("slot variable", slot.slot_variable_node_id)
         for what, target in ends:
             if not 0 <= target < count:
-                message = f"slot {slot.slot_name!r} of node {number}: {what} is node {target} of {count}"
+                message = (
+                    f"slot {slot.slot_name!r} of node {number}: its {what} is node {target}, "
+                    f"but there are {count} nodes"
+                )
                 yield GraphFlaw("error", "graph-node", message)
 
 
@@ -271,5 +277,5 @@ def _flaws_of_attributes(
             severity = "error" if attribute.name == VARIABLE_VALUE else "warning"
             yield GraphFlaw(severity, "graph-key", message, key)
         if owners.setdefault(key, number) != number:
-            message = f"nodes {owners[key]} and {number} claim one key"
+            message = f"nodes {owners[key]} and {number} claim the same key"
             yield GraphFlaw("warning", "graph-duplicate", message, key)

@@ -94,7 +94,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     @property
     def facts(self) -> Facts:
-        """What the file says of itself: producer, configuration."""
+        """The metadata in the file: producer, configuration."""
         return Nothing()
 
     @property
@@ -124,7 +124,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     @property
     def paths_flaw(self) -> Finding | None:
-        """What keeps anybody from telling the object paths that there are; None where they are known."""
+        """The damage that hides the object paths; None if they are known."""
         return None
 
     @property
@@ -133,18 +133,18 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return {}
 
     def prove_specs(self, keys: Iterable[str] | None = None) -> None:
-        """Compare the checksums that these keys, or all, with their dtypes and shapes lie under.
+        """Compare the checksums that cover the keys, dtypes and shapes of these keys, or of all.
 
-        For whoever answers by specs and reads no values.  Of most formats opening has done
-        it, or there are none; npz and `.keras` have them in common with the values, so
-        that this reads those.  That no key is hidden is told even where `keys` are none.
+        Call it before you use specs without reading values.  Most formats do this when they are
+        opened, or have no such checksums.  In npz and `.keras` one checksum covers specs and values,
+        so this reads the values.  It also checks that no key is hidden, even if `keys` is empty.
         Raises ChecksumError, CorruptCheckpointError.
         """
 
     def proved_facts(self) -> Facts:
-        """Return `facts`; CorruptCheckpointError where something that the file says of itself cannot be read.
+        """Return `facts`; raise CorruptCheckpointError if some of the file's metadata cannot be read.
 
-        For whoever writes them into another file, from which it would be missing.
+        Call it before you write them into another file, which would lack what cannot be read.
         """
         facts = self.facts
         for finding in self.facts_findings():
@@ -155,7 +155,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return facts
 
     def facts_findings(self) -> Sequence[Finding]:
-        """Return what the file says of itself and cannot be read, and `facts` therefore lack."""
+        """Return findings about metadata that cannot be read and is therefore missing from `facts`."""
         return ()
 
     def read_unproved(self) -> str | None:
@@ -168,14 +168,14 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def owners_of(self, name: str) -> tuple[str, ...]:
         """Return a hint that names the keys of a full name; none where no tensor has it."""
         keys = [repr(key) for key, full_name in self.full_names.items() if full_name == name]
-        return (f"that is the full name of {' and of '.join(keys)}",) if keys else ()
+        return (f"this is the full name of {' and of '.join(keys)}",) if keys else ()
 
     @abstractmethod
     def tensor(self, key: str) -> LazyTensor:
         """Return the tensor of a key that is in `specs`; of a type that is not mapped, what has its bytes."""
 
     def places(self, keys: Iterable[str]) -> Iterator[Stored]:
-        """Yield where the bytes of tensors lie, as `LazyTensor.stored` does; nothing of what is damaged."""
+        """Yield where the bytes of tensors are stored, as `LazyTensor.stored` does; empty if damaged."""
         for key in keys:
             try:
                 yield self[key].stored
@@ -183,7 +183,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
                 yield Stored()
 
     def files(self) -> Sequence[Location]:
-        """Return the paths of the checkpoint's files that are there."""
+        """Return the paths of the checkpoint's files that exist."""
         return self.location.files()
 
     @property
@@ -192,14 +192,14 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return False
 
     def missing_files(self) -> Sequence[Location]:
-        """Return the paths of files that hold tensors and are not there."""
+        """Return the paths of files with tensors that are missing."""
         return []
 
     @abstractmethod
     def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
-        """Check structure, then every tensor, and go on after what is found.
+        """Check the structure, then every tensor; continue after each finding.
 
-        What is yielded does not depend on who does the work.
+        The results do not depend on the workers.
         """
 
     def has_changed(self) -> bool:
@@ -263,7 +263,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         if isinstance(error, CheckpointError) and self.has_changed():
-            hint = f"{self.location.path} changed while it was read: run this again when nobody writes to it"
+            path = self.location.path
+            hint = f"{path} changed while it was read: run this again when no program is writing to it"
             error.hints = (hint, *error.hints)
         self.close()
         if error is not None and is_exhausted(error):
@@ -277,7 +278,7 @@ class Family(Enum):
 
     TENSORFLOW = "variables of a program, by full name or object graph"
     KERAS = "weights of a model's layers, which its configuration explains"
-    ARRAYS = "arrays, of which nothing is said but their names"
+    ARRAYS = "arrays, known only by their names"
 
 
 class Format(NamedTuple):
@@ -334,7 +335,7 @@ class Format(NamedTuple):
     """How many dimensions an array of it can have, where that is less than TensorFlow's 254."""
 
     unshared: str = (
-        "no value lies there as a data shard has it (it may be compressed, in chunks, among metadata,"
+        "no value is stored the way a data shard stores it (it may be compressed, chunked, inside metadata,"
         " big-endian, in Fortran order, bool, an enum, merged or cast)"
     )
     """Why nothing of it can be a data shard of a bundle, where that is so."""
@@ -351,11 +352,11 @@ class Format(NamedTuple):
     @property
     def summary(self) -> str:
         """What it is, for lists of formats."""
-        return self.title if self.writer else f"{self.title}; only read"
+        return self.title if self.writer else f"{self.title} (read-only)"
 
     def require_writer(self, path: str) -> Callable[[WriteTarget], CheckpointWriter]:
         """Return what makes writers; ConversionError, which names the target, where nothing does."""
         if self.writer is None:
             hints = ("to see which formats are written: ckpt explain formats",)
-            raise ConversionError(f"{self.name} is only read, not written", path=path, hints=hints)
+            raise ConversionError(f"{self.name} can be read, but not written", path=path, hints=hints)
         return self.writer

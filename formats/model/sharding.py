@@ -82,7 +82,7 @@ class ShardWriter(CheckpointWriter):
         super().__init__(format, target)
         if self._has_index:
             shards = "one shard" if len(files) == 1 else f"{len(files):,} shards"
-            self.notes.append(f"{shards} beside {target.path}")
+            self.notes.append(f"{shards} next to {target.path}")
 
     @abstractmethod
     def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
@@ -184,7 +184,7 @@ class ShardWriter(CheckpointWriter):
         """Return the files to be written, and the target by the one of them that goes last."""
         index = self._index_of(target.path)
         if index is None and target.shard_size is not None:
-            message = "shards and their index have no names from this one"
+            message = "cannot derive names for the shards and their index from this name"
             hints = (f"end it in {self.suffix}, or in / for a folder",)
             raise ConversionError(message, path=target.path, hints=hints)
         shards = _split(target.specs, target.shard_size, self.tied)

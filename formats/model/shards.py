@@ -57,8 +57,8 @@ def broken_index(path: Location, suffix: str) -> CheckpointError | None:
     """Return what is wrong with a file that no format takes and that is called an index of shards."""
     if not path.endswith(suffix):
         return None
-    hint = "the copy was damaged; copy it again, or read the shards beside it one by one"
-    return Foreign("not the index of shards: no JSON with a weight_map", hint).error(path)
+    hint = "copy it again, or read the shards next to it one by one"
+    return Foreign("not a shard index: not JSON with a weight_map", hint).error(path)
 
 
 class ShardedReader(CheckpointReader):
@@ -111,14 +111,14 @@ class ShardedReader(CheckpointReader):
                 forget_locals(error)
                 if not self._lenient:
                     error.hints = error.hints or (
-                        f"to save what the other shards hold: {command_line('rescue', self._path, 'OUT')}",
+                        f"to save the other shards' tensors: {command_line('rescue', self._path, 'OUT')}",
                     )
                     raise
                 self._closed_to_us[file] = error
                 continue
             size += self.index_size(shard)
             if size > MOST_OF_INDEXES:
-                message = f"headers of more than {MOST_OF_INDEXES} bytes together"
+                message = f"the shards' headers have more than {MOST_OF_INDEXES} bytes in total"
                 raise UnsupportedFeatureError(message, path=self._path, code="header")
 
     def _opened(self, path: Location) -> CheckpointReader:
@@ -174,8 +174,8 @@ class ShardedReader(CheckpointReader):
             if isinstance(error, CheckpointNotFoundError) and error.path is not None:
                 self._flaws.append(missing_shard(error.path, counts[file], "tensor", firsts[file]))
                 continue
-            what = counted(counts[file], "tensor is", "tensors are")
-            message = f"{error.message}; {what} in it, {firsts[file]!r} for one"
+            what = counted(counts[file], "tensor")
+            message = f"{error.message}; it has {what}, for example {firsts[file]!r}"
             self._flaws.append(Finding("error", error.code, message, None, error.path, error.offset))
 
     def _place(self, key: str, file: str, holders: tuple[str, ...]) -> None:
@@ -184,14 +184,14 @@ class ShardedReader(CheckpointReader):
             self._homes[key] = self._shards[file]
             others = [other for other in holders if other != file]
             if others:
-                self._flaw(key, f"in {file}, as weight_map says, and in {others[0]}")
+                self._flaw(key, f"in {file}, as weight_map says, but also in {others[0]}")
         elif holders:
-            self._flaw(key, f"weight_map says {file}, it is in {holders[0]}")
+            self._flaw(key, f"weight_map says {file}, but it is in {holders[0]}")
             self._homes[key] = self._shards[holders[0]]
         elif file in self._closed_to_us:
             self._lost[key] = self._closed_to_us[file]
         else:
-            message = f"weight_map says {file}, which does not have it"
+            message = f"weight_map says {file}, but it is not in that file"
             self._flaw(key, message)
             if file not in self._without:
                 self._without[file] = self._error(key, message)
@@ -204,7 +204,7 @@ class ShardedReader(CheckpointReader):
         self._flaws.append(Finding("error", "entry", message, key, self._path))
 
     def _error(self, key: str, message: str) -> CorruptCheckpointError:
-        hints = (f"to save what the shards hold: {command_line('rescue', self._path, 'OUT')}",)
+        hints = (f"to save the shards' tensors: {command_line('rescue', self._path, 'OUT')}",)
         return CorruptCheckpointError(message, path=self._path, key=key, code="entry", hints=hints)
 
     def _spec(self, key: str) -> TensorSpec:
@@ -263,9 +263,9 @@ def refuse_without_index(location: CheckpointLocation) -> None:
     if location.path == location.head or shard is None:
         return
     there, count = lone_shards(location.head), int(shard["count"])
-    message = f"{len(there)} of {count} shards are there, but not {beside_index(location.head)}"
+    message = f"found {len(there)} of {count} shards, but not {beside_index(location.head)}"
     hints = (
-        "the index says which tensors there are: fetch it from where the shards came from",
-        f"to read one shard by itself, name it: {command_line('ls', location.head)}",
+        "fetch the index, which lists the tensors, from where the shards came from",
+        f"to read one shard on its own: {command_line('ls', location.head)}",
     )
     raise CorruptCheckpointError(message, path=location.path, code="shard-missing", hints=hints)

@@ -1,4 +1,4 @@
-"""A tensor in a file, read when asked for."""
+"""A tensor in a file, read on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..core.spec import Stored, TensorSpec
 
 
 class LazyTensor(ABC):
-    """A tensor in a file, read when asked for."""
+    """A tensor in a file, read on demand."""
 
     __slots__ = ("spec",)
 
@@ -28,7 +28,7 @@ class LazyTensor(ABC):
     """Whether there are values to read; a listing knows their checksum alone."""
 
     listed_digest: str | None = None
-    """The digest that stands in a listing; None where there is none, or this is none."""
+    """The digest in a listing; None if there is none, or this is not a listing."""
 
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
@@ -81,8 +81,8 @@ class LazyTensor(ABC):
         """Yield the tensor in pieces of at most `max_bytes`, or one element where that is larger.
 
         Fixed-width tensors come as bytes, little-endian, in C order; strings and variants
-        as their elements.  The checksum is compared when the last piece has passed: whoever
-        stops before that has values that nobody checked.
+        as their elements.  The checksum is compared after the last piece: if you stop earlier,
+        the values are not checked.
         Formats that cannot do better read the whole tensor first.
         """
         from ..core.chunks import array_chunks
@@ -90,27 +90,27 @@ class LazyTensor(ABC):
         return array_chunks(self.read(), max_bytes)
 
     def file_range(self) -> FileRange | None:
-        """Return where the values lie, if a file has them in one piece just as `chunks` gives them.
+        """Return where the values are stored, if a file has them in one piece just as `chunks` gives them.
 
-        Size and place have been held against the file; the values are not checked, that is
-        left to whoever reads them, by the range's `check`.  Raises CorruptCheckpointError.
+        Size and offset are checked against the file.  The values are not: read them and call
+        the range's `check`.  Raises CorruptCheckpointError.
         """
         return None
 
     def digest_range(self) -> FileRange | None:
-        """Return where the bytes lie that a digest is of, as `file_range` does.
+        """Return where the bytes of the digest are stored, as `file_range` does.
 
-        Of bools they are the stored ones, also where those are neither 0 nor 1, and read as 1.
+        For bools these are the stored bytes, even if they are neither 0 nor 1 and are read as 1.
         Raises CorruptCheckpointError.
         """
         return self.file_range()
 
     def shard_range(self) -> FileRange | None:
-        """Return where the values lie, if a file has them in one piece just as a data shard of a bundle does.
+        """Return where the values are stored, if a file has them in one piece as a bundle's data shard does.
 
-        The file can be a shard then.  The range's checksum is the one that the bundle's
-        index takes over; where there is none, whoever reads `chunks` to make it has them checked,
-        and they are the bytes of the range.  Raises CorruptCheckpointError.
+        The file can then be used as a shard, and the bundle's index takes over the range's
+        checksum.  If there is none, read `chunks` to compute it: they are checked, and are
+        the bytes of the range.  Raises CorruptCheckpointError.
         """
         return self.file_range()
 
@@ -122,7 +122,7 @@ class LazyTensor(ABC):
         return None
 
     def index_digest(self) -> str | None:
-        """Return what an index says of values that lie in other files; None where there is no such thing."""
+        """Return the digest in an index of values in other files; None if there is none."""
         return None
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
@@ -137,7 +137,7 @@ class LazyTensor(ABC):
 
 
 class StoredBytes(LazyTensor):
-    """A tensor whose type is not mapped: its bytes as they are stored, which nobody understands here."""
+    """A tensor of a type that is not mapped: its stored bytes, which cannot be decoded here."""
 
     __slots__ = ("_path", "_tensor")
 
@@ -147,7 +147,7 @@ class StoredBytes(LazyTensor):
         self._path = path
 
     def _refuse(self) -> NoReturn:
-        message = f"values of {self.spec.dtype} are not read"
+        message = f"values of dtype {self.spec.dtype} cannot be read"
         hints = (leave_out(self.spec.key),)
         raise UnsupportedFeatureError(message, path=self._path, key=self.spec.key, code="dtype", hints=hints)
 

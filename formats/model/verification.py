@@ -36,7 +36,9 @@ class Finding(NamedTuple):
 def missing_shard(path: str, count: int, noun: str, example: str) -> Finding:
     """Return the finding of a shard that is not there: how many tensors it held, and one of them."""
     message = f"shard {path.rpartition('/')[2]} is missing: {counted(count, noun)}"
-    return Finding("error", SHARD_MISSING, f"{message}, {example!r}{' for one' * (count > 1)}", None, path)
+    return Finding(
+        "error", SHARD_MISSING, f"{message}, {'for example ' * (count > 1)}{example!r}", None, path
+    )
 
 
 def by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -70,15 +70,21 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
         listed = value if isinstance(value, list) else [value]
         for file in listed:
             if not isinstance(file, str):
-                raise CorruptCheckpointError(f"weight_map: {name!r} names no file", path=path, code="header")
+                raise CorruptCheckpointError(
+                    f"weight_map: expected a file name for {name!r}", path=path, code="header"
+                )
             if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
-                message = f"weight_map: {name!r} is in {file!r}, which is no file beside this one"
+                message = f"weight_map: {name!r} is in {file!r}, which is not a file in this folder"
                 raise UnsupportedFeatureError(message, path=path, code="header")
         one = tuple(listed)
         found[name] = known.setdefault(one, one)
         files.update(listed)
     if len(files) > MOST_SHARDS:
-        raise UnsupportedFeatureError(f"weight_map names {len(files)} files", path=path, code="header")
+        raise UnsupportedFeatureError(
+            f"weight_map names {len(files)} files, at most {MOST_SHARDS} are supported",
+            path=path,
+            code="header",
+        )
     return found
 
 
@@ -92,7 +98,7 @@ def shard_path(path: Location, file: str) -> Location:
     if found.is_link():
         homes = {folder.real(), path.real().parent}
         if found.real().parent not in homes:
-            message = f"weight_map: {file!r} is a link that leads to another folder"
+            message = f"weight_map: {file!r} is a link to another folder"
             raise UnsupportedFeatureError(message, path=path, code="header")
     return found
 

@@ -127,7 +127,7 @@ class Placement(NamedTuple):
         self.file.start_sync(self.offset + begin, end - begin)
 
 
-ANOTHER_KEY = ("to give it another key: --sub or --map", "to leave it out: --exclude")
+ANOTHER_KEY = ("to rename it: --sub or --map", "to leave it out: --exclude")
 """Hints for a key that a format cannot have."""
 
 
@@ -178,10 +178,10 @@ class CheckpointWriter(ABC):
                 raise CheckpointExistsError("already exists", path=found, hints=hints)
         if target.shard_size is not None and not self.has_shards:
             hints = ("leave out --shard-size, or write another format: --to tf-name",)
-            raise ConversionError(f"{format.name} is not written in shards", path=target.path, hints=hints)
+            raise ConversionError(f"{format.name} cannot be written in shards", path=target.path, hints=hints)
         if target.slices and not self.has_slices:
             hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
-            raise ConversionError(f"{format.name} has no slices", path=target.path, hints=hints)
+            raise ConversionError(f"{format.name} does not support slices", path=target.path, hints=hints)
         if self.is_sent_when_made and not target.is_local:
             from ..store.remote.upload import made_first
 
@@ -229,11 +229,11 @@ class CheckpointWriter(ABC):
 
     @classmethod
     def location(cls, path: Location) -> CheckpointLocation:
-        """Return where the checkpoint lies that is written as `path`."""
+        """Return the location of the checkpoint that is written as `path`."""
         return CheckpointLocation(path, path)
 
     def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
-        """Write what stands before the tensors."""
+        """Write what comes before the tensors."""
 
     @abstractmethod
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:
@@ -245,7 +245,7 @@ class CheckpointWriter(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Write what stands behind the tensors, so that what is staged is a checkpoint."""
+        """Write what comes after the tensors, so that the staged files are a checkpoint."""
 
     def _move_in(self) -> None:
         """Move what is staged to its place."""
@@ -257,7 +257,7 @@ class CheckpointWriter(ABC):
         if unordered or key == self._next_in_order():
             self._write_in_turn(key, data)
         elif key in self._held:
-            raise ValueError(f"tensor {key!r} is written already")
+            raise ValueError(f"tensor {key!r} has already been written")
         else:
             self._state = "interrupted"
             self._held.hold(self.specs[key], chunks_of(self.specs[key], data))
@@ -280,13 +280,13 @@ class CheckpointWriter(ABC):
         """Begin another shard with what is written next, where no `shard_size` decides that."""
 
     def write_object_graph(self) -> None:  # noqa: B027  most formats have none
-        """Write the object graph in this place; else it stands behind all tensors."""
+        """Write the object graph here; otherwise it is written after all tensors."""
 
     def _write_in_turn(self, key: str, data: Any) -> None:
         spec = self._begin(key)
         slices = self._unwritten[key]
         if slices != list(self.target.slices.get(key, ())):
-            raise ValueError(f"tensor {key!r}: some of its slices are written already")
+            raise ValueError(f"tensor {key!r}: some of its slices have already been written")
         self._state = "interrupted"
         chunks = chunks_of(spec, data)
         if slices:
@@ -303,14 +303,14 @@ class CheckpointWriter(ABC):
         self._end(key, extents)
 
     def was_sent(self, key: str, extents: Extents | None = None) -> bool:  # noqa: ARG002  only to stores
-        """Whether a tensor, or slice, lies in an object that was sent before; then it takes its turn."""
+        """Whether a tensor, or slice, is in an object that was uploaded before; if so, it takes its turn."""
         return False
 
     def place(self, key: str, extents: Extents | None = None) -> Placement | None:
         """Return where the bytes of a tensor, or of a slice, go; None where they must be given to `write`.
 
-        It takes the tensor's turn, as `write` does.  The place is filled by whoever and in
-        any order, with fixed-width elements as `chunks` gives them, and then `filled` is called.
+        It takes the tensor's turn, as `write` does.  Fill the placement in any order, with
+        fixed-width elements as `chunks` gives them, then call `filled`.
         """
         spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
         place = self._place(spec) if self.staging.is_local or self.is_sent_when_made else None
@@ -336,17 +336,17 @@ class CheckpointWriter(ABC):
 
         spec = self._begin(key)
         if extents not in self._unwritten[key]:
-            raise ValueError(f"tensor {key!r}: slice {extents} is not one to be written")
+            raise ValueError(f"tensor {key!r}: slice {extents} was not declared")
         shape = tuple(stop - start for start, stop in region_of(extents, spec.shape))
         return spec._replace(shape=shape)
 
     def _begin(self, key: str) -> TensorSpec:
         if key not in self.specs:
-            raise TensorNotFoundError("not one of the tensors to be written", path=self.target.path, key=key)
+            raise TensorNotFoundError("not one of the declared tensors", path=self.target.path, key=key)
         if self._state != "open" or key not in self._unwritten:
-            raise ValueError(f"tensor {key!r} is written already, or the writer is {self._state}")
+            raise ValueError(f"tensor {key!r} has already been written, or the writer is {self._state}")
         if self.order is not None and key != self._next_in_order():
-            raise ValueError(f"tensor {key!r} comes before its turn, see `order`")
+            raise ValueError(f"tensor {key!r} is out of order, see `order`")
         return self.specs[key]
 
     def _end(self, key: str, extents: Extents | None = None) -> None:
@@ -365,10 +365,12 @@ class CheckpointWriter(ABC):
         if self._unwritten:
             missing = next(iter(self._unwritten))
             count = len(self._unwritten) - len(self._held)
-            raise ValueError(f"{count} tensors are not written, {missing!r} for one")
+            raise ValueError(f"{count} tensors have not been written, for example {missing!r}")
         if self._unfilled:
             missing, _ = next(iter(self._unfilled))
-            raise ValueError(f"{len(self._unfilled)} places are not filled, that of {missing!r} for one")
+            raise ValueError(
+                f"{len(self._unfilled)} placements are not filled, for example that of {missing!r}"
+            )
         self._state = "interrupted"
         if isinstance(self.staging, Staging):
             self.staging.cut()
@@ -377,9 +379,9 @@ class CheckpointWriter(ABC):
         self._state = "finished"
 
     def reopen(self) -> CheckpointReader:
-        """Return a reader of what was written: before it is moved to its place, if it `is_readable`.
+        """Return a reader of what was written, before it replaces the target if it `is_readable`.
 
-        Of a rehearsal, of what lies in that place; UnknownFormatError where that is something else.
+        For a rehearsal, return a reader of the target; UnknownFormatError if it has another format.
         """
         if self.target.rehearsal:
             return self._reopened_in_place()
@@ -393,15 +395,15 @@ class CheckpointWriter(ABC):
         try:
             if self.format.sniff(probe):
                 return self.format.reader(probe, False)
-            raise UnknownFormatError(f"is no {self.format.name}", path=self.target.path)
+            raise UnknownFormatError(f"not a {self.format.name} checkpoint", path=self.target.path)
         except CheckpointError:
             probe.close()
             raise
 
     def is_said_by(self, found: CheckpointReader) -> bool:
-        """Whether what lies there says of itself what this rehearsal would write, and is cut as that is.
+        """Whether the existing checkpoint has the metadata and shards that this rehearsal would write.
 
-        Tensors and the object graph are held against their sources before.  Raises CorruptCheckpointError.
+        Compare tensors and the object graph with their sources first.  Raises CorruptCheckpointError.
         """
         return _said(found.proved_facts()) == _said(self.target.facts)
 
@@ -422,7 +424,7 @@ class CheckpointWriter(ABC):
             with self.staging.alone():
                 found = self.staging.foreign(self.existing(self.target.path))
                 if found and not self.target.overwrite:
-                    raise CheckpointExistsError("has appeared meanwhile", path=found[0])
+                    raise CheckpointExistsError("was created in the meantime", path=found[0])
                 self._move_in()
             if self.target.journal is not None:
                 self.target.journal.is_over = True
@@ -479,9 +481,9 @@ def check_specs(target: WriteTarget, into: Format) -> None:
             message = f"{into.name} has no {spec.dtype}"
             raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
         if into.most_dimensions is not None and spec.rank > into.most_dimensions:
-            message = f"{spec.rank} dimensions, {into.name} has at most {into.most_dimensions}"
+            message = f"{spec.rank} dimensions, {into.name} supports at most {into.most_dimensions}"
             raise ConversionError(message, path=target.path, key=spec.key, hints=(leave_out(spec.key),))
     for key in target.slices:
         if key not in keys:
-            message = "extents of a tensor that is not to be written"
+            message = "slices of a tensor that was not declared"
             raise TensorNotFoundError(message, path=target.path, key=key)

@@ -117,7 +117,7 @@ class File(ABC):
         return offset
 
     def _ends(self, offset: int, expected: int, found: int) -> CorruptCheckpointError:
-        message = f"{expected} bytes expected, the file ends after {found}"
+        message = f"expected {expected} bytes, but the file ends after {found}"
         return CorruptCheckpointError(message, path=self.path, offset=self.where(offset), code="shard-short")
 
     @property
@@ -190,15 +190,15 @@ def _the_same(store: Store, path: str, where: str, identity: Identity) -> File:
             return found
         found.close()
         store.forget_listings()
-    message = f"changed since it was opened: the worker on {os.uname().nodename} finds another file there"
-    hints = ("where nothing was written, workers have files of their own under this path",)
+    message = f"changed since it was opened: the worker on {os.uname().nodename} sees another file"
+    hints = ("if nothing wrote to it, give all workers the same files under this path",)
     raise CheckpointError(message, path=path, hints=hints)
 
 
 def unseen(path: str, why: str) -> InaccessibleError:
     """Return the error of a path that is there for who hands out work, and not for this process."""
     error = InaccessibleError(f"the worker on {os.uname().nodename} cannot see it: {why}", path=path)
-    error.hints = ("all workers must see the files under the same paths, or read them from a URL",)
+    error.hints = ("make the files available under the same path on every worker, or use a URL",)
     return error
 
 

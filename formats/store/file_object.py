@@ -29,7 +29,7 @@ class FileObject(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         if at < 0:
-            raise OSError(f"offset {at} lies before the beginning")  # as of any file
+            raise OSError(f"offset {at} is before the start of the file")  # as of any file
         self._at = at
         return at
 

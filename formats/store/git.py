@@ -35,8 +35,8 @@ _MOST_LINKS = 20
 _KINDS = {"100644": FILE, "100755": FILE, "100664": FILE, "040000": FOLDER, "120000": LINK}
 
 _OBSTACLES = {
-    LINK: "a symbolic link that leads to nothing in this commit",
-    OTHER: "a submodule, whose commits are read where it is checked out",
+    LINK: "a symbolic link whose target is not in this commit",
+    OTHER: "a submodule; read the checkpoint from the submodule's own checkout",
 }
 
 _SETTINGS = {
@@ -140,7 +140,7 @@ def _tree(git_dir: str, tree: str) -> dict[str, _TreeEntry]:
 
 
 def _unread(what: str, name: str, path: str) -> InaccessibleError:
-    hints = ("where this is a partial clone, which is not filled up here: git fetch --refetch --no-filter",)
+    hints = ("if this is a partial clone, fetch the missing objects: git fetch --refetch --no-filter",)
     error = InaccessibleError(f"git cannot read the {what} {name}", path=path)
     error.hints = hints
     return error
@@ -175,7 +175,7 @@ class GitFile(File):
         try:
             return self._copied()
         except OSError as error:
-            message = f"copying it to a temporary file: {error.strerror or error}"
+            message = f"cannot copy it to a temporary file: {error.strerror or error}"
             raise InaccessibleError(message, path=self.path) from error
 
     def _copied(self) -> IO[bytes]:
@@ -244,7 +244,7 @@ class GitStore(Store):
         if node.kind == FOLDER:
             raise InaccessibleError("this is a directory, not a regular file", path=path)
         if node.kind != FILE:
-            raise InaccessibleError("this is no regular file", path=path)
+            raise InaccessibleError("this is not a regular file", path=path)
         return GitFile(self, path, node)
 
     def stat(self, path: str, *, follow: bool = True) -> Entry | None:

@@ -423,9 +423,9 @@ DAMAGED = "an interrupted conversion whose journal is damaged"
 
 def describe_unfinished(name: str, done: str) -> str:
     """Return in words what an interrupted conversion has left."""
-    return f"an interrupted conversion to {name}, {done}; --resume goes on with it"
+    return f"an interrupted conversion to {name}, {done}; --resume continues it"
 
 
 def describe_finished(name: str) -> str:
     """Return in words what a conversion has left of which all is in its place."""
-    return f"a conversion to {name} that was interrupted when it was all but done"
+    return f"a conversion to {name} that was interrupted just before it finished"

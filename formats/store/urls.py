@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
-_COPY = "copy it to a disk of this machine, and name the copy"
+_COPY = "copy it to this machine and name the copy"
 
 
 def scheme_of(path: str) -> str:
@@ -30,7 +30,7 @@ def local_path(url: str) -> str:
 
     host, slash, path = url.partition("://")[2].partition("/")
     if host not in ("", "localhost") or not slash:
-        message = "a file:// URL names a path of this machine, as file:///run/ckpt-1"
+        message = "a file:// URL names a path on this machine, for example file:///run/ckpt-1"
         raise UnsupportedFeatureError(message, path=public(url))
     return "/" + unquote(path)
 
@@ -51,24 +51,24 @@ def refuse_query(url: str) -> None:
     """
     if "=" in url.partition("?")[2]:
         scheme = scheme_of(url)
-        hints = ("a signed URL is one of https://, name that; where a name has `?` and `=`, copy the file",)
-        message = f"{scheme}:// takes no query, who asks is said by the environment"
+        hints = ("use the https:// form of a signed URL; if the name itself contains ? and =, copy the file",)
+        message = f"{scheme}:// URLs take no query; set credentials in the environment"
         raise UnsupportedFeatureError(message, path=public(url), hints=hints)
 
 
 def no_store(path: str, scheme: str, known: Iterable[str]) -> UnsupportedFeatureError:
     """Return the error about a URL that no store here reads; those of the `known` schemes are."""
-    hints = (f"what is read here begins with {', '.join(f'{each}://' for each in known)}; else {_COPY}",)
-    return UnsupportedFeatureError(f"{scheme}:// is not read or written here", path=public(path), hints=hints)
+    hints = (f"use a URL that begins with {', '.join(f'{each}://' for each in known)}; or {_COPY}",)
+    return UnsupportedFeatureError(f"{scheme}:// URLs are not supported", path=public(path), hints=hints)
 
 
 def only_read(path: str, scheme: str) -> UnsupportedFeatureError:
     """Return the error about a target in a store that is read, and not written."""
-    hint = "write to a disk of this machine, and copy that"
-    return UnsupportedFeatureError(f"{scheme}:// is read here, and not written", path=path, hints=(hint,))
+    hint = "write to a local path, then copy the result"
+    return UnsupportedFeatureError(f"{scheme}:// can be read, but not written", path=path, hints=(hint,))
 
 
 def no_target(path: str, scheme: str) -> UnsupportedFeatureError:
     """Return the error about a target in a store that is written to, for what is not written there."""
-    hint = "write to a disk of this machine; convert, extract and average write to stores"
-    return UnsupportedFeatureError(f"this is not written to {scheme}://", path=path, hints=(hint,))
+    hint = "write to a local path; convert, extract and average can write to URLs"
+    return UnsupportedFeatureError(f"this output cannot be written to {scheme}://", path=path, hints=(hint,))

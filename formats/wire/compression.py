@@ -22,15 +22,15 @@ def decompress(data: bytes, most: int | None = None) -> bytes:
 
     length, _ = decode_varint(data, 0)
     if length > _LARGEST_RATIO * len(data):
-        raise ValueError(f"snappy block of {len(data)} bytes claims {length} bytes of content")
+        raise ValueError(f"snappy block of {len(data)} bytes declares {length} bytes of content")
     if most is not None and length > most:
-        raise ValueError(f"snappy block of {length} bytes of content, at most {most} are read")
+        raise ValueError(f"snappy block with {length} bytes of content, at most {most} are supported")
     try:
         content = bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise ValueError(f"not a snappy block: {error}") from error
     if len(content) != length:
-        raise ValueError(f"snappy block of {len(content)} bytes, declared {length}")
+        raise ValueError(f"snappy block with {len(content)} bytes of content, declared {length}")
     return content
 
 

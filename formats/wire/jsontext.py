@@ -98,7 +98,7 @@ def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, A
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg.lower()} at character {error.pos}") from error
     except UnicodeEncodeError as error:
-        raise ValueError(f"half a character, {error.object[error.start]!a}, in a text") from error
+        raise ValueError(f"a string with half a surrogate pair, {error.object[error.start]!a}") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):

@@ -35,8 +35,12 @@ class KeySizes:
         sizes = [*map(len, keys)]
         if sizes and max(sizes) > LONGEST_KEY:
             key = next(key for key in keys if len(key) > LONGEST_KEY)
-            raise ValueError(f"a key of more than {LONGEST_KEY} characters: {len(key)}, {key[:40]!r}...")
+            raise ValueError(
+                f"a key of {len(key)} characters, at most {LONGEST_KEY} are supported: {key[:40]!r}..."
+            )
         self._size += sum(sizes)
         self._count += len(sizes)
         if are_keys_too_long(self._size, self._count):
-            raise ValueError(f"{self._count} keys of {self._size} characters, more than is read")
+            raise ValueError(
+                f"{self._count} keys with {self._size} characters in total, more than is supported"
+            )

@@ -36,7 +36,7 @@ def decode_num(data: bytes, position: int) -> tuple[int, int]:
     length = data[position]
     end = position + 1 + length
     if length > 8 or end > len(data):
-        raise ValueError(f"number of {length} bytes")
+        raise ValueError(f"invalid number of {length} bytes")
     body = data[position + 1 : end]
     if body[:1] == b"\0":
         raise ValueError("number with a leading zero")
@@ -58,7 +58,7 @@ def decode_str(data: bytes, position: int) -> tuple[bytes, int]:
             return bytes(out), position + 2
         if byte in (0, 0xFF):
             if following != 0xFF - byte:
-                raise ValueError(f"escape {byte:#04x} {following:#04x}")
+                raise ValueError(f"invalid escape {byte:#04x} {following:#04x}")
             position += 1
         out.append(byte)
         position += 1
@@ -87,7 +87,7 @@ def decode_snum(data: bytes, position: int) -> tuple[int, int]:
     while length < 16 and ones >> (15 - length) & 1:
         length += 1
     if not 1 <= length <= _LONGEST_SNUM or position + length > len(data):
-        raise ValueError(f"number of {length} bytes")
+        raise ValueError(f"invalid number of {length} bytes")
     bits = 8 * length
     header = ((1 << length) - 1) << (bits - length)
     value = int.from_bytes(data[position : position + length], "big") ^ header

@@ -71,12 +71,12 @@ def iter_fields(data: bytes | memoryview) -> Iterator[tuple[int, int, RawValue, 
             tag, position = decode_varint(data, start, end)
         number, wire_type = tag >> 3, tag & 7
         if number == 0 or number >= 1 << 29:
-            raise ValueError(f"field number {number} at offset {start}")
+            raise ValueError(f"invalid field number {number} at offset {start}")
         value: RawValue
         if wire_type == LENGTH:
             length, position = decode_varint(data, position, end)
             if length > end - position:
-                raise ValueError(f"field {number} of {length} bytes, {end - position} are left")
+                raise ValueError(f"field {number} has {length} bytes, but only {end - position} are left")
             value = data[position : position + length]
             if viewed and length < LARGE:
                 value = bytes(value)
@@ -86,11 +86,11 @@ def iter_fields(data: bytes | memoryview) -> Iterator[tuple[int, int, RawValue, 
         elif wire_type in _FIXED_SIZE:
             size = _FIXED_SIZE[wire_type]
             if size > end - position:
-                raise ValueError(f"field {number} of {size} bytes, {end - position} are left")
+                raise ValueError(f"field {number} has {size} bytes, but only {end - position} are left")
             value = bytes(data[position : position + size])
             position += size
         else:
-            raise ValueError(f"field {number} of wire type {wire_type}")
+            raise ValueError(f"field {number} has unsupported wire type {wire_type}")
         yield number, wire_type, value, start, position
 
 
@@ -126,7 +126,7 @@ MESSAGE = Scalar(*BYTES)
 
 def _text(raw: bytes | memoryview) -> str:
     if len(raw) >= LARGE:
-        raise ValueError(f"a text of {len(raw)} bytes, at most {LARGE} are read")
+        raise ValueError(f"a string of {len(raw)} bytes, at most {LARGE} are supported")
     assert isinstance(raw, bytes)
     return raw.decode("utf-8", "surrogateescape")
 
@@ -186,7 +186,7 @@ def _decode_scalars(scalar: Scalar, wire_type: int, value: RawValue) -> list[Any
         return out
     size = _FIXED_SIZE[scalar.wire_type]
     if len(value) % size:
-        raise ValueError(f"packed field of {len(value)} bytes")
+        raise ValueError(f"packed field has {len(value)} bytes, expected a multiple of {size}")
     return [scalar.decode(value[at : at + size]) for at in range(0, len(value), size)]
 
 
@@ -213,9 +213,9 @@ def _either(kind: Scalar | type[Message]) -> tuple[Scalar | None, type[Message] 
 class _Occurs(Enum):
     """When a field is written."""
 
-    IF_THERE = "where it is not None"
-    UNLESS_DEFAULT = "where it is not its default, which is false of every type, as is a list of none"
-    REPEATED = "once an item"
+    IF_THERE = "unless it is None"
+    UNLESS_DEFAULT = "unless it is its default: zero, empty or false"
+    REPEATED = "once per item"
 
 
 class _Encoder(NamedTuple):
@@ -313,12 +313,14 @@ class Message(metaclass=_Slotted):
     def _merge_scalar(self, name: str, scalar: Scalar, wire_type: int, value: Any) -> None:
         """Set a field that is not repeated; the last of several counts, of messages' bytes all do."""
         if wire_type != scalar.wire_type:
-            raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}")
+            raise ValueError(
+                f"{type(self).__name__}.{name}: wire type {wire_type}, expected {scalar.wire_type}"
+            )
         there, decoded = getattr(self, name), scalar.decode(value)
         if there and scalar is MESSAGE:
             decoded = there + decoded
         elif there and isinstance(there, str) and not _is_utf8(there):
-            raise ValueError(f"{type(self).__name__}.{name}: given twice, not as UTF-8 at first")
+            raise ValueError(f"{type(self).__name__}.{name}: given twice, and the first one is not UTF-8")
         setattr(self, name, decoded)
 
     def _add(self, name: str, values: list[Any]) -> None:

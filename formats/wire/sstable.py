@@ -106,17 +106,17 @@ def decode_block(block: bytes, left_out: list[str] | None = None, most: int | No
 
 def _too_long(size: int, begins: bytes) -> str:
     shown = begins.decode("utf-8", "backslashreplace")
-    return f"a key of {size} bytes, {shown!r}..., at most {LONGEST_KEY} are read"
+    return f"a key of {size} bytes, {shown!r}..., at most {LONGEST_KEY} are supported"
 
 
 def _end_of_entries(block: bytes) -> int:
     """Return where a block's restart points begin."""
     if len(block) < 4:
-        raise ValueError(f"block of {len(block)} bytes")
+        raise ValueError(f"block has only {len(block)} bytes")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if restarts == 0 or end < 0:
-        raise ValueError(f"{restarts} restart points in a block of {len(block)} bytes")
+        raise ValueError(f"block of {len(block)} bytes declares {restarts} restart points")
     return end
 
 
@@ -150,7 +150,7 @@ def decode_columns(
         value_at = position + unshared
         if shared > len(key) or value_at + value_size > end:
             lengths_told = f"lengths {shared}, {unshared}, {value_size}"
-            raise ValueError(f"entry {len(keys)} runs past the block: {lengths_told}")
+            raise ValueError(f"entry {len(keys)} runs past the end of its block: {lengths_told}")
         if long:
             if shared + unshared > LONGEST_KEY:
                 begins = key[: min(shared, _SHOWN_OF_KEY)] + block[position : position + _SHOWN_OF_KEY]
@@ -162,12 +162,14 @@ def decode_columns(
                 key, long, position = b"", long - shared - unshared, value_at + value_size
                 continue
             if are_keys_too_long(long, len(keys)):
-                raise ValueError(f"keys of {long} bytes in a block of {len(block)}, more than is read")
+                raise ValueError(
+                    f"block of {len(block)} bytes has keys of {long} bytes, more than is supported"
+                )
         key = key[:shared] + block[position:value_at]
         budget -= shared
         if budget < 0:
             raise ValueError(
-                f"the keys of a block of {len(block)} bytes are longer than {LARGEST_KEY_GROWTH} times that"
+                f"block of {len(block)} bytes has keys of more than {LARGEST_KEY_GROWTH} times that size"
             )
         position = value_at + value_size
         add_key(key)
@@ -222,7 +224,9 @@ class Table:
 
     def _read_index(self) -> list[tuple[bytes, BlockHandle]]:
         if self.size < FOOTER_SIZE:
-            raise self._corrupt(f"{self.size} bytes, a table has at least {FOOTER_SIZE}", 0, "footer")
+            raise self._corrupt(
+                f"the file has {self.size} bytes, a table has at least {FOOTER_SIZE}", 0, "footer"
+            )
         at = self.size - FOOTER_SIZE
         footer = self._read(at, FOOTER_SIZE)
         if footer[-len(MAGIC) :] != MAGIC:
@@ -242,18 +246,18 @@ class Table:
         ends = (handle.offset + handle.size + TRAILER_SIZE for _, handle in index)
         sizes = (handle.size + TRAILER_SIZE for _, handle in index)
         if sum(size for size, end in zip(sizes, ends, strict=True) if end <= self.size) > self.size:
-            raise self._corrupt("index block: it names some blocks more than once", handle.offset, "footer")
+            raise self._corrupt("index block: some blocks are listed more than once", handle.offset, "footer")
         return index
 
     def read_block(self, handle: BlockHandle) -> bytes:
         """Return a block's content, checked against its checksum and decompressed."""
         offset, size = handle
         if offset + size + TRAILER_SIZE > self.size:
-            message = f"block of {size} bytes runs past the file's {self.size}"
+            message = f"block of {size} bytes runs past the end of the file ({self.size} bytes)"
             raise self._corrupt(message, offset, "block-checksum")
         block, trailer = self._read_stored(offset, size)
         if len(trailer) != TRAILER_SIZE:
-            message = f"{len(block) + len(trailer)} bytes, expected {size + TRAILER_SIZE}"
+            message = f"found {len(block) + len(trailer)} bytes, expected {size + TRAILER_SIZE}"
             raise self._corrupt(message, offset, "block-checksum")
         kind = trailer[0]
         found = mask(extend(crc32c(block), trailer[:1]))
@@ -359,7 +363,7 @@ class TableBuilder:
         """Add an entry; ValueError where its key is not above the last."""
         if self._last_key is not None:
             if key <= self._last_key:
-                raise ValueError(f"key {key!r} after {self._last_key!r}")
+                raise ValueError(f"key {key!r} does not sort after {self._last_key!r}")
             if len(key) + len(value) >= 2 * self._block_size:
                 self._flush()  # A huge value sits alone in its block.
         self._index_pending(key)

@@ -57,7 +57,7 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
     while offset < size:
         header = read(offset, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
-            yield Record(offset, None, f"ends {len(header)} bytes into a record, within its length")
+            yield Record(offset, None, f"ends {len(header)} bytes into a record, inside its length field")
             return
         (length,) = _LENGTH.unpack_from(header)
         (stored,) = _CHECKSUM.unpack_from(header, _LENGTH.size)
@@ -70,7 +70,7 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
         start = offset + HEADER_SIZE
         end = start + length + FOOTER_SIZE
         if end > size:
-            yield Record(offset, None, f"ends {size - offset} bytes into a record of {end - offset}")
+            yield Record(offset, None, f"ends {size - offset} bytes into a record of {end - offset} bytes")
             return
         yield _record(read, offset, start, length) if length <= largest else Record(offset, None)
         offset = end

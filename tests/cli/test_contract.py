@@ -90,7 +90,7 @@ def test_a_lock_is_read_where_it_is_named(locked: Path, ckpt: Callable) -> None:
     (locked / "b" / "model.npz").unlink()
     done = ckpt("diff", locked / "a", locked / "b")
     assert done.code == 1
-    assert f"hint: a saved listing is read only where it is named itself: {lock}" in done.err
+    assert f"hint: to read a saved listing, name it: {lock}" in done.err
     assert ckpt("state", "--set", "model.npz.lock", locked / "b").code == 3
 
 

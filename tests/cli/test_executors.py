@@ -361,7 +361,7 @@ def test_another_version_is_refused_by_name(
     with formats.open_checkpoint(str(tmp_path / "a-1")) as reader:
         said = _refused(reader, pool)
     assert "has ckpt 0." in said
-    assert "this is 9.9.9" in said
+    assert "expected 9.9.9" in said
 
 
 @pytest.mark.parametrize("how", ["gone", "replaced"])
@@ -379,7 +379,7 @@ def test_a_worker_that_does_not_find_the_file_says_so(
             os.rename(tmp_path / "new", shard_path(path))
         said = _refused(reader, pool)
     assert said.startswith(f"{shard_path(path)}: ")
-    assert ("cannot see it: no such file" if how == "gone" else "another file there") in said
+    assert ("cannot see it: no such file" if how == "gone" else "sees another file") in said
 
 
 def _kill(_: int) -> None:
@@ -390,7 +390,7 @@ def test_a_process_that_is_killed_is_one_clear_line() -> None:
     hands = executors.Processes(1)
     pool = workers.Workers(lambda: hands, shares_all=True)
     try:
-        with pytest.raises(CheckpointError, match="a worker process has ended abruptly") as caught:
+        with pytest.raises(CheckpointError, match="a worker process ended abruptly") as caught:
             list(pool.map(_kill, [1]))
         assert caught.value.hints
     finally:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-HIDDEN = "member '`.npy' has another name where it lies"
+HIDDEN = "member '`.npy' has another name in its local header"
 
 COMMANDS = {
     "average": "average {bad} {bad} -o {new}.npz",

@@ -141,9 +141,9 @@ def test_what_is_not_in_a_commit_is_said(repository: Repository, inside: Callabl
     assert (done.code, "Git LFS pointer" in done.err) == (3, True)
     assert inside("ls", "HEAD:run/ckpt-11").code == 3
     done = inside("ls", "HEAD~7:run/ckpt-10")
-    assert (done.code, "hint: no git repository here has a revision 'HEAD~7'" in done.err) == (3, True)
+    assert (done.code, "hint: git finds no revision 'HEAD~7' here" in done.err) == (3, True)
     done = inside("convert", "run/ckpt-10", "HEAD:new/c-1")
-    assert (done.code, "read here, and not written" in done.err) == (3, True)
+    assert (done.code, "can be read, but not written" in done.err) == (3, True)
 
 
 def test_a_contract_holds_a_commit(repository: Repository, inside: Callable, tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_links_that_lead_out_and_submodules_are_said_to_be_there(
     made.git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "two")
     monkeypatch.chdir(made.folder)
     for path, said in (
-        ("HEAD:out.index", "HEAD:out.index: this is a symbolic link that leads to nothing in this commit"),
-        ("HEAD:out", "HEAD:out.index: this is a symbolic link that leads to nothing in this commit"),
+        ("HEAD:out.index", "HEAD:out.index: this is a symbolic link whose target is not in this commit"),
+        ("HEAD:out", "HEAD:out.index: this is a symbolic link whose target is not in this commit"),
         ("HEAD:below", "HEAD:below: this is a submodule"),
         ("HEAD:below/run/ckpt-1", "HEAD:below is a submodule"),
         ("HEAD:absent", "HEAD:absent: no such file"),

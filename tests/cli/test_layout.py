@@ -174,9 +174,9 @@ def test_two_biases_are_one(ckpt: Callable, tmp_path: Path) -> None:
     [
         ("a\tb\tT\n", "tensor 'c': no row of the map matches it"),
         ("a\tb\tT\nc\tb\n", "both end on this key"),
-        ("a\tb\tperm(1,0,2)\nc\td\n", "wants 3 dimensions, there are 2"),
-        ("a\tb\tTT\nc\td\n", "line 1: 'TT' is no operation"),
-        ("a\tb\treshape(*,2)\nc\td\n", "no way back: reshape(*,2) does not say what it was"),
+        ("a\tb\tperm(1,0,2)\nc\td\n", "needs 3 dimensions, found 2"),
+        ("a\tb\tTT\nc\td\n", "line 1: 'TT' is not an operation"),
+        ("a\tb\treshape(*,2)\nc\td\n", "no way back: reshape(*,2) does not give the original shape"),
         ("a\tb\tT\na\tc\tT\n", "is to become 'b' and 'c'"),
         ("a\tb\tT concat(0)\nx\tb\tT concat(0)\nc\td\n", "1 of them are not there"),
     ],

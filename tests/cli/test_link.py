@@ -279,7 +279,9 @@ def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Pat
     np.savez_compressed(tmp_path / "m.npz", **ARRAYS)  # type: ignore[arg-type]
     done = ckpt("convert", tmp_path / "m.npz", tmp_path / "c-1", "--to", "name", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
-    assert "all is copied: no value lies there as a data shard has it (it may be compressed" in done.err
+    assert (
+        "all is copied: no value is stored the way a data shard stores it (it may be compressed" in done.err
+    )
 
 
 def test_of_what_lies_among_metadata_that_is_said(ckpt: Ckpt, tmp_path: Path) -> None:
@@ -294,7 +296,7 @@ def test_of_what_lies_among_metadata_that_is_said(ckpt: Ckpt, tmp_path: Path) ->
     with h5py.File(tmp_path / "e.hdf5", "w") as file:
         file["choice"] = np.array([1, 2], h5py.enum_dtype({"a": 1, "b": 2}, "i4"))
     save(tmp_path / "m.safetensors", {"mask": np.array([True, False])}, "safetensors")
-    for name, why in ("m.hdf5", "among metadata"), ("m.safetensors", "bool"), ("e.hdf5", "an enum"):
+    for name, why in ("m.hdf5", "inside metadata"), ("m.safetensors", "bool"), ("e.hdf5", "an enum"):
         done = ckpt("convert", tmp_path / name, tmp_path / f"{name}-1", "--to", "name", "--link")
         assert done.code == 0
         assert f"{why}, " in next(line for line in done.err.splitlines() if "nothing is shared" in line)

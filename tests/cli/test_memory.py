@@ -143,7 +143,7 @@ RAISED = {
     "memory": (MemoryError("Unable to allocate 3 GiB"), "not enough memory: Unable to allocate 3 GiB"),
     "stack": (
         RecursionError("maximum recursion depth exceeded"),
-        "nested too deeply: Python's stack ends here",
+        "nested too deeply for Python's stack",
     ),
     "thread": (RuntimeError("can't start new thread"), "not enough memory"),
     "library": (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),

@@ -67,7 +67,7 @@ def test_it_is_there_as_long_as_it_is_held(store: MemoryStore) -> None:
     deadline = time.monotonic() + 10
     while held(store) == first and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert held(store) != first, "it is renewed"
+    assert held(store) != first, "it is still being renewed"
     lock.check()
     lock.release()
     lock.release()
@@ -187,7 +187,7 @@ def test_who_was_taken_over_publishes_and_deletes_nothing(
     store.before = take
     done = ckpt("convert", NEW, TARGET, "--shard-size", "200")
     assert done.code == 3
-    assert f"{TARGET}: its lock was taken over by process 4711 on other" in done.err
+    assert f"{TARGET}: its lock was not renewed in time, and process 4711 on other" in done.err
     assert "hint: nothing was deleted" in done.err
     # The other may have sent the same bytes by now, which have the same e_tag.
     shards = [name for name in store.names if ".data-00000-of-" in name]
@@ -227,7 +227,7 @@ def test_a_server_without_conditions_is_warned_of_once(
     for target, warnings in ((TARGET, 1), ("mem://b/run/c-2", 0)):
         done = ckpt("convert", NEW, target, "-q")
         assert done.code == 0, done.err
-        assert done.err.count("warning: mem://b: this server ignores conditions") == warnings
+        assert done.err.count("warning: mem://b: this server ignores conditional requests") == warnings
     assert not [name for name in store.names if "lock" in name]
     warned: list[str] = []
     monkeypatch.setattr(notices, "_warner", warned.append)
@@ -268,7 +268,7 @@ def test_fix_removes_locks_that_have_expired(store: MemoryStore, ckpt: Callable[
     done = ckpt("state", run, "--fix", "--dry-run", "--json")
     (change,) = done.json["changes"]
     assert change["action"] == "remove"
-    assert change["why"] == "the lock of a command that writes c-1, process 4711 on other"
+    assert change["why"] == "the lock on c-1, held by process 4711 on other"
     assert path in store.names
     done = ckpt("state", run, "--fix")
     assert done.code == 0, done.err
@@ -281,7 +281,7 @@ def test_fix_leaves_what_is_being_written(store: MemoryStore, ckpt: Callable[...
     lock.acquire()
     done = ckpt("state", run, "--fix")
     assert done.code == 0, done.err
-    assert "is left alone: the lock of a command that writes c-1, another thread of this process" in done.err
+    assert "is left alone: the lock on c-1, held by another thread of this process" in done.err
     lock.check()
     lock.release()
 
@@ -301,7 +301,9 @@ def test_an_old_checkpoint_is_not_replaced_under_a_foreign_lock(store: MemorySto
     lock = ObjectLock(parse_location(TARGET))
     lock.acquire()
     leave(store)
-    with pytest.raises(CheckpointExistsError, match="its lock was taken over by process 4711 on other"):
+    with pytest.raises(
+        CheckpointExistsError, match="its lock was not renewed in time, and process 4711 on other"
+    ):
         lock._renew()
     assert lock.is_lost
     with pytest.raises(CheckpointExistsError):

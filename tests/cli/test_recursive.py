@@ -32,7 +32,7 @@ def runs(tmp_path: Path) -> Path:
 def test_what_lies_below_is_counted(runs: Path, command: str, ckpt: Callable) -> None:
     result = ckpt(command, runs)
     assert result.code == 1
-    what = "no checkpoints in this directory, 4 checkpoints in 2 directories below"
+    what = "no checkpoints in this directory, but 4 checkpoints in 2 directories below"
     assert result.err.startswith(f"ckpt: error: {runs}: {what}\nhint: ")
     assert f"ckpt {'verify' if command == 'verify' else 'ls'} -R {runs}\n" in result.err
 

@@ -379,7 +379,7 @@ def test_an_entry_in_a_shard_that_is_not_counted_is_not_linked(
     [
         (os.mkfifo, "this is a pipe, not a regular file"),
         (os.mkdir, "this is a directory, not a regular file"),
-        (lambda path: os.symlink("nowhere", path), "this is a symbolic link that leads nowhere"),
+        (lambda path: os.symlink("nowhere", path), "this is a broken symbolic link"),
     ],
     ids=["pipe", "directory", "link"],
 )

@@ -546,7 +546,7 @@ def test_two_at_once(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
         for more in ((), ("-n",), ("--cast", "float16")):
             done = ckpt("convert", BUNDLE, "out/c-1", "--resume", *more)
             assert done.code == 3
-            assert "is at this conversion" in done.err
+            assert "is already running this conversion" in done.err
     finally:
         os.close(held)
     assert ckpt("convert", BUNDLE, "out/c-1", "--resume").code == 0
@@ -575,7 +575,7 @@ def test_another_users_directory_is_not_believed(
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     done = ckpt("convert", BUNDLE, "out/c-1", "--resume")
     assert done.code == 3
-    assert "somebody else's" in done.err
+    assert "is not your own directory" in done.err
     assert files(kept) == before
 
 
@@ -587,7 +587,7 @@ def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
     for path in (kept, *(os.path.join(kept, name) for name in os.listdir(kept))):
         os.utime(path, (time.time() - 7300,) * 2)
     size = sum(os.path.getsize(os.path.join(kept, name)) for name in os.listdir(kept))
-    what = "an interrupted conversion to c-1, 664 of 1,455 bytes done; --resume goes on with it"
+    what = "an interrupted conversion to c-1, 664 of 1,455 bytes done; --resume continues it"
     listed = ckpt("ls", "out")
     assert listed.code == 0
     assert [row[0] for row in listed.rows] == ["c-0"]

@@ -191,7 +191,10 @@ def test_a_graph_without_its_checkpoint_says_what_it_is(tmp_path: Path, ckpt: Ca
     (run / "model.ckpt-200.index").unlink()
     result = ckpt("ls", run / "model.ckpt-200.meta")
     assert (result.code, result.out) == (3, "")
-    assert f"{run}/model.ckpt-200: model.ckpt-200.data-00000-of-00001 is there, but not" in result.err
+    assert (
+        f"{run}/model.ckpt-200: model.ckpt-200.data-00000-of-00001 exists, but model.ckpt-200.index does not"
+        in result.err
+    )
     (run / "model.ckpt-200.data-00000-of-00001").unlink()
     result = ckpt("ls", run / "model.ckpt-200.meta")
     assert (result.code, result.out) == (3, "")

@@ -92,7 +92,7 @@ def test_what_is_no_dtype_is_met_with_what_was_meant(given: str, meant: str, ckp
     for command in (("ls", RUN, "--dtype", given), ("convert", RUN, "x", "--cast", given)):
         result = ckpt(*command)
         assert result.code == 2
-        assert f"'{given}' is no dtype; {meant}" in result.err
+        assert f"'{given}' is not a dtype; {meant}" in result.err
 
 
 def test_a_full_name_where_a_key_is_wanted(tmp_path: Path, ckpt: Callable) -> None:
@@ -177,7 +177,7 @@ def test_nothing_is_suggested_that_is_hardly_alike(tmp_path: Path, ckpt: Callabl
 
 def test_a_directory_of_data_without_an_index_says_so(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "ckpt-1.data-00000-of-00001").write_bytes(b"12345678")
-    hint = "hint: ckpt-1.data-00000-of-00001 is there, but not ckpt-1.index: "
+    hint = "hint: ckpt-1.data-00000-of-00001 exists, but ckpt-1.index does not: "
     for command in ("ls", "show", "verify", "stats", "log"):
         result = ckpt(command, tmp_path)
         assert result.code == 1

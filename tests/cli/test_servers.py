@@ -111,11 +111,11 @@ def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Resu
 @pytest.mark.parametrize(
     ("body", "message", "hint"),
     [
-        (b"<!DOCTYPE html><html>Sign in</html>", "an HTML page, not", "the server asks for a login with it"),
+        (b"<!DOCTYPE html><html>Sign in</html>", "an HTML page, not", "the page may be a login page"),
         (
             b"version https://git-lfs.github.com/spec/v1\n",
             "a Git LFS pointer, not",
-            "has another URL: of the Hub",
+            "use the file's own URL: hf://ORG/REPO/PATH on the Hub",
         ),
     ],
 )
@@ -142,10 +142,10 @@ def test_what_a_server_has_in_place_of_a_file_is_said(
         ("file:/run/ckpt-1", "did you mean file:///run/ckpt-1?"),
         (
             "htp://host/run",
-            "what is read here begins with abfs://, az://, file://, gcs://, gs://, hf://, http",
+            "use a URL that begins with abfs://, az://, file://, gcs://, gs://, hf://, http",
         ),
         ("http://user:a/b@host/run", "write @ in a path as %40, and / in a password as %2F"),
-        ("nosuch:run/ckpt-1", "no git repository here has a revision 'nosuch'"),
+        ("nosuch:run/ckpt-1", "git finds no revision 'nosuch' here"),
     ],
 )
 def test_a_url_that_is_nearly_one_is_taken_for_one(
@@ -228,8 +228,8 @@ def test_a_run_is_read_where_the_server_lists(web: Web, laid_out: Path, ckpt: Ca
 def test_a_folder_that_is_not_listed_says_so(web: Web, ckpt: Callable[..., Result]) -> None:
     done = ckpt("ls", f"{web.url}/run")
     assert done.code == 3
-    assert "/run: cannot be listed: the server does not answer in JSON" in done.err
-    assert "hint: name a checkpoint in it, or a file" in done.err
+    assert "/run: cannot be listed: the server does not answer with JSON" in done.err
+    assert "hint: name a checkpoint or a file in it" in done.err
     done = ckpt("ls", f"{web.url}/run/ckpt-7")
     assert done.code == 3
     assert "/run/ckpt-7: no such file, prefix or directory" in done.err
@@ -277,7 +277,7 @@ def test_a_run_on_a_web_server_has_its_state_shown_and_not_changed(
     for wish in (["--fix"], ["--set", "ckpt-0"], ["--keep", "1"], ["--fix", "-n"]):
         done = ckpt("state", *wish, f"{web.url}/run")
         assert (done.code, done.out) == (3, "")
-        assert "/run: http:// is read here, and not written\n" in done.err
+        assert "/run: http:// can be read, but not written\n" in done.err
 
 
 def test_a_checkpoint_of_another_folder_is_listed_and_none_that_was_forgotten(
@@ -384,9 +384,9 @@ def test_nothing_that_is_printed_holds_a_token_or_a_signature(
 
 def test_what_is_missing_on_the_hub_is_said(hub: Hub, ckpt: Callable[..., Result]) -> None:
     for url, message in {
-        "hf://org/repo@nosuch/run/ckpt-1": "there is no such revision of the repository",
-        "hf://org/repo@nosuch": "there is no such revision of the repository",
-        "hf://org/other/run": "there is no such repository on the Hub, or not for everybody",
+        "hf://org/repo@nosuch/run/ckpt-1": "the repository has no such revision",
+        "hf://org/repo@nosuch": "the repository has no such revision",
+        "hf://org/other/run": "no such repository on the Hub, or it is private",
         "hf://org/repo/nosuch/ckpt-1": "no such file, prefix or directory",
     }.items():
         for command in ("ls", "show", "verify"):
@@ -398,7 +398,7 @@ def test_nobody_is_asked_for_what_is_not_written(hub: Hub, web: Web, ckpt: Calla
     for url in ("hf://org/repo/run/ckpt-1", f"{web.url}/run/ckpt-1"):
         done = ckpt("rename", "--in-place", url, "--sub", "large=>small")
         assert done.code == 3
-        assert "is read here, and not written" in done.err
+        assert "can be read, but not written" in done.err
     assert not web.requests
     assert not hub.web.requests
 
@@ -495,11 +495,11 @@ PASSING: dict[str, Callable[[Handler, bytes], None]] = {
     "failing": lambda handler, _: handler.say(500),
     "gone for a moment": lambda handler, _: handler.say(503),
 }
-_TWO_TONGUES = "the server says another thing in answer to HEAD than to GET"
+_TWO_TONGUES = "the server answers HEAD and GET differently"
 
 LASTING: dict[str, tuple[Callable[[Handler, bytes], None], str]] = {
-    "hung up": (_hang_up, "the connection was cut, in each of 5 attempts"),
-    "failing": (lambda handler, _: handler.say(500), "500 Internal Server Error, in each of 5 attempts"),
+    "hung up": (_hang_up, "the connection was cut (5 attempts)"),
+    "failing": (lambda handler, _: handler.say(500), "500 Internal Server Error (5 attempts)"),
     "forbidden": (lambda handler, _: handler.say(403), "the server answered 403 Forbidden"),
     "changing": (_change, "changed since it was opened"),
     "gone": (lambda handler, _: handler.say(404), _TWO_TONGUES),
@@ -507,7 +507,7 @@ LASTING: dict[str, tuple[Callable[[Handler, bytes], None], str]] = {
     "of another time": (lambda handler, data: _say_of(handler, data, {"ETag": '"another"'}), _TWO_TONGUES),
     "compressed": (
         lambda handler, data: handler.say(206, data, {"Content-Encoding": "br"}),
-        "sends it encoded",
+        "sends the file with content encoding",
     ),
 }
 READING = (

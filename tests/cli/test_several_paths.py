@@ -97,7 +97,7 @@ def test_verify_says_what_lies_beside_a_model(tmp_path: Path, ckpt: Callable) ->
     save(tmp_path / "model.safetensors", arrays, "safetensors", shard_size=80)
     write_bundle(str(tmp_path / "ckpt-1"), {"w": np.float32([0])})
     err = ckpt("verify", tmp_path).err
-    assert "what the folder stands for; ckpt-1.index beside it must be named\n" in err
+    assert "read as this folder's checkpoint; to read another, name it: ckpt-1.index\n" in err
 
 
 def test_keys_stand_among_paths_and_go_before_them(
@@ -121,7 +121,7 @@ def test_ls_of_directories_and_checkpoints_goes_on_past_errors(tmp_path: Path, c
     result = ckpt("ls", tmp_path / "run", tmp_path / "junk", tmp_path / "run" / "ckpt-1")
     assert result.code == 3
     assert [row[0] for row in result.rows] == [f"{tmp_path}/run/ckpt-1"] * 3
-    assert f"ckpt: error: {tmp_path}/junk: no checkpoint format" in result.err
+    assert f"ckpt: error: {tmp_path}/junk: not a known checkpoint format" in result.err
 
 
 def test_links_lead_to_the_same_checkpoint(tmp_path: Path, ckpt: Callable) -> None:

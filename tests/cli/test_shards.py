@@ -64,7 +64,7 @@ def test_there_and_back_is_the_same(folder: Path, tmp_path: Path, ckpt: Ckpt) ->
 def test_a_dry_run_says_how_many_shards_and_writes_nothing(folder: Path, tmp_path: Path, ckpt: Ckpt) -> None:
     done = ckpt("convert", folder, tmp_path / "x.safetensors", "--shard-size", "200", "-n")
     assert done.code == 0
-    assert f"3 shards beside {tmp_path}/x.safetensors.index.json" in done.err
+    assert f"3 shards next to {tmp_path}/x.safetensors.index.json" in done.err
     assert os.listdir(tmp_path) == ["run"]
 
 
@@ -128,7 +128,7 @@ def test_shards_without_an_index_are_never_half_a_model(folder: Path, tmp_path: 
     for arguments in (("convert", folder, tmp_path / "o.safetensors"), ("stats", folder), ("verify", folder)):
         done = ckpt(*arguments)
         assert done.code == 3, arguments
-        assert f"3 of 3 shards are there, but not {INDEX}" in done.err
+        assert f"found 3 of 3 shards, but not {INDEX}" in done.err
     assert not os.path.exists(tmp_path / "o.safetensors")
     (row,) = json.loads(ckpt("ls", folder, "--json").out)["checkpoints"]
     assert (row["format"], row["name"]) == (None, "model-?????-of-00003.safetensors")
@@ -169,11 +169,12 @@ def test_completion_offers_the_index_and_not_its_shards(folder: Path) -> None:
 
 
 def test_what_lies_beside_a_folder_s_model_is_not_passed_over_in_silence(folder: Path, ckpt: Ckpt) -> None:
-    assert "must be named" not in ckpt("ls", folder).err
+    assert "to read another, name it" not in ckpt("ls", folder).err
     shutil.copy(next(folder.glob("model-00001-*.safetensors")), folder / "adapter.safetensors")
     for command in ("ls", "show"):
         result = ckpt(command, folder)
         assert result.code == 0
         assert (
-            f"{INDEX}: what the folder stands for; adapter.safetensors beside it must be named" in result.err
+            f"{INDEX}: read as this folder's checkpoint; to read another, name it: adapter.safetensors"
+            in result.err
         )

@@ -480,9 +480,9 @@ def test_a_folder_of_runs_says_what_lies_below(tmp_path: Path, ckpt: Callable, c
     copy("guide_adam_legacy", "tf_ckpts", to="runs/a")
     result = ckpt("state", tmp_path / "runs")
     assert result.code == 1
-    message = "no checkpoints and no state file in this directory, 3 checkpoints in 1 directory below\n"
+    message = "no checkpoints and no state file in this directory, but 3 checkpoints in 1 directory below\n"
     assert message in result.err
-    assert f"hint: with -R they are taken as well: ckpt ls -R {tmp_path / 'runs'}\n" in result.err
+    assert f"hint: to include them: ckpt ls -R {tmp_path / 'runs'}\n" in result.err
 
 
 def test_keep_of_more_than_there_are_changes_nothing(copy: Callable, ckpt: Callable) -> None:

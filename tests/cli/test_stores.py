@@ -41,13 +41,15 @@ def test_a_line_comes_to_the_same_wherever_its_checkpoints_lie(
 
 
 WRITING = {
-    "extract mem://place/run/ckpt-10 --kind variable -o mem://place/new/": "new: this is not written to mem://",
+    "extract mem://place/run/ckpt-10 --kind variable -o mem://place/new/": (
+        "new: this output cannot be written to mem://"
+    ),
     "rename mem://place/run/ckpt-10 mem://place/run/r-1 --sub net=>n": "r-1: shards are renamed on a disk",
-    "demo mem://place/new": "new/tf_ckpts: this is not written to mem://",
-    "convert run/ckpt-10 https://example.org/c-1": "c-1: https:// is read here, and not written",
-    "convert run/ckpt-10 hf://org/repo/c-1": "c-1: hf:// is read here, and not written",
-    "extract run/ckpt-10 net/l1/kernel -o http://example.org/k.npy": "k.npy: http:// is read here, and not",
-    "graph run/ckpt-10 -o https://example.org/g.dot": "g.dot: https:// is read here, and not written",
+    "demo mem://place/new": "new/tf_ckpts: this output cannot be written to mem://",
+    "convert run/ckpt-10 https://example.org/c-1": "c-1: https:// can be read, but not written",
+    "convert run/ckpt-10 hf://org/repo/c-1": "c-1: hf:// can be read, but not written",
+    "extract run/ckpt-10 net/l1/kernel -o http://example.org/k.npy": "k.npy: http:// can be read, but not",
+    "graph run/ckpt-10 -o https://example.org/g.dot": "g.dot: https:// can be read, but not written",
 }
 """Lines that would write what is not written there, and what is said of that."""
 

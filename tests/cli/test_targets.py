@@ -48,7 +48,7 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
     result = ckpt(*arguments)
     assert (result.code, os.listdir(tmp_path)) == (3, []), result.err
     assert f"x.{suffix}: .{suffix} is the suffix of" in result.err
-    hint = result.err.partition("hint: what can be written: ")[2].partition(", or a prefix")[0]
+    hint = result.err.partition("hint: use one of ")[2].partition(", or a prefix")[0]
     assert set(hint.split(", ")) >= {".h5", ".keras", ".npz", ".pt", ".safetensors", ".weights.h5"}
     assert not {".index", ".json", ".ckpt"} & set(hint.split(", "))
 
@@ -56,16 +56,22 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("x.h5: ends like keras-h5, and --to asks for npz", ("convert", RUN, "x.h5", "--to", "npz")),
-        ("x.json: ends like listing, and --to", ("convert", RUN, "x.json", "--to", "safetensors")),
+        ("x.h5: has the suffix of keras-h5, but --to asks for npz", ("convert", RUN, "x.h5", "--to", "npz")),
+        ("x.json: has the suffix of listing, but --to", ("convert", RUN, "x.json", "--to", "safetensors")),
         (
-            "x.weights.json: ends like keras-weights, and --to asks for safetensors",
+            "x.weights.json: has the suffix of keras-weights, but --to asks for safetensors",
             ("convert", RUN, "x.weights.json", "--to", "safetensors"),
         ),
-        ("x.npz: ends like npz, and averaging keeps the format", ("average", RUN, RUN, "-o", "x.npz")),
-        ("x.npz: ends like npz, and rescuing keeps the format, safetensors", ("rescue", WEIGHTS, "x.npz")),
         (
-            "x.npz: ends like npz, and renaming keeps the format, safetensors",
+            "x.npz: has the suffix of npz, but averaging keeps the format",
+            ("average", RUN, RUN, "-o", "x.npz"),
+        ),
+        (
+            "x.npz: has the suffix of npz, but rescuing keeps the format, safetensors",
+            ("rescue", WEIGHTS, "x.npz"),
+        ),
+        (
+            "x.npz: has the suffix of npz, but renaming keeps the format, safetensors",
             ("rename", WEIGHTS, "x.npz", "--add-prefix", "p/"),
         ),
     ],
@@ -126,7 +132,7 @@ def test_each_refuses_two_members_under_one_name(tmp_path: Path, ckpt: Callable)
             "--like writes the format of TEMPLATE, tf-object, but the suffix of x.npz means npz",
             ("convert", GUIDE, "x.npz", "--like", GUIDE),
         ),
-        (3, "x.npz: npz is not written in shards", ("convert", GUIDE, "x.npz", "--shard-size", "100")),
+        (3, "x.npz: npz cannot be written in shards", ("convert", GUIDE, "x.npz", "--shard-size", "100")),
     ],
 )
 def test_targets_that_contradict_what_is_asked_for(
@@ -281,5 +287,5 @@ def test_a_url_is_refused_by_name(
     result = ckpt(*arguments)
     assert (result.code, os.listdir(tmp_path)) == (3, []), result.err
     assert f"ckpt: error: {URL}" in result.err
-    assert "s3:// is read by obstore, which is not installed" in result.err
+    assert "s3:// needs obstore, which is not installed" in result.err
     assert "hint: pip install 'ckpt-tools[remote]'" in result.err

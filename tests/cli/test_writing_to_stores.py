@@ -85,7 +85,7 @@ def test_one_object_is_the_file_that_a_disk_gets(
     assert store.names == [f"mem://b/{made.name}"]
     mine = made.read_bytes().replace(str(tmp_path).encode(), b"mem://b")  # a listing has its own path
     assert content(store, store.names[0]) == mine
-    assert ("is made in" in done.err) == (name in MADE_FIRST)
+    assert ("is created in" in done.err) == (name in MADE_FIRST)
     again = ckpt(*(word.format("mem://b") for word in words))
     assert again.code == 3
     assert "already exists" in again.err
@@ -248,7 +248,7 @@ def test_what_fails_or_is_interrupted_leaves_nothing(
             break
         if done.code == 0:  # all was done but for the lock, which may stay and expires
             is_left = any(name.endswith("ckpt.lock") for name in store.names)
-            assert ("the lock stays" in done.err) == is_left
+            assert ("cannot delete the lock" in done.err) == is_left
         else:
             assert done.code == (3 if error is formats.CheckpointError else 130)
         assert not store.begun
@@ -326,9 +326,9 @@ def test_what_was_wrong_is_told_where_it_cannot_be_taken_back(
     done = ckpt("convert", NEW, PREFIX, "-q")
     assert done.code == 3
     assert "warning: mem://b/run/c-1" in done.err
-    assert "cannot take back all that was sent" in done.err
+    assert "cannot delete everything that was uploaded" in done.err
     (told,) = (line for line in done.err.splitlines() if "error: " in line)
-    assert told.endswith("has been replaced, or removed, meanwhile")
+    assert told.endswith("was replaced or removed in the meantime")
 
 
 @pytest.mark.parametrize("words", [(), ("--overwrite",)])
@@ -352,7 +352,7 @@ def test_an_index_of_shards_that_another_replaces_is_taken_back(
     monkeypatch.setattr(store, "put", race)
     done = ckpt("convert", NEW, PREFIX, *words)
     assert done.code == 3
-    assert "has been replaced, or removed, meanwhile" in done.err
+    assert "was replaced or removed in the meantime" in done.err
     assert f"{PREFIX}.index" not in store.names
     assert any(content(store, each) == b"another's" for each in store.names)
 
@@ -367,7 +367,7 @@ def test_what_appears_meanwhile_stays(store: MemoryStore, ckpt: Callable[..., Re
     store.before = appear
     done = ckpt("convert", NEW, PREFIX)
     assert done.code == 3
-    assert f"{PREFIX}.index: has appeared" in done.err
+    assert f"{PREFIX}.index: was created" in done.err
     assert store.names == [f"{PREFIX}.index"]
     assert content(store, f"{PREFIX}.index") == b"of somebody else"
 
@@ -388,7 +388,7 @@ def test_an_index_of_somebody_else_is_not_taken_for_ones_own(
     before = store.names
     done = ckpt("convert", NEW, PREFIX, "--overwrite")
     assert done.code == 3
-    assert f"{PREFIX}.index: has appeared" in done.err
+    assert f"{PREFIX}.index: was created" in done.err
     assert store.names == before
     assert values(PREFIX) == values(OLD)
 
@@ -406,7 +406,7 @@ def test_an_answer_that_is_lost_is_no_failure(
 
     def lose(path: str, *words: Any) -> None:
         keep(path, *words)
-        raise formats.InaccessibleError("no answer came, or was cut", path=path)
+        raise formats.InaccessibleError("no answer, or the connection was cut", path=path)
 
     def begin(what: str, path: str) -> None:
         if what == name:
@@ -440,7 +440,7 @@ def test_a_full_disk_is_said_to_be_the_one_of_this_machine(
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
     done = ckpt(*(word.format("mem://b") for word in ONE_FILE[name]))
     assert done.code == 3
-    assert "no space left on device, where it is made on this machine first" in done.err
+    assert "no space left on device (the file is created on this machine first)" in done.err
     assert "TMPDIR" in done.err
     assert not store.names
 
@@ -468,7 +468,10 @@ def test_what_a_store_keeps_otherwise_is_an_error(
     with reachable(lossy):
         done = ckpt("convert", NEW, target, "--weights-only")
         assert done.code == 3
-        assert "other bytes lie there than were sent\nhint: it was left there, for another" in done.err
+        assert (
+            "the stored bytes differ from those that were sent\nhint: another program may have written it"
+            in done.err
+        )
         assert ckpt("convert", NEW, target, "--weights-only", "--overwrite", "--verify", "none").code == 0
 
 
@@ -610,7 +613,7 @@ def test_an_index_that_was_replaced_meanwhile_is_not_renamed(
     store.before = replace
     done = ckpt("rename", "--in-place", PREFIX, "--sub", "net=>model")
     assert done.code == 3
-    assert f"{PREFIX}.index: has appeared" in done.err
+    assert f"{PREFIX}.index: was created" in done.err
     assert content(store, f"{PREFIX}.index") == b"of somebody else"
 
 

@@ -162,12 +162,12 @@ def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: p
     monkeypatch.setenv("CKPT_TIMEOUT", "1")
     done = ckpt("verify", large, "--executor", "dask://127.0.0.1:9")
     assert (done.code, done.out) == (3, "")
-    assert "dask://127.0.0.1:9: no scheduler answers there" in done.err
+    assert "dask://127.0.0.1:9: no scheduler answers at this address" in done.err
     with socket.create_server(("127.0.0.1", 0)) as silent:
         name = f"dask://127.0.0.1:{silent.getsockname()[1]}"
         done = ckpt("verify", large, "--executor", name)
     assert (done.code, done.out) == (3, "")
-    assert f"{name}: no scheduler answers there" in done.err
+    assert f"{name}: no scheduler answers at this address" in done.err
     with cluster(tmp_path / "cluster") as found:
         done = ckpt("verify", large, "--executor", found.executor)
     assert (done.code, done.out) == (3, "")
@@ -193,7 +193,7 @@ def test_a_cluster_with_certificates(large: str, tmp_path: Path, monkeypatch: py
             patch.undo()
             done = found.run("verify", large, CKPT_TIMEOUT="2")
             assert (done.code, done.out) == (3, "")
-            assert "no scheduler answers there" in done.err
+            assert "no scheduler answers at this address" in done.err
             assert "TLS" in done.err
         finally:
             found.close()
@@ -237,8 +237,8 @@ def test_the_scheduler_is_killed(large: str, slow: Cluster, tmp_path: Path) -> N
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (3, "")
     line, hint = err.splitlines()
-    assert line == f"ckpt: error: {slow.executor}: the scheduler has ended, or cannot be reached any more"
-    assert hint == "hint: what the scheduler prints says why"
+    assert line == f"ckpt: error: {slow.executor}: the scheduler has ended, or can no longer be reached"
+    assert hint == "hint: read the scheduler's output to see why"
     assert os.listdir(tmp_path / "out") == []
 
 

@@ -97,7 +97,7 @@ def test_a_listing_without_end_is_an_error(web: Web, monkeypatch: pytest.MonkeyP
         handler, [f"run/{next(count)}"], goes_on="on" if time.monotonic() < ends_at else ""
     )
     begun = time.monotonic()
-    with pytest.raises(CheckpointError, match="listing has not ended after 1 seconds"):
+    with pytest.raises(CheckpointError, match="did not finish its listing within 1 seconds"):
         parse_location("s3://bucket/run").listing()
     assert time.monotonic() - begun < 20
     ends_at = 0
@@ -110,7 +110,7 @@ def test_a_listing_without_end_is_an_error(web: Web, monkeypatch: pytest.MonkeyP
 def test_a_listing_names_nothing_elsewhere(name: str, kind: str, web: Web) -> None:
     keys, folders = ([name], ()) if kind == "object" else ([], (name,))
     web.fault = lambda handler, _: listed(handler, keys, folders=folders)
-    with pytest.raises(CheckpointError, match="the server lists"):
+    with pytest.raises(CheckpointError, match="the server's listing has"):
         parse_location("s3://bucket/run").listing()
 
 

@@ -303,7 +303,7 @@ def test_an_index_that_may_come_to_be_there_keeps_its_shards(s3: str, large: str
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=30)[1]
     assert process.returncode == 130
-    assert f"warning: {target}.index: was being put when this ended" in said
+    assert f"warning: {target}.index: the server did not confirm the upload" in said
     _ask_anew()
     assert _ckpt("verify", target).returncode == 0
 
@@ -432,7 +432,9 @@ def test_a_server_without_conditions_is_written_to(google_server: Google) -> Non
     ]
     google_server.fault = lambda *_: None
     assert [each.returncode for each in done] == [0, 3, 0]
-    warned = [each.stderr.count("warning: gs://bucket: this server ignores conditions") for each in done]
+    warned = [
+        each.stderr.count("warning: gs://bucket: this server ignores conditional requests") for each in done
+    ]
     assert warned == [1, 0, 1]
     assert not [path for path in google_server.objects if path.endswith("ckpt.lock")]
     assert _ckpt("diff", "--exact", NEW, "gs://bucket/plain/c-1").returncode == 0
@@ -506,7 +508,7 @@ def test_of_two_that_write_one_checkpoint_at_once_one_is_told_of_the_other(
         errors = [line for text in said for line in text.splitlines() if "error: " in line]
         expected = (
             "is writing this checkpoint",
-            "has appeared meanwhile, written by process",
+            "was created in the meantime, written by process",
             "already exists",
         )
         assert all(any(each in line for each in expected) for line in errors)

@@ -160,12 +160,14 @@ class Archive:
             struct.error,
             IndexError,
         ) as error:
-            message = f"not a sound zip archive: {error}"
-            hints = ("the copy or the save was interrupted; copy it again from where it came from",)
+            message = f"not a valid zip archive: {error}"
+            hints = ("the copy or the save was interrupted; copy the file again from its source",)
             raise CorruptCheckpointError(message, path=path, code="header", hints=hints) from error
         declared = _declared_members(self.file)
         if len(listed) != declared:
-            raise self._corrupt(f"{len(listed)} members in the directory, its end counts {declared}", None)
+            raise self._corrupt(
+                f"{len(listed)} members in the central directory, its end record says {declared}", None
+            )
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._duplicate: str | None = None
         for info in listed:
@@ -207,21 +209,21 @@ class Archive:
         try:
             KeySizes().add(self.names)
         except ValueError as error:
-            raise self._corrupt(f"its members' names: {error}", None) from error
+            raise self._corrupt(f"member names: {error}", None) from error
 
     def check(self) -> None:
         """Refuse what no checkpoint has: members that share a name or bytes, or lead elsewhere."""
         if self._duplicate is not None:
             raise CorruptCheckpointError(
-                f"two members named {self._duplicate!r}", path=self.path, code="header"
+                f"two members are named {self._duplicate!r}", path=self.path, code="header"
             )
         end = 0
         for info in sorted(self._infos.values(), key=lambda info: info.header_offset):
             if not is_safe_name(info.filename):
-                message = f"member {info.filename!r} leads out of the archive"
+                message = f"member {info.filename!r} points outside the archive"
                 raise UnsupportedFeatureError(message, path=self.path, code="header")
             if info.header_offset < end:
-                message = f"member {info.filename!r} shares bytes with another"
+                message = f"member {info.filename!r} overlaps another member"
                 offset = self.file.where(info.header_offset)
                 raise CorruptCheckpointError(message, path=self.path, offset=offset, code="overlap")
             end = info.header_offset + _LOCAL_SIZE + info.compress_size
@@ -244,24 +246,27 @@ class Archive:
         """Return a member, its place checked against the file; raises for what is not read here."""
         info = self._infos[name]
         if info.flag_bits & _ENCRYPTED:
-            raise self._refused(f"member {name!r} is encrypted")
+            raise self._refused(f"member {name!r} is encrypted, which is not supported")
         if info.flag_bits & _PATCHED:
-            raise self._refused(f"member {name!r} is a patch of another file")
+            raise self._refused(f"member {name!r} is patch data, which is not supported")
         if info.compress_type not in _METHODS:
             raise self._refused(
-                f"member {name!r} is compressed by method {info.compress_type}, not stored or deflated"
+                f"member {name!r} uses compression method {info.compress_type}, expected stored or deflated"
             )
         deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if info.file_size > MOST_UNEXPLAINED and info.file_size > MOST_EXPANSION * info.compress_size:
-            raise self._refused(f"member {name!r} makes {info.file_size} bytes out of {info.compress_size}")
+            raise self._refused(
+                f"member {name!r} expands from {info.compress_size} to {info.file_size} bytes, "
+                "more than is supported"
+            )
         # No checksum covers a name: that it stands twice is what shows that one is damaged.
         stored_name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
         header = self.file.read(info.header_offset, _LOCAL_SIZE + len(stored_name))
         if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
-            raise self._corrupt(f"member {name!r}: no local header", info.header_offset)
+            raise self._corrupt(f"member {name!r} has no local header", info.header_offset)
         name_length, extra_length = struct.unpack_from("<HH", header, 26)
         if name_length != len(stored_name) or header[_LOCAL_SIZE:] != stored_name:
-            raise self._corrupt(f"member {name!r} has another name where it lies", info.header_offset)
+            raise self._corrupt(f"member {name!r} has another name in its local header", info.header_offset)
         offset = info.header_offset + _LOCAL_SIZE + name_length + extra_length
         if offset + info.compress_size > self.file.size:
             message = (
@@ -269,7 +274,7 @@ class Archive:
             )
             raise self._corrupt(message, offset)
         if not deflated and info.compress_size != info.file_size:
-            message = f"member {name!r} is stored in {info.compress_size} bytes and has {info.file_size}"
+            message = f"member {name!r} is stored in {info.compress_size} bytes, expected {info.file_size}"
             raise self._corrupt(message, offset)
         return ArchiveMember(name, offset, info.compress_size, info.file_size, info.CRC, deflated)
 
@@ -293,7 +298,8 @@ class Archive:
             size += len(piece)
             if size > member.size:
                 raise self._corrupt(
-                    f"member {member.name!r} inflates to more than its {member.size} bytes", member.offset
+                    f"member {member.name!r} inflates to more than the declared {member.size} bytes",
+                    member.offset,
                 )
             crc = zlib.crc32(piece, crc)
             yield piece
@@ -329,7 +335,7 @@ class Archive:
         member = self.member(name)
         if member.size > most:
             raise self._corrupt(
-                f"member {name!r} has {member.size} bytes, at most {most} are expected", member.offset
+                f"member {name!r} has {member.size} bytes, expected at most {most}", member.offset
             )
         return b"".join(self.pieces(member))
 

@@ -34,5 +34,5 @@ def followed(path: Location) -> Location:
 
 def leads_nowhere(path: str) -> CheckpointError:
     """Return the error about a link to what is not there."""
-    message = f"a symbolic link that leads nowhere: to {os.readlink(path)}"
+    message = f"a broken symbolic link to {os.readlink(path)}"
     return CheckpointError(message, path=path, hints=("remove the link, or write under another name",))

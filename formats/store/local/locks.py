@@ -90,14 +90,14 @@ def wait_for(directory: str) -> int:
         except BlockingIOError:
             waited = time.monotonic() - started
         if waited >= timeout:
-            hints = ("to wait longer, set CKPT_LOCK_TIMEOUT to seconds; a lock ends with its process",)
-            message = f"{holder(directory)} is changing files here, waited {timeout:g} s for it to end"
+            hints = ("to wait longer, set CKPT_LOCK_TIMEOUT (seconds); the lock ends with its process",)
+            message = f"{holder(directory)} is changing files here; gave up after {timeout:g} s"
             raise CheckpointError(message, path=directory, hints=hints)
         if waited >= _TELL_AFTER and not told:
             told = True
             notices.tell(
-                f"{directory}: waiting for {holder(directory)}, which is changing files there; "
-                f"up to {timeout:g} s"
+                f"{directory}: waiting up to {timeout:g} s for {holder(directory)}, "
+                "which is changing files there"
             )
         time.sleep(min(_ASK_EVERY, timeout - waited))
 

@@ -39,7 +39,7 @@ def _parents(path: str) -> list[str]:
 
 def _closed_directory(path: str) -> str:
     closed = next((parent for parent in _parents(path) if not os.access(parent, os.X_OK)), None)
-    return "permission denied" if closed is None else f"permission denied: {closed} may not be entered"
+    return "permission denied" if closed is None else f"permission denied: cannot enter {closed}"
 
 
 def _broken_link(path: str) -> str | None:
@@ -48,7 +48,7 @@ def _broken_link(path: str) -> str | None:
         try:
             if os.path.islink(place) and not os.path.exists(place):
                 what = "this" if place == path else place
-                return f"{what} is a symbolic link that leads nowhere"
+                return f"{what} is a broken symbolic link"
         except ValueError:  # a NUL
             return None
     return None

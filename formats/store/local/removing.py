@@ -45,7 +45,7 @@ def taking_back(path: str) -> Iterator[None]:
     with attempts.going_on():
         yield
     if attempts.error is not None:
-        notices.warn(f"{path}: cannot take back all that was sent: {attempts.error}")
+        notices.warn(f"{path}: cannot delete everything that was uploaded: {attempts.error}")
 
 
 def let_go(*descriptors: int) -> None:

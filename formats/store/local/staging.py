@@ -52,12 +52,10 @@ _ASIDE = "aside"
 
 _HINTS = {
     errno.ENOSPC: ("free some space, or write elsewhere",),
-    errno.EDQUOT: ("free some of your quota, or write elsewhere",),
-    errno.EFBIG: (
-        "files may not be as large here: ulimit -f shows a shell's limit, the file system has one, too",
-    ),
-    errno.EACCES: ("the directory must be writable, since new files are made beside the old ones",),
-    errno.EROFS: ("this file system is mounted read-only: write elsewhere",),
+    errno.EDQUOT: ("free some space in your quota, or write elsewhere",),
+    errno.EFBIG: ("the file is too large: check ulimit -f and the file system's limit, or write elsewhere",),
+    errno.EACCES: ("make the directory writable: new files are created next to the old ones",),
+    errno.EROFS: ("write elsewhere: this file system is mounted read-only",),
 }
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -90,8 +88,8 @@ def refusing(path: Location) -> Iterator[None]:
         message = f"cannot be written: {reason_of(error)}"
         hints = _HINTS.get(error.errno or 0, ())
         if path.is_object():  # What a server refuses is no OSError.
-            message += ", where it is made on this machine first"
-            hints = ("TMPDIR names another directory for that",)
+            message += " (the file is created on this machine first)"
+            hints = ("set TMPDIR to use another directory",)
         raise CheckpointError(message, path=path, hints=hints) from error
 
 
@@ -116,7 +114,7 @@ def refuse_irreplaceable(path: Location) -> None:
 
 
 def _directory(path: str) -> CheckpointExistsError:
-    hints = (f"name the file, for instance {os.path.join(path, 'NAME')}",)
+    hints = (f"name the file, for example {os.path.join(path, 'NAME')}",)
     return CheckpointExistsError("is a directory, not a file that can be replaced", path=path, hints=hints)
 
 
@@ -484,7 +482,8 @@ class Staging:
                 remove_empty(self._made)
             if attempts.error is not None and os.path.lexists(self.staged):
                 fix = command_line("state", "--fix", self.directory)
-                notices.warn(f"{self.staged}: cannot be removed: {reason_of(attempts.error)}; later: {fix}")
+                reason = reason_of(attempts.error)
+                notices.warn(f"{self.staged}: cannot be removed: {reason}; to remove it later: {fix}")
         ALIVE.discard(self)
 
     def _close(self) -> None:

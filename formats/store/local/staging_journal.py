@@ -322,8 +322,8 @@ class StagingJournal(Journal):
 
 
 def _held(path: str) -> CheckpointError:
-    hints = ("wait for it, or end it: what it has finished is kept",)
-    return CheckpointError(f"{holder(path)} is at this conversion", path=path, hints=hints)
+    hints = ("wait for it, or stop it: finished work is kept",)
+    return CheckpointError(f"{holder(path)} is already running this conversion", path=path, hints=hints)
 
 
 def _write(fd: int, data: bytes) -> None:
@@ -365,7 +365,7 @@ def refuse_strangers(directory: str) -> None:
     """Refuse to believe, or to write over, what another user has put there."""
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        message = "is where the conversion would be gone on with, and somebody else's"
+        message = "is not your own directory, so the conversion cannot be resumed from it"
         raise CheckpointError(message, path=directory, hints=("remove it, or leave out --resume",))
 
 
@@ -376,7 +376,7 @@ def describe_leftover(directory: Location) -> str | None:
     try:
         found = read_journal(directory)
     except CheckpointError:
-        return "an interrupted conversion of somebody else's"
+        return "an interrupted conversion of another user"
     if found.header is None:
         return DAMAGED
     name, nbytes = found.header["target"], found.header["nbytes"]

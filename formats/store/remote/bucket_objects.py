@@ -82,7 +82,7 @@ class _Upload(objects.Stream):
 
     def abort(self) -> None:
         # The library takes back what was sent where a block of code is left by an exception.
-        error = InaccessibleError("not sent to its end", path=self._path)
+        error = InaccessibleError("the upload is not complete", path=self._path)
 
         def take_back() -> None:
             with suppress(CheckpointNotFoundError), self._store.told(self._path):
@@ -93,8 +93,8 @@ class _Upload(objects.Stream):
         try:
             run_detached(take_back, None if left is None else left / 2)  # others need some, too
         except (Again, OverdueError) as why:
-            reason = "the server did not answer before this command had to end"
-            message = "was not sent to its end, and what was sent cannot be taken back: "
+            reason = "the server did not answer before this command had to stop"
+            message = "the upload is not complete, and the uploaded part cannot be deleted: "
             message += str(why) if isinstance(why, Again) else reason
             raise InaccessibleError(message, path=self._path) from None
 
@@ -118,7 +118,7 @@ class BucketStore(Buckets, objects.ObjectStore):
 
     def put(self, path: str, data: Block, over: Over) -> Entry:
         bucket, key = parted(path)
-        appeared = CheckpointExistsError("has appeared, or changed, meanwhile", path=path)
+        appeared = CheckpointExistsError("was created or changed in the meantime", path=path)
 
         def ask() -> Entry:
             obstore = library(path)
@@ -283,8 +283,8 @@ def _is_there(client: Any, key: str) -> bool:
 def _no_bucket(path: str) -> CheckpointNotFoundError:
     """Return what is raised where something is put, and what it is put into is not there."""
     bucket = f"{scheme_of(path)}://{parted(path)[0]}"
-    message = f"cannot be written: there is no {bucket}, or another has ended the upload"
-    hints = ("a bucket is made by its provider's own programs",)
+    message = f"cannot be written: {bucket} does not exist, or another program ended the upload"
+    hints = ("create the bucket with the provider's own tools",)
     return CheckpointNotFoundError(message, path=path, hints=hints)
 
 

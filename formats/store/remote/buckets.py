@@ -62,18 +62,18 @@ class Buckets(ListedStore):
         refuse_query(path)
         bucket, key = parted(path)
         if not _BUCKET.fullmatch(bucket):
-            message = f"no bucket, expected {self.scheme}://BUCKET/KEY"
+            message = f"no valid bucket name, expected {self.scheme}://BUCKET/KEY"
             if _SHORT.fullmatch(bucket):
-                message = f"{bucket!r} is no bucket: their names have three characters or more"
+                message = f"{bucket!r} is not a bucket name, expected at least three characters"
             hints = (
-                ("who asks, and of which account, is said by the environment: ckpt explain environment",)
+                ("set the account and credentials in the environment: ckpt explain environment",)
                 if "@" in path
                 else ()
             )
             raise UnsupportedFeatureError(message, path=public(path), hints=hints)
         names = path.partition("://")[2].rstrip("/").split("/")[1:]
         if any(each in ("", ".", "..") for each in names):
-            message = "no key that can be asked for: it has a name in it that is empty, '.' or '..'"
+            message = "not a valid key: a part of it is empty, '.' or '..'"
             meant = self.join(f"{self.scheme}://{bucket}", key)
             raise UnsupportedFeatureError(message, path=path, hints=(f"did you mean {meant}?",))
         library(path)  # that it is missing is no flaw of what lies there
@@ -117,7 +117,7 @@ class Buckets(ListedStore):
             unlisted.hints = error.hints
             raise unlisted from None
         except CheckpointNotFoundError:
-            raise CheckpointNotFoundError(f"there is no {self.scheme}://{bucket}", path=folder) from None
+            raise CheckpointNotFoundError(f"{self.scheme}://{bucket} does not exist", path=folder) from None
         finally:
             count(folder, 0)
         before = f"{key}/" if key else ""
@@ -147,7 +147,7 @@ class Buckets(ListedStore):
         except CheckpointNotFoundError:
             return None
         except RefusedError:
-            return Refused(f"{error.message}; who asks is said by the environment: ckpt explain environment")
+            return Refused(f"{error.message}; set credentials in the environment: ckpt explain environment")
         finally:
             count(path, 0)
         return found
@@ -211,7 +211,7 @@ def _taken(got: Any, size: int) -> bytes | memoryview:
             data[came : came + len(piece)] = piece
             came += len(chunk)
     if came != size:
-        raise Again(f"{came:,} of {size:,} bytes came")
+        raise Again(f"received {came:,} of {size:,} bytes")
     return data
 
 
@@ -225,13 +225,13 @@ def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     try:
         return run_detached(ask, seconds)
     except OverdueError:
-        message = f"the server's listing has not ended after {seconds:g} seconds"
+        message = f"the server did not finish its listing within {seconds:g} seconds"
         found = InaccessibleError(message, path=folder)
-        found.hints = ("with CKPT_TIMEOUT it is given more time, twice as many seconds",)
+        found.hints = ("set CKPT_TIMEOUT to wait longer; a listing may take twice as many seconds",)
         raise found from None
 
 
 def _below(path: str, before: str, folder: str) -> str:
     if not path.startswith(before):
-        raise InaccessibleError("the server lists what does not lie in this folder", path=folder)
+        raise InaccessibleError("the server's listing has a name outside this folder", path=folder)
     return path.removeprefix(before)

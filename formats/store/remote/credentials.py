@@ -99,11 +99,11 @@ def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, 
         except ValueError:
             is_one = False
         if not is_one or not text.isascii() or not text.isprintable() or " " in text:
-            error = InaccessibleError(f"{name} is no URL of a server, as https://host:9000", path=path)
-            error.hints = (f"set it to one, or to nothing at all: unset {name}",)
+            error = InaccessibleError(f"{name} is not a server URL such as https://host:9000", path=path)
+            error.hints = (f"set it to a server URL, or remove it: unset {name}",)
             raise error
         if parts.scheme == "http" and not http:
-            error = InaccessibleError(f"{name} has http, which is asked where {allowing}=true", path=path)
+            error = InaccessibleError(f"{name} is an http URL, which requires {allowing}=true", path=path)
             error.hints = (f"export {allowing}=true",)
             raise error
 
@@ -116,7 +116,7 @@ def _s3(bucket: str, retries: int) -> Any:
     _check_servers(path, named, "AWS_ALLOW_HTTP", http=http)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if not _REGION.fullmatch(os.environ.get(name, "us-east-1")):
-            raise InaccessibleError(f"{name} is no name of a region, as us-east-1", path=path)
+            raise InaccessibleError(f"{name} is not a region name such as us-east-1", path=path)
     from obstore.store import S3Store
 
     has_key, has_profile = (bool(os.environ.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
@@ -154,15 +154,15 @@ def _profile() -> Any:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
-        message = "AWS_PROFILE is set, and profiles are read by boto3, which is not installed"
+        message = "AWS_PROFILE is set, but boto3, which reads profiles, is not installed"
         raise UnsupportedFeatureError(message, path="s3://", hints=("pip install boto3",)) from None
     try:
         return Boto3CredentialProvider(Session())
     except (BotoCoreError, ValueError):  # no such profile, a file that cannot be read, or nothing in it
-        error = InaccessibleError(
-            "AWS_PROFILE names a profile of which boto3 finds no credentials", path="s3://"
+        error = InaccessibleError("boto3 finds no credentials for the profile in AWS_PROFILE", path="s3://")
+        error.hints = (
+            "check ~/.aws/config and ~/.aws/credentials; to see what boto3 finds: aws configure list",
         )
-        error.hints = ("it reads ~/.aws/config and ~/.aws/credentials; what it finds: aws configure list",)
         raise error from None
 
 
@@ -211,14 +211,14 @@ PROVIDERS = (
     Provider(
         "s3",
         _s3,
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_SKIP_SIGNATURE=true",
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or AWS_SKIP_SIGNATURE=true",
         tells_md5=True,
     ),
-    Provider("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SKIP_SIGNATURE=true", "gcs"),
+    Provider("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SKIP_SIGNATURE=true", "gcs"),
     Provider(
         "az",
         _az,
-        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
         "abfs",
     ),
 )

@@ -83,14 +83,14 @@ class HttpStore(ServerStore):
             host = None
         if not host:
             hints = (_ESCAPED,) if "@" in path else ()
-            message = "a URL without a host, or with a port that is none"
+            message = "the URL has no host, or its port is not valid"
             raise UnsupportedFeatureError(message, path=f"{self.scheme}://", hints=hints)
         refuse_unescaped(path, parts.netloc)
         place = parts.netloc.rpartition("@")[2]
         known = _secrets.get(parts.username or "")
         mark = parts.username if known is not None and known.place == place else None
         if mark is None and parts.username is not None and _CUT.fullmatch(parts.username):
-            message = "*** stands for what was cut out of a URL: name the URL itself"
+            message = "*** replaces a secret in the URL: use the original URL"
             raise UnsupportedFeatureError(message, path=f"{self.scheme}://{place}{parts.path}")
         if mark is None and (parts.username is not None or parts.query):
             means = None if parts.username is None else basic(parts.username, parts.password or "")
@@ -145,11 +145,11 @@ class HttpStore(ServerStore):
             raise CheckpointNotFoundError(NO_FOLDER, path=folder)
         found = parsed_listing(answer)
         if found is None:
-            message = "cannot be listed: the server does not answer in JSON (nginx: autoindex_format json)"
+            message = "cannot be listed: the server does not answer with JSON (nginx: autoindex_format json)"
             if answer.status == 401:
                 message = f"cannot be listed: {_refusal(answer)}"
             error = UnlistedError(message, path=folder)
-            error.hints = ("name a checkpoint in it, or a file",)
+            error.hints = ("name a checkpoint or a file in it",)
             raise error
         yield from found
 
@@ -192,7 +192,7 @@ class HttpStore(ServerStore):
                 return answer.body
             found.extend(answer.body)
             if len(found) < end - begin:
-                raise Again(f"{len(found):,} of {end - begin:,} bytes came")
+                raise Again(f"received {len(found):,} of {end - begin:,} bytes")
             return bytes(found)
 
         try:
@@ -206,10 +206,10 @@ def _whole_of(answer: Answer, path: str, identity: Identity) -> bytes:
     """Return all bytes of an object of which a server sends no ranges.  Raises InaccessibleError, Again."""
     if answer.more:
         raise InaccessibleError(
-            f"the server sends more than the {identity[-1]:,} bytes that it told of", path=path
+            f"the server sends more than the {identity[-1]:,} bytes it announced", path=path
         )
     if answer.cut or len(answer.body) != identity[-1]:
-        raise Again(f"{len(answer.body):,} of {identity[-1]:,} bytes came")
+        raise Again(f"received {len(answer.body):,} of {identity[-1]:,} bytes")
     return answer.body
 
 
@@ -221,7 +221,7 @@ def refuse_unescaped(url: str, host: str) -> None:
     is_plain = "." in host and ":" not in host
     if "@" in host or is_plain or "@" not in url:
         return
-    message = "an @ behind the host: what stands before it may be a password"
+    message = "an @ after the host: the text before it may be a password"
     raise UnsupportedFeatureError(message, path=f"{url.partition('://')[0]}://***", hints=(_ESCAPED,))
 
 
@@ -268,7 +268,7 @@ def _refuse_two_tongues(asked: Asked, identity: Identity) -> None:
     """Raise InaccessibleError where a server goes on to answer a HEAD as before: nothing has changed then."""
     found = look_at(asked)
     if isinstance(found, Entry) and found.identity == identity:
-        message = "the server says another thing in answer to HEAD than to GET, of the same file"
+        message = "the server answers HEAD and GET differently for the same file"
         raise InaccessibleError(message, path=asked.path)
 
 
@@ -286,14 +286,14 @@ def entry_of(answer: Answer, path: str) -> Entry | Refused | None:
         raise InaccessibleError(f"the server answered {answer.words}", path=path)
     refuse_encoded(answer, path)
     if size is None:
-        raise InaccessibleError("the server does not say how large it is", path=path)
+        raise InaccessibleError("the server does not say how large the file is", path=path)
     return Entry(FILE, size, _time(answer.headers.get("Last-Modified")), identity_of(answer, size))
 
 
 def _refusal(answer: Answer) -> str:
     advice = ""
     if answer.status == 401:
-        advice = "; who asks is said in the URL, as https://USER:PASSWORD@HOST/PATH"
+        advice = "; put credentials into the URL: https://USER:PASSWORD@HOST/PATH"
     elif answer.status == 403 and urlsplit(answer.url).query:
         advice = "; the signature in the URL may have expired"
     return f"the server answered {answer.words}{advice}"
@@ -309,7 +309,7 @@ def refuse_encoded(answer: Answer, path: str) -> None:
     encoding = answer.headers.get("Content-Encoding") or "identity"
     if encoding.lower() != "identity":
         raise InaccessibleError(
-            f"the server sends it encoded ({encoding!r}), not as it lies there", path=path
+            f"the server sends the file with content encoding {encoding!r}, expected none", path=path
         )
 
 
@@ -358,14 +358,16 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
     if any(pinned not in ("", new) for pinned, new in zip(identity, found, strict=True)):
         raise changed(path)
     if answer.status == 200 and not is_small:
-        message = f"the server sends no ranges, and all of {size:,} bytes are too many"
+        message = (
+            f"the server does not support range requests, and {size:,} bytes are too many for one request"
+        )
         error = InaccessibleError(message, path=path)
-        error.hints = ("fetch it with `curl -LO`, and name the copy",)
+        error.hints = ("download it with `curl -LO` and name the copy",)
         raise error
     if answer.status == 206:
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range") or "")
         if match is None or int(match[1]) != begin:
-            raise InaccessibleError("the server answered with another range than was asked for", path=path)
+            raise InaccessibleError("the server answered with a different range than requested", path=path)
     return answer
 
 

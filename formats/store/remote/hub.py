@@ -115,7 +115,7 @@ class HubStore(ListedStore):
             url = _next_page(answer, first, folder)
             if url is None:
                 return
-        raise InaccessibleError(f"the Hub lists more than {_MOST_PAGES:,} pages", path=folder)
+        raise InaccessibleError(f"the Hub's listing has more than {_MOST_PAGES:,} pages", path=folder)
 
     def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
         known = self._found.get((path, identity))
@@ -187,7 +187,7 @@ def place_of(path: str) -> RepositoryPath:
     inside = "/".join(each for each in inside.split("/") if each)
     is_one = _NAME.fullmatch(org) and _NAME.fullmatch(repo) and _REVISION.fullmatch(revision)
     if not is_one or any(each in (".", "..") for each in (*inside.split("/"), *revision.split("/"))):
-        message = "no repository of the Hub, expected hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]"
+        message = "not a Hub repository, expected hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]"
         raise UnsupportedFeatureError(message, path="hf://")
     return RepositoryPath(kind, f"{org}/{repo}", revision, inside)
 
@@ -195,7 +195,7 @@ def place_of(path: str) -> RepositoryPath:
 def endpoint() -> str:
     """Return the Hub's URL.  Raises InaccessibleError where there is none, or nobody is to be asked."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true"):
-        raise InaccessibleError("HF_HUB_OFFLINE is set: the Hub is not asked", path="hf://")
+        raise InaccessibleError("HF_HUB_OFFLINE is set, so the Hub is not contacted", path="hf://")
     found = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
     try:
         parts = urlsplit(found)
@@ -203,7 +203,7 @@ def endpoint() -> str:
     except ValueError:
         is_one = False
     if not is_one or parts.scheme not in ("https", "http"):
-        raise InaccessibleError("HF_ENDPOINT is no URL of a server", path="hf://")
+        raise InaccessibleError("HF_ENDPOINT is not a server URL", path="hf://")
     return found
 
 
@@ -214,7 +214,7 @@ def authorization() -> str | None:
     if not token:
         return None
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise InaccessibleError("the token for the Hub has characters that none has", path="hf://")
+        raise InaccessibleError("the Hub token contains invalid characters", path="hf://")
     return f"Bearer {token}"
 
 
@@ -246,12 +246,12 @@ def _entries(answer: Answer, inside: str, folder: str) -> Iterable[tuple[str, En
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, list):
-        raise InaccessibleError("the Hub answered with what is no listing", path=folder)
+        raise InaccessibleError("the Hub's answer is not a listing", path=folder)
     before = f"{inside}/" if inside else ""
     for each in document:
         path = each.get("path") if isinstance(each, dict) else None
         if not isinstance(path, str) or not path.startswith(before):
-            raise InaccessibleError("the Hub lists what does not lie in this folder", path=folder)
+            raise InaccessibleError("the Hub's listing has a name outside this folder", path=folder)
         yield path.removeprefix(before), _entry(each, folder)
 
 
@@ -263,7 +263,7 @@ def _entry(listed: Mapping[str, Any], folder: str) -> Entry:
     size, checksum = said.get("size"), said.get("oid")
     is_one = isinstance(size, int) and 0 <= size < 1 << 63 and isinstance(checksum, str)
     if not is_one or not _CHECKSUM.fullmatch(str(checksum)):
-        raise InaccessibleError("the Hub lists a file without size or checksum", path=folder)
+        raise InaccessibleError("the Hub's listing has a file without size or checksum", path=folder)
     return Entry(FILE, int(size or 0), 0.0, (str(checksum), int(size or 0)))
 
 
@@ -278,7 +278,9 @@ def _next_page(answer: Answer, first: str, folder: str) -> str | None:
     except ValueError:
         url, is_same = "", False
     if not is_same:
-        raise InaccessibleError("the Hub's listing goes on elsewhere, which is not followed", path=folder)
+        raise InaccessibleError(
+            "the Hub's listing continues at another URL, which is not followed", path=folder
+        )
     return url
 
 
@@ -288,13 +290,13 @@ def _checksum(answer: Answer, header: str) -> str | None:
 
 
 _SAID = {
-    "RepoNotFound": "there is no such repository on the Hub, or not for everybody",
-    "RevisionNotFound": "there is no such revision of the repository",
-    "GatedRepo": "the Hub gives this to those alone who have accepted its terms",
+    "RepoNotFound": "no such repository on the Hub, or it is private",
+    "RevisionNotFound": "the repository has no such revision",
+    "GatedRepo": "this repository requires you to accept its terms",
 }
 """What the Hub means by its codes; to who does not say who asks it answers 401 also of what is not there."""
 
-_WHO_ASKS = "HF_TOKEN, or `hf auth login`, says who asks"
+_WHO_ASKS = "set HF_TOKEN, or run `hf auth login`"
 
 
 def _said(answer: Answer, otherwise: str) -> str:
@@ -304,11 +306,11 @@ def _said(answer: Answer, otherwise: str) -> str:
 def _refused(answer: Answer, path: str) -> InaccessibleError:
     error = InaccessibleError(_said(answer, f"the Hub answered {answer.words}"), path=path)
     if answer.headers.get("X-Error-Code") == "GatedRepo":
-        error.hints = (f"accept them on the repository's page; {_WHO_ASKS}",)
+        error.hints = (f"accept them on the repository's page, then {_WHO_ASKS}",)
     elif answer.status == 401 and authorization() is not None:
-        error.hints = ("the token that proves who asks may count no longer: HF_TOKEN, or `hf auth login`",)
+        error.hints = ("the token may have expired: set HF_TOKEN, or run `hf auth login`",)
     elif answer.status in REFUSED:
-        error.hints = (f"there may be none of this name, or not for everybody: {_WHO_ASKS}",)
+        error.hints = (f"it may not exist, or it may be private: {_WHO_ASKS}",)
     return error
 
 

@@ -104,7 +104,7 @@ class Held(NamedTuple):
     def holder(self) -> str:
         if self.token in _own:
             return "another thread of this process"
-        return "a command of which its lock tells nothing" if self.process is None else str(self.process)
+        return "an unknown command" if self.process is None else str(self.process)
 
 
 def _held_at(store: ObjectStore, path: str) -> Held | None:
@@ -260,8 +260,8 @@ class ObjectLock:
         bucket = "/".join(self.path.split("/")[:3])
         if bucket not in _warned:
             _warned.add(bucket)
-            text = "this server ignores conditions, so nothing keeps apart two commands that write"
-            notices.warn(f"{bucket}: {text} one checkpoint at the same time")
+            text = "this server ignores conditional requests, so two commands can write"
+            notices.warn(f"{bucket}: {text} the same checkpoint at the same time")
 
     def _body(self, *, released: bool = False) -> bytes:
         return _body(self.target.name, self._token, self._number, is_released=released)
@@ -305,9 +305,9 @@ class ObjectLock:
             self._renewed = began
 
     def _lost(self, holder: str) -> CheckpointExistsError:
-        message = f"its lock was taken over by {holder}, for it was not renewed for a while"
+        message = f"its lock was not renewed in time, and {holder} took it over"
         verify = command_line("verify", self.target)
-        hints = (f"nothing was deleted, and the command can be run again; to see what is there: {verify}",)
+        hints = (f"nothing was deleted, and you can run the command again; to see what is there: {verify}",)
         return CheckpointExistsError(message, path=self.target, hints=hints)
 
     def release(self) -> None:
@@ -321,13 +321,13 @@ class ObjectLock:
             self._store.delete([self.path])
         except CheckpointError as error:
             if not self.is_lost:
-                notices.tell(f"{self.path}: the lock stays, and expires: {error.message}")
+                notices.tell(f"{self.path}: cannot delete the lock, which will expire: {error.message}")
         finally:
             self._entry = None
 
 
 def _busy(target: str, held: Held) -> CheckpointError:
-    hints = ("run this again when it has ended, or write another checkpoint",)
+    hints = ("run this again when it has finished, or write to another path",)
     return CheckpointError(f"{held.holder} is writing this checkpoint", path=target, hints=hints)
 
 
@@ -385,6 +385,6 @@ def _lock_paths(folder: Location) -> Iterator[Location]:
 
 
 def _left(path: Location, held: Held, is_alive: bool) -> LeftLock:
-    what = f"the lock of a command that writes {held.name}, {held.holder}"
-    why = "it is renewed" if is_alive else None
+    what = f"the lock on {held.name}, held by {held.holder}"
+    why = "it is still being renewed" if is_alive else None
     return LeftLock(path, what, held.entry.modified, held, why)

@@ -46,10 +46,13 @@ class _Saying(NamedTuple):
 
 _SAYINGS = (
     # A listing holds an empty name, `..`, or one with control characters.
-    _Saying(("object with invalid path",), False, UnlistedError, "the server lists a name that no path has"),
+    _Saying(("object with invalid path",), False, UnlistedError, "the server's listing has an invalid name"),
     # No range came, or none that says which it is.
     _Saying(
-        ("non-partial response", "Content-Range"), False, InaccessibleError, "the server sends no ranges"
+        ("non-partial response", "Content-Range"),
+        False,
+        InaccessibleError,
+        "the server does not support range requests",
     ),
     _Saying(
         (NOWHERE,), True, InaccessibleError, "the server redirects to another host, which is not followed"
@@ -76,7 +79,7 @@ def library(path: str) -> Any:
     try:
         import obstore
     except ImportError:
-        message = f"{scheme_of(path)}:// is read by obstore, which is not installed"
+        message = f"{scheme_of(path)}:// needs obstore, which is not installed"
         raise UnsupportedFeatureError(message, path=path, hints=(_NEEDED,)) from None
     return obstore
 
@@ -125,11 +128,11 @@ def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
         if any(each in where for each in saying.words):
             return saying.kind(saying.message, path=path)
     if any(each in text for each in _PASSING):
-        return Again("no answer came, or was cut")
+        return Again("no answer, or the connection was cut")
     if isinstance(error, ValueError):
-        return InaccessibleError("no key that can be asked for", path=path)
-    found = InaccessibleError("cannot be asked for", path=path)
-    found.hints = (f"the environment says where and as whom: {settings}",)
+        return InaccessibleError("not a valid key", path=path)
+    found = InaccessibleError("the request failed", path=path)
+    found.hints = (f"set the endpoint and credentials in the environment: {settings}",)
     return found
 
 
@@ -143,15 +146,15 @@ def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str
     kind = RefusedError if int(status) in REFUSED else InaccessibleError
     found = kind(f"the server answered {status}{_named(code)}", path=path)
     if status in ("400", "401", "403"):
-        found.hints = (f"who asks is said by the environment: {settings}",)
+        found.hints = (f"set credentials in the environment: {settings}",)
     return found
 
 
 def _of_other_bytes(first: int, end: int, came_first: int, came_end: int, *, path: str) -> Exception:
     """Return what it means that other bytes came than those that were asked for."""
     if first == came_first and came_end < end:
-        return Again(f"{came_end - came_first:,} of {end - first:,} bytes came")
-    return InaccessibleError("the server answered with another range than was asked for", path=path)
+        return Again(f"received {came_end - came_first:,} of {end - first:,} bytes")
+    return InaccessibleError("the server answered with a different range than requested", path=path)
 
 
 def _named(code: re.Match[str] | None) -> str:

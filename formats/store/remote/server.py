@@ -184,11 +184,11 @@ class ServerStore(Store):
         found: dict[str, Listed] = {}
         for name, entry in self.names(folder):
             if name in ("", ".", "..") or "/" in name or "\0" in name or not is_utf8(name):
-                raise InaccessibleError(
-                    f"the server lists the name {name!r}, which is none in it", path=folder
-                )
+                raise InaccessibleError(f"the server's listing has the invalid name {name!r}", path=folder)
             if len(found) == _MOST_NAMES:
-                raise InaccessibleError(f"the server lists more than {_MOST_NAMES:,} names", path=folder)
+                raise InaccessibleError(
+                    f"the server's listing has more than {_MOST_NAMES:,} names", path=folder
+                )
             found[name] = Listed(name, entry.kind if isinstance(entry, Entry) else entry)
             if isinstance(entry, Entry):
                 self.learn(self.join(folder, name), entry, now)

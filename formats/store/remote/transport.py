@@ -95,7 +95,7 @@ def timeout() -> float:
         seconds = 0
     if not 0 < seconds <= _LARGEST_TIMEOUT:
         raise InaccessibleError(
-            f"CKPT_TIMEOUT is {text!r}, expected seconds from 0 to {_LARGEST_TIMEOUT:.0f}"
+            f"CKPT_TIMEOUT is {text!r}, expected a number of seconds above 0, at most {_LARGEST_TIMEOUT:.0f}"
         )
     return seconds
 
@@ -118,7 +118,7 @@ def trying(path: str, ask: Callable[[], T]) -> T:
         if attempt < ATTEMPTS - 1:
             usual = _FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  so that not all come at once
             pause(min(max(usual, wanted or 0.0), _LONGEST_PAUSE))
-    raise GivenUpError(f"{what}, in each of {ATTEMPTS} attempts", path=path)
+    raise GivenUpError(f"{what} ({ATTEMPTS} attempts)", path=path)
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -154,11 +154,11 @@ def redirected(answer: Answer, path: str) -> str:
         host = origin(url)[1]
     except ValueError:
         # What it says may hold the URL, and that a secret.
-        raise InaccessibleError("redirected to what is no URL", path=path) from None
+        raise InaccessibleError("redirected to an invalid URL", path=path) from None
     if after not in ("http", "https") or (before == "https" and after == "http"):
         raise InaccessibleError(f"redirected from {before} to {after}, which is not followed", path=path)
     if not host or url == answer.url:
-        raise InaccessibleError("redirected to nowhere", path=path)
+        raise InaccessibleError("redirected to itself, or to a URL without a host", path=path)
     return url
 
 
@@ -172,7 +172,7 @@ def _connected(url: str, path: str, seconds: float) -> tuple[SplitResult, HTTPCo
     except InaccessibleError as error:
         raise InaccessibleError(error.message, path=path) from None
     except (ValueError, HTTPException):
-        raise InaccessibleError("no URL that can be asked", path=path) from None
+        raise InaccessibleError("not a valid URL", path=path) from None
 
 
 def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> Answer:
@@ -204,16 +204,14 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
         words = getattr(error, "verify_message", None) or error.strerror or type(error).__name__
         raise InaccessibleError(f"{parts.hostname} cannot be reached: {words.lower()}", path=path) from error
     except InvalidURL:
-        raise InaccessibleError("no URL that can be asked", path=path) from None
+        raise InaccessibleError("not a valid URL", path=path) from None
     except (OSError, HTTPException) as error:
         is_cut = not isinstance(error, ssl.SSLError | HTTPException)
         is_cut = is_cut or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError)
-        what = (
-            "the connection was cut" if is_cut else f"what answers there is no {parts.scheme.upper()} server"
-        )
+        what = "the connection was cut" if is_cut else f"the server does not speak {parts.scheme.upper()}"
         raise Again(what) from error
     except ValueError:  # what a URL holds that a request cannot
-        raise InaccessibleError("no URL that can be asked", path=path) from None
+        raise InaccessibleError("not a valid URL", path=path) from None
     finally:
         if kept:
             _idle.put(parts, connection)
@@ -380,7 +378,7 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
     except ValueError:
         has_port = False
     if not has_port:
-        raise InaccessibleError("the proxy that the environment names is no URL of one")
+        raise InaccessibleError("the proxy in the environment is not a valid URL")
     return proxy if proxy.scheme == "http" and proxy.hostname else None
 
 

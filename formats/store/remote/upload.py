@@ -161,7 +161,7 @@ class Upload:
             self.lock.check()
         if self._stream is not None:
             if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
-                raise CheckpointExistsError("has appeared, or changed, meanwhile", path=self.path)
+                raise CheckpointExistsError("was created or changed in the meantime", path=self.path)
             self._send()
         self.is_published = None
         put = None
@@ -232,10 +232,12 @@ class Upload:
         """Raise ConversionError unless the store has what was sent, as far as it tells."""
         if found is None or found.size != self.size:
             what = "nothing" if found is None else f"{found.size:,} bytes"
-            raise ConversionError(f"{self.size:,} bytes were sent, {what} lies there", path=self.path)
+            raise ConversionError(f"sent {self.size:,} bytes, but the store has {what}", path=self.path)
         if self._prove and not self._is_proven(found):
-            hints = ("it was left there, for another may have put it: delete it before this is run again",)
-            raise ConversionError("other bytes lie there than were sent", path=self.path, hints=hints)
+            hints = ("another program may have written it, so it was kept; delete it, then run this again",)
+            raise ConversionError(
+                "the stored bytes differ from those that were sent", path=self.path, hints=hints
+            )
 
     def _is_proven(self, found: Entry) -> bool:
         """Whether an object has the MD5 of what was sent, where its store tells one."""
@@ -355,7 +357,7 @@ def made_first(path: str) -> str:
     """Return what to say of an object that is made on this machine before it is sent."""
     from tempfile import gettempdir
 
-    return f"{path} is made in {gettempdir()} first, and sent when it is whole"
+    return f"{path} is created in {gettempdir()} first, and uploaded when it is complete"
 
 
 def _is_other(found: Entry | None, expected: Entry | None) -> bool:
@@ -418,7 +420,7 @@ class Uploading:
         before = self._store.asked(self._head_path)
         if before is not None and not overwrite:
             writer = f", written by {self._lock.waited_for}" if self._lock.waited_for else ""
-            raise CheckpointExistsError(f"has appeared meanwhile{writer}", path=self._head_path)
+            raise CheckpointExistsError(f"was created in the meantime{writer}", path=self._head_path)
         self._over = NOTHING if before is None else Over(entry=before)
 
     # What is on this machine ------------------------------------------------------
@@ -533,7 +535,7 @@ class Uploading:
                 if head is not None:
                     with taking_back(head.path):
                         head.remove()
-                raise CheckpointError("has been replaced, or removed, meanwhile", path=upload.path)
+                raise CheckpointError("was replaced or removed in the meantime", path=upload.path)
 
     def _from_file(self) -> Upload:
         """Send the file of this machine that has the head's name."""
@@ -584,8 +586,8 @@ class Uploading:
             return
         self._head.settle()
         if self._is_unknown:
-            text = "was being put when this ended, and the server has not answered: it may be there, or not"
-            notices.warn(f"{self._head.path}: {text}, and all that it names is left")
+            text = "the server did not confirm the upload, so the object may or may not exist"
+            notices.warn(f"{self._head.path}: {text}; the files it names were kept")
 
     @property
     def _is_unknown(self) -> bool:

@@ -67,8 +67,8 @@ class SentObject(Upload):
             raise self._misfit()
 
     def _misfit(self) -> CheckpointError:
-        hints = ("leave out --resume, and give --overwrite",)
-        return CheckpointError("was sent before, and has not what belongs there", path=self.path, hints=hints)
+        hints = ("run it again without --resume and with --overwrite",)
+        return CheckpointError("was uploaded before with different content", path=self.path, hints=hints)
 
 
 class UploadJournal(Journal):
@@ -162,8 +162,8 @@ class UploadJournal(Journal):
             self._store.put(self.path, b"".join(self._content.lines()), over)
         except CheckpointExistsError as error:
             self._is_lost = True
-            hints = ("one of them is enough: it has all that was finished",)
-            message = "another command is at this conversion"
+            hints = ("let the other command finish: it has all the finished work",)
+            message = "another command is running this conversion"
             raise CheckpointError(message, path=self.directory, hints=hints) from error
         self._entry = self._store.asked(self.path)
 

@@ -99,7 +99,7 @@ def raise_if_cancelled() -> None:
     if is_cancelled():
         raise cancelled()
     if time_left() == 0:
-        raise InaccessibleError("the server did not answer before this command had to end")
+        raise InaccessibleError("the server did not answer before this command had to stop")
 
 
 def cancellable(items: Iterable[T]) -> Iterator[T]:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-_NO_SCHEDULER = "the scheduler has ended, or cannot be reached any more"
+_NO_SCHEDULER = "the scheduler has ended, or can no longer be reached"
 _HINTS = {
-    "worker": "what the workers print says why they ended, or did not begin",
-    "has ended": "what the scheduler prints says why",
+    "worker": "read the workers' output to see why they ended, or did not start",
+    "has ended": "read the scheduler's output to see why",
     "no scheduler": "start one with: dask scheduler (docs/explanations/clusters.md has its TLS settings)",
 }
 """What to do, by a word of the message."""
@@ -89,7 +89,7 @@ class Dask(Travelling):
                     run_detached(partial(_greet, where, self._patience), 2 * self._patience)
                 return distributed.Client(where, timeout=self._patience, set_as_default=False)
         except Exception as error:
-            raise self._gone("no scheduler answers there") from error
+            raise self._gone("no scheduler answers at this address") from error
 
     def _check_workers(self) -> None:
         """Refuse workers of another version before they are sent anything; without ckpt they would end."""
@@ -108,8 +108,8 @@ class Dask(Travelling):
         for worker, (version, reason) in sorted(found.items()):
             if version != VERSION:
                 has = f"no ckpt ({reason})" if version is None else f"ckpt {version}"
-                message = f"{self.name}: the worker at {worker} has {has}, this is {VERSION}"
-                raise UnsupportedFeatureError(message, hints=("install one version everywhere",))
+                message = f"{self.name}: the worker at {worker} has {has}, expected {VERSION}"
+                raise UnsupportedFeatureError(message, hints=("install the same version everywhere",))
 
     def _gone(self, what: str) -> InaccessibleError:
         error = InaccessibleError(f"{self.name}: {what}")
@@ -147,7 +147,7 @@ class Dask(Travelling):
         if isinstance(error, ImportError | AttributeError):
             return super().lost(error)
         if type(error).__name__ == "KilledWorker":
-            return self._gone("every worker that was given one of the tasks has died over it")
+            return self._gone("every worker that ran one of the tasks died")
         return self._gone(_NO_SCHEDULER)
 
     @property

@@ -144,8 +144,8 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
     `fsync` brings it there.
     """
     if version != VERSION:
-        message = f"the worker on {os.uname().nodename} has ckpt {VERSION}, this is {version}"
-        hints = ("install one version everywhere",)
+        message = f"the worker on {os.uname().nodename} has ckpt {VERSION}, expected {version}"
+        hints = ("install the same version everywhere",)
         return Done([], {}, UnsupportedFeatureError(message, hints=hints))
     if not RUNS.begin(run):
         return Done([], {}, cancelled())
@@ -259,7 +259,7 @@ class Travelling:
         except self.failures as error:
             raise self.lost(error) from error
         if not isinstance(done, Done):
-            raise self.lost(TypeError(f"a worker answered {type(done).__name__}"))
+            raise self.lost(TypeError(f"a worker returned {type(done).__name__}"))
         add_reads(done.reads)
         if done.error is not None:
             raise done.error
@@ -277,7 +277,7 @@ class Travelling:
         """Return what to say of work that nobody has done."""
         if isinstance(error, ImportError | AttributeError):
             message = f"a worker has another version of ckpt, or none: {error}"
-            return UnsupportedFeatureError(message, hints=("install one version everywhere",))
+            return UnsupportedFeatureError(message, hints=("install the same version everywhere",))
         return InaccessibleError(f"the workers are gone: {error}")
 
     def stop(self, futures: Iterable[Future[Any]]) -> None:
@@ -314,8 +314,8 @@ class Processes(Travelling):
 
     def lost(self, error: BaseException) -> CheckpointError:
         if isinstance(error, BrokenExecutor):
-            lost = InaccessibleError("a worker process has ended abruptly: it was killed, or had no memory")
-            lost.hints = ("have fewer of them: --executor processes:1, or threads",)
+            lost = InaccessibleError("a worker process ended abruptly: it was killed, or ran out of memory")
+            lost.hints = ("use fewer workers: --executor processes:1, or --executor threads",)
             return lost
         return super().lost(error)
 
@@ -340,7 +340,7 @@ class Processes(Travelling):
             each.kill()
         if alive:
             processes = counted(len(alive), "worker process", "worker processes")
-            notices.warn(f"{processes} did not end in time: parts of uploads may be left")
+            notices.warn(f"{processes} did not end in time: incomplete uploads may remain")
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
@@ -370,7 +370,7 @@ def workers_named(text: str) -> Workers:
         )
         if count:
             return Workers(partial(_threads if kind == "threads" else Processes, count), shares_all=True)
-    message = f"{text!r} is none of threads, threads:N, processes, processes:N, dask, dask://HOST:PORT"
+    message = f"{text!r}: expected threads, threads:N, processes, processes:N, dask or dask://HOST:PORT"
     raise ValueError(message)
 
 

@@ -59,26 +59,26 @@ def test_a_sum_with_zeros_is_the_tensor_bit_for_bit() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("transpose", "'transpose' is no operation; there are T, perm"),
-        ("T(1)", "is no operation"),
-        ("perm", "is no operation"),
-        ("perm(0,0)", "expected each of 0 to 1 once"),
-        ("perm(0,1", "is no operation"),
-        ("perm(a,b)", "numbers parted by commas"),
-        ("gates(1,2)", "expected each of 0 to 1 once"),
-        ("reshape(*,* -> 4)", "one [*] at most"),
-        ("reshape(2,3 -> 4)", "as many elements"),
-        ("reshape(-1,3)", "no shape"),
-        ("reshape(9999999999,9999999999)", "no shape"),
+        ("transpose", "'transpose' is not an operation; expected one of T, perm"),
+        ("T(1)", "is not an operation"),
+        ("perm", "is not an operation"),
+        ("perm(0,0)", "expected each number from 0 to 1 once"),
+        ("perm(0,1", "is not an operation"),
+        ("perm(a,b)", "numbers separated by commas"),
+        ("gates(1,2)", "expected each number from 0 to 1 once"),
+        ("reshape(*,* -> 4)", "at most one [*]"),
+        ("reshape(2,3 -> 4)", "the same number of elements"),
+        ("reshape(-1,3)", "not a valid tensor shape"),
+        ("reshape(9999999999,9999999999)", "not a valid tensor shape"),
         ("split(0)", "an axis and a number of parts"),
         ("split(0,0)", "expected 1 to"),
         ("split(0,99999999)", "expected 1 to"),
         ("stack(0,2)", "expected an axis"),
-        ("addends(3)", "the sum of two"),
-        ("concat(0) split(0,2)", "in one row"),
+        ("addends(3)", "the number of addends"),
+        ("concat(0) split(0,2)", "expected only one operation that joins or splits"),
         (" ".join(["T"] * 17), "more than 16"),
         (f"perm({','.join(map(str, range(100)))})", "at most 64 numbers"),
-        ("perm(" + "9" * 5000 + ")", "numbers parted by commas"),
+        ("perm(" + "9" * 5000 + ")", "numbers separated by commas"),
     ],
 )
 def test_what_is_no_operation(text: str, words: str) -> None:
@@ -89,16 +89,16 @@ def test_what_is_no_operation(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shapes", "words"),
     [
-        ("perm(1,0)", [(2, 3, 4)], "wants 2 dimensions, there are 3"),
+        ("perm(1,0)", [(2, 3, 4)], "needs 2 dimensions, found 3"),
         ("reshape(2,3 -> 6)", [(3, 2)], "does not fit shape"),
         ("reshape(5,*)", [(4, 2)], "does not fit shape"),
         ("reshape(0,*)", [(0, 2)], "does not fit shape"),
         ("gates(1,0,2)", [(4,)], "does not fit shape"),
         ("split(0,3)", [(4,)], "does not fit shape"),
-        ("split(2,2)", [(4,)], "wants an axis"),
-        ("unstack(0)", [(1 << 40, 0)], "65536 are the most"),
-        ("concat(0)", [(4,), (5,)], "parts of one shape"),
-        ("concat(3)", [(4,), (4,)], "wants an axis"),
+        ("split(2,2)", [(4,)], "needs an axis"),
+        ("unstack(0)", [(1 << 40, 0)], "at most 65536 are supported"),
+        ("concat(0)", [(4,), (5,)], "parts of the same shape"),
+        ("concat(3)", [(4,), (4,)], "needs an axis"),
     ],
 )
 def test_what_does_not_fit(text: str, shapes: list[tuple[int, ...]], words: str) -> None:
@@ -107,7 +107,7 @@ def test_what_does_not_fit(text: str, shapes: list[tuple[int, ...]], words: str)
 
 
 def test_one_shape_alone_has_no_way_back() -> None:
-    with pytest.raises(ValueError, match="does not say what it was, as in reshape"):
+    with pytest.raises(ValueError, match="does not give the original shape; write for example reshape"):
         parse_steps("reshape(3,4)").inverse()
-    with pytest.raises(ValueError, match="of how many parts"):
+    with pytest.raises(ValueError, match="does not give the number of parts"):
         parse_steps("concat(0)").inverse()

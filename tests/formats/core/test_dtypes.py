@@ -79,7 +79,7 @@ def test_a_type_that_is_not_mapped_is_one_by_its_name() -> None:
     assert [one.is_mapped, one.is_number] == [False, False]
     assert [dtypes.INVALID.is_mapped, dtypes.INVALID.is_unmapped] == [False, False]
     assert dtypes.unmapped("qint8") != dtypes.BY_NAME["qint8"]
-    with pytest.raises(UnsupportedFeatureError, match="values of F4 are not read"):
+    with pytest.raises(UnsupportedFeatureError, match="values of dtype F4 cannot be read"):
         one.numpy  # noqa: B018  asking is what raises
 
 

@@ -104,7 +104,7 @@ def test_bundle_goes_before_a_file_of_the_same_name(tmp_path: Path) -> None:
     shutil.copy(data_path("v1_format/plain/model.ckpt-1"), tmp_path / "both-1")
     with open_checkpoint(tmp_path / "both-1") as reader:
         assert reader.format.name == "tf-name"
-        what = "the checkpoint with this prefix, not the file of this name"
+        what = "read as the checkpoint with this prefix, not as the file with this name"
         assert reader.location.note == f"{tmp_path}/both-1: {what}"
     assert [member.location.head for member in Directory(parse_location(str(tmp_path))).members] == [
         str(tmp_path / "both-1.index")
@@ -196,7 +196,7 @@ def test_stale_absolute_paths_are_looked_for_beside_the_state_file(tmp_path: Pat
 def test_moved_directories_of_tensorflow() -> None:
     """TensorFlow finds none of these; contract section 2 does."""
     assert latest(data_path("state_files/absolute")) == "model-2"
-    with pytest.raises(CheckpointNotFoundError, match="'gone-9', which is not there") as caught:
+    with pytest.raises(CheckpointNotFoundError, match="'gone-9', which is missing") as caught:
         open_checkpoint(data_path("state_files/stale"))
     assert "here-3" in caught.value.hints[0]
     assert names(data_path("state_files/stale")) == ["here-3"]
@@ -264,9 +264,7 @@ def test_a_directory_of_listings_alone_has_no_checkpoint(tmp_path: Path) -> None
     (tmp_path / "old.lock").write_text('{"schema": 1, "tensors": []}')
     with pytest.raises(NoCheckpointsError) as caught:
         open_checkpoint(tmp_path)
-    assert caught.value.hints == (
-        f"a saved listing is read only where it is named itself: {tmp_path}/old.lock",
-    )
+    assert caught.value.hints == (f"to read a saved listing, name it: {tmp_path}/old.lock",)
 
 
 def test_two_prefixes_in_one_directory(tmp_path: Path) -> None:
@@ -327,7 +325,7 @@ def test_of_pipes_and_broken_links_in_a_directory_an_index_is_a_member(tmp_path:
     assert errors == [
         "None",
         "this is a pipe, not a regular file",
-        "this is a symbolic link that leads nowhere",
+        "this is a broken symbolic link",
     ]
     assert latest(tmp_path) == "ckpt-1"
 
@@ -357,8 +355,8 @@ def test_what_is_neither_file_nor_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     named = {
         "pipe": "a pipe",
-        "dangling": "a symbolic link",
-        "loop": "a symbolic link",
+        "dangling": "a broken symbolic link",
+        "loop": "a broken symbolic link",
         "/dev/zero": "a device",
     }
     for name, what in named.items():
@@ -368,7 +366,7 @@ def test_what_is_neither_file_nor_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(CheckpointNotFoundError) as caught:
         open_checkpoint(tmp_path / "file" / "ckpt-1")
-    assert caught.value.hints == (f"{tmp_path}/file is no directory",)
+    assert caught.value.hints == (f"{tmp_path}/file is not a directory",)
 
 
 def test_links_to_files_are_followed(tmp_path: Path) -> None:
@@ -475,7 +473,7 @@ def test_data_without_an_index(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1")
     os.unlink(tmp_path / "ckpt-1.index")
     for path in (str(tmp_path / "ckpt-1"), shard_path(str(tmp_path / "ckpt-1"))):
-        with pytest.raises(CheckpointNotFoundError, match=r"is there, but not ckpt-1\.index") as caught:
+        with pytest.raises(CheckpointNotFoundError, match=r"exists, but ckpt-1\.index does not") as caught:
             open_checkpoint(path)
         assert caught.value.path == path
         assert "interrupted" in caught.value.hints[0]
@@ -505,7 +503,7 @@ def test_a_file_that_is_also_a_prefix_is_that_file_and_a_note_says_so(tmp_path: 
     found = resolve(parse_location(prefix + ".index"))
     assert (found.path, found.head) == (prefix, prefix + ".index")
     assert found.note is not None
-    assert found.note.endswith(f"the checkpoint with this prefix is named by {prefix}.index.index")
+    assert found.note.endswith(f"to read the checkpoint with this prefix, name {prefix}.index.index")
     other = resolve(parse_location(prefix + ".index.index"))
     assert (other.path, spelling(other), other.note) == (prefix + ".index", prefix + ".index.index", None)
     assert resolve(parse_location(prefix)).note is None
@@ -521,9 +519,9 @@ def test_pipes_links_and_directories_in_place_of_an_index_are_named(tmp_path: Pa
     os.mkfifo(tmp_path / "f.index")
     (tmp_path / "d.index").mkdir()
     (tmp_path / "l.index").symlink_to("nowhere")
-    for name, what in {"f": "a pipe", "d": "a directory", "l": "a symbolic link that leads nowhere"}.items():
+    for name, what in {"f": "a pipe", "d": "a directory", "l": "a broken symbolic link"}.items():
         with pytest.raises(InaccessibleError, match=f"/{name}.index: this is {what}, not an index"):
             resolve(parse_location(f"{tmp_path}/{name}"))
     (tmp_path / "gone").symlink_to("nowhere")
-    with pytest.raises(InaccessibleError, match="gone is a symbolic link that leads nowhere"):
+    with pytest.raises(InaccessibleError, match="gone is a broken symbolic link"):
         resolve(parse_location(f"{tmp_path}/gone/ckpt-1"))

@@ -53,7 +53,7 @@ FALSE = [
 def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(formats.ConversionError, match="which are not written") as caught:
+    with pytest.raises(formats.ConversionError, match="which ckpt does not write") as caught:
         formats.create_checkpoint(tmp_path / f"x.{suffix}", format=name, specs=[])
     assert ".safetensors" in caught.value.hints[0]
     assert os.listdir(tmp_path) == []
@@ -82,7 +82,7 @@ def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
 def test_no_format_is_written_under_the_suffix_of_another(
     name: str, target: str, own: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(formats.ConversionError, match=f"ends like {own}, and what is written is {name}"):
+    with pytest.raises(formats.ConversionError, match=f"has the suffix of {own}, but the output is {name}"):
         formats.create_checkpoint(tmp_path / target, format=name, specs=[])
 
 
@@ -98,7 +98,7 @@ def test_suffixes_that_nobody_knows_are_free(target: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["npz", "safetensors", "hdf5", "listing", "tf-v1"])
 def test_no_file_takes_the_name_of_a_part(name: str, target: str, tmp_path: Path) -> None:
     """It would be opened as the bundle, not be found, or be removed as a leftover."""
-    with pytest.raises(formats.ConversionError, match=f"the name of .*, and what is written is {name}"):
+    with pytest.raises(formats.ConversionError, match=f"has the name of .*, but the output is {name}"):
         formats.create_checkpoint(tmp_path / target, format=name, specs=[])
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_is_there_in_this_format_keeps_its_name(tmp_path: Path) -> N
     options = {"format": "safetensors", "specs": [spec_of("a", np.zeros(1))], "overwrite": True}
     with formats.create_checkpoint(path, **options) as writer:
         writer.write("a", np.ones(1))
-    with pytest.raises(formats.ConversionError, match="ends like pytorch"):
+    with pytest.raises(formats.ConversionError, match="has the suffix of pytorch"):
         formats.create_checkpoint(path, **{**options, "format": "npz"})
 
 
@@ -138,8 +138,8 @@ def test_suffixes_and_names_without_them() -> None:
 @pytest.mark.parametrize(
     ("url", "hint"),
     [
-        ("hdfs://x/y", "to a disk of this machine"),
-        ("git+ssh://x", "to a disk of this machine"),
+        ("hdfs://x/y", "copy it to this machine"),
+        ("git+ssh://x", "copy it to this machine"),
     ],
 )
 def test_a_url_is_no_path(url: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ def test_types_that_are_not_mapped_are_carried_as_numpy_has_them(tmp_path):
             "wide",
         ]
         assert {reader.specs[key].nbytes for key in reader} == {arr.nbytes for arr in arrays.values()}
-        with pytest.raises(formats.UnsupportedFeatureError, match="values of <f16 are not read"):
+        with pytest.raises(formats.UnsupportedFeatureError, match="values of dtype <f16 cannot be read"):
             reader["wide"].read()
         specs = list(reader.specs.values())
         with formats.create_checkpoint(out, format="npz", specs=specs) as writer:
@@ -206,7 +206,7 @@ def test_an_empty_array_larger_than_numpy_has_is_refused(tmp_path):
     with formats.open_checkpoint(write(tmp_path / "x.npz", x=npy(header, b""))) as reader:
         assert reader.specs["x"].shape == shape
         for attempt in (reader["x"].read, lambda: reader["x"].read_slice((slice(0, 1, 1),))):
-            with pytest.raises(formats.UnsupportedFeatureError, match="no array can hold"):
+            with pytest.raises(formats.UnsupportedFeatureError, match="cannot create an array of"):
                 attempt()
 
 
@@ -232,7 +232,7 @@ def test_truncated_archives_are_corrupt(tmp_path):
     data = path.read_bytes()
     for size in range(8, len(data), 53):
         path.write_bytes(data[:size])
-        with pytest.raises(formats.CorruptCheckpointError, match="not a sound zip archive"):
+        with pytest.raises(formats.CorruptCheckpointError, match="not a valid zip archive"):
             formats.open_checkpoint(str(path))
 
 
@@ -247,7 +247,7 @@ def edited(tmp_path, edit) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("flag", "said"), [(0x1, "is encrypted"), (0x20, "is a patch of another file")])
+@pytest.mark.parametrize(("flag", "said"), [(0x1, "is encrypted"), (0x20, "is patch data")])
 def test_members_that_are_not_what_they_hold_are_refused(tmp_path, flag, said):
     def edit(data, central):
         data[6] |= flag
@@ -279,7 +279,7 @@ def test_members_that_lead_elsewhere_are_refused(tmp_path):
     path = str(tmp_path / "up.npz")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../x.npy", b"")
-    with pytest.raises(formats.UnsupportedFeatureError, match="leads out"):
+    with pytest.raises(formats.UnsupportedFeatureError, match="points outside"):
         formats.open_checkpoint(path)
 
 
@@ -291,7 +291,7 @@ def test_members_that_share_bytes_are_corrupt(tmp_path):
     data[second + 42 : second + 46] = bytes(4)  # the second member's header is said to be the first's
     path = tmp_path / "overlap.npz"
     path.write_bytes(data)
-    with pytest.raises(formats.CorruptCheckpointError, match="shares bytes") as caught:
+    with pytest.raises(formats.CorruptCheckpointError, match="overlaps another member") as caught:
         formats.open_checkpoint(str(path))
     assert caught.value.code == "overlap"
 
@@ -308,7 +308,7 @@ def test_a_deflated_bomb_stops_at_its_declared_size(tmp_path):
     path.write_bytes(data)
     with formats.open_checkpoint(str(path)) as reader:
         found = [finding for step in reader.verify() for finding in step.findings]
-        assert any("inflates to more than its 200 bytes" in finding.message for finding in found)
+        assert any("inflates to more than the declared 200 bytes" in finding.message for finding in found)
 
 
 def test_what_is_read_of_a_stored_member_is_handed_out_without_a_copy(tmp_path, monkeypatch):

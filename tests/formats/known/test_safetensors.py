@@ -125,7 +125,7 @@ def test_a_few_overlaps_list_leniently_and_thousands_do_not(tmp_path):
         assert {finding.code for finding in reader.findings} == {"overlap"}
         assert reader["v9"].read().nbytes == size
     many = write(tmp_path / "many.safetensors", {f"v{n}": entry(0, size) for n in range(200)}, bytes(size))
-    made_of = f"of {200 << 20} bytes, made of {size} bytes"
+    made_of = f"of {200 << 20} bytes expand from {size} bytes"
     with pytest.raises(formats.CorruptCheckpointError, match=made_of) as caught:
         formats.open_checkpoint(many, lenient=True)
     assert (caught.value.code, caught.value.path) == ("overlap", many)
@@ -148,7 +148,7 @@ def test_dtypes_that_only_others_know_are_listed(tmp_path):
         assert spec.dtype.is_unmapped
         assert not reader.findings
         assert b"".join(map(bytes, reader["a"].chunks())) == bytes(4)
-        with pytest.raises(formats.UnsupportedFeatureError, match="values of F4 are not read"):
+        with pytest.raises(formats.UnsupportedFeatureError, match="values of dtype F4 cannot be read"):
             reader["a"].read()
 
 
@@ -183,7 +183,7 @@ def test_more_dimensions_than_numpy_has_are_refused(code, tmp_path):
     with formats.open_checkpoint(path) as reader:
         deep = reader["deep"]
         for read in (deep.read, lambda: deep.read_slice(...)):
-            with pytest.raises(formats.UnsupportedFeatureError, match="no array can hold"):
+            with pytest.raises(formats.UnsupportedFeatureError, match="cannot create an array of"):
                 read()
 
 

@@ -24,7 +24,7 @@ CONTENTS = {
     "an ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\xa0\x01\x0a\x00",
     "a TFLite model": b"\x1c\0\0\0TFL3" + bytes(20),
     "(GraphDef)": b"\x0a\x3a\x0a\x05input\x12\x0bPlaceholder*\x0b\x0a\x05dtype\x12\x020\x01",
-    "one array": b"\x93NUMPY\x01\0v\0{'descr': '<f4'}",
+    "a single array": b"\x93NUMPY\x01\0v\0{'descr': '<f4'}",
     "a gzip archive": gzip.compress(b"x"),
     "a bzip2 archive": bz2.compress(b"x"),
     "an xz archive": lzma.compress(b"x"),
@@ -67,8 +67,8 @@ def test_a_bundle_whose_prefix_ends_in_h5_is_a_bundle(tmp_path):
     [
         ("a zip archive with a Python pickle", {"data.pkl": b"", "archive/data/0": b"1234"}),
         ("a TorchScript archive", {"m/data.pkl": b"", "m/constants.pkl": b"", "m/code/x.py": b""}),
-        ("a zip archive with run/ckpt-1.index in it", {"run/ckpt-1.index": b"", "run/notes.txt": b""}),
-        ("a zip archive with w.safetensors in it", {"w.safetensors": b""}),
+        ("a zip archive that contains run/ckpt-1.index", {"run/ckpt-1.index": b"", "run/notes.txt": b""}),
+        ("a zip archive that contains w.safetensors", {"w.safetensors": b""}),
     ],
 )
 def test_what_is_in_an_archive_is_said(tmp_path, what, members):
@@ -105,7 +105,7 @@ def test_other_archives_are_no_checkpoints(tmp_path):
     path = str(tmp_path / "x.zip")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", b"")
-    with pytest.raises(formats.UnknownFormatError, match="no checkpoint format"):
+    with pytest.raises(formats.UnknownFormatError, match="not a known checkpoint format"):
         formats.open_checkpoint(path)
     with zipfile.ZipFile(path, "w"):
         pass

@@ -259,7 +259,7 @@ def test_target_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
     writer = formats.create_checkpoint(path, format="tf-name", specs=[spec_of("v", np.zeros(2))])
     writer.write("v", np.zeros(2))
     save(path, OLD)
-    with pytest.raises(CheckpointExistsError, match="has appeared meanwhile"):
+    with pytest.raises(CheckpointExistsError, match="was created in the meantime"):
         writer.commit()
     assert found(str(path)) == "old"
     assert len(files(tmp_path)) == 2
@@ -274,7 +274,7 @@ def test_read_only_directory_is_one_error_with_a_remedy(
     monkeypatch.setattr(os, "mkdir", refused)
     with pytest.raises(CheckpointError, match="cannot be written: permission denied") as caught:
         save(tmp_path / "ckpt-1", OLD)
-    assert "must be writable" in caught.value.hints[0]
+    assert "make the directory writable" in caught.value.hints[0]
 
 
 CHILD = """

@@ -126,6 +126,6 @@ def test_a_thread_whose_work_is_cancelled_waits_no_longer(name: str, monkeypatch
 def test_after_a_signal_nothing_waits_for_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_FIRST_PAUSE", 30.0)
     began = time.monotonic()
-    with pytest.raises(InaccessibleError, match="did not answer before this command had to end"):
+    with pytest.raises(InaccessibleError, match="did not answer before this command had to stop"):
         WAITS[name]()
     assert time.monotonic() - began < cancellation.TAKE_BACK_WITHIN + 2

@@ -120,7 +120,7 @@ def test_a_file_of_that_name_is_meant_first(repository: Repository) -> None:
 
 
 def test_nothing_is_written_there(repository: Repository) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="read here, and not written"):
+    with pytest.raises(UnsupportedFeatureError, match="can be read, but not written"):
         parse_location(parse_location("HEAD:new")).is_object()
 
 

@@ -90,7 +90,7 @@ def test_connections_are_kept(web: Web) -> None:
 def test_a_folder_is_listed_where_the_server_does_in_json(web: Web) -> None:
     web.files |= {"/run/sub/y": b"", "/run/a b%.h5": b"0"}
     with pytest.raises(
-        InaccessibleError, match="cannot be listed: the server does not answer in JSON"
+        InaccessibleError, match="cannot be listed: the server does not answer with JSON"
     ) as caught:
         parse_location(f"{web.url}/run").listing()
     assert caught.value.hints
@@ -118,7 +118,7 @@ def test_a_listing_names_nothing_elsewhere(name: str, web: Web) -> None:
         return True
 
     web.fault = lie
-    with pytest.raises(InaccessibleError, match="the server lists the name"):
+    with pytest.raises(InaccessibleError, match="the server's listing has the invalid name"):
         parse_location(f"{web.url}/run").listing()
 
 
@@ -188,7 +188,7 @@ def test_a_busy_server_is_asked_again_after_ever_longer_pauses(
 
 def test_a_server_that_stays_busy_is_an_error(web: Web, pauses: list[float]) -> None:
     web.fault = faulty(-1, lambda handler, _: handler.say(503))
-    with pytest.raises(InaccessibleError, match="answered 503 Service Unavailable, in each of 5 attempts"):
+    with pytest.raises(InaccessibleError, match=r"answered 503 Service Unavailable [(]5 attempts"):
         read(web)
     assert len(web.asked("GET")) == 5
     assert len(pauses) == 4
@@ -217,7 +217,7 @@ def test_a_connection_that_is_always_cut_is_an_error(web: Web) -> None:
         handler.close_connection = True
 
     web.fault = faulty(-1, drop)
-    with pytest.raises(InaccessibleError, match="the connection was cut, in each of 5 attempts"):
+    with pytest.raises(InaccessibleError, match=r"the connection was cut [(]5 attempts"):
         read(web)
 
 
@@ -231,7 +231,7 @@ def test_a_short_range_is_asked_for_again_and_never_the_end(web: Web) -> None:
     assert read(web, 0, 70_000) == DATA[:70_000]
     for store in http.STORES:
         store.forget()
-    with pytest.raises(InaccessibleError, match="100,000 of 200,000 bytes came, in each of 5 attempts"):
+    with pytest.raises(InaccessibleError, match=r"received 100,000 of 200,000 bytes [(]5 attempts"):
         read(web, 0, 200_000)
 
 
@@ -242,7 +242,7 @@ def test_another_range_than_asked_for_is_an_error(web: Web) -> None:
         )
 
     web.fault = faulty(-1, other)
-    with pytest.raises(InaccessibleError, match="another range than was asked for"):
+    with pytest.raises(InaccessibleError, match="a different range than requested"):
         read(web, 0, 100)
 
 
@@ -337,7 +337,7 @@ def test_more_than_a_server_tells_of_is_no_file_of_that_size(web: Web) -> None:
         return True
 
     web.fault = more
-    with pytest.raises(InaccessibleError, match="sends more than the 1,048,576 bytes that it told of"):
+    with pytest.raises(InaccessibleError, match="sends more than the 1,048,576 bytes it announced"):
         read(web, 0, 10)
 
 
@@ -346,18 +346,20 @@ def test_a_large_file_of_a_server_without_ranges_is_refused(
 ) -> None:
     monkeypatch.setattr(http, "_LARGEST_WITHOUT_RANGES", len(DATA) - 1)
     web.knows_ranges = False
-    with pytest.raises(InaccessibleError, match="sends no ranges, and all of 1,048,576 bytes are too many"):
+    with pytest.raises(
+        InaccessibleError, match="does not support range requests, and 1,048,576 bytes are too many"
+    ):
         read(web, 0, 10)
 
 
 def test_what_was_given_up_is_not_waited_for_once_more(web: Web) -> None:
     """Whoever looks at a file to tell what it is took all attempts anew."""
     web.fault = lambda handler, _: handler.command == "GET" and (handler.say(503) or True)
-    with pytest.raises(InaccessibleError, match="503 Service Unavailable, in each of 5 attempts"):
+    with pytest.raises(InaccessibleError, match=r"503 Service Unavailable [(]5 attempts"):
         open_checkpoint(f"{web.url}/run/x")
     assert web.asked("GET") == [("GET", "/run/x")] * transport.ATTEMPTS
     web.fault = lambda _, __: False
-    with pytest.raises(CheckpointError, match="no checkpoint format"):  # who opens it anew asks anew
+    with pytest.raises(CheckpointError, match="not a known checkpoint format"):  # who opens it anew asks anew
         open_checkpoint(f"{web.url}/run/x")
 
 
@@ -365,7 +367,7 @@ def test_compressed_answers_are_refused(web: Web) -> None:
     web.fault = lambda handler, data: (
         bool(handler.say(200, data or b"", {"Content-Encoding": "gzip"})) or True
     )
-    with pytest.raises(InaccessibleError, match="sends it encoded"):
+    with pytest.raises(InaccessibleError, match="sends the file with content encoding"):
         read(web)
 
 
@@ -375,13 +377,13 @@ def test_no_request_takes_longer_than_it_may(web: Web, monkeypatch: pytest.Monke
     web.fault = faulty(-1, lambda handler, _: ended.wait(30))
     try:
         with pytest.raises(
-            InaccessibleError, match=r"no answer within 0.05 seconds \(CKPT_TIMEOUT\), in each of 5"
+            InaccessibleError, match=r"no answer within 0.05 seconds \(CKPT_TIMEOUT\) [(]5 attempts"
         ):
             read(web)
     finally:
         ended.set()
     monkeypatch.setenv("CKPT_TIMEOUT", "soon")
-    with pytest.raises(InaccessibleError, match="CKPT_TIMEOUT is 'soon', expected seconds"):
+    with pytest.raises(InaccessibleError, match="CKPT_TIMEOUT is 'soon', expected a number of seconds"):
         read(web, path="/other")
 
 
@@ -391,8 +393,8 @@ def test_no_request_takes_longer_than_it_may(web: Web, monkeypatch: pytest.Monke
         ("HEAD", b"", b"H", "no answer within"),
         ("HEAD", b"HTTP/1.1 200 OK\r\nX: ", b"x", "no answer within"),
         ("HEAD", b"", b"HTTP/1.1 100 Continue\r\n\r\n", "no answer within"),
-        ("GET", b"", b"0", "0 of 10 bytes came"),
-        ("GET", b"0\r\n", b"X: y\r\n", "0 of 10 bytes came"),
+        ("GET", b"", b"0", "received 0 of 10 bytes"),
+        ("GET", b"0\r\n", b"X: y\r\n", "received 0 of 10 bytes"),
     ],
 )
 def test_a_byte_now_and_then_puts_no_end_off(
@@ -443,9 +445,9 @@ def test_what_may_not_be_read_is_not_absent(web: Web) -> None:
 @pytest.mark.parametrize(
     ("answer", "scheme", "message"),
     [
-        (b"SSH-2.0-OpenSSH_9.9\r\n", "http", "what answers there is no HTTP server, in each of 5"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "https", "what answers there is no HTTPS server, in each of 5"),
-        (b"", "http", "the connection was cut, in each of 5"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "http", r"the server does not speak HTTP [(]5"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "https", r"the server does not speak HTTPS [(]5"),
+        (b"", "http", r"the connection was cut [(]5 attempts"),
     ],
 )
 def test_what_speaks_another_language_is_not_cut(answer: bytes, scheme: str, message: str) -> None:
@@ -467,7 +469,7 @@ def test_what_speaks_another_language_is_not_cut(answer: bytes, scheme: str, mes
 
 def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
     for status, query, message in (
-        (401, "", "401 Unauthorized; who asks is said in the URL, as https://USER:PASSWORD@HOST/PATH$"),
+        (401, "", "401 Unauthorized; put credentials into the URL: https://USER:PASSWORD@HOST/PATH$"),
         (403, "", "403 Forbidden$"),
         (403, "?sig=topsecret", "403 Forbidden; the signature in the URL may have expired$"),
     ):
@@ -477,7 +479,7 @@ def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
             read(web, path=f"/run/x{query}")
     web.fault = lambda handler, data: data is None and (handler.say(401) or True)
     with pytest.raises(
-        InaccessibleError, match="cannot be listed: the server answered 401 Unauthorized; who"
+        InaccessibleError, match="cannot be listed: the server answered 401 Unauthorized; put credentials"
     ):
         parse_location(f"{web.url}/run").listing()
 
@@ -592,7 +594,7 @@ def test_a_server_without_a_path_is_a_folder_and_no_other_server(
 
     monkeypatch.setattr(transport, "_connection", connecting)
     place = web.url.partition("://")[2]
-    with pytest.raises(InaccessibleError, match="cannot be listed: the server does not answer in JSON"):
+    with pytest.raises(InaccessibleError, match="cannot be listed: the server does not answer with JSON"):
         open_checkpoint(f"http://user:secret@{place}{end}")
     assert set(places) == {place}
     web.lists = True
@@ -603,7 +605,7 @@ def test_secrets_are_of_one_server() -> None:
     mark = parse_location("http://user:secret@host/x").partition("://")[2].partition("@")[0]
     assert http.STORES[1].asked(f"http://{mark}@host/y").authorization is not None
     assert http.STORES[1].asked(f"http://{mark}@host.evil/y").authorization is None
-    with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
+    with pytest.raises(UnsupportedFeatureError, match="replaces a secret in the URL"):
         parse_location(f"http://{mark}@host.evil/y")
 
 
@@ -618,7 +620,7 @@ def test_names_beside_are_asked_for_with_the_same_secrets(web: Web) -> None:
 def test_urls_that_differ_in_their_secrets_are_not_one(web: Web) -> None:
     one, two, plain = (parse_location(f"{web.url}/run/x{query}") for query in ("?v=1", "?v=2", ""))
     assert len({one, two, plain}) == 3
-    with pytest.raises(UnsupportedFeatureError, match="stands for what was cut out of a URL"):
+    with pytest.raises(UnsupportedFeatureError, match="replaces a secret in the URL"):
         parse_location("https://***99@host/x")
 
 
@@ -630,7 +632,7 @@ def test_urls_are_taken_as_they_are_typed(web: Web) -> None:
 
 def test_urls_that_cannot_be_asked_are_errors() -> None:
     for url in ("https://", "https:///x", "http://[", "http://host:port/x"):
-        with pytest.raises(CheckpointError, match="a URL without a host"):
+        with pytest.raises(CheckpointError, match="the URL has no host"):
             parse_location(url)
 
 
@@ -639,7 +641,7 @@ def test_a_file_url_is_a_path(tmp_path: Any) -> None:
     for host in ("", "localhost"):
         with parse_location(f"file://{host}{tmp_path}/a%20b").open() as file:
             assert file.path == os.fspath(tmp_path / "a b")
-    with pytest.raises(UnsupportedFeatureError, match="names a path of this machine"):
+    with pytest.raises(UnsupportedFeatureError, match="names a path on this machine"):
         parse_location("file://other/x")
 
 
@@ -663,7 +665,7 @@ def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.Monk
 def test_a_proxy_that_is_none_is_said_to_be(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, proxy)
-    with pytest.raises(InaccessibleError, match="the proxy that the environment names") as caught:
+    with pytest.raises(InaccessibleError, match="the proxy in the environment") as caught:
         parse_location("http://far.invalid/x").open()
     assert caught.value.path == "http://far.invalid/x"
     assert "topsecret" not in "".join(traceback.format_exception(caught.value))

@@ -203,7 +203,7 @@ def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, monkeypatch: pytest
     assert not read_journal(parse_location(str(tmp_path))).is_whole
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(CheckpointError, match="somebody else's") as refused:
+    with pytest.raises(CheckpointError, match="is not your own directory") as refused:
         read_journal(parse_location(str(tmp_path)))
     assert refused.value.hints == ("remove it, or leave out --resume",)
 
@@ -259,12 +259,12 @@ def test_what_lies_there_is_told(tmp_path: Path) -> None:
     more = ["filled", "shard-1", 0, [[1000, 1]]]
     assert (
         describe_leftover(parse_location(written(tmp_path, HEADER, FILLED, more, RENAMED, MOVED)))
-        == "an interrupted conversion to out, 1,150 of 300 bytes done; --resume goes on with it"
+        == "an interrupted conversion to out, 1,150 of 300 bytes done; --resume continues it"
     )
     last = ["moved", "out.index", "out.index", [1, 2, 3]]
     assert (
         describe_leftover(parse_location(written(tmp_path, HEADER, FILLED, last)))
-        == "a conversion to out that was interrupted when it was all but done"
+        == "a conversion to out that was interrupted just before it finished"
     )
     assert (
         describe_leftover(parse_location(written(tmp_path, None)))

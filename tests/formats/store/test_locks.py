@@ -64,8 +64,8 @@ def test_who_holds_it_is_told_after_a_second_and_the_lock_comes(
         assert time.monotonic() - started > 1.4
     timer.join()
     (text,) = told
-    assert text.startswith(f"{tmp_path}: waiting for process {holder.pid} ({sys.executable} -c ")
-    assert text.endswith("'a word'), which is changing files there; up to 600 s")
+    assert text.startswith(f"{tmp_path}: waiting up to 600 s for process {holder.pid} ({sys.executable} -c ")
+    assert text.endswith("'a word'), which is changing files there")
 
 
 def test_a_short_wait_is_not_worth_a_word(tmp_path: Path, told: list[str]) -> None:
@@ -88,7 +88,7 @@ def test_nobody_waits_for_ever(
         pass
     assert 0.3 <= time.monotonic() - started < 60  # and not the 600 of who says nothing
     assert f"{tmp_path}: process {holder.pid} ({sys.executable}" in str(caught.value)
-    assert "is changing files here, waited 0.3 s" in str(caught.value)
+    assert "is changing files here; gave up after 0.3 s" in str(caught.value)
     assert "CKPT_LOCK_TIMEOUT" in caught.value.hints[0]
     assert told == []
 
@@ -98,7 +98,7 @@ def test_the_command_says_it_and_exits_3(holder: subprocess.Popen[str], tmp_path
     done = run_ckpt("convert", source, tmp_path / "c-1", CKPT_LOCK_TIMEOUT="1.2")
     assert done.code == 3
     note, error, hint = done.err.splitlines()
-    assert note.startswith(f"note: {tmp_path}: waiting for process {holder.pid} (")
+    assert note.startswith(f"note: {tmp_path}: waiting up to 1.2 s for process {holder.pid} (")
     assert error.startswith(f"ckpt: error: {tmp_path}: process {holder.pid} (")
     assert hint.startswith("hint: to wait longer")
     assert os.listdir(tmp_path) == []

@@ -156,11 +156,11 @@ def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library)
 
 def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
     library.error = OSError("status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>")
-    with pytest.raises(CheckpointNotFoundError, match="there is no s3://bucket"):
+    with pytest.raises(CheckpointNotFoundError, match="s3://bucket does not exist"):
         open_checkpoint("s3://bucket/run/ckpt-1")
-    with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
+    with pytest.raises(CheckpointNotFoundError, match="cannot be written: s3://bucket does not exist"):
         formats.create_checkpoint("s3://bucket/run/ckpt-1", format="tf-name", specs=[])
-    with pytest.raises(CheckpointNotFoundError, match="cannot be written: there is no s3://bucket"):
+    with pytest.raises(CheckpointNotFoundError, match="cannot be written: s3://bucket does not exist"):
         parse_location("s3://bucket/k.npy").require_container()
     library.error = None
     with pytest.raises(CheckpointNotFoundError, match="no such file, prefix or directory"):
@@ -174,17 +174,17 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
             "status code: 403 Forbidden: <Code>InvalidAccessKeyId</Code>",
             "the server answered 403, InvalidAccessKeyId",
         ),
-        ("status code: 503 Slow down", "the server answered 503, in each of 5 attempts"),
+        ("status code: 503 Slow down", r"the server answered 503 [(]5 attempts"),
         (
             "HTTP error: error sending request\n\nDebug source:\ntopsecret",
-            "no answer came, or was cut, in each",
+            "no answer, or the connection was cut [(]",
         ),
         ("error sending request\n\nDebug source:\nkind: ConnectionRefused", "the server cannot be reached"),
         (
             "status code: 301 Moved: <Code>PermanentRedirect</Code>",
             "the server answered 301, PermanentRedirect",
         ),
-        ("whatever topsecret", "cannot be asked for"),
+        ("whatever topsecret", "the request failed"),
     ],
 )
 def test_errors_are_said_without_what_was_asked(text: str, message: str, library: Library) -> None:
@@ -206,7 +206,7 @@ def test_short_ranges_are_never_the_end(library: Library) -> None:
     library.cut = 1
     with (
         parse_location("s3://bucket/run/x").open() as file,
-        pytest.raises(InaccessibleError, match=r"65,535 of 65,536 bytes came"),
+        pytest.raises(InaccessibleError, match=r"received 65,535 of 65,536 bytes"),
     ):
         file.read(0, 10)
 
@@ -231,7 +231,7 @@ def test_listings_that_lead_elsewhere_are_refused(
         "objects": [{"path": name, "size": 1, "e_tag": "e", "last_modified": TIME}],
     }
     monkeypatch.setattr(library, "list_with_delimiter", lambda *_: found)
-    with pytest.raises(InaccessibleError, match="the server lists"):
+    with pytest.raises(InaccessibleError, match="the server's listing has"):
         parse_location("s3://bucket/run").listing()
 
 
@@ -239,7 +239,7 @@ def test_a_listing_without_end_is_an_error(library: Library, monkeypatch: pytest
     ended = threading.Event()
     monkeypatch.setattr(library, "list_with_delimiter", lambda *_: ended.wait(60))
     monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
-    with pytest.raises(InaccessibleError, match=r"listing has not ended after 0\.1 seconds") as caught:
+    with pytest.raises(InaccessibleError, match=r"did not finish its listing within 0\.1 seconds") as caught:
         parse_location("s3://bucket/run").listing()
     ended.set()
     assert "CKPT_TIMEOUT" in caught.value.hints[0]
@@ -268,7 +268,7 @@ def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, librar
     library.cut = cut
     with parse_location("s3://bucket/run/x").open() as file:
         file.expect(0, file.size)
-        with pytest.raises(CheckpointError, match="bytes came"):
+        with pytest.raises(CheckpointError, match=r"received [0-9,]+ of [0-9,]+ bytes"):
             file.read(0, 1 << 20)
     assert library.asked.count(("get", "run/x")) >= transport.ATTEMPTS
 
@@ -277,7 +277,7 @@ def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> N
     """Objects beside it are asked for one by one."""
     library.error, library.times = OSError("Encountered object with invalid path: run/../x"), 1
     assert parse_location("s3://bucket/run/x").is_file()
-    with pytest.raises(UnlistedError, match="the server lists a name that no path has"):
+    with pytest.raises(UnlistedError, match="the server's listing has an invalid name"):
         parse_location("s3://bucket/run").listing()
     assert library.asked == [("list", "run"), ("head", "run/x")]
 
@@ -285,11 +285,14 @@ def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Requested 10..60, got 10..35", "25 of 50 bytes came, in each of 5 attempts"),
-        ("Requested 10..60, got 11..61", "another range than was asked for"),
-        ("Requested 10..60, got 10..61", "another range than was asked for"),
-        ("Received non-partial response when range requested", "the server sends no ranges"),
-        ("Content-Range header not present in partial response", "the server sends no ranges"),
+        ("Requested 10..60, got 10..35", r"received 25 of 50 bytes [(]5 attempts"),
+        ("Requested 10..60, got 11..61", "a different range than requested"),
+        ("Requested 10..60, got 10..61", "a different range than requested"),
+        ("Received non-partial response when range requested", "the server does not support range requests"),
+        (
+            "Content-Range header not present in partial response",
+            "the server does not support range requests",
+        ),
     ],
 )
 def test_another_range_is_never_taken_for_the_one_asked_for(
@@ -303,14 +306,16 @@ def test_another_range_is_never_taken_for_the_one_asked_for(
 
 @pytest.mark.parametrize("bucket", ["b", "ab", "1"])
 def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=f"'{bucket}' is no bucket: their names have three"):
+    with pytest.raises(
+        UnsupportedFeatureError, match=f"'{bucket}' is not a bucket name, expected at least three"
+    ):
         parse_location(f"s3://{bucket}/x")
 
 
 @pytest.mark.parametrize("key", ["run//ckpt-1", "/run/ckpt-1", "run/./ckpt-1", "x/../run/ckpt-1"])
 def test_a_key_that_is_not_asked_for_is_no_other_key(key: str, library: Library) -> None:
     """`run//ckpt-1` is another object than `run/ckpt-1`; the library asks for none with an empty name."""
-    with pytest.raises(UnsupportedFeatureError, match="no key that can be asked for") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="not a valid key") as caught:
         parse_location(f"s3://bucket/{key}")
     assert caught.value.hints == ("did you mean s3://bucket/run/ckpt-1?",)
     assert parse_location("s3://bucket/run/ckpt-1//") == "s3://bucket/run/ckpt-1"
@@ -334,12 +339,12 @@ def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
     assert parse_location("gcs://bucket/x/") == "gs://bucket/x"
     assert parse_location("abfs://container/x") == "az://container/x"
     for url in ("s3://", "s3://key:topsecret@bucket/x", "gcs://key:topsecret@bucket/x", "s3:///x"):
-        with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
+        with pytest.raises(UnsupportedFeatureError, match="no valid bucket name, expected") as caught:
             parse_location(url)
         assert "topsecret" not in str(caught.value)
-    with pytest.raises(UnsupportedFeatureError, match="no bucket, expected") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="no valid bucket name, expected") as caught:
         parse_location("abfs://container@account.dfs.core.windows.net/x")  # as Hadoop spells it
-    assert "who asks, and of which account, is said by the environment" in caught.value.hints[0]
+    assert "set the account and credentials in the environment" in caught.value.hints[0]
 
 
 WRONG = {
@@ -373,7 +378,7 @@ def test_a_server_that_is_none_is_said_by_its_setting(
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     monkeypatch.setenv(name, value)
     with pytest.raises(
-        InaccessibleError, match=rf"{name} is no (URL of a server|name of a region), as "
+        InaccessibleError, match=rf"{name} is not a (server URL|region name) such as "
     ) as caught:
         open_checkpoint(f"{scheme}://bucket/run")
     assert "secret" not in f"{caught.value} {caught.value.hints}"
@@ -389,7 +394,7 @@ def test_http_that_is_not_allowed_says_by_what_it_is(
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "obstore", library)
     monkeypatch.setenv(name, "http://host:9000")
-    with pytest.raises(InaccessibleError, match=f"{name} has http, which is asked where") as caught:
+    with pytest.raises(InaccessibleError, match=f"{name} is an http URL, which requires") as caught:
         open_checkpoint(f"{scheme}://bucket/run")
     assert caught.value.hints == (f"export {allowing}=true",)
 
@@ -459,7 +464,7 @@ def test_a_profile_without_credentials_is_named(
         s3.client("bucket", 0)
         assert made == ["provider"]
         return
-    with pytest.raises(InaccessibleError, match="a profile of which boto3 finds no credentials") as caught:
+    with pytest.raises(InaccessibleError, match="boto3 finds no credentials for the profile") as caught:
         s3.client("bucket", 0)
     assert "topsecret" not in str(caught.value)
 
@@ -483,9 +488,9 @@ class Writer:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("500 Internal Server Error", "what was sent cannot be taken back: the server answered 500"),
+        ("500 Internal Server Error", "the uploaded part cannot be deleted: the server answered 500"),
         ("403 Forbidden", "the server answered 403"),
-        ("404 Not Found", "there is no s3://bucket, or another has ended the upload"),
+        ("404 Not Found", "s3://bucket does not exist, or another program ended the upload"),
     ],
 )
 def test_parts_that_cannot_be_taken_back_are_said_in_a_line(
@@ -512,7 +517,7 @@ class PanicException(BaseException):
 
 def test_what_the_library_did_not_foresee_is_one_line(library: Library) -> None:
     library.error = PanicException("called `Result::unwrap()` on http://topsecret/")
-    with pytest.raises(InaccessibleError, match="cannot be asked for") as caught:
+    with pytest.raises(InaccessibleError, match="the request failed") as caught:
         open_checkpoint("s3://bucket/run")
     assert "topsecret" not in str(caught.value)
     library.error = KeyboardInterrupt()
@@ -528,6 +533,6 @@ def test_where_the_library_is_missing_the_extra_is_named(
     for store in bucket_objects.STORES:
         store.forget()
     location._kept.clear()
-    with pytest.raises(UnsupportedFeatureError, match="is read by obstore, which is not installed") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="needs obstore, which is not installed") as caught:
         open_checkpoint(f"{scheme}://bucket/run")
     assert caught.value.hints == ("pip install 'ckpt-tools[remote]'",)

@@ -75,7 +75,7 @@ def test_directories_and_devices_are_not_replaced(overwrite: bool, tmp_path: Pat
     ):
         with pytest.raises(CheckpointExistsError, match=what) as caught:
             formats.create_checkpoint(tmp_path / name, format="npz", specs=[], overwrite=overwrite)
-        way = f"name the file, for instance {tmp_path}/d.npz/NAME"
+        way = f"name the file, for example {tmp_path}/d.npz/NAME"
         assert caught.value.hints == ((way,) if name == "d.npz" else ())
     with pytest.raises(CheckpointExistsError, match="a device"):
         replace_file(parse_location(str(tmp_path / "pipe.npz")), b"")
@@ -103,7 +103,7 @@ def test_a_rehearsal_refuses_and_touches_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["npz", "safetensors", "keras-h5"])
 def test_slices_are_refused_by_formats_that_have_none(form: str, tmp_path: Path) -> None:
     halves = {"c": (((0, 3),), ((3, 2),))}
-    with pytest.raises(ConversionError, match="has no slices"):
+    with pytest.raises(ConversionError, match="does not support slices"):
         formats.create_checkpoint(
             tmp_path / "new", format=form, specs=[spec_of("c", np.arange(5))], slices=halves
         )
@@ -150,7 +150,7 @@ def test_directories_of_tensors_outlast_a_loss_of_power(
 
 def test_what_is_on_the_way_to_a_new_directory_is_said(tmp_path: Path) -> None:
     os.symlink("nowhere", tmp_path / "link")
-    with pytest.raises(CheckpointError, match="leads nowhere: to nowhere") as caught:
+    with pytest.raises(CheckpointError, match="a broken symbolic link to nowhere") as caught:
         save(tmp_path / "link" / "run" / "c-1", OLD)
     assert caught.value.path == str(tmp_path / "link")
     (tmp_path / "file").touch()

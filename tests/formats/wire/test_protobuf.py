@@ -224,7 +224,7 @@ def test_last_of_a_repeated_scalar_wins() -> None:
 
 def test_a_text_given_twice_is_the_last_and_neither_may_be_other_than_utf8() -> None:
     assert SavedSlice.decode(b"\x0a\x01a\x0a\x01b").name == "b"
-    with pytest.raises(ValueError, match="given twice, not as UTF-8"):
+    with pytest.raises(ValueError, match="given twice, and the first one is not UTF-8"):
         SavedSlice.decode(b"\x0a\x01\xf4\x0a\x01b")
 
 
@@ -289,10 +289,10 @@ def test_text_that_is_not_utf8_survives() -> None:
         ("80", "varint"),
         ("28 ff ff ff ff ff ff ff ff ff ff", "varint"),
         ("12", "varint"),
-        ("12 05 12 02", "5 bytes, 2 are left"),
+        ("12 05 12 02", "5 bytes, but only 2 are left"),
         ("12 ff ff ff ff ff ff ff ff ff 01 00", "are left"),
-        ("35 01 02 03", "4 bytes, 3 are left"),
-        ("79 01 02 03", "8 bytes, 3 are left"),
+        ("35 01 02 03", "4 bytes, but only 3 are left"),
+        ("79 01 02 03", "8 bytes, but only 3 are left"),
         ("0b", "wire type 3"),
         ("0c", "wire type 4"),
         ("0e", "wire type 6"),
@@ -302,7 +302,7 @@ def test_text_that_is_not_utf8_survives() -> None:
         ("0a 01 01", "wire type 2"),  # dtype as bytes
         ("10 01", "wire type 0, expected a message"),  # shape as a number
         ("35 01 02 03 04 3d 01 02 03 04", "wire type 5, expected a message"),
-        ("12 02 12 05", "5 bytes, 0 are left"),  # damage within a nested message
+        ("12 02 12 05", "5 bytes, but only 0 are left"),  # damage within a nested message
     ],
 )
 def test_malformed_entries_are_value_errors(data: str, what: str) -> None:
@@ -339,7 +339,7 @@ class Everything(Message):
 
 
 def test_packed_numbers_of_a_broken_length_are_value_errors() -> None:
-    with pytest.raises(ValueError, match="packed field of 5 bytes"):
+    with pytest.raises(ValueError, match="packed field has 5 bytes"):
         Everything.decode(b"\x8a\x01\x05" + bytes(5))
 
 

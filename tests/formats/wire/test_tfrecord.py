@@ -70,7 +70,7 @@ def test_a_length_is_believed_neither_without_its_checksum_nor_past_the_end() ->
     assert record.flaw == "a record's length has checksum 0x00f0857f, stored 0x00000000"
     checksum = masked_crc32c(huge).to_bytes(4, "little")
     (record,) = read(huge + checksum + b"x" * 40)
-    assert record.flaw == f"ends 52 bytes into a record of {(1 << 62) + 16}"
+    assert record.flaw == f"ends 52 bytes into a record of {(1 << 62) + 16} bytes"
 
 
 def test_what_is_too_large_is_passed_over_unread() -> None:

@@ -80,7 +80,7 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
             "made of 2 tensors, 1 of them are not there",
         ),
         (["a\tqkv\tconcat(0)", "b\tqkv\tT concat(0)"], {"a": (2,), "b": (2,)}, "do not say one thing"),
-        (["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"], {"a": (2,), "b": (3,)}, "parts of one shape"),
+        (["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"], {"a": (2,), "b": (3,)}, "parts of the same shape"),
         (["a\tqkv\tconcat(0)", "b\tqkv"], {"a": (2,), "b": (2,)}, "both end on this key"),
         (["a\tx\tsplit(0,2)"], {"a": (4,)}, "cut into 2 parts, the rows name 1"),
         (["a\tx\tsplit(0,2)", "a\ty\tunstack(0)"], {"a": (2,)}, "is to become 'x' and 'y'"),
