@@ -119,7 +119,7 @@ def test_what_is_printed_opens_what_is_meant(tmp_path: Path, ckpt: Callable) -> 
     for row in rows:
         assert ckpt("ls", "--json", row["path"]).json["total"]["tensors"] == row["tensors"]
     assert "names" not in ckpt("ls", tmp_path / "ckpt-1").err
-    assert f"named by {tmp_path}/ckpt-1.index.index\n" in ckpt("ls", tmp_path / "ckpt-1.index").err
+    assert f", name {tmp_path}/ckpt-1.index.index\n" in ckpt("ls", tmp_path / "ckpt-1.index").err
     # `verify` printed the path of one, and with it the command that rescues the other.
     found = ckpt("verify", "--json", tmp_path).json["results"]
     assert {one["path"]: one["checked"]["tensors"] for one in found} == {

@@ -85,7 +85,7 @@ def test_short_names_of_dtypes(short: str, name: str, tmp_path: Path, ckpt: Call
         ("F32", "did you mean float32?"),
         ("BF16", "did you mean bfloat16?"),
         ("flaot32", "did you mean float32"),
-        ("xyz", "there are float32, "),
+        ("xyz", "expected one of float32, "),
     ],
 )
 def test_what_is_no_dtype_is_met_with_what_was_meant(given: str, meant: str, ckpt: Callable) -> None:
@@ -96,7 +96,7 @@ def test_what_is_no_dtype_is_met_with_what_was_meant(given: str, meant: str, ckp
 
 
 def test_a_full_name_where_a_key_is_wanted(tmp_path: Path, ckpt: Callable) -> None:
-    said = "that is the full name of 'net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE'"
+    said = "this is the full name of 'net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE'"
     for command in (
         ("show", RUN, "net/dense/bias"),
         ("ls", RUN, "net/dense/bias"),
