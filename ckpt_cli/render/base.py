@@ -176,7 +176,7 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
 
 _CLOSED = re.compile(
     r"(?P<path>.+?)(?:: tensor '.*')?(?P<written>: cannot be written)?: permission denied"
-    r"(?:: (?P<folder>.+) may not be entered)?(?:; .*)?"
+    r"(?:: cannot enter (?P<folder>.+?))?(?:; .*)?"
 )
 
 
