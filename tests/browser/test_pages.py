@@ -385,7 +385,7 @@ def test_it_is_readable_without_a_script(guide: str, browser: Browser) -> None:
     page = context.new_page()
     page.goto(f"file://{guide}")
     text = page.locator("body").inner_text()
-    for word in ("tf-object", "Sizes by layer", "net/l1/kernel", "4.7187", "15 tensors, the largest first"):
+    for word in ("tf-object", "Sizes by layer", "net/l1/kernel", "4.7187", "15 tensors, largest first"):
         assert word in text
     context.close()
 
