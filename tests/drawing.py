@@ -1,7 +1,8 @@
-"""A drawing for the docs: the objects of a checkpoint, next to the key that each has in the file."""
+"""Drawings for the docs: a terminal, and the objects of a checkpoint next to their keys in the file."""
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -73,3 +74,54 @@ def objects_and_keys(document: dict[str, Any]) -> bytes:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} role="img">\n{title}\n<style>{STYLE}</style>\n'
     )
     return (svg + "\n".join(parts) + "\n</svg>\n").encode()
+
+
+# A terminal ---------------------------------------------------------------------------
+
+COLUMN, LINE, MARGIN, BAR = 7.8, 19, 16, 34
+COLOURS = {
+    "31": "#ff7b72",
+    "32": "#7ee787",
+    "33": "#e3b341",
+    "34": "#79c0ff",
+    "35": "#d2a8ff",
+    "36": "#76e3ea",
+}
+TERMINAL = (
+    "text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#c9d1d9;white-space:pre}"
+    ".b{font-weight:700}.d{fill:#8b949e}"
+    + "".join(f".c{code}{{fill:{colour}}}" for code, colour in COLOURS.items())
+)
+
+
+def _spans(line: str, y: float) -> str:
+    """Return a line of a terminal, each run of one colour at its own column."""
+    parts: list[str] = []
+    column, styles = 0, set[str]()
+    for sequence, text in re.findall(r"\x1b\[([\d;]*)m|([^\x1b]+)", line):
+        if text:
+            names = " ".join(sorted(styles))
+            head = f'<tspan x="{MARGIN + column * COLUMN:.1f}"' + (f' class="{names}">' if names else ">")
+            parts.append(f"{head}{escape(text)}</tspan>")
+            column += len(text)
+            continue
+        for code in (sequence or "0").split(";"):
+            styles = set() if code == "0" else styles | {{"1": "b", "2": "d"}.get(code, f"c{code}")}
+    return f'<text y="{y:.0f}" xml:space="preserve">{"".join(parts)}</text>'
+
+
+def terminal(lines: list[str]) -> bytes:
+    """Return lines of a terminal as a picture of its window."""
+    plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines]
+    width = max(map(len, plain)) * COLUMN + 2 * MARGIN
+    height = BAR + len(lines) * LINE + MARGIN
+    size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+        "<title>ckpt in a terminal</title>",
+        f"<style>{TERMINAL}</style>",
+        f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#0d1117"/>',
+        *(f'<circle cx="{18 + 18 * at}" cy="17" r="5" fill="#484f58"/>' for at in range(3)),
+        *(_spans(line, BAR + LINE * number + 14) for number, line in enumerate(lines)),
+    ]
+    return "\n".join([*parts, "</svg>\n"]).encode()

@@ -24,7 +24,7 @@ from ckpt_cli.cli.main import cli
 from ckpt_cli.operations.look.explain import explain_topic, troubleshooting_markdown
 from formats.find.registry import all_formats
 from tests.benchmarks.picture import drawn
-from tests.drawing import objects_and_keys
+from tests.drawing import objects_and_keys, terminal
 from tests.interop.tensorflow_tests import table
 from tests.support import data_path
 from tests.test_architecture import ROOMS
@@ -33,6 +33,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
 DOCS = os.path.join(ROOT, "docs")
 PAGES = (README, *sorted(glob.glob(os.path.join(DOCS, "**", "*.md"), recursive=True)))
+SHOWN = """\
+$ ckpt ls run
+$ ckpt ls run/ckpt-10 'net/*'
+$ ckpt diff run/ckpt-9 run/ckpt-10 --kind variable
+$ ckpt verify run
+"""
+"""The commands of the picture of a terminal."""
 WHEN = 1795255200  # 2026-11-21 10:00 UTC
 _BLOCK = re.compile(
     r"(<!-- (?P<name>[a-z]+)(?:: (?P<of>\S+))? -->\n)(?:(?!<!-- ).)*?(<!-- end -->)", re.DOTALL
@@ -168,7 +175,7 @@ def on_terminal(arguments: list[str], directory: str) -> str:
     return "".join(line.rstrip() + "\n" for line in out.decode().replace("\r\n", "\n").splitlines())
 
 
-def session(text: str) -> str:
+def session(text: str, *options: str) -> str:
     """Return a console session with today's output below each of its commands."""
     import shlex
 
@@ -182,7 +189,7 @@ def session(text: str) -> str:
         out = []
         for line in text.splitlines():
             if line.startswith("$ ckpt "):
-                out += [line + "\n", on_terminal(shlex.split(line)[2:], directory)]
+                out += [line + "\n", on_terminal([*shlex.split(line)[2:], *options], directory)]
     return "".join(out)
 
 
@@ -218,7 +225,8 @@ def _graph(*options: str) -> str:
 def pictures() -> dict[str, bytes]:
     """Return the pictures of docs/ by name."""
     keys = objects_and_keys(json.loads(_graph("--json")))
-    return {"guide.svg": picture(), "keys.svg": keys, "performance.svg": drawn()}
+    shown = terminal(session(SHOWN, "--color", "always").splitlines())
+    return {"guide.svg": picture(), "keys.svg": keys, "performance.svg": drawn(), "terminal.svg": shown}
 
 
 def _bring_up_to_date() -> None:

@@ -19,7 +19,7 @@ ROWS = {
 }
 """The rows of the table that are drawn: what each does, and the other program."""
 
-WIDTH, LEFT, BAR, HEIGHT = 640, 100, 400, 64
+WIDTH, LEFT, BAR, HEIGHT = 470, 96, 300, 64
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#111}.work{font-weight:600}"
     ".ckpt{fill:#2563eb}.rival{fill:#9ca3af}"
