@@ -189,7 +189,6 @@ class Checkpoint(AutoTrackable):
         self, save_path: str | os.PathLike[str] | None, options: CheckpointOptions | None = None
     ) -> LoadStatus:
         """Restore a checkpoint that `write` made: no save counter is expected."""
-        del options
         return read_into(os.fspath(save_path) if save_path is not None else None, self._view)
 
     def restore(

@@ -34,7 +34,6 @@ def cond(
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Return what one of two functions returns."""
-    del name
     _refuse_graphs("cond")
     for called, function in (("true_fn", true_fn), ("false_fn", false_fn)):
         if not callable(function):
@@ -52,7 +51,6 @@ def while_loop(
     **options: Any,
 ) -> Any:
     """Return the loop's variables after the last round, in the structure in which they were given."""
-    del options  # How a graph would run it.
     _refuse_graphs("while_loop")
     if not callable(cond) or not callable(body):
         raise TypeError("'cond' and 'body' must be callable.")
@@ -87,7 +85,6 @@ def map_fn(
     Results have the dtypes of `fn_output_signature`, and without one those of `elems`.
     Raises InvalidArgumentError for a result of another dtype.
     """
-    del options  # How a graph would run it.
     _refuse_graphs("map_fn")
     if not callable(fn):
         raise TypeError(f"The provided function {fn} is not callable.")
@@ -171,7 +168,6 @@ class _Rule:
         self._answer: list[Any] = []
 
     def __call__(self, gradient: Any, output: Any, *inputs: Any, position: int) -> Any:
-        del output, inputs
         if self._asked is not gradient:
             self._answer = self._asked_for(gradient if isinstance(gradient, tuple) else (gradient,))
             self._asked = gradient

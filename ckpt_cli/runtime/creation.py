@@ -20,7 +20,6 @@ _op = OPERATIONS
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
     """Return a constant; `shape` fills a single value out."""
-    del name
     if isinstance(value, TensorLike):
         value = value.numpy()
     tensor = as_tensor(value, dtypes.as_numpy(dtype) if dtype is not None else None)
@@ -39,29 +38,24 @@ def _filled(shape: Any, value: Any, dtype: Any) -> Tensor:
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
-    del name
     return _filled(shape, 0, dtype)
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
-    del name
     return _filled(shape, 1, dtype)
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
-    del name
     one = as_tensor(value)._value
     return Tensor(np.full(static_shape(dims), one, one.dtype))
 
 
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
-    del name
     out = _op["zeros_like"](input)
     return out if dtype is None else cast(out, dtype)
 
 
 def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
-    del name
     out = _op["ones_like"](input)
     return out if dtype is None else cast(out, dtype)
 
@@ -72,7 +66,6 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = dtypes.float
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
     """Return start, start + delta, ... below limit; floats give floats."""
-    del name
     if limit is None:
         start, limit = 0, start
     parts = [as_tensor(part)._value for part in (start, limit, delta)]
@@ -83,6 +76,5 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 
 def linspace(start: Any, stop: Any, num: int, name: str | None = None, axis: int = 0) -> Tensor:
-    del name
     first, last = as_tensor(start)._value, as_tensor(stop)._value
     return Tensor(np.linspace(first, last, int(num), axis=axis).astype(first.dtype))

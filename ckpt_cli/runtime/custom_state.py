@@ -68,11 +68,9 @@ class _State:
         return self._owner._full_name()
 
     def _understands(self, attribute: str, spec: TensorSpec) -> bool:
-        del attribute, spec
         return True
 
     def _decode_restored(self, attribute: str, value: Any) -> Any:
-        del attribute
         return value
 
 

@@ -71,7 +71,6 @@ def unary(operation: str) -> Callable[..., Tensor]:
     """Return the public function of an operation on one tensor."""
 
     def function(x: Any, name: str | None = None) -> Tensor:
-        del name
         return _op[operation](x)
 
     function.__name__ = function.__qualname__ = operation
@@ -82,7 +81,6 @@ def binary(operation: str) -> Callable[..., Tensor]:
     """Return the public function of an operation on two tensors."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        del name
         return _op[operation](x, y)
 
     function.__name__ = function.__qualname__ = operation
@@ -93,7 +91,6 @@ def _reduction(operation: str) -> Callable[..., Tensor]:
     def function(
         input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
     ) -> Tensor:
-        del name
         return reduced(operation, input_tensor, axis, keepdims)
 
     function.__name__ = function.__qualname__ = operation
@@ -180,7 +177,6 @@ reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_any, reduce
 def reduce_variance(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    del name
     x = as_tensor(input_tensor)
     return reduce_mean(_op["square"](x - reduce_mean(x, axis, True)), axis, keepdims)
 
@@ -199,7 +195,6 @@ def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Tensor, Tensor]:
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    del name
     return _op["sqrt"](reduce_variance(input_tensor, axis, keepdims))
 
 
@@ -215,32 +210,27 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
 
 
 def argmax(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    del name
     return _op["argmax"](input, axis=0 if axis is None else int(axis), dtype=dtypes.as_numpy(output_type))
 
 
 def argmin(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    del name
     return _op["argmin"](input, axis=0 if axis is None else int(axis), dtype=dtypes.as_numpy(output_type))
 
 
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    del name
     return _op["cumsum"](x, axis=int(axis), exclusive=exclusive, reverse=reverse)
 
 
 def matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
 ) -> Tensor:
-    del name
     return _op["matmul"](a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Sum products over axes: a count of last and first ones, or a list for each side."""
-    del name
     x, y = as_tensor(a), as_tensor(b)
     if isinstance(axes, int):
         left, right = list(builtins.range(x.ndim - axes, x.ndim)), list(builtins.range(axes))
@@ -255,17 +245,14 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
 
 def einsum(equation: str, *inputs: Any, **options: Any) -> Tensor:
-    del options
     return _op["einsum"](*inputs, equation=equation)
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
-    del name
     return map_values(lambda x: _op["maximum"](_op["minimum"](x, clip_value_max), clip_value_min), t)
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
-    del name
 
     def scaled(value: Any) -> Tensor:
         x = as_tensor(value)
@@ -276,7 +263,6 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 
 def global_norm(t_list: Any, name: str | None = None) -> Tensor:
-    del name
     values = [t.values if isinstance(t, IndexedSlices) else t for t in t_list if t is not None]
     squares = [reduce_sum(_op["square"](one)) for one in values]
     return _op["sqrt"](reduce_sum(stack(squares)))
@@ -286,7 +272,6 @@ def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:
     """Return the tensors scaled by one factor, so that their joint norm is at most `clip_norm`."""
-    del name
     length = global_norm(t_list) if use_norm is None else as_tensor(use_norm)
     factor = clip_norm / _op["maximum"](length, clip_norm)
     return [None if t is None else map_values(lambda x: x * factor, t) for t in t_list], length
@@ -295,7 +280,6 @@ def clip_by_global_norm(
 def assert_equal(
     x: Any, y: Any, message: str | None = None, summarize: Any = None, name: str | None = None
 ) -> None:
-    del summarize, name
     from .errors import InvalidArgumentError
 
     if not np.array_equal(as_tensor(x)._value, as_tensor(y)._value):
@@ -304,7 +288,6 @@ def assert_equal(
 
 def group(*inputs: Any, **kwargs: Any) -> Any:
     """Return nothing, or what stands for it in a graph: its arguments have been done when it is called."""
-    del inputs, kwargs
     return graphs.Done() if graphs.current() is not None else None
 
 
@@ -344,7 +327,6 @@ def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\
     """Print tensors by their values, to standard error as TensorFlow does, or to a stream."""
     import sys
 
-    del options
     shown = [one.numpy() if isinstance(one, TensorLike) else one for one in inputs]
     _op["print"]()
     builtins.print(*shown, sep=sep, end=end, file=output_stream or sys.stderr)

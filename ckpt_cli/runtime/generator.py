@@ -202,7 +202,6 @@ class Generator(AutoTrackable):
         dtype: Any = dtypes.float32,
         name: str | None = None,
     ) -> Tensor:
-        del name
         return self._scaled(distributions.normal, shape, stddev, mean, dtype)
 
     def truncated_normal(
@@ -213,7 +212,6 @@ class Generator(AutoTrackable):
         dtype: Any = dtypes.float32,
         name: str | None = None,
     ) -> Tensor:
-        del name
         return self._scaled(distributions.truncated_normal, shape, stddev, mean, dtype)
 
     def uniform(
@@ -225,7 +223,6 @@ class Generator(AutoTrackable):
         name: str | None = None,
     ) -> Tensor:
         """Return numbers in [minval, maxval); of integers any at all, where both are None."""
-        del name
         wanted = dtypes.as_dtype(dtype)
         if not wanted.is_integer:
             kind = wanted.numpy_dtype
@@ -246,7 +243,6 @@ class Generator(AutoTrackable):
 
     def uniform_full_int(self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None) -> Tensor:
         """Return integers of which every bit is random."""
-        del name
         return self._draw(distributions.full_integers, shape, dtype, distributions.INTEGERS)
 
     def make_seeds(self, count: int = 1) -> Tensor:

@@ -10,5 +10,4 @@ __all__ = ["log_sigmoid", "log_softmax", "sigmoid", "softmax", "softplus", *_fun
 
 
 def log_sigmoid(x: object, name: str | None = None) -> object:
-    del name
     return -softplus(-x)  # type: ignore[operator]

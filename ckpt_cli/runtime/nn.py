@@ -36,7 +36,6 @@ silu = swish
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    del name
     return _softmax(logits, -1 if axis is None else axis)
 
 
@@ -49,7 +48,6 @@ def conv2d(
     input: Any, filters: Any, strides: Any, padding: Any, data_format: str | None = None,
     dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    del name
     _refuse("conv2d", data_format, padding=_explicit(padding))
     return convolution.conv2d(input, filters, strides, padding, dilations or 1)
 
@@ -58,7 +56,6 @@ def depthwise_conv2d(
     input: Any, filter: Any, strides: Any, padding: Any, data_format: str | None = None,
     dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    del name
     _refuse("depthwise_conv2d", data_format, padding=_explicit(padding))
     return convolution.depthwise_conv2d(input, filter, strides, padding, dilations or 1)
 
@@ -67,7 +64,6 @@ def max_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    del name
     _refuse("max_pool2d", data_format, padding=_explicit(padding))
     return windows.max_pool2d(input, ksize, strides, padding)
 
@@ -76,7 +72,6 @@ def avg_pool2d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    del name
     _refuse("avg_pool2d", data_format, padding=_explicit(padding))
     return windows.avg_pool2d(input, ksize, strides, padding)
 
@@ -87,7 +82,6 @@ def _explicit(padding: Any) -> Any:
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
-    del name
     channels_last = data_format in ("NHWC", "N...C")
     _refuse("bias_add", None if channels_last else data_format)
     return OPERATIONS["add"](value, bias)
@@ -96,21 +90,18 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 def dropout(
     x: Any, rate: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
 ) -> Tensor:
-    del name
     refuse("dropout", noise_shape=noise_shape)
     tensor = as_tensor(x)
     return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed)
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: float | None = None, name: str | None = None) -> Tensor:
-    del name
     if max_norm is not None:  # even 0 is one
         raise NotImplementedError(f"embedding_lookup: max_norm={max_norm!r} is not known here")
     return functions.gather(params, ids)
 
 
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
-    del name
     return functions.reduce_sum(OPERATIONS["square"](t)) / 2
 
 
@@ -118,21 +109,18 @@ def moments(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance over some axes."""
-    del shift, name
     return functions.moments(x, axes, keepdims)
 
 
 def sigmoid_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
-    del name
     return sigmoid_cross_entropy(labels, logits)
 
 
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    del name
     x = as_tensor(logits)
     y = cast(labels, x.dtype)
     if axis % x.ndim != x.ndim - 1:
@@ -142,5 +130,4 @@ def softmax_cross_entropy_with_logits(
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
-    del name
     return OPERATIONS["sparse_cross_entropy"](logits, labels)

@@ -44,7 +44,6 @@ def normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    del name
     return _scaled("normal", shape, stddev, mean, dtype, seed)
 
 
@@ -56,7 +55,6 @@ def truncated_normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    del name
     return _scaled("truncated_normal", shape, stddev, mean, dtype, seed)
 
 
@@ -69,7 +67,6 @@ def uniform(
     name: str | None = None,
 ) -> Tensor:
     """Return numbers in [minval, maxval)."""
-    del name
     kind = dtypes.as_numpy(dtype)
     if not dtypes.as_dtype(dtype).is_integer:
         low = as_tensor(minval, kind)
@@ -87,5 +84,4 @@ def uniform(
 
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    del name
     return OPERATIONS["shuffle"](value, seed=seed)

@@ -22,52 +22,42 @@ _op = OPERATIONS
 
 
 def shape(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
-    del name
     return _op["shape"](input, dtype=dtypes.as_numpy(out_type))
 
 
 def size(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
-    del name
     return _op["size"](input, dtype=dtypes.as_numpy(out_type))
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
-    del name
     return Tensor(np.int32(as_tensor(input).ndim))
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    del name
     return _op["reshape"](tensor, shape=static_shape(shape))
 
 
 def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
-    del name
     return _op["expand_dims"](input, axis=int(axis))
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
-    del name
     return _op["squeeze"](input, axis=axes_of(axis))
 
 
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "transpose") -> Tensor:
-    del conjugate, name
     return _op["transpose"](a, perm=None if perm is None else static_shape(perm))
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    del name
     return _op["reverse"](tensor, axis=axes_of(axis))
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    del name
     return _op["broadcast_to"](input, shape=static_shape(shape))
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    del name
     tensor = as_tensor(x)
     fits = len(shape) == tensor.ndim and all(
         want in (None, have) for want, have in zip(shape, tensor.shape, strict=True)
@@ -78,17 +68,14 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
-    del name
     return _op["concat"](*as_parts(values), axis=int(axis))
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
-    del name
     return _op["stack"](*as_parts(values), axis=axis)
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
-    del num, name
     return list(_op["unstack"](value, axis=axis))
 
 
@@ -96,7 +83,6 @@ def split(
     value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
     """Return a tensor cut into equal parts, or into parts of given sizes."""
-    del num, name
     tensor = as_tensor(value)
     dim = tensor.shape[axis]
     if isinstance(num_or_size_splits, int):
@@ -111,12 +97,10 @@ def split(
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    del name
     return _op["tile"](input, multiples=static_shape(multiples))
 
 
 def repeat(input: Any, repeats: int, axis: int | None = None, name: str | None = None) -> Tensor:
-    del name
     tensor = as_tensor(input)
     if axis is None:
         tensor, axis = reshape(tensor, (-1,)), 0
@@ -127,7 +111,6 @@ def repeat(input: Any, repeats: int, axis: int | None = None, name: str | None =
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
 ) -> Tensor:
-    del name
     pairs = tuple(tuple(map(int, pair)) for pair in as_tensor(paddings)._value)
     return _op["pad"](tensor, paddings=pairs, mode=mode.lower(), value=constant_values)
 
@@ -140,20 +123,17 @@ def gather(
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Tensor:
-    del validate_indices, name
     refuse("gather", batch_dims=batch_dims)
     return _op["gather"](params, indices, axis=int(axis or 0))
 
 
 def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Tensor:
-    del name
     refuse("gather_nd", batch_dims=batch_dims)
     return _op["gather_nd"](params, indices)
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:
     """Return what a mask of one or more axes, the first ones unless told, lets through."""
-    del name
     x, wanted = as_tensor(tensor), as_tensor(mask)
     first = axis or 0
     rest = x.shape[first + wanted.ndim :]
@@ -170,7 +150,6 @@ def one_hot(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:
-    del name
     return _op["one_hot"](
         indices, depth=int(depth), on=on_value, off=off_value, axis=axis, dtype=dtypes.as_numpy(dtype)
     )
@@ -178,7 +157,6 @@ def one_hot(
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """Return each vector spread over the grid that all of them span."""
-    del name
     axes = list(range(len(args)))
     if indexing == "xy":
         axes[:2] = reversed(axes[:2])
@@ -195,7 +173,6 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
 
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
-    del name
     tensor = as_tensor(values)
     return _op["take_along"](tensor, argsort(tensor, axis, direction), axis=axis)
 

@@ -327,7 +327,6 @@ def convert_to_tensor(
     value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None
 ) -> Tensor:
     """Return `value` as a tensor; ValueError where a tensor has another dtype than asked for."""
-    del name
     wanted = dtypes.as_numpy(dtype) if dtype is not None else None
     hint = (
         dtypes.as_numpy(dtype_hint) if dtype_hint is not None and not isinstance(value, TensorLike) else None

@@ -78,7 +78,6 @@ class Variable(TensorLike, Trackable):
         aggregation: Any = None,
         shape: Any = None,
     ) -> None:
-        del validate_shape, caching_device, variable_def, import_scope, synchronization, aggregation
         if initial_value is None:
             raise ValueError(
                 "The `initial_value` arg to `tf.Variable` must be specified except when you are not "
@@ -180,23 +179,19 @@ class Variable(TensorLike, Trackable):
         self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Replace the value; ValueError where the shape or the dtype is another."""
-        del use_locking, name
         return self._change("assign", value, read_value)
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        del use_locking, name
         return self._change("assign_add", delta, read_value)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        del use_locking, name
         return self._change("assign_sub", delta, read_value)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
-        del name
         flat = as_tensor(indices)._value[..., 0]
         self._about_to_change()
         OPERATIONS["scatter"](as_tensor(updates, self._value.dtype), flat, variable=self, how="update")

@@ -61,7 +61,6 @@ class Dataset:
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of the rows of tensors, which all have as many."""
-        del name
         tensors = map_structure(lambda leaf: as_tensor(leaf)._value, as_element(tensors))
         sizes = {len(leaf) if leaf.ndim else -1 for leaf in flatten(tensors)}
         if len(sizes) != 1 or -1 in sizes:
@@ -73,12 +72,10 @@ class Dataset:
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of one element."""
-        del name
         return Dataset(Step(Single, (), (as_element(tensors),)))
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Dataset:
-        del name
         values = builtins.range(*(int(bound) for bound in args))
         return Dataset(Step(Ranged, (), (values, dtypes.as_numpy(output_type))))
 
@@ -92,7 +89,6 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """Return a dataset of what a generator yields; its iterators cannot be saved, as TensorFlow's."""
-        del name
         like = output_signature
         if like is None and output_shapes is not None:
             shapes = iter(_shapes(output_shapes, output_types))
@@ -109,13 +105,11 @@ class Dataset:
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
         """Return a dataset of elements side by side, as long as its shortest part."""
-        del name
         structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
         steps = tuple(part.step for part in flatten(structure))
         return Dataset(Step(Zipped, steps, (map_structure(lambda _: None, structure),)))
 
     def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
-        del name
         times = -1 if count is None else int(count)
         if times < 0:
             return self._then(RepeatedForever)
@@ -131,7 +125,6 @@ class Dataset:
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        del deterministic, name
         kind = Batched if num_parallel_calls is None else BatchesAhead
         return self._then(kind, _positive("batch_size", batch_size), bool(drop_remainder))
 
@@ -144,14 +137,12 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """Return batches of elements padded at their ends, to the longest of a batch or to given shapes."""
-        del name
         shapes = None if padded_shapes is None else _shapes(padded_shapes, self.step.structure)
         fillings = None if padding_values is None else _fillings(padding_values, self.step.structure)
         size = _positive("batch_size", batch_size)
         return self._then(PaddedBatches, size, bool(drop_remainder), shapes, fillings)
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        del name
         return self._then(Unbatched)
 
     def shuffle(
@@ -162,7 +153,6 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """Return the elements drawn at random from a buffer that is refilled in order."""
-        del name
         if int(buffer_size) == UNKNOWN:
             raise UnimplementedError("shuffle: a buffer of unknown size is not implemented; give its size.")
         size = _positive("buffer_size", buffer_size)
@@ -178,12 +168,10 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """Return what a function makes of each element; a tuple is spread over its arguments."""
-        del num_parallel_calls, deterministic, name
         return self._then(Mapped, Mapping(map_func))
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """Return the elements of the datasets that a function makes of elements, one after the other."""
-        del name
         return self._then(FlatMapped, Mapping(map_func), as_it_is)
 
     def interleave(
@@ -200,7 +188,6 @@ class Dataset:
         By default of as many as there are processors. In parallel TensorFlow chooses no more than it
         makes calls at a time, and where it is to choose that, too, a third of the processors.
         """
-        del deterministic, name
         calls = None if num_parallel_calls is None else int(num_parallel_calls)
         cycle = AUTOTUNE if cycle_length is None else int(cycle_length)
         if cycle == AUTOTUNE:
@@ -224,49 +211,40 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """Return datasets of `size` elements each, one for every component of an element."""
-        del name
         size = _positive("size", size)
         moved = size if shift is None else _positive("shift", shift)
         return self._then(Windowed, size, moved, _positive("stride", stride), bool(drop_remainder), Dataset)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        del name
         return self._then(Filtered, Mapping(predicate))
 
     def take(self, count: Any, name: str | None = None) -> Dataset:
-        del name
         most = int(count)
         return self if most < 0 else self._then(Taken, most) if most else self._then(Nothing)
 
     def skip(self, count: Any, name: str | None = None) -> Dataset:
-        del name
         most = int(count)
         return self if most == 0 else self._then(Skipped, most) if most > 0 else self._then(Nothing)
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
         """Return every `num_shards`th element, from the one at `index` on."""
-        del name
         shards, place = _positive("num_shards", num_shards), int(index)
         if not 0 <= place < shards:
             raise ValueError(f"index must be between 0 and {shards - 1} (currently index = {place}).")
         return self if shards == 1 else self._then(Sharded, shards, place)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
-        del name
         return Dataset.zip((Dataset.range(int(start), np.iinfo(np.int64).max), self))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
-        del name
         return Dataset(Step(Concatenated, (self.step, dataset.step)))
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
         """Return the same elements: nothing here runs ahead, but the step has its place in what is saved."""
-        del name
         return self._then(Prefetched if int(buffer_size) else PrefetchedNothing)
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """Return the same elements, made once and kept in memory."""
-        del name
         if filename:
             raise UnimplementedError("cache: a cache in a file is not implemented; leave out the filename.")
         return self._then(Cached, Memory())
@@ -289,7 +267,6 @@ class Dataset:
         return True
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
-        del name
         state = map_structure(as_tensor, initial_state)
         for element in self:
             state = reduce_func(state, element)

@@ -130,12 +130,10 @@ class StopAtStepHook(SessionRunHook):
         self._step = _global_step()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        del session, coord
         if self._num_steps is not None:
             self._last_step = int(self._step) + self._num_steps
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        del run_values
         assert self._last_step is not None
         if int(self._step) >= self._last_step:
             run_context.request_stop()
@@ -148,7 +146,6 @@ class StopAfterNStepsHook(SessionRunHook):
         self._left = steps
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        del run_values
         self._left -= 1
         if self._left <= 0:
             run_context.request_stop()
@@ -168,7 +165,6 @@ class NanTensorHook(SessionRunHook):
         self._loss, self._fails = loss_tensor, fail_on_nan_loss
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        del run_context
         return SessionRunArgs(self._loss)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -201,12 +197,10 @@ class LoggingTensorHook(SessionRunHook):
         self._count = 0
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        del run_context
         self._is_due = self._timer is not None and self._timer.should_trigger_for_step(self._count)
         return SessionRunArgs(self._tensors) if self._is_due else None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        del run_context
         if self._is_due:
             self._log(run_values.results)
         self._count += 1

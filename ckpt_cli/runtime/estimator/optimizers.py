@@ -78,7 +78,6 @@ class Optimizer:
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> list[tuple[Any, Any]]:
         """Return gradients and variables, all that are trainable in the graph unless told."""
-        del options
         graph = graphs.current()
         if callable(loss):
             if var_list is None:
@@ -94,7 +93,6 @@ class Optimizer:
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
         """Take one step, and count it in `global_step`."""
-        del name
         pairs = present(grads_and_vars)
         self._prepare([variable for _, variable in pairs])
         for gradient, variable in pairs:
@@ -119,7 +117,6 @@ class Optimizer:
 
 class GradientDescentOptimizer(Optimizer):
     def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
-        del use_locking
         super().__init__(name)
         self._rate = learning_rate
 
@@ -133,7 +130,6 @@ class MomentumOptimizer(Optimizer):
         self, learning_rate: Any, momentum: Any, use_locking: bool = False, name: str = "Momentum",
         use_nesterov: bool = False,
     ) -> None:  # fmt: skip
-        del use_locking
         super().__init__(name)
         self._rate, self._momentum, self._is_nesterov = learning_rate, momentum, use_nesterov
 
@@ -154,7 +150,6 @@ class AdagradOptimizer(Optimizer):
         self, learning_rate: Any, initial_accumulator_value: float = 0.1, use_locking: bool = False,
         name: str = "Adagrad",
     ) -> None:  # fmt: skip
-        del use_locking
         if initial_accumulator_value <= 0.0:
             raise ValueError(f"initial_accumulator_value must be positive: {initial_accumulator_value}")
         super().__init__(name)
@@ -176,7 +171,6 @@ class AdamOptimizer(Optimizer):
         self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
         use_locking: bool = False, name: str = "Adam",
     ) -> None:  # fmt: skip
-        del use_locking
         super().__init__(name)
         self._rate, self._beta1, self._beta2, self._epsilon = learning_rate, beta1, beta2, epsilon
 

@@ -40,13 +40,11 @@ class _Guard:
         self._graph = graph
 
     def observe(self, operation: Any, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
-        del operation, inputs, outputs
         variable = attributes.get("variable")
         if variable is not None:
             self.observe_read(variable, None)
 
     def observe_read(self, variable: Any, output: Any) -> None:
-        del output
         if not self._graph.holds(variable):
             raise ValueError(
                 f"model_fn uses variable '{variable.name}', which was made outside of it and would be "

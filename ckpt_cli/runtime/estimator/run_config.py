@@ -56,8 +56,6 @@ class RunConfig:
             experimental_distribute=experimental_distribute,
         )
         # A session of this runtime has no devices, no other machines and no graph to write.
-        del session_config, device_fn, protocol, experimental_max_worker_delay_secs
-        del session_creation_timeout_secs, checkpoint_save_graph_def
         steps, seconds = save_checkpoints_steps, save_checkpoints_secs
         if steps is _USE_DEFAULT:
             steps = None

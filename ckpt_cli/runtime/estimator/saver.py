@@ -116,7 +116,6 @@ class _Keeper(ABC):
 
         Raises ValueError for a state file elsewhere, or of the checkpoint's own name.
         """
-        del sess, meta_graph_suffix, write_meta_graph, options
         path, state = os.fspath(save_path), latest_filename or FILE_NAME
         if os.path.dirname(state):
             raise ValueError("'latest_filename' must not contain path components")
@@ -151,7 +150,6 @@ class _Keeper(ABC):
 
     def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
         """Restore a checkpoint, or nothing of it: raise before the first variable is changed."""
-        del sess
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
         path = os.fspath(save_path)
@@ -199,7 +197,6 @@ class Saver(_Keeper):
                 "var_list=None."
             )
         # Paths are always relative here, and a directory that was moved stays whole.
-        del sharded, name, restore_sequentially, save_relative_paths
         super().__init__(max_to_keep, keep_checkpoint_every_n_hours)
         self._var_list = var_list
         self._allow_empty, self._is_reshaping = allow_empty, reshape

@@ -78,7 +78,6 @@ class CheckpointSaverHook(SessionRunHook):
         save_graph_def: bool = True,
         events: RunEvents | None = None,
     ) -> None:
-        del save_graph_def
         if saver is not None and scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold.")
         self._saver, self._scaffold = saver, scaffold
@@ -100,7 +99,6 @@ class CheckpointSaverHook(SessionRunHook):
         return self._saver if self._saver is not None else self._scaffold.saver
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        del coord
         step = int(self._step)
         # What was just restored is not written once more: it may hold more than this model does.
         if self._get_saver().restored_from != parse_location(f"{self._save_path}-{step}").real():
@@ -108,7 +106,6 @@ class CheckpointSaverHook(SessionRunHook):
         self._timer.update_last_triggered_step(step)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        del run_values
         step = int(self._step)
         if self._timer.should_trigger_for_step(step):
             self._timer.update_last_triggered_step(step)
@@ -147,12 +144,10 @@ class SummaryHook(SessionRunHook):
         self._step = _global_step()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        del run_context
         self._is_due = self._is_first or self._timer.should_trigger_for_step(int(self._step) + 1)
         return SessionRunArgs(self._tensors) if self._is_due else None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        del run_context
         step = int(self._step)
         if self._is_first:
             self._events.writer.session_log(step, START)
@@ -177,11 +172,9 @@ class StepCounterHook(SessionRunHook):
         self._step = _global_step()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        del run_context
         return SessionRunArgs(self._step)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        del run_context
         step = int(self._step)
         if self._timer.should_trigger_for_step(step):
             seconds, steps = self._timer.update_last_triggered_step(step)
@@ -200,6 +193,5 @@ class StepCounterHook(SessionRunHook):
             )
 
     def end(self, session: Any) -> None:
-        del session
         if self._owns_events and self._events is not None:
             self._events.close()

@@ -30,7 +30,6 @@ class Scaffold:
         copy_from_scaffold: Any = None,
         local_init_feed_dict: Any = None,
     ) -> None:
-        del init_op, init_feed_dict, ready_op, ready_for_local_init_op, local_init_op, local_init_feed_dict
         refuse("Scaffold", summary_op=summary_op)
         if copy_from_scaffold is not None:
             init_fn = init_fn if init_fn is not None else copy_from_scaffold.init_fn

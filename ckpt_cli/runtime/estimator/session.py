@@ -34,7 +34,6 @@ class Session:
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None) -> Any:
         """Return the values of variables as they are, of tensors for the latest batch; nothing is changed."""
-        del feed_dict, options
         return self._values(fetches, changes=False)
 
     def _values(self, fetches: Any, *, changes: bool) -> Any:

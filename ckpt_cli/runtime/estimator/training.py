@@ -49,7 +49,6 @@ class _Evaluating(CheckpointSaverListener):
         self._evaluated: int | None = None
 
     def after_save(self, session: Any, global_step_value: int) -> None:
-        del session
         if self._is_first:
             self._is_first = False
             self._timer.update_last_triggered_step(global_step_value)
@@ -57,7 +56,6 @@ class _Evaluating(CheckpointSaverListener):
             self._evaluate(global_step_value)
 
     def end(self, session: Any, global_step_value: int) -> None:
-        del session
         if self._evaluated != global_step_value:
             self._evaluate(global_step_value)
 

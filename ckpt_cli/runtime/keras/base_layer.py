@@ -319,7 +319,6 @@ class Layer(Module):
         **options: Any,
     ) -> Variable:
         """Make a variable that is this layer's, an edge of it under its name."""
-        del options
         wanted = dtypes.as_dtype(dtype or self._dtype)
         if initializer is None:
             initializer = "glorot_uniform" if wanted.is_floating else "zeros"
@@ -362,7 +361,6 @@ class Layer(Module):
 
     def add_loss(self, losses: Any, **options: Any) -> None:
         """Add to what a model is trained by: tensors of the call that runs, or functions that return one."""
-        del options
         for loss in losses if isinstance(losses, list | tuple) else [losses]:
             if loss is None:
                 continue
@@ -380,7 +378,6 @@ class Layer(Module):
 
     def build(self, input_shape: Any) -> None:
         """Make the weights for inputs of a shape; the batch dimension may be anything."""
-        del input_shape
         self._put("built", True)
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:

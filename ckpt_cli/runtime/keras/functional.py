@@ -154,7 +154,6 @@ def _in_order(outputs: list[KerasTensor]) -> list[Call]:
 
 
 def _layers_by_depth(outputs: list[KerasTensor], calls: list[Call]) -> list[Layer]:
-    del outputs
     depth: dict[int, int] = {}
     layer_depth: dict[int, int] = {}
     first_seen: dict[int, int] = {}

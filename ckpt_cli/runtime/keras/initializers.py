@@ -59,7 +59,6 @@ class Initializer:
         raise NotImplementedError
 
     def __call__(self, shape: Any, dtype: Any = None, **options: Any) -> Tensor:
-        del options
         wanted = as_dtype(dtype or "float32")
         values = self._values(tuple(int(dim) for dim in shape), wanted)
         return Tensor(np.asarray(values, wanted.numpy_dtype))

@@ -32,7 +32,6 @@ class Metric(Module):
     """A mean of something, kept as a total and a count."""
 
     def __init__(self, name: str | None = None, dtype: Any = None) -> None:
-        del dtype
         super().__init__(name=name)
         self.total = Variable(0.0, name="total", trainable=False)
         self.count = Variable(0.0, name="count", trainable=False)

@@ -165,7 +165,6 @@ class Model(Trainer, Layer):
         options: Any = None,
     ) -> LoadStatus | None:
         """Read weights: a file of Keras', or by `restore` a checkpoint, whose status is returned."""
-        del options
         path = parse_location(filepath)
         if path.is_file() and self._load_keras_file(path, by_name, skip_mismatch):
             return None
@@ -204,7 +203,6 @@ class Model(Trainer, Layer):
 
     def summary(self, print_fn: Any = None, **options: Any) -> None:
         """Print the layers with their numbers of parameters."""
-        del options
         say = print_fn or print
         say(f'Model: "{self.name}"')
         for layer in self.layers:

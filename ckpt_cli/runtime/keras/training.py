@@ -253,7 +253,6 @@ class Trainer:
 
     def predict(self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **options: Any) -> Any:
         """Return the outputs for all of x as arrays."""
-        del verbose
         refuse("predict", **options)
         batches = chain.from_iterable(_epochs(_Data(x), batch_size, False, 1, None))
         parts = [self.predict_step(data) for data in batches]

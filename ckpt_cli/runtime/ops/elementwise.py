@@ -282,7 +282,6 @@ _cast: Operation = define("cast", lambda x, dtype: x.astype(dtype), _cast_rule)
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return `x` in another dtype; a dtype it has already costs nothing."""
-    del name
     wanted = as_numpy(dtype)
     tensor = as_tensor(x)
     return tensor if tensor._value.dtype == wanted else _cast(tensor, dtype=wanted)
@@ -303,7 +302,6 @@ _select = define("select", np.where, None, _select_rule(0), _select_rule(1))
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Return x where the condition holds, y elsewhere; without both, where the condition holds."""
-    del name
     if x is None and y is None:
         return _op["nonzero"](condition)
     left, right = (

@@ -21,7 +21,6 @@ _op = OPERATIONS
 
 def _normalize(x: Any, gamma: Any, beta: Any, epsilon: float, is_fused: bool) -> tuple[Any, Any, Any]:
     """Return the outcome, the mean and the variance; `is_fused` says how they are differentiated twice."""
-    del is_fused
     rows, dtype = Rows(x), x.dtype
     flat = rows.of(x)
     with np.errstate(all="ignore"):
@@ -38,7 +37,6 @@ def _normalize_back(
     epsilon: float, is_fused: bool,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return the gradients of x, gamma and beta, from those of the outcome, the mean and the variance."""
-    del is_fused
     rows, dtype = Rows(x), x.dtype
     flat, slopes, middle = rows.of(x), rows.of(g), rows.along(mean)
     with np.errstate(all="ignore"):

@@ -61,7 +61,6 @@ class GraphKeys:
 
 def get_collection(key: str, scope: str | None = None) -> list[object]:
     """Return what the graph that is open has under a collection's name."""
-    del scope
     graph = graphs.current() or graphs.DEFAULT
     variables: dict[str, Callable[[], list[object]]] = {
         GraphKeys.GLOBAL_VARIABLES: graph.global_variables,
@@ -85,7 +84,6 @@ def global_variables() -> list[object]:
 
 def variable_scope(name_or_scope: str, default_name: str | None = None, **options: Any) -> name_scope:
     """Return a context in which variables are named within a scope; variables are not used again."""
-    del default_name
     refuse("variable_scope", **options)
     return name_scope(name_or_scope)
 
@@ -112,17 +110,14 @@ def get_variable(
 
 
 def assign(ref: Variable, value: Any, **options: Any) -> Variable:
-    del options
     return ref.assign(value)
 
 
 def assign_add(ref: Variable, value: Any, **options: Any) -> Variable:
-    del options
     return ref.assign_add(value)
 
 
 def assign_sub(ref: Variable, value: Any, **options: Any) -> Variable:
-    del options
     return ref.assign_sub(value)
 
 

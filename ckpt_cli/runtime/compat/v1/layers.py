@@ -55,13 +55,11 @@ def dropout(
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the inputs with a share of them zero and the others scaled up, where it is training."""
-    del name
     refuse("layers.dropout", noise_shape=noise_shape)
     return nn.dropout(inputs, rate, seed=seed) if training else as_tensor(inputs)
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
     """Return each example's values in one row."""
-    del name, data_format
     x = as_tensor(inputs)
     return reshape(x, [-1, math.prod(x.shape[1:])])

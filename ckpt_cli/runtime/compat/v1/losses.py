@@ -37,7 +37,6 @@ def sparse_softmax_cross_entropy(
     loss_collection: str | None = _COLLECTION,
 ) -> Tensor:  # fmt: skip
     """Return the loss of class ids."""
-    del scope
     ids = as_tensor(labels)
     if ids.ndim == as_tensor(logits).ndim:
         ids = _op["squeeze"](ids, axis=(-1,))
@@ -49,7 +48,6 @@ def softmax_cross_entropy(
     loss_collection: str | None = _COLLECTION,
 ) -> Tensor:  # fmt: skip
     """Return the loss of probabilities."""
-    del scope
     x = as_tensor(logits)
     labels = cast(onehot_labels, x.dtype) * (1.0 - label_smoothing) + label_smoothing / x.shape[-1]
     return _collected(nn.softmax_cross_entropy_with_logits(labels, x), weights, loss_collection)
@@ -60,7 +58,6 @@ def sigmoid_cross_entropy(
     scope: str | None = None, loss_collection: str | None = _COLLECTION,
 ) -> Tensor:  # fmt: skip
     """Return the loss of labels that are each true or not."""
-    del scope
     x = as_tensor(logits)
     labels = cast(multi_class_labels, x.dtype) * (1.0 - label_smoothing) + 0.5 * label_smoothing
     return _collected(_sigmoid_cross_entropy(labels, x), weights, loss_collection)
@@ -70,7 +67,6 @@ def mean_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = _COLLECTION,
 ) -> Tensor:  # fmt: skip
-    del scope
     x = as_tensor(predictions)
     return _collected(_op["squared_difference"](x, cast(labels, x.dtype)), weights, loss_collection)
 
@@ -79,7 +75,6 @@ def absolute_difference(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
     loss_collection: str | None = _COLLECTION,
 ) -> Tensor:  # fmt: skip
-    del scope
     x = as_tensor(predictions)
     return _collected(abs(x - cast(labels, x.dtype)), weights, loss_collection)
 
@@ -90,11 +85,9 @@ def add_loss(loss: Any, loss_collection: str | None = _COLLECTION) -> None:
 
 
 def get_losses(scope: str | None = None, loss_collection: str = _COLLECTION) -> list[Any]:
-    del scope
     return get_collection(loss_collection)
 
 
 def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss") -> Tensor:
     """Return the sum of the losses that were collected."""
-    del add_regularization_losses, name
     return reduce_sum(stack(get_losses()))

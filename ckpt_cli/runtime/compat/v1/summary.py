@@ -12,5 +12,4 @@ __all__ = ["scalar"]
 
 def scalar(name: str, tensor: Any, collections: Any = None, family: str | None = None) -> None:
     """Tell a number every `save_summary_steps`, beside the loss."""
-    del collections
     add_to_collection("summaries", (f"{family}/{name}" if family else name, as_tensor(tensor)))

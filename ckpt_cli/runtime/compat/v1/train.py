@@ -89,7 +89,6 @@ def get_or_create_global_step(graph: Any = None) -> Variable:
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:
-    del sess
     return int(global_step_tensor)
 
 
@@ -101,7 +100,6 @@ def update_checkpoint_state(
     save_dir: str, model_checkpoint_path: str, all_model_checkpoint_paths: Any = None, **options: Any
 ) -> None:
     """Write a directory's state file."""
-    del options
     paths = list(all_model_checkpoint_paths or ())
     if model_checkpoint_path not in paths:
         paths.append(model_checkpoint_path)
@@ -110,7 +108,6 @@ def update_checkpoint_state(
 
 def remove_checkpoint(checkpoint_prefix: str, *options: Any) -> None:
     """Delete a checkpoint's files, its .meta among them."""
-    del options
     prefix = parse_location(checkpoint_prefix)
     paths = [prefix + ".meta", prefix + ".index", *data_shards(prefix)]
     for path in paths:

@@ -41,7 +41,6 @@ class EinsumDense(Layer):
         activity_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
-        del activity_regularizer  # Keras 2.15 takes one, and nothing comes of it.
         super().__init__(**kwargs)
         self.equation, self.bias_axes = equation, bias_axes
         self.partial_output_shape: Any = (

@@ -213,7 +213,6 @@ class Masking(Layer):
         self.mask_value = mask_value
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        del mask
         return _op["reduce_any"](as_tensor(inputs) != self.mask_value, axis=-1, keepdims=False)
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -259,11 +258,9 @@ class Embedding(Layer):
         self._put("_initial", initializers.by_name(embeddings=embeddings_initializer))
 
     def build(self, input_shape: Any) -> None:
-        del input_shape
         self._make_weights()
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        del mask
         if not self.mask_zero:
             return None
         return (inputs if isinstance(inputs, KerasTensor) else as_tensor(inputs)) != 0

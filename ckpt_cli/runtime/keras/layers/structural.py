@@ -257,7 +257,6 @@ class Lambda(Layer):
         arguments: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        del output_shape  # It is found out by calling the function.
         super().__init__(**kwargs)
         self._put("function", function)
         self._put("arguments", arguments or {})

@@ -187,7 +187,6 @@ class Optimizer(AutoTrackable):
         self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None, **options: Any
     ) -> Any:
         """Take one step, and return the number of steps."""
-        del name, options
         pairs = present(grads_and_vars)
         pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
         _ = self.iterations
@@ -227,7 +226,6 @@ class Optimizer(AutoTrackable):
     def minimize(
         self, loss: Any, var_list: Any, grad_loss: Any = None, name: str | None = None, tape: Any = None
     ) -> Any:
-        del grad_loss
         return self.apply_gradients(computed(loss, var_list, tape), name=name)
 
     def get_updates(self, loss: Any, params: Any) -> list[Any]:

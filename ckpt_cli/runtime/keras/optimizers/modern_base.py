@@ -65,7 +65,6 @@ class Optimizer(AutoTrackable):
         jit_compile: bool = True,
         **kwargs: Any,
     ) -> None:
-        del ema_momentum, ema_overwrite_frequency, jit_compile
         for unknown in kwargs:
             if unknown in ("decay", "gradient_aggregator", "gradient_transformers"):
                 raise ValueError(
@@ -207,7 +206,6 @@ class Optimizer(AutoTrackable):
         self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None, **options: Any
     ) -> Any:
         """Take one step, and return the number of steps."""
-        del options
         pairs = list(grads_and_vars)
         if isinstance(self._learning_rate, LearningRateSchedule):
             self._current_learning_rate.assign(self._learning_rate(self._iterations))
