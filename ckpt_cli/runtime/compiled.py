@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["compiled", "refuse_compiled"]
+__all__ = ["compiled", "is_compiled", "refuse_compiled"]
 
 _compiled: ContextVar[bool] = ContextVar("compiled", default=False)
 
@@ -27,7 +27,12 @@ def compiled(when: bool = True) -> Iterator[None]:
         _compiled.reset(token)
 
 
+def is_compiled() -> bool:
+    """Whether TensorFlow would have compiled what is running."""
+    return _compiled.get()
+
+
 def refuse_compiled(what: str, instead: str) -> None:
     """Raise NotImplementedError where TensorFlow would have compiled what is running."""
-    if _compiled.get():
-        raise NotImplementedError(f"{what} within tf.function or fit() is not known here: {instead}")
+    if is_compiled():
+        raise NotImplementedError(f"{what} within tf.function or fit() is not supported: {instead}")

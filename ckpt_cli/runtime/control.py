@@ -26,7 +26,7 @@ __all__ = ["cond", "custom_gradient", "map_fn", "while_loop"]
 
 def _refuse_graphs(name: str) -> None:
     if graphs.current() is not None:
-        raise NotImplementedError(f"tf.{name} in a graph is not known here")
+        raise NotImplementedError(f"tf.{name} in a graph is not supported")
 
 
 def cond(
@@ -94,7 +94,7 @@ def map_fn(
         raise ValueError(f"all elements of `elems` must have one first dimension, found {sorted(counts)}")
     (count,) = counts
     if not count:
-        raise NotImplementedError("map_fn over no elements is not known here")
+        raise NotImplementedError("map_fn over no elements is not supported")
     signature = fn_output_signature if fn_output_signature is not None else dtype
     results = [fn(map_structure(lambda elem, at=at: elem[at], elems)) for at in range(count)]
     signature = map_structure(lambda elem: elem.dtype, elems) if signature is None else signature

@@ -84,7 +84,7 @@ class _TensorsState(_State):
         for name, value in owner._serialize_to_tensors().items():
             whole = value.get("") if isinstance(value, dict) and len(value) == 1 else value
             if whole is None or isinstance(whole, dict):
-                raise NotImplementedError(f"{name}: a tensor saved in slices is not known here")
+                raise NotImplementedError(f"{name}: a tensor saved in slices is not supported")
             self._tensors[name] = as_tensor(whole() if callable(whole) else whole)
         self._names = {escape(name): name for name in self._tensors}
 

@@ -18,6 +18,7 @@ from .control import cond, custom_gradient, map_fn, while_loop
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
 from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
+from .ops.neural import keep_logits
 from .ops.random import Traced
 from .ops.reductions import reduced
 from .shaping import (
@@ -59,7 +60,8 @@ __all__ = [
     "logical_not", "logical_or", "map_fn", "matmul", "meshgrid", "norm", "one_hot", "ones", "ones_like",
     "pad", "print", "range", "rank", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max",
     "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat",
-    "reshape", "reverse", "shape", "size", "sort", "split", "squeeze", "stack", "stop_gradient", "tensordot",
+    "reshape", "reverse", "shape", "sigmoid",
+    "size", "sort", "split", "squeeze", "stack", "stop_gradient", "tensordot",
     "tile", "transpose", "unstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -115,7 +117,6 @@ UNARY = [
     "sinh",
     "cosh",
     "tanh",
-    "sigmoid",
     "sign",
     "floor",
     "ceil",
@@ -172,6 +173,11 @@ reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_any, reduce
         "reduce_logsumexp",
     ],
 )
+
+
+def sigmoid(x: Any, name: str | None = None) -> Tensor:
+    x = as_tensor(x)
+    return keep_logits(_op["sigmoid"](x), x, "sigmoid")
 
 
 def reduce_variance(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
-from .keras.activations import log_softmax, sigmoid, softmax, softplus
+from .keras.activations import log_softmax, softplus
+from .nn import softmax
 
-__all__ = ["log_sigmoid", "log_softmax", "sigmoid", "softmax", "softplus", *_functions]  # noqa: PLE0604
+__all__ = ["log_sigmoid", "log_softmax", "softmax", "softplus", *_functions]  # noqa: PLE0604
 
 
 def log_sigmoid(x: object, name: str | None = None) -> object:

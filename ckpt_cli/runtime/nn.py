@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import functions
+from .functions import sigmoid
 from .keras.activations import (
     elu,
     gelu,
@@ -12,16 +13,13 @@ from .keras.activations import (
     log_softmax,
     relu,
     selu,
-    sigmoid,
     softplus,
     softsign,
     swish,
     tanh,
 )
-from .keras.activations import softmax as _softmax
 from .ops import convolution, windows
-from .ops.elementwise import cast
-from .ops.neural import sigmoid_cross_entropy
+from .ops.neural import keep_logits, sigmoid_cross_entropy, softmax_cross_entropy
 from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import refuse
 
@@ -36,7 +34,10 @@ silu = swish
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    return _softmax(logits, -1 if axis is None else axis)
+    x = as_tensor(logits)
+    axis = -1 if axis is None else axis
+    out = OPERATIONS["softmax"](x, axis=axis)
+    return keep_logits(out, x, "softmax") if axis in (-1, x.ndim - 1) else out
 
 
 def _refuse(where: str, data_format: str | None = None, **others: Any) -> None:
@@ -97,7 +98,7 @@ def dropout(
 
 def embedding_lookup(params: Any, ids: Any, max_norm: float | None = None, name: str | None = None) -> Tensor:
     if max_norm is not None:  # even 0 is one
-        raise NotImplementedError(f"embedding_lookup: max_norm={max_norm!r} is not known here")
+        raise NotImplementedError(f"embedding_lookup: max_norm={max_norm!r} is not supported")
     return functions.gather(params, ids)
 
 
@@ -121,12 +122,7 @@ def sigmoid_cross_entropy_with_logits(
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    x = as_tensor(logits)
-    y = cast(labels, x.dtype)
-    if axis % x.ndim != x.ndim - 1:
-        order = [*(one for one in range(x.ndim) if one != axis % x.ndim), axis % x.ndim]
-        x, y = (functions.transpose(one, order) for one in (x, y))
-    return OPERATIONS["cross_entropy"](x, y)
+    return softmax_cross_entropy(labels, logits, axis)
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:

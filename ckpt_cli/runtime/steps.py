@@ -138,7 +138,7 @@ def _found_in(reader: CheckpointReader) -> _Found:
     if len(states) != 1:
         raise _unknown(reader, f"there are {len(states)} optimizers, expected one")
     if not states[0].known:
-        message = f"what {states[0].title} keeps, {sorted(states[0].slot_names)}, is not known here"
+        message = f"what {states[0].title} keeps, {sorted(states[0].slot_names)}, is not supported"
         raise _unknown(reader, message)
     stack = _stack_of(reader, *objects)
     used = {key for layer in stack for key in layer.keys}

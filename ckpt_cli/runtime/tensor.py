@@ -196,10 +196,15 @@ class TensorLike:
 
 
 class Tensor(TensorLike):
-    """An immutable value; `_keras_mask` is there where a layer of Keras has said which places count."""
+    """An immutable value.
 
-    __slots__ = ("__weakref__", "_keras_mask", "_value")
+    `_keras_mask` is there where a layer of Keras has said which places count, `_keras_logits` where an
+    activation made the value of logits.
+    """
 
+    __slots__ = ("__weakref__", "_keras_logits", "_keras_mask", "_value")
+
+    _keras_logits: Any
     _keras_mask: Any
 
     def __init__(self, value: Any) -> None:

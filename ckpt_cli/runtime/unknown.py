@@ -14,4 +14,4 @@ def refuse(where: str, **arguments: Any) -> None:
     """Raise NotImplementedError for the first argument that was given; None, False and 0 are not given."""
     for name, value in arguments.items():
         if value is not None and value is not False and not (isinstance(value, int | float) and value == 0):
-            raise NotImplementedError(f"{where}: {name}={value!r} is not known here")
+            raise NotImplementedError(f"{where}: argument {name}={value!r} is not supported")

@@ -3,6 +3,7 @@
 import hashlib
 
 import described
+import edges as edge_cases
 import expressions
 import losses as loss_rows
 import masked
@@ -85,3 +86,7 @@ def losses():
 
 def evaluate(text):
     return expressions.evaluate(tf, text)
+
+
+def edges(programs):
+    return {program: edge_cases.answer(tf, program) for program in programs}

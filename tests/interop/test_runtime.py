@@ -12,8 +12,9 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from tests.interop import described, programs
+from tests.interop import described, edges, programs
 from tests.interop.known_answers import read_expressions, read_losses
+from tests.runtime.test_edges import difference
 from tests.runtime.test_json import assert_outputs
 from tests.runtime.test_json import recorded as recorded_models
 from tests.runtime.test_known_answers import assert_close, assert_evaluated
@@ -207,3 +208,13 @@ def test_what_comes_of_a_restore_is_what_tensorflow_says(tensorflow: TensorFlow,
     assert expected["flat > more"][:3] == [False, False, True]
     assert expected["flat > less"] == [False, True, True, 1.0]
     assert {name: told for name, told in found.items() if told != expected[name]} == {}
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+@pytest.mark.parametrize("family", edges.families())
+def test_recorded_edges_are_tensorflows(tensorflow: TensorFlow, family: str) -> None:
+    """What the runtime is held against at the edges are TensorFlow's values and errors."""
+    programs = edges.cases(family)
+    found = tensorflow.ask("runtime", "edges", programs=list(programs.values()))
+    for title, program in programs.items():
+        assert not difference(found[program], edges.read_answers(family)[program]), title

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..dtypes import as_numpy
 from ..functions import clip_by_value
 from ..ops.elementwise import cast, where
+from ..ops.neural import KERAS, keep_logits
 from ..tensor import OPERATIONS, Tensor, as_tensor
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def hard_sigmoid(x: Any) -> Tensor:
 
 
 def softmax(x: Any, axis: Any = -1) -> Tensor:
-    return _op["softmax"](x, axis=tuple(axis) if isinstance(axis, list) else axis)
+    x = as_tensor(x)
+    return keep_logits(_op["softmax"](x, axis=tuple(axis) if isinstance(axis, list) else axis), x, KERAS)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Tensor:
@@ -80,7 +82,8 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
 
 
 def sigmoid(x: Any) -> Tensor:
-    return _op["sigmoid"](x)
+    x = as_tensor(x)
+    return keep_logits(_op["sigmoid"](x), x, KERAS)
 
 
 def tanh(x: Any) -> Tensor:

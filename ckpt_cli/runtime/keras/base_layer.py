@@ -154,7 +154,7 @@ class Layer(Module):
         for option, given in constraints.items():
             if given is not None and not callable(given):
                 raise NotImplementedError(
-                    f"the constraint {given!r} of {option} is not known here, only a function"
+                    f"the constraint {given!r} of {option} is not supported, only a function"
                 )
         if kwargs:
             raise TypeError(f"Invalid keyword argument(s) in `{type(self).__name__}`: {sorted(kwargs)}")

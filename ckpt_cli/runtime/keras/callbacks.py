@@ -195,7 +195,7 @@ class ModelCheckpoint(_Monitor):
     ) -> None:
         refuse("ModelCheckpoint", **kwargs)
         if not save_weights_only:
-            raise NotImplementedError("ModelCheckpoint: save_weights_only=False is not known here")
+            raise NotImplementedError("ModelCheckpoint: save_weights_only=False is not supported")
         if save_freq != "epoch" and type(save_freq) is not int:
             raise ValueError(
                 f'Unrecognized save_freq: {save_freq}. Expected save_freq are "epoch" or integer values'

@@ -97,7 +97,7 @@ def config_of(layer: Any) -> dict[str, Any]:
     name = type(layer).__name__
     row = LAYERS.get(name, LayerRow())
     if name not in LAYERS and name not in _ALSO:
-        raise NotImplementedError(f"{layer.name} ({name}): the configuration of this class is not known here")
+        raise NotImplementedError(f"{layer.name} ({name}): the configuration of this class is not supported")
     told, also, found = _made_with(layer), _ALSO.get(name, {}), {}
     for option in dict.fromkeys([*(row.options or ()), *also, *_options_of_weights(row)]):
         given = told.get(option, also.get(option))

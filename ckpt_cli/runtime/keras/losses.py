@@ -1,4 +1,4 @@
-"""Losses by name and class; each is a mean over the batch."""
+"""Losses: functions that return the loss of each example, and classes that average over the batch."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..functions import clip_by_value, reduce_mean, reduce_sum
 from ..names import to_snake_case
-from ..ops.elementwise import cast
-from ..ops.neural import sigmoid_cross_entropy
+from ..ops.elementwise import cast, where
+from ..ops.neural import KERAS, sigmoid_cross_entropy, softmax_cross_entropy, with_last_axis
 from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor
-from ..unknown import refuse
-from .masks import all_of, mask_of
+from .masks import all_of, hang_mask, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "BinaryCrossentropy", "CategoricalCrossentropy", "Huber", "Loss", "MeanAbsoluteError",
-    "MeanSquaredError", "Reduction", "SparseCategoricalCrossentropy", "get", "mean_absolute_error",
-    "mean_squared_error",
+    "MAE", "MSE", "BinaryCrossentropy", "CategoricalCrossentropy", "Huber", "Loss", "MeanAbsoluteError",
+    "MeanSquaredError", "Reduction", "SparseCategoricalCrossentropy", "binary_crossentropy",
+    "categorical_crossentropy", "get", "huber", "mae", "mean_absolute_error", "mean_squared_error", "mse",
+    "sparse_categorical_crossentropy",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -35,55 +35,78 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
     return reduce_mean(abs(prediction - cast(y_true, prediction.dtype)), -1)
 
 
+def _logits_of(prediction: Tensor, from_logits: bool, operation: str) -> tuple[Tensor, bool]:
+    """Return logits, and True where they are known: the input of the activation that made a prediction.
+
+    Keras' activations keep their input.  In a graph, other softmaxes and sigmoids are recognized, too.
+    keras/src/backend.py: _get_logits
+    """
+    kept, made_by = getattr(prediction, "_keras_logits", (None, None))
+    if kept is not None and made_by in (KERAS, operation):
+        return as_tensor(kept), True
+    return prediction, from_logits
+
+
 def binary_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Tensor:
-    refuse("binary_crossentropy", axis=None if axis == -1 else f"{axis}")
     prediction = as_tensor(y_pred)
     label = cast(y_true, prediction.dtype)
     if label_smoothing:
         label = label * (1 - label_smoothing) + 0.5 * label_smoothing
-    if from_logits:
-        return reduce_mean(sigmoid_cross_entropy(label, prediction), -1)
+    prediction, are_logits = _logits_of(prediction, from_logits, "sigmoid")
+    if are_logits:
+        return reduce_mean(sigmoid_cross_entropy(label, prediction), axis)
     p = clip_by_value(prediction, _EPSILON, 1 - _EPSILON)
-    return reduce_mean(-(label * _op["log"](p + _EPSILON) + (1 - label) * _op["log"](1 - p + _EPSILON)), -1)
+    return reduce_mean(-(label * _op["log"](p + _EPSILON) + (1 - label) * _op["log"](1 - p + _EPSILON)), axis)
 
 
 def categorical_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Tensor:
-    refuse("categorical_crossentropy", axis=None if axis == -1 else f"{axis}")
     prediction = as_tensor(y_pred)
     label = cast(y_true, prediction.dtype)
     if label_smoothing:
-        label = label * (1 - label_smoothing) + label_smoothing / label.shape[-1]
-    if from_logits:
-        return -reduce_sum(label * _op["log_softmax"](prediction, axis=-1), -1)
-    share = prediction / reduce_sum(prediction, -1, True)
-    return -reduce_sum(label * _op["log"](clip_by_value(share, _EPSILON, 1 - _EPSILON)), -1)
+        label = label * (1 - label_smoothing) + label_smoothing / label.shape[axis]
+    if not label.shape.is_compatible_with(prediction.shape):
+        raise ValueError(f"Shapes {label.shape} and {prediction.shape} are incompatible")
+    prediction, are_logits = _logits_of(prediction, from_logits, "softmax")
+    if are_logits:
+        return softmax_cross_entropy(label, prediction, axis)
+    share = prediction / reduce_sum(prediction, axis, True)
+    return -reduce_sum(label * _op["log"](clip_by_value(share, _EPSILON, 1 - _EPSILON)), axis)
 
 
 def sparse_categorical_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, axis: int = -1, ignore_class: int | None = None
 ) -> Tensor:
-    refuse("sparse_categorical_crossentropy", axis=None if axis == -1 else f"{axis}")
-    if ignore_class is not None:
-        raise NotImplementedError(f"ignore_class={ignore_class} is not known here")
-    prediction = as_tensor(y_pred)
-    label = as_tensor(y_true)
-    if label.ndim == prediction.ndim:
+    label = cast(y_true, "int64")
+    logits, are_logits = _logits_of(as_tensor(y_pred), from_logits, "softmax")
+    if not are_logits:
+        logits = _op["log"](clip_by_value(logits, _EPSILON, 1 - _EPSILON))
+    logits = with_last_axis(logits, axis)
+    if label.ndim == logits.ndim:
         label = _op["squeeze"](label, axis=-1)
-    label = cast(label, "int64")
-    if not from_logits:
-        prediction = _op["log"](clip_by_value(prediction, _EPSILON, 1 - _EPSILON))
-    return _op["sparse_cross_entropy"](prediction, label)
+    if ignore_class is None:
+        return _op["sparse_cross_entropy"](logits, label)
+    counts = label != ignore_class
+    logits = where(_op["expand_dims"](counts, axis=-1), logits, 0.0)
+    found = where(counts, _op["sparse_cross_entropy"](logits, where(counts, label, 0)), 0.0)
+    hang_mask(found, counts)
+    return found
 
 
 def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
-    prediction = as_tensor(y_pred)
-    error = abs(prediction - cast(y_true, prediction.dtype))
-    small = _op["minimum"](error, delta)
-    return reduce_mean(0.5 * small * small + delta * (error - small), -1)
+    """Return half the square of small errors, and what grows with large ones, in float32."""
+    error = cast(y_pred, "float32") - cast(y_true, "float32")
+    size = abs(error)
+    return reduce_mean(
+        where(size <= delta, 0.5 * _op["square"](error), delta * size - 0.5 * delta * delta), -1
+    )
+
+
+mse = MSE = mean_squared_error
+mae = MAE = mean_absolute_error
 
 
 def _of_one_rank(labels: Any, predictions: Any) -> tuple[Any, Any]:
@@ -137,20 +160,21 @@ class Reduction:
 
 
 class Loss:
-    """A function of labels and predictions, averaged over the batch, or summed, or neither.
+    """Losses of labels and predictions, averaged over the batch, or summed, or neither.
 
-    What a mask of the predictions leaves out does not count.
+    What a mask of the predictions leaves out does not count.  Subclasses compute the losses in `call`.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], reduction: str = "auto", name: str | None = None, **options: Any
-    ) -> None:
+    def __init__(self, reduction: str = "auto", name: str | None = None) -> None:
         if reduction not in Reduction.all():
             raise ValueError(f'Invalid Reduction Key: {reduction}. Expected keys are "{Reduction.all()}"')
-        self.function, self.reduction, self.name, self._options = function, reduction, name, options
+        self.reduction, self.name = reduction, name
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        raise NotImplementedError("Must be implemented in subclasses.")
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        losses = self.function(*_of_one_rank(y_true, y_pred), **self._options)
+        losses = as_tensor(self.call(y_true, y_pred))
         masks = all_of((mask_of(y_pred), mask_of(losses)))
         is_mean = self.reduction in (Reduction.AUTO, Reduction.SUM_OVER_BATCH_SIZE)
         weights = _weights(losses, sample_weight, masks, is_mean=is_mean)
@@ -158,33 +182,60 @@ class Loss:
             losses = losses * of_rank(weights, losses)
         if self.reduction == "none":
             return losses
-        return reduce_sum(losses) if self.reduction == "sum" else reduce_mean(losses)
+        total = reduce_sum(losses)
+        if self.reduction == "sum":
+            return total
+        return _op["divide_no_nan"](total, _op["size"](losses, dtype=losses._value.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"reduction": self.reduction, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Loss:
+        return cls(**{key: value for key, value in config.items() if key != "fn"})
 
 
-def _class(function: Callable[..., Any], name: str, *own: str) -> type[Loss]:
+class LossFunction(Loss):
+    """The losses of a function, which is given the options."""
+
+    def __init__(
+        self, function: Callable[..., Any], reduction: str = "auto", name: str | None = None, **options: Any
+    ) -> None:
+        Loss.__init__(self, reduction, name)
+        self.fn, self._options = function, options
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return self.fn(*_of_one_rank(y_true, y_pred), **self._options)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**Loss.get_config(self), **self._options, "fn": self.fn.__name__}
+
+
+def _class(function: Callable[..., Any], name: str, own_name: str | None = None, **own: Any) -> type[Loss]:
     """Return the class of a loss, whose arguments are options of the function's own, reduction and name."""
-    places = (*own, "reduction", "name")
+    defaults = {**own, "reduction": "auto", "name": own_name or function.__name__}
 
     def init(self: Any, *arguments: Any, **options: Any) -> None:
-        given = dict(zip(places, arguments, strict=False)) | options
-        if len(arguments) > len(places) or not given.keys() <= set(places):
-            raise TypeError(f"{type(self).__name__} takes {places}, not {arguments} and {sorted(options)}")
-        Loss.__init__(self, function, **given)
+        given = dict(zip(defaults, arguments, strict=False)) | options
+        if len(arguments) > len(defaults) or not given.keys() <= defaults.keys():
+            raise TypeError(
+                f"{type(self).__name__} takes {tuple(defaults)}, not {arguments} and {sorted(options)}"
+            )
+        LossFunction.__init__(self, function, **defaults | given)
 
-    return type(
-        name, (Loss,), {"__init__": init, "__doc__": f"{function.__name__}, averaged over the batch."}
-    )
+    about = {"__init__": init, "__doc__": f"{function.__name__}, averaged over the batch."}
+    return type(name, (LossFunction,), about)
 
 
 MeanSquaredError = _class(mean_squared_error, "MeanSquaredError")
 MeanAbsoluteError = _class(mean_absolute_error, "MeanAbsoluteError")
-_SMOOTHED = ("from_logits", "label_smoothing", "axis")
-BinaryCrossentropy = _class(binary_crossentropy, "BinaryCrossentropy", *_SMOOTHED)
-CategoricalCrossentropy = _class(categorical_crossentropy, "CategoricalCrossentropy", *_SMOOTHED)
+_SMOOTHED: dict[str, Any] = {"from_logits": False, "label_smoothing": 0.0, "axis": -1}
+BinaryCrossentropy = _class(binary_crossentropy, "BinaryCrossentropy", **_SMOOTHED)
+CategoricalCrossentropy = _class(categorical_crossentropy, "CategoricalCrossentropy", **_SMOOTHED)
 SparseCategoricalCrossentropy = _class(
-    sparse_categorical_crossentropy, "SparseCategoricalCrossentropy", "from_logits", "ignore_class"
+    sparse_categorical_crossentropy, "SparseCategoricalCrossentropy", from_logits=False, ignore_class=None
 )
-Huber = _class(huber, "Huber", "delta")
+Huber = _class(huber, "Huber", "huber_loss", delta=1.0)
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
@@ -192,18 +243,34 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         mean_squared_error, mean_absolute_error, binary_crossentropy, categorical_crossentropy,
         sparse_categorical_crossentropy, huber,
     )
-} | {"mse": mean_squared_error, "mae": mean_absolute_error}  # fmt: skip
+} | {"mse": mse, "MSE": mse, "mae": mae, "MAE": mae, "huber_loss": huber}  # fmt: skip
+_CLASSES = {
+    one.__name__: one
+    for one in (
+        MeanSquaredError, MeanAbsoluteError, BinaryCrossentropy, CategoricalCrossentropy,
+        SparseCategoricalCrossentropy, Huber,
+    )
+}  # fmt: skip
 
 
-def get(identifier: Any) -> Callable[..., Any]:
-    """Return the loss, as a scalar, that a name, class, function or loss stands for."""
-    if isinstance(identifier, Loss):
+def get(identifier: Any) -> Any:
+    """Return the function, class or loss that a name, a configuration or one of these itself stands for."""
+    if isinstance(identifier, dict) and identifier.get("class_name") in _CLASSES:
+        return _CLASSES[identifier["class_name"]].from_config(identifier.get("config", {}))
+    if identifier is None or callable(identifier):
         return identifier
-    if isinstance(identifier, type):
-        return identifier()
-    if isinstance(identifier, str):
-        name = identifier if identifier in _FUNCTIONS else to_snake_case(identifier)
-        if name not in _FUNCTIONS:
-            raise ValueError(f"Unknown loss function: '{identifier}'.")
-        return Loss(_FUNCTIONS[name], name=name)
-    return Loss(identifier)
+    if isinstance(identifier, str) and identifier in _CLASSES:
+        return _CLASSES[identifier]()
+    if not isinstance(identifier, str) or identifier not in _FUNCTIONS:
+        raise ValueError(f"Unknown loss function: '{identifier}'.")
+    return _FUNCTIONS[identifier]
+
+
+def as_loss(identifier: Any) -> Loss | None:
+    """Return a loss that is averaged over the batch, as `compile` makes one; None for no loss."""
+    found = get(identifier)
+    if isinstance(found, type) and issubclass(found, Loss):
+        found = found()
+    if found is None or isinstance(found, Loss):
+        return found
+    return LossFunction(found, name=to_snake_case(getattr(found, "__name__", type(found).__name__)))

@@ -122,12 +122,12 @@ def get(identifier: Any, labels: Any = None, predictions: Any = None) -> Metric:
     """Return a metric of its own for a name, or the metric itself; "accuracy" is one for what it compares."""
     if not isinstance(identifier, str):
         if not isinstance(identifier, Metric):
-            raise NotImplementedError(f"metric {identifier!r} is not known here")
+            raise NotImplementedError(f"metric {identifier!r} is not supported")
         return identifier
     if identifier in ("accuracy", "acc") and predictions is not None:
         return _accuracy(as_tensor(labels), as_tensor(predictions))()
     if identifier not in _BY_NAME:
-        raise NotImplementedError(f"metric {identifier!r} is not known here")
+        raise NotImplementedError(f"metric {identifier!r} is not supported")
     return _BY_NAME[identifier]()
 
 

@@ -51,7 +51,7 @@ class Model(Trainer, Layer):
         return object.__new__(cls)
 
     def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError(f"{type(self).__name__}.get_config() is not known here")
+        raise NotImplementedError(f"{type(self).__name__}.get_config() is not supported")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args:

@@ -64,7 +64,7 @@ class Trainer:
         object.__setattr__(self, "run_eagerly", bool(options.pop("run_eagerly", False)))
         refuse("compile", **options)
         self.optimizer = optimizers.get(optimizer)
-        object.__setattr__(self, "loss", None if loss is None else losses.get(loss))
+        object.__setattr__(self, "loss", losses.as_loss(loss))
         object.__setattr__(self, "_metric_names", list(metrics or []))
         object.__setattr__(self, "_training", None)
         layers = deduplicated(list(iterate_layers(self)))  # type: ignore[arg-type]
@@ -408,7 +408,7 @@ def _matched(labels: Any, predictions: Any, weights: Any) -> tuple[Any, Any]:
     keras/src/engine/compile_utils.py, match_dtype_and_rank
     """
     if not isinstance(predictions, TensorLike):
-        raise NotImplementedError("fit and evaluate: a model of several outputs is not known here")
+        raise NotImplementedError("fit and evaluate: a model of several outputs is not supported")
     if isinstance(labels, TensorLike):
         labels = as_tensor(labels)
         if (labels.ndim, predictions.ndim) == (1, 2):

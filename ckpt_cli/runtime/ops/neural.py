@@ -6,12 +6,44 @@ from typing import Any
 
 import numpy as np
 
+from .. import graphs
+from ..compiled import is_compiled
 from ..tensor import OPERATIONS, Tensor, as_tensor, define
 from .elementwise import cast, where
 
-__all__ = ["sigmoid_cross_entropy"]
+__all__ = ["KERAS", "keep_logits", "sigmoid_cross_entropy", "softmax_cross_entropy", "with_last_axis"]
 
 _op = OPERATIONS
+
+
+KERAS = "keras"
+"""Who made probabilities: an activation of Keras, whichever it is."""
+
+
+def keep_logits(probabilities: Tensor, logits: Any, made_by: str) -> Tensor:
+    """Let losses of Keras know what an activation made probabilities of: of those they would lose digits.
+
+    An operation that is none of Keras' is recognized where TensorFlow has a graph.
+    """
+    if made_by == KERAS or is_compiled() or graphs.current() is not None:
+        probabilities._keras_logits = (logits, made_by)
+    return probabilities
+
+
+def with_last_axis(x: Tensor, axis: int) -> Tensor:
+    """Return a tensor with an axis moved to the end."""
+    at = axis % x.ndim
+    if at == x.ndim - 1:
+        return x
+    return _op["transpose"](x, perm=(*(one for one in range(x.ndim) if one != at), at))
+
+
+def softmax_cross_entropy(labels: Any, logits: Any, axis: int = -1) -> Tensor:
+    x = as_tensor(logits)
+    pair = with_last_axis(x, axis), with_last_axis(cast(labels, x.dtype), axis)
+    if x.dtype.name in ("float16", "bfloat16"):
+        return cast(_op["cross_entropy"](*(cast(one, "float32") for one in pair)), x.dtype)
+    return _op["cross_entropy"](*pair)
 
 
 def _log_softmax(logits: Any) -> Any:
@@ -34,13 +66,18 @@ def _picked_rule(g: Tensor, out: Tensor, logits: Tensor, labels: Tensor) -> Tens
     return _op["expand_dims"](g, axis=-1) * (_op["softmax"](logits, axis=-1) - hot)
 
 
+def _cross_entropy(logits: Any, labels: Any) -> Any:
+    products = labels * _log_softmax(logits)
+    return -np.where(labels == 0, np.zeros_like(products), products).sum(axis=-1)
+
+
 define("sparse_cross_entropy", _picked, _picked_rule, None)
 
 
 define(
     "cross_entropy",
-    lambda logits, labels: -(labels * _log_softmax(logits)).sum(axis=-1),
-    # As in TensorFlow this holds for labels that add up to 1, which is what labels are.
+    _cross_entropy,
+    # As in TensorFlow this is right for labels that add up to 1, which is what labels are.
     lambda g, out, logits, labels: (
         _op["expand_dims"](g, axis=-1) * (_op["softmax"](logits, axis=-1) - labels)
     ),

@@ -126,12 +126,12 @@ def auc(
 ) -> Metric:  # fmt: skip
     """Return the area under the ROC or PR curve, over 200 thresholds."""
     if num_thresholds != _THRESHOLDS:
-        raise NotImplementedError(f"auc: num_thresholds={num_thresholds} is not known here")
+        raise NotImplementedError(f"auc: num_thresholds={num_thresholds} is not supported")
     if curve not in ("ROC", "PR"):
         raise ValueError(f"Curve must be either ROC or PR. Curve {curve} is unknown.")
     wanted = "trapezoidal" if curve == "ROC" else "careful_interpolation"
     if summation_method not in (None, wanted):
-        raise NotImplementedError(f"auc: summation_method={summation_method!r} is not known here")
+        raise NotImplementedError(f"auc: summation_method={summation_method!r} is not supported")
     prediction = cast(predictions, "float32")
     counts = _counter(name or "auc", "counts", (4, _THRESHOLDS))
     counts.assign_add(_op["confusion"](labels, prediction, _weights(prediction, weights)))

@@ -111,7 +111,7 @@ class MultiHeadAttention(Layer):
     ) -> None:
         if attention_axes not in (None, 1, (1,), [1]):
             raise NotImplementedError(
-                f"attention_axes={attention_axes!r} is not known here, only the axis of places"
+                f"attention_axes={attention_axes!r} is not supported, only the axis of places"
             )
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self._num_heads, self._key_dim, self._value_dim = num_heads, key_dim, value_dim or key_dim

@@ -28,12 +28,12 @@ _op = OPERATIONS
 
 def _channels_last(data_format: str | None) -> None:
     if data_format not in (None, "channels_last"):
-        raise NotImplementedError(f"data_format={data_format!r} is not known here, only 'channels_last'")
+        raise NotImplementedError(f"data_format={data_format!r} is not supported, only 'channels_last'")
 
 
 def _padding(value: str, *also: str) -> str:
     if str(value).lower() not in ("valid", "same", *also):
-        raise NotImplementedError(f"padding={value!r} is not known here")
+        raise NotImplementedError(f"padding={value!r} is not supported")
     return value.lower()
 
 
@@ -147,7 +147,7 @@ class Conv3D(_Convolution):
         if self.padding == "same" and windows.spare(inputs.shape[1:-1], window) > 1:
             raise NotImplementedError(
                 f"{self.name}: padding='same' with strides={self.strides} that leave out the end of a volume "
-                f"{tuple(inputs.shape[1:-1])} is not known here"
+                f"{tuple(inputs.shape[1:-1])} is not supported"
             )
         return super()._convolved(inputs)
 

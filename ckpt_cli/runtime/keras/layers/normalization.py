@@ -86,7 +86,7 @@ class _Normalization(Layer):
     def build(self, input_shape: Any) -> None:
         self.axis = _places(self.axis, len(input_shape))
         if 0 in self.axis:
-            raise NotImplementedError(f"{self.name}: axis=0, that of the examples, is not known here")
+            raise NotImplementedError(f"{self.name}: axis=0, that of the examples, is not supported")
         self._make_weights(AXES=[input_shape[axis] for axis in self.axis])
 
     def _normalized(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
@@ -125,7 +125,7 @@ class BatchNormalization(_Normalization):
         **kwargs: Any,
     ) -> None:
         if not isinstance(axis, int) and len(axis) != 1:
-            raise NotImplementedError(f"BatchNormalization: axis={axis!r} is not known here, only one axis")
+            raise NotImplementedError(f"BatchNormalization: axis={axis!r} is not supported, only one axis")
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
         self.momentum = momentum
         moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
@@ -229,7 +229,7 @@ class GroupNormalization(_Normalization):
         **kwargs: Any,
     ) -> None:
         if type(axis) is not int or axis == 0:
-            raise NotImplementedError(f"axis={axis!r} is not known here, only that of the channels")
+            raise NotImplementedError(f"axis={axis!r} is not supported, only that of the channels")
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
         self.groups = groups
 

@@ -207,7 +207,7 @@ class RNN(Layer):
         **kwargs: Any,
     ) -> None:
         if stateful:
-            raise NotImplementedError("stateful=True is not known here")
+            raise NotImplementedError("stateful=True is not supported")
         kwargs.pop("unroll", None)  # The loop is unrolled anyway.
         zero_output_for_mask = bool(kwargs.pop("zero_output_for_mask", False))
         others = ("time_major", "dropout", "recurrent_dropout")
@@ -253,7 +253,7 @@ class RNN(Layer):
             outputs.append(out)
         result = _op["stack"](*outputs, axis=1) if self.return_sequences else outputs[-1]
         if self.return_state and isinstance(self.cell, StackedRNNCells):
-            raise NotImplementedError("return_state=True of stacked cells is not known here")
+            raise NotImplementedError("return_state=True of stacked cells is not supported")
         return [result, *states] if self.return_state else result
 
 
@@ -392,7 +392,7 @@ class TimeDistributed(Layer):
         # Keras runs a program's own layers once for each time, which a batch of all may differ from.
         if not isinstance(layer, Layer) or not type(layer).__module__.startswith(_OURS):
             raise NotImplementedError(
-                f"TimeDistributed: layer={layer!r} is not known here, only Keras' own layers"
+                f"TimeDistributed: layer={layer!r} is not supported, only Keras' own layers"
             )
         super().__init__(**kwargs)
         self.layer = layer
@@ -415,7 +415,7 @@ class TimeDistributed(Layer):
             told["mask"] = _times_as_batch(mask)
         out = self.layer(_times_as_batch(inputs), **told)
         if not isinstance(out, Tensor):
-            raise NotImplementedError(f"{self.name}: a layer of several outputs is not known here")
+            raise NotImplementedError(f"{self.name}: a layer of several outputs is not supported")
         return _op["reshape"](out, shape=(-1, shape[1], *out.shape[1:]))
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -442,7 +442,7 @@ def _renamed(layer: RNN, name: str, go_backwards: bool) -> RNN:
     """Return a layer like this one, with a cell of its own and no weights yet."""
     cell: Any = layer.cell
     if isinstance(cell, StackedRNNCells):
-        raise NotImplementedError(f"{layer.name}: stacked cells run backward are not known here")
+        raise NotImplementedError(f"{layer.name}: stacked cells run backward are not supported")
     options = {
         "activation": cell.activation,
         "recurrent_activation": cell.recurrent_activation,

@@ -77,7 +77,7 @@ class Optimizer(AutoTrackable):
                 "`optimizer_experimental.Optimizer`."
             )
         if use_ema:
-            raise NotImplementedError("use_ema=True is not known here")
+            raise NotImplementedError("use_ema=True is not supported")
         if clipnorm is not None and global_clipnorm is not None:
             raise ValueError("At most one of `clipnorm` and `global_clipnorm` can be set.")
         self.name = name

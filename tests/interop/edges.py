@@ -1,0 +1,102 @@
+"""Programs at the edges of what TensorFlow computes; TensorFlow and the runtime both run them.
+
+A case is a title and a short program whose last expression is its answer; cases stand in `edges/*.txt`.
+`python -m tests.interop.edges` asks TensorFlow for answers that `tests/data/known_answers/edges` does not
+have.
+"""
+
+import ast
+import json
+import os
+import sys
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = os.path.join(HERE, "edges")
+ANSWERS = os.path.join(os.path.dirname(HERE), "data", "known_answers", "edges")
+
+
+def families():
+    return sorted(name.removesuffix(".txt") for name in os.listdir(CASES))
+
+
+def cases(family):
+    """Return the programs of a file by title, in their order."""
+    found = {}
+    with open(os.path.join(CASES, family + ".txt"), encoding="utf-8") as file:
+        for block in file.read().strip().split("\n\n"):
+            title, _, program = block.partition("\n")
+            assert title.startswith("# "), block
+            assert title[2:] not in found, title
+            found[title[2:]] = program.strip()
+    return found
+
+
+def answer(tf, program):
+    """Return what a program's last expression is, or the class and the text of the error that it raises."""
+    body = ast.parse(program).body
+    scope = {"tf": tf, "np": np}
+    tf.keras.utils.set_random_seed(7)
+    tf.keras.backend.clear_session()
+    try:
+        exec(compile(ast.Module(body[:-1], []), "case", "exec"), scope)
+        return described(eval(compile(ast.Expression(body[-1].value), "case", "eval"), scope))
+    except Exception as error:
+        return {"error": [one.__name__ for one in type(error).__mro__], "message": str(error)[:300]}
+
+
+def described(value):
+    """Return a value as JSON can hold it: what kind of thing it is, and its elements."""
+    if isinstance(value, dict):
+        return {"dict": {str(key): described(one) for key, one in value.items()}}
+    if isinstance(value, (list, tuple)):
+        return {"list": [described(one) for one in value]}
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, np.generic)):
+        return {type(value).__name__: value}
+    kind = "array" if isinstance(value, (np.ndarray, np.generic)) else "tensor"
+    if not hasattr(value, "numpy") and kind == "tensor":
+        return {"object": type(value).__name__.lstrip("_")}
+    array = np.asarray(value.numpy() if kind == "tensor" else value)
+    dtype = value.dtype.name
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag])
+    elements = array.ravel().tolist() if array.dtype.kind != "V" else array.astype("f4").ravel().tolist()
+    return {kind: [dtype, list(value.shape), [_plain(one) for one in elements]]}
+
+
+def _plain(element):
+    return element.decode("latin-1") if isinstance(element, bytes) else element
+
+
+def read_answers(family):
+    """Return TensorFlow's answers by program."""
+    path = os.path.join(ANSWERS, family + ".jsonl")
+    if not os.path.isfile(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return dict(map(json.loads, file))
+
+
+def main():
+    sys.path.insert(0, HERE)
+    from tests.interop.conftest import TensorFlow
+
+    known = {family: read_answers(family) for family in families()}
+    missing = [
+        program for family in known for program in cases(family).values() if program not in known[family]
+    ]
+    judge = TensorFlow("2.15")
+    try:
+        found = judge.ask("runtime", "edges", programs=missing) if missing else {}
+    finally:
+        judge.close()
+    os.makedirs(ANSWERS, exist_ok=True)
+    for family, answers in known.items():
+        with open(os.path.join(ANSWERS, family + ".jsonl"), "w", encoding="utf-8") as file:
+            for program in cases(family).values():
+                file.write(json.dumps([program, {**answers, **found}[program]]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
