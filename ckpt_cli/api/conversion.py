@@ -53,6 +53,7 @@ RULES = (
     needs("--keep-optimizer", "--like"),
     excludes("--iterations", "--keep-optimizer"),
     excludes("--learning-rate", "--keep-optimizer"),
+    excludes("--optimizer", "--keep-optimizer"),
     excludes("--config", "--like"),
     excludes("--keys", "--like"),
     excludes("--weights-only", "--kind"),

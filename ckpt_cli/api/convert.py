@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError
 
-from ..operations.convert.optimizers import Given
+from ..operations.convert.optimizers import Given, known_optimizer
 from ..operations.convert.resume import Resume
 from ..operations.reporting import opened
 from .calls import (
@@ -94,6 +94,7 @@ def convert(
     save_map: PathLike | None = None,
     iterations: int | None = None,
     learning_rate: float | None = None,
+    optimizer: str | None = None,
     weights_only: bool = False,
     cast: str | None = None,
     shard_size: int | None = None,
@@ -118,11 +119,12 @@ def convert(
     tensors. `sub` to `map` change keys. With the `key_names` plain, keys of objects lose
     `/.ATTRIBUTES/VARIABLE_VALUE` in formats without objects; stored keeps it.
 
-    `iterations` and `learning_rate` give what an optimizer state needs and `source` lacks. `cast` is the
-    dtype of floating-point tensors. `shard_size` limits the bytes per data shard. `link` shares files with
-    `source`. `resume` keeps progress if the call fails, and continues if you repeat it. `verify` is full,
-    sent or none. With `each`, `source` and `target` are run directories, and the result is a
-    `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control parallel work.
+    `iterations` and `learning_rate` give what an optimizer state needs and `source` lacks, `optimizer` its
+    class. `cast` is the dtype of floating-point tensors. `shard_size` limits the bytes per data shard.
+    `link` shares files with `source`. `resume` keeps progress if the call fails, and continues if you
+    repeat it. `verify` is full, sent or none. With `each`, `source` and `target` are run directories, and
+    the result is a `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control
+    parallel work.
 
     Raises CheckpointExistsError if `target` exists and `overwrite` is false, ConversionError if the target
     format cannot store a tensor, other CheckpointErrors, and ValueError for invalid arguments.
@@ -152,7 +154,7 @@ def convert(
             partial,
             keep_optimizer,
             None if save_map is None else target_location(save_map),
-            Given(iterations, learning_rate),
+            Given(iterations, learning_rate, None if optimizer is None else _optimizer(optimizer)),
             keeps_stored(key_names),
             None if cast is None else floating(cast),
             shard_size,
@@ -173,6 +175,13 @@ def _check_numbers(iterations: int | None, learning_rate: float | None, shard_si
         raise OptionError(f"--iterations: {iterations} is not a number up to {MOST_STEPS}")
     if learning_rate is not None and not 0 < learning_rate <= LARGEST_RATE:
         raise OptionError(f"--learning-rate: {learning_rate} is not a positive number up to {LARGEST_RATE}")
+
+
+def _optimizer(name: str) -> str:
+    try:
+        return known_optimizer(name)
+    except ValueError as error:
+        raise OptionError(f"--optimizer: {error}") from error
 
 
 def _resumed_by(options: ConvertOptions) -> dict[str, str]:

@@ -39,7 +39,7 @@ from ..cli.options import (
     writing_of,
 )
 from ..cli.resume import going_on, wish_to_resume
-from ..operations.convert.optimizers import Given
+from ..operations.convert.optimizers import Given, known_optimizer
 from ..render import base as render
 from ..render.report import SCREEN, opened
 
@@ -64,6 +64,13 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
         return value
 
     return check
+
+
+def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    try:
+        return value and known_optimizer(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @subcommand("convert")
@@ -102,6 +109,13 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
     metavar="R",
     help="Learning rate of the optimizer, if SRC does not store it.\fSome optimizer states cannot be "
     "converted without it.",
+)
+@click.option(
+    "--optimizer",
+    callback=_class_of_optimizer,
+    metavar="NAME",
+    help="Class of the optimizer, if SRC does not store it.\fKeras 2's .weights.h5 files do not name it. "
+    "With --like, the name also applies to a TEMPLATE that does not.",
 )
 @click.option("--weights-only", is_flag=True, help="Same as --kind variable.")
 @cast_option
@@ -194,7 +208,7 @@ def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
         options["partial"],
         options["keep_optimizer"],
         options["save_map"],
-        Given(options["iterations"], options["learning_rate"]),
+        Given(options["iterations"], options["learning_rate"], options["optimizer"]),
         keeps_stored(options["key_names"]),
         options["cast"],
         options["shard_size"],

@@ -112,6 +112,11 @@ class Unit:
         for child in self.children():
             yield from child.all_variables()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether all that this and the units below have is known, whatever is stored."""
+        return self.known and all(child.is_known for child in self.children())
+
     def has_weights(self) -> bool:
         return any(True for _ in self.all_variables())
 

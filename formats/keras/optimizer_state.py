@@ -32,6 +32,17 @@ if TYPE_CHECKING:
 
 OPTIMIZER = "optimizer"
 
+LOSS_SCALING = ("LossScaleOptimizer", "LossScaleOptimizerV3")
+"""Wrappers that have numbers of their own beside those of the optimizer in them."""
+
+_WRAPPER = {
+    "iteration": "iterations",
+    "learning_rate": "learning_rate",
+    "step_counter": "good_steps",
+    "dynamic_scale": "loss_scale",
+}
+"""The numbers of Keras 3's LossScaleOptimizer in its order, and what they are."""
+
 _COUNTED = re.compile(r"_\d+$")
 _SLOT_NAMES = frozenset(slot.keras2 for row in OPTIMIZERS for slot in row.slots)
 _LARGEST_RATE = 1e38  # What float32 holds.
@@ -73,21 +84,38 @@ class OptimizerState(NamedTuple):
     product: OptimizerVariable | None = None
     """The product of Nadam's momentums."""
 
+    wrapper: Mapping[str, str] = {}
+    """The keys of the numbers that a LossScaleOptimizer around it has, by what they are."""
 
-def optimizer_state(source: CheckpointReader, beside: KerasFacts | None = None) -> OptimizerState | None:
+    copies: Mapping[str, str] = {}
+    """The keys of second copies that a LossScaleOptimizer lists, each with that of the first."""
+
+
+def optimizer_state(
+    source: CheckpointReader, beside: KerasFacts | None = None, said: str | None = None
+) -> OptimizerState | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
-    `beside` are a configuration, and one of training, that are given beside the checkpoint.
+    `beside` are a configuration, and one of training, that are given beside the checkpoint.  `said` is the
+    class of the optimizer if the checkpoint does not tell it.  Of a LossScaleOptimizer it is that of the
+    optimizer in it.
     """
     read = _READERS.get(source.format.name)
-    told = optimizer_settings(source, beside)
+    told = unwrapped(optimizer_settings(source, beside))
     state = read(source, told) if read is not None else None
     if state is None:
         return None
     called, settings = told[0] or "", told[1]
     known, beside_it = named(state.name), named(called)
     is_another = known is not None and beside_it is not None and known is not beside_it
-    return state._replace(name=state.name or called, settings={} if is_another else settings)
+    name = state.name or called or said or ""
+    return state._replace(name=name, settings={} if is_another else settings)
+
+
+def unwrapped(told: Told) -> Told:
+    """Return class and settings of the optimizer in a LossScaleOptimizer, and of any other itself."""
+    inner = told[1].get("inner_optimizer") if told[0] in LOSS_SCALING else None
+    return _class_and_settings(inner) if isinstance(inner, dict) else told
 
 
 def optimizer_settings(source: CheckpointReader, beside: KerasFacts | None = None) -> Told:
@@ -102,8 +130,10 @@ def settings_in(*texts: KerasFacts) -> Told:
     if found is None:
         compiled = next((one for facts in texts if (one := _told(facts.config, "compile_config"))), None)
         found = compiled.get("optimizer") if compiled is not None else None
-    if not isinstance(found, dict):
-        return None, {}
+    return _class_and_settings(found) if isinstance(found, dict) else (None, {})
+
+
+def _class_and_settings(found: dict[str, Any]) -> Told:
     name, config = found.get("class_name"), found.get("config")
     known = name.rpartition(">")[2] if isinstance(name, str) else None
     return known, config if isinstance(config, dict) else {}
@@ -131,13 +161,16 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
     if group is None or not group.weights:
         return None
     held = [OptimizerVariable("", name, key) for key, name in group.names]
+    wrapper: dict[str, str] = {}
+    if [one.full_name.rpartition("/")[2] for one in held[:4]] == list(_WRAPPER):
+        wrapper, held = _wrapper([key for key, _ in group.names[:4]]), held[4:]
     first, (called, settings) = held[0].full_name, told
     if first == "iteration":
         slots = [one._replace(name=_slot_name(one.full_name)) for one in held[1:]]
         name = called or (slots[0].full_name.partition("/")[0] if slots else "")
         return OptimizerState("2", name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
     if first == "iter" or first.endswith("/iter"):  # the former where a program looked at it before training
-        name = first.removesuffix("iter").removesuffix("/") or called or ""
+        name = first.removesuffix("iter").removesuffix("/").rpartition("/")[2] or called or ""
         slots = [one._replace(name=one.full_name.rpartition("/")[2]) for one in held[1:]]
         product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
         rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")
@@ -148,8 +181,13 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
         has_rate = len(held) > 1 and held[1].full_name.endswith("/learning_rate")
         rates = {"learning_rate": held[1]} if has_rate else {}
         slots, product = _without_product(held[1 + len(rates) :], source)
-        return OptimizerState("3", name, held[0], tuple(slots), rates, product=product)
+        return OptimizerState("3", name, held[0], tuple(slots), rates, product=product, wrapper=wrapper)
     return None
+
+
+def _wrapper(keys: Sequence[str]) -> dict[str, str]:
+    """Return the keys of a LossScaleOptimizer's own numbers, by what they are."""
+    return dict(zip(_WRAPPER.values(), keys, strict=True))
 
 
 def _slot_name(full_name: str) -> str:
@@ -176,18 +214,30 @@ def _cased(name: str) -> str:
 
 def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
     reader: Any = source
-    keys = reader.variables("optimizer/vars")
+    inner, outer = reader.variables("optimizer/inner_optimizer/vars"), reader.variables("optimizer/vars")
+    keys = inner or outer
     if not keys:
         return None
     held = [OptimizerVariable(key=key) for key in keys]
-    name = keras_facts(source.facts).object_names.get("optimizer/vars")
+    wrapper: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    own = len(outer) - len(inner)
+    if inner and own in (0, len(_WRAPPER)):
+        # Keras 2 lists none of the wrapper's own numbers.
+        wrapper = _wrapper(outer[:own]) if own else {}
+        copies = dict(zip(outer[own:], inner, strict=True))
+    group = "optimizer/inner_optimizer/vars" if inner else "optimizer/vars"
+    name = keras_facts(source.facts).object_names.get(group)
     if name is None or len(held) < 2 or source.specs[keys[1]].shape:
         # Of Keras 2; or of Keras 3 with a schedule, which is no variable.
         rates = _rates(("learning_rate",), told[1], "")
-        return OptimizerState("2", _cased(name or ""), held[0], tuple(held[1:]), rates)
+        style = "3" if keras_facts(source.facts).major == "3" else "2"
+        state = OptimizerState(style, _cased(name or ""), held[0], tuple(held[1:]), rates)
+        return state._replace(wrapper=wrapper, copies=copies)
     slots, product = _without_product(held[2:], source)
     rates = {"learning_rate": held[1]}
-    return OptimizerState("3", _cased(name), held[0], tuple(slots), rates, product=product)
+    state = OptimizerState("3", _cased(name), held[0], tuple(slots), rates, product=product)
+    return state._replace(wrapper=wrapper, copies=copies)
 
 
 def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:

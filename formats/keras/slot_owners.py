@@ -13,7 +13,7 @@ from ..errors import CheckpointError
 from .facts import keras_facts
 from .match import fill
 from .model import ModelError, from_config, trained_order
-from .optimizer_state import optimizer_settings, optimizer_state
+from .optimizer_state import optimizer_state
 from .optimizers import KERAS2, KERAS3, LEGACY, named
 from .variable_layout import give_names
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 GENERATIONS = {"2": KERAS2, "legacy": LEGACY, "3": KERAS3}
 """Generations by the style of a stored state."""
-
-LOSS_SCALING = ("LossScaleOptimizer", "LossScaleOptimizerV3")
-"""Wrappers that list numbers of their own before those of the optimizer in them."""
 
 
 class KeptSlot(Protocol):
@@ -75,7 +72,8 @@ class SlotList(NamedTuple):
 
     def _owner(self, slot: KeptSlot) -> str:
         """Return the full name of the variable that a legacy optimizer's slot belongs to."""
-        return slot.full_name.removeprefix(f"{self.optimizer}/").removesuffix(f"/{slot.name}")
+        above, _, owner = f"/{slot.full_name}".partition(f"/{self.optimizer}/")  # which scopes may precede
+        return (owner or above[1:]).removesuffix(f"/{slot.name}")
 
     def _by_order(self, model: Unit) -> Owners:
         """Return whose the slots are, by the order in which the optimizer makes them."""
@@ -118,7 +116,7 @@ def slot_paths(source: CheckpointReader) -> dict[str, str]:
         config = keras_facts(source.facts).config
         state = optimizer_state(source) if config is not None else None
         row = named(state.name) if state is not None else None
-        if config is None or state is None or row is None or optimizer_settings(source)[0] in LOSS_SCALING:
+        if config is None or state is None or row is None:
             return {}
         model = from_config(config)
         fill(model, source)

@@ -20,6 +20,7 @@ import re
 from collections import defaultdict
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.words import natural_order
@@ -95,12 +96,20 @@ class TrainingState(NamedTuple):
     unowned: tuple[str, ...] = ()
     rate: float | None = None
     in_use: frozenset[str] = frozenset()
+    copies: Mapping[str, str] = MappingProxyType({})
+    """Keys of second copies in a wrapper's list, each with that of the first."""
+
+    listed: tuple[str, ...] = ()
+    """All that an optimizer of Keras since 2.11 lists, in its order, which is one in all layouts."""
+
+    trained: tuple[str, ...] = ()
+    """The keys of the variables that it trains, in the model's order, if that is known."""
 
     @property
     def keys(self) -> set[str]:
         """The keys of all that it is made of."""
         numbers = (key for keys in self.numbers.values() for key in keys)
-        return {*self.slots.values(), *numbers, *self.unowned}
+        return {*self.slots.values(), *numbers, *self.unowned, *self.copies}
 
     @property
     def slot_names(self) -> set[str]:
@@ -200,10 +209,15 @@ class _StateGraph:
                 for slot in self.graph.slots
                 if slot.optimizer == node and slot.variable in self.keys and slot.node in self.keys
             }
-        called = self._called(generation, numbers, slots)
+        called = self._called(generation, numbers, slots) or self._class_in(unowned)
         state = TrainingState(
             generation, self.graph.paths.get(node, ""), called, (), slots, numbers, tuple(unowned)
         )
+        if generation in (KERAS2, KERAS3):
+            listed = tuple(self.keys[each] for each in self._members(edges.get("_variables")))
+            trained = [self.keys[each] for each in self._members(edges.get("_trainable_variables"))]
+            trained = trained or [variable for variable, _ in slots]
+            state = state._replace(listed=listed, trained=tuple(dict.fromkeys(trained)))
         known = _known(state)
         if generation == KERAS3 and not self._members(edges["_trainable_variables"]):
             known = ()  # Before its first step it has no slots, whatever it is.
@@ -343,6 +357,11 @@ class _StateGraph:
             waiting += [child for _, child in reversed(children)]
 
     # Names --------------------------------------------------------------------------
+
+    def _class_in(self, slots: Sequence[str]) -> str:
+        """Return the class that the full names of slots begin with, if it is one of an optimizer."""
+        first = self.full_names.get(slots[0], "").partition("/")[0] if slots else ""
+        return first if named(first) is not None or is_another(first) else ""
 
     def _called(
         self, generation: str, numbers: Mapping[str, tuple[str, ...]], slots: Mapping[SlotOf, str]

@@ -11,20 +11,24 @@ the other, or keeps what the other does not, nothing is carried: that is an erro
 
 from __future__ import annotations
 
+import shlex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import ConversionError
+from formats.keras.config import snake_case
 from formats.keras.optimizers import (
     BY_NAME,
     LEGACY,
     NO_SLOTS,
+    OPTIMIZERS,
     TF1,
     TITLES,
     Optimizer,
     flaw_between,
     is_another,
+    named,
     state_of,
 )
 from formats.keras.step_count import GLOBAL_STEP, POWERS, StepCount, is_count, steps_taken
@@ -32,6 +36,7 @@ from formats.keras.training_state import (
     ITERATIONS,
     LEARNING_RATE,
     MOMENTUM_PRODUCT,
+    UNKNOWN_CLASS,
     TrainingState,
     common_rows,
 )
@@ -63,8 +68,29 @@ class Given(NamedTuple):
 
     iterations: int | None = None
     learning_rate: float | None = None
+    optimizer: str | None = None
+    """The class of the optimizer, of a file that does not tell it."""
+
     whatever: bool = False
     """Whether the count is any, for a way there and back, on which nothing may need one."""
+
+
+def known_optimizer(name: str) -> str:
+    """Return the class that an optimizer's name means; ValueError for one that no Keras has."""
+    row = named(name)
+    if row is not None or is_another(name):
+        return row.name if row is not None else name
+    known = ", ".join(one.name for one in OPTIMIZERS if one.generations)
+    raise ValueError(f"{name!r:.60} is not an optimizer known here; expected one of {known}, Adafactor, Muon")
+
+
+def contradiction(source: CheckpointReader, said: str | None, known: str) -> ConversionError | None:
+    """Return the error of --optimizer, if SRC calls its optimizer otherwise."""
+    row = named(known)
+    if said is None or not known or named(said) is row or row is None:
+        return None
+    message = f"--optimizer says {said}, but the optimizer of SRC is {known}"
+    return ConversionError(message, path=source.location.path, hints=("leave out --optimizer",))
 
 
 AS_THEY_ARE = "tensors are taken as they are"
@@ -143,7 +169,27 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
             carried.notes.append(f"{error.message}; TEMPLATE's own state is kept")
             carried.kept.update(theirs.keys)
             carried.dropped.update(dict.fromkeys(one.keys, "state of an optimizer that TEMPLATE has not"))
+        _copy(one, theirs, carried)
     return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
+
+
+def _copy(mine: TrainingState, theirs: TrainingState, carried: _Carrying) -> None:
+    """Give a wrapper's second copies what the first ones get; those of SRC are not needed."""
+    for key, first in theirs.copies.items():
+        if first in carried.origins:
+            carried.origins[key] = carried.origins[first]
+            carried.kept.discard(key)
+    carried.dropped.update(dict.fromkeys(mine.copies, "a second copy, of a LossScaleOptimizer's list"))
+
+
+def name_optimizer(mine: TrainingState, theirs: TrainingState) -> tuple[str, ...]:
+    """Return the hint that names the class of an optimizer for a file that does not tell it."""
+    titles = [state.known[0].name if state.known else state.title for state in (mine, theirs)]
+    names = [title for title in titles if title != UNKNOWN_CLASS]
+    if len(names) != 1:
+        return ()
+    side, other = ("SRC", "TEMPLATE") if mine.title == UNKNOWN_CLASS else ("TEMPLATE", "SRC")
+    return (f"if {side}'s optimizer is {other}'s, pass --optimizer {shlex.quote(names[0])}",)
 
 
 def _may_have_descended(reader: CheckpointReader, others: Sequence[TrainingState]) -> bool:
@@ -249,12 +295,13 @@ class _Pair(NamedTuple):
     def _carry_alike(self, carried: _Carrying) -> None:
         """Carry the state of an optimizer that is only known to be the same on both sides."""
         mine, theirs = self.mine, self.theirs
-        if (mine.generation, mine.called, mine.slot_names, set(mine.numbers)) != (
-            theirs.generation,
-            theirs.called,
-            theirs.slot_names,
-            set(theirs.numbers),
-        ) or not self._are_listed_alike:
+        rows = named(mine.called), named(theirs.called)
+        if rows[0] is not None and rows[1] is not None and state_of(rows[0]) != state_of(rows[1]):
+            raise self._refused(f"SRC's optimizer is {spell(mine)}, TEMPLATE's is {spell(theirs)}")
+        if self._have_one_list:
+            origins = dict(zip(theirs.listed, mine.listed, strict=True))
+            carried.origins |= {key: Origin(own) for key, own in origins.items()}
+        elif not self._are_called_alike:
             unknown = mine if not mine.known else theirs
             what = (
                 f"nothing tells whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
@@ -264,26 +311,49 @@ class _Pair(NamedTuple):
                 else f"{spell(unknown)} has no slots, as before its first step"
             )
             other = f"TEMPLATE's is {spell(theirs)}" if unknown is mine else f"SRC's is {spell(mine)}"
-            raise self._refused(f"{what}, so nothing of it is carried; {other}")
-        if mine.unowned:
-            # One list of one layout: the same program wrote both.
-            for key, same in zip(theirs.unowned, mine.unowned, strict=True):
-                carried.origins[key] = Origin(same)
+            error = self._refused(f"{what}, so nothing of it is carried; {other}")
+            error.hints = (*name_optimizer(mine, theirs), *error.hints)
+            raise error
         for (variable, name), key in theirs.slots.items():
             same_slot = mine.slots.get((self.pairs.get(variable, ""), name))
             if same_slot is not None:
                 carried.origins[key] = Origin(same_slot)
         for name, keys in theirs.numbers.items():
-            for key, same in zip(keys, mine.numbers[name], strict=False):
+            for key, same in zip(keys, mine.numbers.get(name, ()), strict=False):
                 carried.origins[key] = Origin(same)
         self._settle(carried, set(carried.origins))
 
     @property
-    def _are_listed_alike(self) -> bool:
-        """Whether slots that nobody knows are in lists of one layout, and of one length."""
-        mine, theirs = self.mine.unowned, self.theirs.unowned
-        same = self.source.format is self.template.format or not mine
-        return same and len(mine) == len(theirs)
+    def _have_one_list(self) -> bool:
+        """Whether both list the same, as one class of optimizer does: the same program wrote both."""
+        mine, theirs = self.mine, self.theirs
+        shapes = [
+            [(reader.specs[key].shape, reader.specs[key].dtype) for key in state.listed]
+            for reader, state in ((self.source, mine), (self.template, theirs))
+        ]
+        named_so = [{snake_case(row.name) for row in state.known} for state in (mine, theirs)]
+        classes = [
+            rows or {snake_case(state.title)} for rows, state in zip(named_so, (mine, theirs), strict=True)
+        ]
+        told = classes[0] & classes[1] - ({snake_case(UNKNOWN_CLASS)} if not self._is_one_layout else set())
+        return mine.generation == theirs.generation and bool(told) and shapes[0] == shapes[1] != []
+
+    @property
+    def _is_one_layout(self) -> bool:
+        return self.source.format is self.template.format
+
+    @property
+    def _are_called_alike(self) -> bool:
+        """Whether nothing but the variables tells slots apart, which have one name on both sides."""
+        mine, theirs = self.mine, self.theirs
+        return (
+            not mine.unowned
+            and not theirs.unowned
+            and (
+                (mine.generation, mine.called, mine.slot_names, set(mine.numbers))
+                == (theirs.generation, theirs.called, theirs.slot_names, set(theirs.numbers))
+            )
+        )
 
     # Slots --------------------------------------------------------------------------
 

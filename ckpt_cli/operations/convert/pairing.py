@@ -21,9 +21,9 @@ from ..select.keys import path_of
 from .accounting import KEEP_OPTIMIZER, Account, has_any_rows, place, refuse_different, refuse_left
 from .keras.models import pairs_between_models
 from .keras.optimizer import differing_optimizers
-from .keras.sides import paired_by_model, sides
+from .keras.sides import Differing, paired_by_model, sides
 from .lazy import Computed, Scale
-from .optimizers import Carried, Given, OptimizerError, carry, spell
+from .optimizers import Carried, Given, OptimizerError, carry, contradiction, spell
 from .placement import layout_of
 from .plan import Dropped, Move, Plan
 
@@ -64,6 +64,8 @@ class Pairing(NamedTuple):
     optimizers: Carried
     notes: tuple[str, ...] = ()
     left: Mapping[str, str] = MappingProxyType({})
+    differing: str = ""
+    """Why the structure of both sides does not pair them, if it does not."""
 
     def rows(self) -> dict[str, str]:
         """Return the key in SRC by that in TEMPLATE, optimizers' state with it."""
@@ -96,13 +98,16 @@ def pair(
     `names` are the source's keys, full names and object paths after rules that change them.
     Raises ConversionError where an optimizer's state has no place in TEMPLATE's.
     """
-    model = sides(source, template)
+    told = sides(source, template, rules.given)
+    differing = told.reason if isinstance(told, Differing) else ""
+    model = None if isinstance(told, Differing) else told
     given = _Given(source, keys, template, rules, names, model)
-    if rules.keep_optimizer:
-        return _pair_weights(given)
-    if model is None:
-        return _pair_files(given)
+    if rules.keep_optimizer or model is None:
+        return (_pair_weights if rules.keep_optimizer else _pair_files)(given)._replace(differing=differing)
     mine, theirs = (side.states for side in model)
+    for state in mine:
+        if (error := contradiction(source, rules.given.optimizer, state.title)) is not None:
+            raise error
     here, there = _own_keys(source, mine), _own_keys(template, theirs)
     others = [key for key in keys if key not in here]
     notes: list[str] = []
@@ -145,7 +150,7 @@ def _pair_files(given: _Given) -> Pairing:
     source, keys, template, rules = given.source, given.keys, given.template, given.rules
     here, there = _state_in(source) & set(keys), _state_in(template)
     carried, without = Carried(), frozenset[str]()
-    why = differing_optimizers(source, template) if here and there else None
+    why = differing_optimizers(source, template, rules.given.optimizer) if here and there else None
     if why is not None and not rules.partial:
         hints = (
             "a Keras file of the program tells what the slots mean: --config FILE in place of --like",
@@ -360,7 +365,12 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
     pairs, carried = pairing.rows(), pairing.optimizers
     missing = [key for key in wanted if key not in pairs and key not in carried.origins]
     account = Account(source, keys, template, pairs, missing)
-    warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
+    try:
+        warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
+    except ConversionError as error:
+        if pairing.differing:
+            error.hints = (f"what the structure tells: {pairing.differing}", *error.hints)
+        raise
     refuse_left(source, {} if rules.partial else pairing.left)
     refuse_different(source, template, pairs, rules.cast)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]

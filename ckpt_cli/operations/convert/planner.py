@@ -136,6 +136,8 @@ def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> 
         raise changes_nothing(source, "--learning-rate", AS_THEY_ARE)
     if given.iterations is not None:
         raise changes_nothing(source, "--iterations", AS_THEY_ARE)
+    if given.optimizer is not None:
+        raise changes_nothing(source, "--optimizer", AS_THEY_ARE)
 
 
 def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:

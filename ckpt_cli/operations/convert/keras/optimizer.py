@@ -21,9 +21,9 @@ from formats.errors import ConversionError
 from formats.keras.config import snake_case
 from formats.keras.facts import keras_facts
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
-from formats.keras.optimizer_state import optimizer_state, settings_in
+from formats.keras.optimizer_state import LOSS_SCALING, optimizer_state, settings_in, unwrapped
 from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
-from formats.keras.slot_owners import GENERATIONS, LOSS_SCALING, SlotList, fits
+from formats.keras.slot_owners import GENERATIONS, SlotList, fits
 from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
 from formats.model.reader import Family
 
@@ -62,16 +62,14 @@ class Wanted(NamedTuple):
     """Whether a schedule has the place of the learning rate, which is then no variable."""
 
     accumulates: bool
+    is_scaled: bool = False
+    """Whether it is within a LossScaleOptimizer."""
 
     @property
-    def is_scaled(self) -> bool:
-        return self.called in LOSS_SCALING
-
-    @property
-    def state(self) -> tuple[str, frozenset[str], bool, bool]:
+    def state(self) -> tuple[str, frozenset[str], bool, bool, bool]:
         """All that decides which list it makes."""
         name = state_of(self.row) if self.row is not None else self.called
-        return name, self.made, self.is_scheduled, self.accumulates
+        return name, self.made, self.is_scheduled, self.accumulates, self.is_scaled
 
     def meanings(self, generation: str) -> set[str]:
         """Return the meanings of the slots that it makes in a generation."""
@@ -106,7 +104,11 @@ class StoredOptimizer(NamedTuple):
     """The slot of each variable of the model, by its identity and the slot's meaning, where that is known."""
 
     scaled: bool = False
-    """Whether the configuration has it within a LossScaleOptimizer."""
+    """Whether the file has it within a LossScaleOptimizer."""
+
+    wrapper: Mapping[str, str] = {}
+    copies: Mapping[str, str] = {}
+    """The keys of a LossScaleOptimizer's own numbers, and of its copies of the optimizer's."""
 
     wanted: Wanted | None = None
     """What the target's configuration says, where it does."""
@@ -302,11 +304,20 @@ class StoredOptimizer(NamedTuple):
             return f"{prefix}/{slot.keras2}/{variable.full_name}"
         return f"{prefix}/{variable.full_name.replace('/', '_')}_{slot.keras3}"
 
+    @property
+    def listed_keys(self) -> tuple[str, ...]:
+        """The keys of all that a newer optimizer lists, in its order; nothing of a legacy one."""
+        if self.generation not in (KERAS2, KERAS3):
+            return ()
+        every = (self.iteration, self.rates.get(RATE), *self.slots, self.product)
+        return tuple(each.key for each in every if each is not None and each.key is not None)
+
     def keys(self) -> list[str]:
         """Return the keys of all that it is made of in the source."""
         product = [self.product] if self.product is not None else []
         variables = (self.iteration, *self.rates.values(), *self.slots, *product)
-        return [variable.key for variable in variables if variable.key is not None]
+        held = [variable.key for variable in variables if variable.key is not None]
+        return [*held, *self.wrapper.values(), *self.copies]
 
     # In the layouts ----------------------------------------------------------------------
 
@@ -374,7 +385,7 @@ def _list(variables: Sequence[Variable]) -> Unit:
 
 def generation_told(facts: KerasFacts) -> str | None:
     """Return the generation of the optimizer that a training configuration tells of, if it does."""
-    _, settings = settings_in(facts)
+    _, settings = unwrapped(settings_in(facts))
     if facts.major == "3":
         return KERAS3 if settings else None
     # Of Keras 2 the newer ones say that they are not legacy, the legacy ones have a decay.
@@ -383,21 +394,24 @@ def generation_told(facts: KerasFacts) -> str | None:
 
 def wanted_by(facts: KerasFacts) -> Wanted | None:
     """Return what a training configuration has its optimizer make; None where it tells of none."""
-    called, settings = settings_in(facts)
+    told = settings_in(facts)
+    called, settings = unwrapped(told)
     if called is None:
         return None
     row = named(called)
     made = frozenset(slot.made_by for slot in (row.slots if row else ()) if settings.get(slot.made_by))
     is_scheduled, accumulates = isinstance(settings.get(RATE), dict), bool(settings.get(_ACCUMULATES))
-    return Wanted(called, row, made, is_scheduled, accumulates)
+    return Wanted(called, row, made, is_scheduled, accumulates, told[0] in LOSS_SCALING)
 
 
-def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> StoredOptimizer | None:
+def optimizer_of(
+    source: CheckpointReader, beside: KerasFacts | None = None, said: str | None = None
+) -> StoredOptimizer | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
-    `beside` are configurations that may tell the optimizer's class.
+    `beside` are configurations that may tell the optimizer's class, `said` is its class if nothing does.
     """
-    state = optimizer_state(source, beside)
+    state = optimizer_state(source, beside, said)
     if state is None:
         return None
     rates = {name: _variable(held) for name, held in state.rates.items()}
@@ -411,13 +425,18 @@ def optimizer_of(source: CheckpointReader, beside: KerasFacts | None = None) -> 
         rates,
         state.settings,
         _variable(state.product) if state.product is not None else None,
-        scaled=(told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled,
+        scaled=bool(state.wrapper)
+        or ((told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled),
+        wrapper=state.wrapper,
+        copies=state.copies,
         wanted=wanted_by(beside) if beside is not None else None,
     )
     return _in_graph(found, source) if source.object_graph is not None else found
 
 
-def differing_optimizers(source: CheckpointReader, template: CheckpointReader) -> str | None:
+def differing_optimizers(
+    source: CheckpointReader, template: CheckpointReader, said: str | None = None
+) -> str | None:
     """Return why the state of one is not that of the other, whatever its names are; None where it is.
 
     In .weights.h5 and .keras slots have numbers for names, which another class counts otherwise.
@@ -428,7 +447,7 @@ def differing_optimizers(source: CheckpointReader, template: CheckpointReader) -
         for reader in (source, template)
     ):
         return None
-    mine, theirs = optimizer_of(source), optimizer_of(template)
+    mine, theirs = optimizer_of(source, said=said), optimizer_of(template, said=said)
     if mine is None or theirs is None or not mine.name or not theirs.name:
         side = "TEMPLATE" if mine is not None and mine.name else "SRC"
         return f"nothing tells of which class {side}'s optimizer is, and so what its slots mean"

@@ -25,7 +25,7 @@ from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
 from formats.wire.jsontext import parse_object
 
-from ..optimizers import Given, reason_of_idle
+from ..optimizers import Given, contradiction, reason_of_idle
 from ..plan import Dropped, Move
 from .optimizer import RATE, NoPlaceError, StoredOptimizer, generation_told, optimizer_of, wanted_by
 
@@ -183,7 +183,15 @@ def _model(chosen: Chosen) -> Model:
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
     texts = texts._replace(training_config=compiled)
     brought = chosen.settings.optimizer
-    optimizer = brought._replace(wanted=wanted_by(texts)) if brought else optimizer_of(source, texts)
+    optimizer = (
+        brought._replace(wanted=wanted_by(texts))
+        if brought
+        else optimizer_of(source, texts, chosen.settings.given.optimizer)
+    )
+    if optimizer is not None:
+        error = contradiction(source, chosen.settings.given.optimizer, optimizer.name)
+        if error is not None:
+            raise error
     return Model(unit, optimizer and optimizer.given(chosen.settings.given), texts)
 
 

@@ -7,13 +7,16 @@ other side.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.keras.facts import keras_facts
 from formats.keras.match import fill, knows
-from formats.keras.model import ModelError, from_config
+from formats.keras.model import Edge, ModelError, Unit, Variable, from_config
+from formats.keras.structure import StructureError, tree_of
 from formats.keras.training_state import ITERATIONS, MOMENTUM_PRODUCT, TrainingState
 from formats.keras.variable_layout import give_names
+from formats.keras.walk import paired
 from formats.model.reader import Family
 from formats.tf.graph.states import states_of
 
@@ -22,10 +25,16 @@ from .optimizer import RATE, optimizer_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from formats.keras.model import Unit
     from formats.model.reader import CheckpointReader
 
+    from ..optimizers import Given
     from .optimizer import StoredOptimizer
+
+
+class Differing(NamedTuple):
+    """Two checkpoints whose structure does not pair them: why, naming the layer."""
+
+    reason: str
 
 
 class Side(NamedTuple):
@@ -39,19 +48,35 @@ class Side(NamedTuple):
     variables: Sequence[str | None] | None = None
 
 
-def sides(source: CheckpointReader, template: CheckpointReader) -> tuple[Side, Side] | None:
+def sides(
+    source: CheckpointReader, template: CheckpointReader, given: Given
+) -> tuple[Side, Side] | Differing | None:
     """Return both; None where only a model would tell what they have, and nothing tells of one of both."""
     mine, theirs = states_of(source), states_of(template)
     if mine is not None and theirs is not None:
         return Side(source.full_names, mine), Side(template.full_names, theirs)
+    if not (_is_told(source) and _is_told(template)):
+        return None
     own, others = (keras_facts(reader.proved_facts()).config for reader in (source, template))
     one, other = own or others, others or own
-    if one is None or other is None or not (_is_told(source) and _is_told(template)):
+    units = [_unit_of(text) for text in (one, other)]
+    if all(unit is None or not unit.is_known for unit in units):
+        found = _by_structure(source, mine, template, theirs, given)
+        if not isinstance(found, Differing | None) or units[0] is None or units[1] is None:
+            return found
+    if units[0] is None or units[1] is None:
         return None
-    try:
-        return _side(source, one, mine), _side(template, other, theirs)
-    except ModelError:
-        return None
+    with suppress(ModelError):
+        return _side(source, units[0], mine, given), _side(template, units[1], theirs, given)
+    return _by_structure(source, mine, template, theirs, given)
+
+
+def _unit_of(config: str | None) -> Unit | None:
+    """Return the model of a configuration; None if there is none, or it tells no layers."""
+    if config is not None:
+        with suppress(ModelError):
+            return from_config(config)
+    return None
 
 
 def _is_told(reader: CheckpointReader) -> bool:
@@ -67,10 +92,63 @@ def paired_by_model(mine: Side, theirs: Side) -> dict[str, str]:
     return {other: key for other, key in both if other is not None and key is not None}
 
 
-def _side(reader: CheckpointReader, config: str, states: Sequence[TrainingState] | None) -> Side:
+def _by_structure(
+    source: CheckpointReader,
+    mine: Sequence[TrainingState] | None,
+    template: CheckpointReader,
+    theirs: Sequence[TrainingState] | None,
+    given: Given,
+) -> tuple[Side, Side] | Differing | None:
+    """Return both sides as their trees of objects tell; None if one has no tree."""
+    trees = tree_of(source), tree_of(template)
+    if trees[0] is None or trees[1] is None:
+        return None
+    try:
+        pairs = paired(trees[0], trees[1])
+    except StructureError as error:
+        return Differing(str(error))
+    there, here = list(pairs), list(pairs.values())
+    trained = trees[0].trained or [pairs[key] for key in trees[1].trained if key in pairs]
+    partners = {own: key for key, own in pairs.items()}
+    followed = [partners[key] for key in trained if key in partners]
+    names = _with_names(pairs, source.full_names, template.full_names)
+    own_names = _with_names(partners, template.full_names, source.full_names)
+    return (
+        _walked(source, mine, here, [(key, own_names.get(key, "")) for key in trained], given),
+        _walked(template, theirs, there, [(key, names.get(key, "")) for key in followed], given),
+    )
+
+
+def _with_names(
+    pairs: Mapping[str, str], others: Mapping[str, str], own: Mapping[str, str]
+) -> dict[str, str]:
+    """Return full names by key, those of the other side for what has none."""
+    return {**{key: others[other] for key, other in pairs.items() if other in others}, **own}
+
+
+def _walked(
+    reader: CheckpointReader,
+    states: Sequence[TrainingState] | None,
+    variables: Sequence[str],
+    trained: Sequence[tuple[str, str]],
+    given: Given,
+) -> Side:
+    """Return a side whose variables the other one tells.
+
+    `trained` are the keys and full names of those that are trained, in the model's order.
+    """
+    if states is not None:
+        return Side(reader.full_names, states, variables)
+    unit = Unit(edges=[Edge(key, Variable(key, True, name, key)) for key, name in trained])
+    optimizer = optimizer_of(reader, said=given.optimizer)
+    shapes = {key: spec.shape for key, spec in reader.specs.items()}
+    found = [] if optimizer is None else [_state(optimizer.owned(unit, shapes), unit)]
+    return Side(reader.full_names, found, variables)
+
+
+def _side(reader: CheckpointReader, unit: Unit, states: Sequence[TrainingState] | None, given: Given) -> Side:
     if not knows(reader):
         return Side(reader.full_names, states or ())
-    unit = from_config(config)
     fill(unit, reader)
     variables = list(unit.all_variables())
     keys = [variable.key for variable in variables]
@@ -78,7 +156,7 @@ def _side(reader: CheckpointReader, config: str, states: Sequence[TrainingState]
         return Side(reader.full_names, states, keys)
     give_names(unit)
     names = {variable.key: variable.full_name for variable in variables if variable.key is not None}
-    optimizer = optimizer_of(reader)
+    optimizer = optimizer_of(reader, said=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
     found = [] if optimizer is None else [_state(optimizer.owned(unit, shapes), unit)]
     return Side({**names, **reader.full_names}, found, keys)
@@ -90,7 +168,7 @@ def _state(optimizer: StoredOptimizer, unit: Unit) -> TrainingState:
     keys = {id(variable): variable.key for variable in unit.all_variables()}
     slots: dict[tuple[str, str], str] = {}
     unowned: tuple[str, ...] = ()
-    if row is not None and optimizer.is_told and not optimizer.scaled:
+    if row is not None and optimizer.is_told:
         for (owner, meaning), slot in optimizer.held.items():
             variable = keys[owner]
             assert variable is not None
@@ -99,15 +177,20 @@ def _state(optimizer: StoredOptimizer, unit: Unit) -> TrainingState:
     else:
         row, unowned = None, tuple(slot.key for slot in optimizer.slots if slot.key is not None)
     counts = ((ITERATIONS, optimizer.iteration), (MOMENTUM_PRODUCT, optimizer.product))
-    numbers = [*counts, *optimizer.rates.items()]
+    held = [*counts, *optimizer.rates.items()]
+    numbers = {name: (one.key,) for name, one in held if one is not None and one.key is not None}
+    for name, key in optimizer.wrapper.items():
+        numbers[name] = (*numbers.get(name, ()), key)
     return TrainingState(
         generation,
         "optimizer",
         optimizer.name,
         (row,) if row is not None else (),
         slots,
-        {name: (held.key,) for name, held in numbers if held is not None and held.key is not None},
+        numbers,
         unowned,
         rate.value if rate is not None else None,
         optimizer.in_use,
+        optimizer.copies,
+        optimizer.listed_keys,
     )
