@@ -43,7 +43,8 @@ def arranged(node: Node, stored: list[Leaf], where: str) -> Pairs:
         if len(found) > 1:
             break
     if len(found) != 1:
-        message = f"{where} has layers within it, and nothing tells whose its variables are"
+        number = "more than one order" if found else "no order"
+        message = f"{where} contains other layers, and {number} of their variables fits"
         raise StructureError(message, is_ambiguous=bool(found))
     return list(zip(stored, found[0], strict=True))
 

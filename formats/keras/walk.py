@@ -185,7 +185,7 @@ class _Walk:
         if total != len(ordered):
             first = spell(ordered[0])
             raise StructureError(
-                f"{counted(len(ordered), 'object')} beside {total}, {first} the first of them"
+                f"{counted(len(ordered), 'object')} from {first} on, but {total} on the other side"
             )
         try:
             return self._only_way(ordered, streams, side, by_name=True)
@@ -268,7 +268,7 @@ class _Walk:
             return [(leaf, right[shapes[1].index(kind_of(leaf))]) for leaf in left]
         if not (is_sure and is_sure_too) and len(set(shapes[0])) < len(mine):
             message = (
-                f"the variables of {where} have equal shapes, and nothing tells which of them are trained"
+                f"the variables of {where} have equal shapes, and which of them are trained is not stored"
             )
             raise StructureError(message, is_ambiguous=True)
         return pairs

@@ -83,4 +83,4 @@ def test_another_program_is_rejected_with_the_layer(ckpt: Callable, tmp_path: Pa
     result = ckpt("convert", source, tmp_path / "model.weights.h5", "--like", template)
     assert (result.code, result.out) == (3, "")
     assert "get no value" in result.err
-    assert "hint: what the structure tells: " in result.err
+    assert "hint: pairing by structure failed: " in result.err

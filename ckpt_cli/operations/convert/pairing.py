@@ -369,7 +369,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
     except ConversionError as error:
         if pairing.differing:
-            error.hints = (f"what the structure tells: {pairing.differing}", *error.hints)
+            error.hints = (f"pairing by structure failed: {pairing.differing}", *error.hints)
         raise
     refuse_left(source, {} if rules.partial else pairing.left)
     refuse_different(source, template, pairs, rules.cast)
