@@ -14,18 +14,18 @@ from .layers import WEIGHTS
 from .structure import StructureError, kind_of
 
 if TYPE_CHECKING:
-    from .structure import Leaf, Node, Pairs
+    from .structure import Pairs, StoredObject, StoredVariable
 
 
 _MOST_ORDERS = 4096
 _MOST_PARTS = 6
 """Layers directly within a layer whose orders are all tried."""
 
-Halves = tuple[tuple["Leaf", ...], tuple["Leaf", ...]]
+Halves = tuple[tuple["StoredVariable", ...], tuple["StoredVariable", ...]]
 """Variables in the order of keras-h5: the trained ones, then the others."""
 
 
-def arranged(node: Node, stored: list[Leaf], where: str) -> Pairs:
+def arranged(node: StoredObject, stored: list[StoredVariable], where: str) -> Pairs:
     """Return the pairs of stored weights and a layer's variables, in the one order of its parts that fits.
 
     Dataset paths do not have the order in which a layer made its parts, nor say what is trained.
@@ -33,7 +33,7 @@ def arranged(node: Node, stored: list[Leaf], where: str) -> Pairs:
     wanted = [kind_of(leaf) for leaf in stored]
     trained = [WEIGHTS[leaf.name].trainable if leaf.name in WEIGHTS else None for leaf in stored]
     left = {leaf.key for leaf in stored}
-    found: list[list[Leaf]] = []
+    found: list[list[StoredVariable]] = []
     for halves in _arrangements(node):
         order = [*halves[0], *halves[1]]
         said = [True] * len(halves[0]) + [False] * len(halves[1])
@@ -49,7 +49,7 @@ def arranged(node: Node, stored: list[Leaf], where: str) -> Pairs:
     return list(zip(stored, found[0], strict=True))
 
 
-def _arrangements(node: Node) -> list[Halves]:
+def _arrangements(node: StoredObject) -> list[Halves]:
     """Return the orders that the variables of a layer can have; none where they are too many."""
     below = [
         child for child in (*node.members, *node.children.values()) if any(True for _ in child.everything())
@@ -69,7 +69,7 @@ def _arrangements(node: Node) -> list[Halves]:
     return found
 
 
-def _keeps(order: tuple[int, ...], members: list[Node]) -> bool:
+def _keeps(order: tuple[int, ...], members: list[StoredObject]) -> bool:
     """Whether an order of a container's members keeps that of each class."""
     last: dict[str, int] = {}
     for at in order:

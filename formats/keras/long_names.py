@@ -15,10 +15,10 @@ from .structure import kind_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .structure import Leaf, Node, Pairs, Tree
+    from .structure import ObjectTree, Pairs, StoredObject, StoredVariable
 
 
-def by_long_names(one: Tree, other: Tree, side: int) -> Pairs:
+def by_long_names(one: ObjectTree, other: ObjectTree, side: int) -> Pairs:
     """Pair variables by names that say of which object they are: all that have such a name, or none.
 
     The slots of Keras 3 are called after variables, also those that no edge of the model leads to:
@@ -42,9 +42,9 @@ def by_long_names(one: Tree, other: Tree, side: int) -> Pairs:
     return []
 
 
-def _by_prefixes(named: Mapping[str, Leaf], prefixes: Mapping[str, Node]) -> Pairs:
+def _by_prefixes(named: Mapping[str, StoredVariable], prefixes: Mapping[str, StoredObject]) -> Pairs:
     """Return the pairs of variables and those of the objects whose names theirs begin with."""
-    held: defaultdict[str, list[Leaf]] = defaultdict(list)
+    held: defaultdict[str, list[StoredVariable]] = defaultdict(list)
     for name, leaf in named.items():
         fitting = [prefix for prefix in prefixes if name.startswith(prefix)]
         if fitting:
@@ -57,6 +57,6 @@ def _by_prefixes(named: Mapping[str, Leaf], prefixes: Mapping[str, Node]) -> Pai
     return pairs
 
 
-def _objects(node: Node) -> list[Node]:
+def _objects(node: StoredObject) -> list[StoredObject]:
     below = [found for child in (*node.members, *node.children.values()) for found in _objects(child)]
     return [node, *below] if node.leaves else below

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..model.object_graph import ROOT, optimizer_nodes
 from ..model.object_keys import VARIABLE_VALUE
+from ..model.reader import Family
 from .facts import TOP_LEVEL, keras_facts, variables_by_group
 from .layers import is_seed
 from .optimizers import KERAS3
@@ -42,7 +43,7 @@ class StructureError(ValueError):
 
 
 @dataclass(slots=True, eq=False)
-class Leaf:
+class StoredVariable:
     """A variable: its key, its shape, what its owner calls it if the layout tells, and its full name.
 
     `place` is its position among the variables that an optimizer trains; None if it is not among them.
@@ -57,14 +58,14 @@ class Leaf:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class StoredObject:
     """An object: its path for people, its own name, and what it holds."""
 
     path: str = ""
     name: str = ""
-    leaves: list[Leaf] = field(default_factory=list)
-    children: dict[str, Node] = field(default_factory=dict)
-    members: list[Node] = field(default_factory=list)
+    leaves: list[StoredVariable] = field(default_factory=list)
+    children: dict[str, StoredObject] = field(default_factory=dict)
+    members: list[StoredObject] = field(default_factory=list)
     label: str = ""
     """The class of a member, as dataset paths spell it; nothing in other layouts."""
 
@@ -80,7 +81,7 @@ class Node:
     chain: tuple[str, ...] = ()
     """The names of the objects that lead to it and its own, if the layout has them."""
 
-    def everything(self) -> Iterator[Leaf]:
+    def everything(self) -> Iterator[StoredVariable]:
         """Yield the variables of this and of what is below, each once: its own first."""
         seen: set[int] = set()
         waiting, given = [self], set()
@@ -97,46 +98,46 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Tree:
+class ObjectTree:
     """A checkpoint's tree, and what its optimizers tell of which variables are trained."""
 
-    root: Node
-    models: list[Node]
+    root: StoredObject
+    models: list[StoredObject]
     """The objects that can be the model; the last one is the root, which is it if no other is."""
 
     trained: tuple[str, ...] = ()
     """The keys of the trained variables in the model's order, if an optimizer lists them so."""
 
-    strays: Mapping[str, Leaf] = field(default_factory=dict)
+    strays: Mapping[str, StoredVariable] = field(default_factory=dict)
     """Variables that no edge of the model leads to, by what their slots are called after."""
 
     is_of_program: bool = False
     """Whether names are the attributes of the program, as in an object graph."""
 
-    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+    leaves: Mapping[str, StoredVariable] = field(default_factory=dict)
 
 
-Pairs = list[tuple[Leaf, Leaf]]
+Pairs = list[tuple[StoredVariable, StoredVariable]]
 """Variables of two trees that are one."""
 
 
-def kind_of(leaf: Leaf) -> tuple[object, ...]:
+def kind_of(leaf: StoredVariable) -> tuple[object, ...]:
     """Return what two variables have to agree in: a conversion may change the dtype within its family."""
     return leaf.shape, leaf.family
 
 
-def spell(node: Node) -> str:
+def spell(node: StoredObject) -> str:
     """Return an object for people."""
     return f"layer {node.name or node.path!r}"
 
 
-def tree_of(reader: CheckpointReader) -> Tree | None:
+def tree_of(reader: CheckpointReader) -> ObjectTree | None:
     """Return the tree of a checkpoint's objects; None for a layout that tells of none."""
     if reader.object_graph is not None:
         return _GraphTree(reader).tree()
-    if reader.format.name in ("keras-weights", "keras"):
-        return _of_paths(reader)
-    return _of_layers(reader) if reader.format.names_layers else None
+    if reader.format.family is not Family.KERAS:
+        return None
+    return _of_layers(reader) if reader.format.names_layers else _of_paths(reader)
 
 
 # Object graphs ----------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class _GraphTree:
         self._trained, self._names = self._lists()
         places = {key: at for at, key in enumerate(self._trained)}
         self._leaves = {
-            node: Leaf(
+            node: StoredVariable(
                 key,
                 specs[key].shape,
                 specs[key].dtype.family,
@@ -163,7 +164,7 @@ class _GraphTree:
             if name == VARIABLE_VALUE and kinds.get(key) == "variable"
         }
         self._holding = self._above_variables()
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, StoredObject] = {}
 
     def _lists(self) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the trained variables in their order, and what slots are called after, by the variable."""
@@ -194,7 +195,7 @@ class _GraphTree:
             waiting += above
         return found
 
-    def tree(self) -> Tree:
+    def tree(self) -> ObjectTree:
         reached = self._graph.reachable(without=self._optimizers)
         root = self._node(ROOT)
         near = [child for _, child in self._graph.children(ROOT) if self._leads_on(child)]
@@ -204,7 +205,7 @@ class _GraphTree:
             for node, leaf in self._leaves.items()
             if node not in reached and leaf.key in self._names
         }
-        return Tree(
+        return ObjectTree(
             root,
             models,
             self._trained,
@@ -213,14 +214,14 @@ class _GraphTree:
             leaves={leaf.key: leaf for leaf in self._leaves.values()},
         )
 
-    def _node(self, number: int) -> Node:
+    def _node(self, number: int) -> StoredObject:
         """Return a node with all below it, made once: objects may be shared, or lead back."""
         waiting = [number]
         while waiting:
             at = waiting.pop()
             if at in self._nodes:
                 continue
-            self._nodes[at] = Node(self._graph.paths.get(at, ""))
+            self._nodes[at] = StoredObject(self._graph.paths.get(at, ""))
             waiting += [child for _, child in self._graph.children(at) if self._leads_on(child)]
         for at in [one for one in self._nodes if not self._is_filled(one)]:
             self._fill(at)
@@ -236,7 +237,7 @@ class _GraphTree:
     def _fill(self, number: int) -> None:
         node, edges = self._nodes[number], dict(self._graph.children(number))
         node.name = self._name_of(edges)
-        held: dict[str, Leaf] = {}
+        held: dict[str, StoredVariable] = {}
         for name, child in edges.items():
             leaf = self._leaves.get(child)
             if leaf is not None and leaf.key not in held:
@@ -254,7 +255,7 @@ class _GraphTree:
             if node.members:
                 del node.children[name]
 
-    def _layers(self, edges: Mapping[str, int]) -> list[Node]:
+    def _layers(self, edges: Mapping[str, int]) -> list[StoredObject]:
         """Return the layers of a Sequential or Functional model that have variables, in their order."""
         if "_functional" in edges:
             edges = dict(self._graph.children(edges["_functional"]))
@@ -287,26 +288,26 @@ _OF_KERAS = frozenset(("_functional", "_operations"))
 # Dataset paths ----------------------------------------------------------------------------
 
 
-def _of_paths(reader: CheckpointReader) -> Tree:
+def _of_paths(reader: CheckpointReader) -> ObjectTree:
     facts, specs, kinds = keras_facts(reader.facts), reader.specs, reader.kinds
-    root = Node()
+    root = StoredObject()
     wanted = [key for key in specs if kinds.get(key) == "variable" and not is_seed(specs[key])]
     objects = {group.removesuffix("vars").rstrip("/") for group in facts.groups}
     nodes = {"": root}
 
-    def at(path: str) -> Node:
+    def at(path: str) -> StoredObject:
         if path not in nodes:
             above, _, name = path.rpartition("/")
-            nodes[path] = Node(path, facts.object_names.get(f"{path}/vars", ""))
+            nodes[path] = StoredObject(path, facts.object_names.get(f"{path}/vars", ""))
             at(above).children[name] = nodes[path]
         return nodes[path]
 
-    leaves: dict[str, Leaf] = {}
+    leaves: dict[str, StoredVariable] = {}
     for group, keys in variables_by_group(wanted).items():
         path, _, last = group.rpartition("/")
         if last != "vars" or path.count("/") > _DEEPEST:
             continue
-        held = [Leaf(key, specs[key].shape, specs[key].dtype.family) for key in keys]
+        held = [StoredVariable(key, specs[key].shape, specs[key].dtype.family) for key in keys]
         at(path).leaves = held
         leaves |= {leaf.key: leaf for leaf in held}
     root.name = facts.object_names.get("vars", "")
@@ -316,10 +317,10 @@ def _of_paths(reader: CheckpointReader) -> Tree:
         node.chain = tuple(name for name in named if name)
         node.by_class = path not in objects and not node.leaves and path != ""
         _label(node)
-    return Tree(root, [root], leaves=leaves)
+    return ObjectTree(root, [root], leaves=leaves)
 
 
-def _label(node: Node) -> None:
+def _label(node: StoredObject) -> None:
     """Say of each child of which class it is, if it is a member of a container, and put them in order."""
     told = {name: _COUNTED.fullmatch(name) for name in node.children}
     counted = {
@@ -336,16 +337,16 @@ def _label(node: Node) -> None:
 # Layers by name ---------------------------------------------------------------------------
 
 
-def _of_layers(reader: CheckpointReader) -> Tree:
-    specs, root = reader.specs, Node(is_list=True)
-    leaves: dict[str, Leaf] = {}
+def _of_layers(reader: CheckpointReader) -> ObjectTree:
+    specs, root = reader.specs, StoredObject(is_list=True)
+    leaves: dict[str, StoredVariable] = {}
     for layer in keras_facts(reader.facts).layers:
-        node = root if layer.name == TOP_LEVEL else Node(layer.name, layer.name, is_flat=True)
+        node = root if layer.name == TOP_LEVEL else StoredObject(layer.name, layer.name, is_flat=True)
         for key, name in layer.names:
             spec = specs[key]
-            leaf = Leaf(key, spec.shape, spec.dtype.family, name.rpartition("/")[2], name)
+            leaf = StoredVariable(key, spec.shape, spec.dtype.family, name.rpartition("/")[2], name)
             node.leaves.append(leaf)
             leaves[key] = leaf
         if node.leaves and node is not root:
             root.members.append(node)
-    return Tree(root, [root], leaves=leaves)
+    return ObjectTree(root, [root], leaves=leaves)

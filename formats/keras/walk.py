@@ -22,14 +22,14 @@ from .structure import StructureError, kind_of, spell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .structure import Leaf, Node, Pairs, Tree
+    from .structure import ObjectTree, Pairs, StoredObject, StoredVariable
 
 
 _MOST_STATES = 4096
 """Ways to begin that are followed at once; layers that could be merged in more ways are ambiguous anyway."""
 
 
-def paired(mine: Tree, theirs: Tree) -> dict[str, str]:
+def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
     """Return the key in `mine` for each key of a variable in `theirs`.
 
     Raises StructureError if the trees differ, or if more than one pairing fits.
@@ -44,7 +44,7 @@ def paired(mine: Tree, theirs: Tree) -> dict[str, str]:
         if is_root and found:
             continue
         try:
-            pairs = _Walk(mine, theirs, settled).pairs(one, other)
+            pairs = _TreeWalk(mine, theirs, settled).pairs(one, other)
         except StructureError as error:
             sizes = [len(list(model.everything())) for model in (one, other)]
             flaws.append((-abs(sizes[0] - sizes[1]), error))
@@ -65,10 +65,10 @@ class _Stream(NamedTuple):
     """Members of one class in their order, or all members if their order is known."""
 
     label: str
-    nodes: list[Node]
+    nodes: list[StoredObject]
 
 
-class _Way(NamedTuple):
+class _MergeStep(NamedTuple):
     """How members were taken so far: in how many ways, and the last step to here."""
 
     number: int
@@ -76,12 +76,12 @@ class _Way(NamedTuple):
     stream: int = 0
 
 
-_Ways = dict[tuple[int, ...], _Way]
+_MergeSteps = dict[tuple[int, ...], _MergeStep]
 """The ways by how many members of each stream they have taken."""
 
 
-class _Walk:
-    def __init__(self, mine: Tree, theirs: Tree, settled: Pairs) -> None:
+class _TreeWalk:
+    def __init__(self, mine: ObjectTree, theirs: ObjectTree, settled: Pairs) -> None:
         self._trees = mine, theirs
         self._settled = settled
         self._done = {leaf.key for pair in settled for leaf in pair}
@@ -92,7 +92,7 @@ class _Walk:
             for tree in self._trees
         )
 
-    def pairs(self, one: Node, other: Node) -> Pairs:
+    def pairs(self, one: StoredObject, other: StoredObject) -> Pairs:
         """Return the pairs of all variables of two models; StructureError if one is left over."""
         found = [*self._settled, *self._pairs(one, other)]
         for side, model in enumerate((one, other)):
@@ -106,7 +106,7 @@ class _Walk:
                 raise StructureError(f"{left[0].key!r} has no counterpart")
         return found
 
-    def _pairs(self, one: Node, other: Node) -> Pairs:
+    def _pairs(self, one: StoredObject, other: StoredObject) -> Pairs:
         """Return the pairs of variables at and below two objects; each pair of objects is compared once."""
         key = id(one), id(other)
         if key in self._walking:
@@ -124,7 +124,7 @@ class _Walk:
             raise found
         return found
 
-    def _compared(self, one: Node, other: Node) -> Pairs:
+    def _compared(self, one: StoredObject, other: StoredObject) -> Pairs:
         if one.is_flat or other.is_flat:
             return self._flat(one, other)
         named = _by_name(one, other)
@@ -143,7 +143,7 @@ class _Walk:
         left = [[leaf for leaf in side if leaf.key not in self._done] for side in own]
         return pairs + self._leaves(left[0], left[1], spell(one if one.path else other))
 
-    def _rest(self, node: Node, paired: set[int]) -> list[Node]:
+    def _rest(self, node: StoredObject, paired: set[int]) -> list[StoredObject]:
         """Return members and children that no name pairs, in order; of containers what they hold."""
         left = [child for child in (*node.members, *node.children.values()) if id(child) not in paired]
         if not node.by_class:
@@ -154,7 +154,7 @@ class _Walk:
 
     # Members ------------------------------------------------------------------------------
 
-    def _sequences(self, mine: list[Node], theirs: list[Node]) -> Pairs:
+    def _sequences(self, mine: list[StoredObject], theirs: list[StoredObject]) -> Pairs:
         """Return the pairs of members of two containers, opening lists and dictionaries if need be."""
         attempts = [(mine, theirs)]
         attempts += [
@@ -179,7 +179,9 @@ class _Walk:
             both = [(node, other) for other, node in self._merge(theirs[0].nodes, mine, 1)]
         return [pair for node, other in both for pair in self._pairs(node, other)]
 
-    def _merge(self, ordered: list[Node], streams: list[_Stream], side: int) -> list[tuple[Node, Node]]:
+    def _merge(
+        self, ordered: list[StoredObject], streams: list[_Stream], side: int
+    ) -> list[tuple[StoredObject, StoredObject]]:
         """Return the one way in which streams merge into an order; or raise StructureError."""
         total = sum(len(stream.nodes) for stream in streams)
         if total != len(ordered):
@@ -195,20 +197,20 @@ class _Walk:
         return self._only_way(ordered, streams, side, by_name=False)
 
     def _only_way(
-        self, ordered: list[Node], streams: list[_Stream], side: int, *, by_name: bool
-    ) -> list[tuple[Node, Node]]:
+        self, ordered: list[StoredObject], streams: list[_Stream], side: int, *, by_name: bool
+    ) -> list[tuple[StoredObject, StoredObject]]:
         labels = {stream.label for stream in streams}
-        ways: _Ways = {(0,) * len(streams): _Way(1)}
+        ways: _MergeSteps = {(0,) * len(streams): _MergeStep(1)}
         history = []
         for node in ordered:
             said = _class_told(node.name, labels) if by_name else None
-            following: _Ways = {}
+            following: _MergeSteps = {}
             for counts, way in ways.items():
                 for at in self._next(node, streams, counts, side):
                     if said is None or streams[at].label == said:
                         after = (*counts[:at], counts[at] + 1, *counts[at + 1 :])
                         known = following[after].number if after in following else 0
-                        following[after] = _Way(min(known + way.number, 2), counts, at)
+                        following[after] = _MergeStep(min(known + way.number, 2), counts, at)
             if not following:
                 raise self._why_not(node, streams, ways, side)
             if len(following) > _MOST_STATES:
@@ -222,12 +224,14 @@ class _Walk:
             _check_numbers(chosen, labels)
         return chosen
 
-    def _next(self, node: Node, streams: list[_Stream], counts: tuple[int, ...], side: int) -> list[int]:
+    def _next(
+        self, node: StoredObject, streams: list[_Stream], counts: tuple[int, ...], side: int
+    ) -> list[int]:
         """Return the streams whose next member can be this object."""
         left = [at for at, stream in enumerate(streams) if counts[at] < len(stream.nodes)]
         return [at for at in left if self._fits(node, streams[at].nodes[counts[at]], side)]
 
-    def _fits(self, node: Node, other: Node, side: int) -> bool:
+    def _fits(self, node: StoredObject, other: StoredObject, side: int) -> bool:
         try:
             self._pairs(*((node, other) if side == 0 else (other, node)))
         except StructureError as error:
@@ -235,7 +239,7 @@ class _Walk:
         return True
 
     def _why_not(
-        self, node: Node, streams: list[_Stream], ways: Iterable[tuple[int, ...]], side: int
+        self, node: StoredObject, streams: list[_Stream], ways: Iterable[tuple[int, ...]], side: int
     ) -> StructureError:
         """Return why an object has no counterpart: what is wrong with the one that should be it."""
         counts = next(iter(ways))
@@ -251,7 +255,7 @@ class _Walk:
 
     # Variables ----------------------------------------------------------------------------
 
-    def _leaves(self, mine: list[Leaf], theirs: list[Leaf], where: str) -> Pairs:
+    def _leaves(self, mine: list[StoredVariable], theirs: list[StoredVariable], where: str) -> Pairs:
         """Return the pairs of an object's own variables."""
         if len(mine) != len(theirs):
             message = f"{where} has {counted(len(mine), 'variable')}, and {len(theirs)} on the other side"
@@ -273,7 +277,7 @@ class _Walk:
             raise StructureError(message, is_ambiguous=True)
         return pairs
 
-    def _in_order(self, leaves: list[Leaf]) -> tuple[list[Leaf], bool]:
+    def _in_order(self, leaves: list[StoredVariable]) -> tuple[list[StoredVariable], bool]:
         """Return variables in the order in which Keras saves them, and whether that is known for sure."""
         if not any(leaf.name for leaf in leaves):
             return leaves, True  # as they are saved
@@ -284,7 +288,7 @@ class _Walk:
             return sorted(leaves, key=lambda leaf: not WEIGHTS[leaf.name].trainable), True
         return leaves, self._are_all_trained
 
-    def _flat(self, one: Node, other: Node) -> Pairs:
+    def _flat(self, one: StoredObject, other: StoredObject) -> Pairs:
         """Return the pairs of all variables of a layer, which one side lists without what is within it."""
         mine, theirs = list(one.everything()), list(other.everything())
         where = spell(one if one.is_flat else other)
@@ -303,9 +307,9 @@ class _Walk:
             mine, theirs = ([leaf for leaf in side if leaf.key not in done] for side in (mine, theirs))
         return pairs + (self._nested if is_deep else self._leaves)(mine, theirs, where)
 
-    def _nested(self, mine: list[Leaf], theirs: list[Leaf], where: str) -> Pairs:
+    def _nested(self, mine: list[StoredVariable], theirs: list[StoredVariable], where: str) -> Pairs:
         """Pair what is left of a layer with others within it by order among those of one name and shape."""
-        groups: tuple[defaultdict[object, list[Leaf]], ...] = defaultdict(list), defaultdict(list)
+        groups: tuple[defaultdict[object, list[StoredVariable]], ...] = defaultdict(list), defaultdict(list)
         for side, leaves in zip(groups, (mine, theirs), strict=True):
             for leaf in self._in_order(leaves)[0]:
                 side[_named_kind(leaf)].append(leaf)
@@ -319,7 +323,7 @@ class _Walk:
 # By name ----------------------------------------------------------------------------------
 
 
-def _by_name(one: Node, other: Node) -> list[tuple[Node, Node]]:
+def _by_name(one: StoredObject, other: StoredObject) -> list[tuple[StoredObject, StoredObject]]:
     """Return the children that both sides have under one name, less underscores before it."""
     if one.by_class or other.by_class:
         return []
@@ -332,9 +336,9 @@ def _by_name(one: Node, other: Node) -> list[tuple[Node, Node]]:
     return found
 
 
-def _opened(nodes: Sequence[Node], *, lists_alone: bool) -> list[Node]:
+def _opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:
     """Return nodes with what they hold in the place of lists, or of all that may be dictionaries."""
-    found: list[Node] = []
+    found: list[StoredObject] = []
     for node in nodes:
         inner = [*node.members, *node.children.values()]
         opens = inner and not node.leaves and not node.is_flat and (node.is_list or not lists_alone)
@@ -342,9 +346,9 @@ def _opened(nodes: Sequence[Node], *, lists_alone: bool) -> list[Node]:
     return list({id(node): node for node in found}.values())
 
 
-def _streams(nodes: list[Node]) -> list[_Stream]:
+def _streams(nodes: list[StoredObject]) -> list[_Stream]:
     """Return members by class if that is what orders them, else all in one stream."""
-    streams: dict[str, list[Node]] = {}
+    streams: dict[str, list[StoredObject]] = {}
     for node in nodes:
         streams.setdefault(node.label, []).append(node)
     return [_Stream(label, held) for label, held in streams.items()]
@@ -358,7 +362,7 @@ def _class_told(name: str, labels: set[str]) -> str | None:
     return base if number.isdigit() and base in labels else None
 
 
-def _check_numbers(chosen: list[tuple[Node, Node]], labels: set[str]) -> None:
+def _check_numbers(chosen: list[tuple[StoredObject, StoredObject]], labels: set[str]) -> None:
     """Refuse members of one class whose names that Keras made up count in another order than they stand in.
 
     So the values of a dictionary do, which some layouts sort by its keys, and others do not.
@@ -377,7 +381,7 @@ def _check_numbers(chosen: list[tuple[Node, Node]], labels: set[str]) -> None:
         last[base] = number
 
 
-def _same_names(mine: list[Leaf], theirs: list[Leaf]) -> Pairs | None:
+def _same_names(mine: list[StoredVariable], theirs: list[StoredVariable]) -> Pairs | None:
     """Return pairs by name; None if names do not tell."""
     sides = [{_any_keras(leaf): leaf for leaf in leaves} for leaves in (mine, theirs)]
     if "" in sides[0] or sides[0].keys() != sides[1].keys() or len(sides[0]) != len(mine):
@@ -385,7 +389,7 @@ def _same_names(mine: list[Leaf], theirs: list[Leaf]) -> Pairs | None:
     return [(leaf, sides[1][name]) for name, leaf in sides[0].items()]
 
 
-def _unique(mine: list[Leaf], theirs: list[Leaf], tell: object) -> Pairs:
+def _unique(mine: list[StoredVariable], theirs: list[StoredVariable], tell: object) -> Pairs:
     """Return the pairs of variables of which `tell` says the same, and of no others."""
     assert callable(tell)
     sides = [[(tell(leaf), leaf) for leaf in leaves] for leaves in (mine, theirs)]
@@ -406,20 +410,20 @@ def _checked(pairs: Pairs, where: str) -> Pairs:
     return pairs
 
 
-def _any_keras(leaf: Leaf) -> str:
+def _any_keras(leaf: StoredVariable) -> str:
     row = WEIGHTS.get(leaf.name)
     return (row and row.in_keras_3) or leaf.name
 
 
-def _full_name(leaf: Leaf) -> object:
+def _full_name(leaf: StoredVariable) -> object:
     return leaf.full_name or None
 
 
-def _named_kind(leaf: Leaf) -> object:
+def _named_kind(leaf: StoredVariable) -> object:
     return (_any_keras(leaf), *kind_of(leaf)) if leaf.name else None
 
 
-def _of_same_classes(mine: list[_Stream], theirs: list[_Stream]) -> list[tuple[Node, Node]]:
+def _of_same_classes(mine: list[_Stream], theirs: list[_Stream]) -> list[tuple[StoredObject, StoredObject]]:
     """Return the members of two containers of dataset paths, class by class."""
     labels = {stream.label: stream.nodes for stream in theirs}
     if {stream.label: len(stream.nodes) for stream in mine} != {
@@ -429,7 +433,9 @@ def _of_same_classes(mine: list[_Stream], theirs: list[_Stream]) -> list[tuple[N
     return [pair for stream in mine for pair in zip(stream.nodes, labels[stream.label], strict=True)]
 
 
-def _traced(ordered: list[Node], streams: list[_Stream], history: list[_Ways]) -> list[tuple[Node, Node]]:
+def _traced(
+    ordered: list[StoredObject], streams: list[_Stream], history: list[_MergeSteps]
+) -> list[tuple[StoredObject, StoredObject]]:
     """Return the members that the one way has taken."""
     counts = next(iter(history[-1]))
     chosen = []
@@ -440,7 +446,7 @@ def _traced(ordered: list[Node], streams: list[_Stream], history: list[_Ways]) -
     return chosen[::-1]
 
 
-def _ambiguity(ordered: list[Node], history: list[_Ways]) -> str:
+def _ambiguity(ordered: list[StoredObject], history: list[_MergeSteps]) -> str:
     """Return a message that names the first layer whose counterpart is not told."""
     at = next((at for at, ways in enumerate(history) if len(ways) > 1), len(history) - 1)
     return f"{spell(ordered[at])} could be several objects of the other side, which have equal shapes"

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from formats.keras.structure import Leaf, Node, StructureError, Tree
+from formats.keras.structure import ObjectTree, StoredObject, StoredVariable, StructureError
 from formats.keras.walk import paired
 
 SQUARE, ROW = (6, 6), (6,)
 
 
-def leaf(key: str, shape: tuple[int, ...] = SQUARE, name: str = "", place: int | None = None) -> Leaf:
-    return Leaf(key, shape, "float", name, place=place)
+def leaf(
+    key: str, shape: tuple[int, ...] = SQUARE, name: str = "", place: int | None = None
+) -> StoredVariable:
+    return StoredVariable(key, shape, "float", name, place=place)
 
 
-def node(name: str = "", *leaves: Leaf, label: str = "", **children: Node) -> Node:
-    return Node(name, name, list(leaves), children, label=label)
+def node(name: str = "", *leaves: StoredVariable, label: str = "", **children: StoredObject) -> StoredObject:
+    return StoredObject(name, name, list(leaves), children, label=label)
 
 
-def listed(*members: Node) -> Node:
+def listed(*members: StoredObject) -> StoredObject:
     """Return a list of an object graph."""
-    return Node(members=list(members), is_list=True)
+    return StoredObject(members=list(members), is_list=True)
 
 
-def container(**members: Node) -> Node:
+def container(**members: StoredObject) -> StoredObject:
     """Return a container of dataset paths, whose members are called after their classes."""
     for name, member in members.items():
         member.label = name.rstrip("_0123456789")
-    return Node("container", children=members, by_class=True)
+    return StoredObject("container", children=members, by_class=True)
 
 
-def program(root: Node, *trained: str) -> Tree:
+def program(root: StoredObject, *trained: str) -> ObjectTree:
     leaves = {one.key: one for one in root.everything()}
-    return Tree(root, [root], trained, is_of_program=True, leaves=leaves)
+    return ObjectTree(root, [root], trained, is_of_program=True, leaves=leaves)
 
 
-def file(root: Node) -> Tree:
-    return Tree(root, [root], leaves={one.key: one for one in root.everything()})
+def file(root: StoredObject) -> ObjectTree:
+    return ObjectTree(root, [root], leaves={one.key: one for one in root.everything()})
 
 
 def test_children_pair_by_name_whatever_their_order() -> None:
@@ -114,7 +116,7 @@ def test_a_cycle_ends() -> None:
 def test_two_models_of_one_structure_are_ambiguous() -> None:
     first, second = node("", net=node("", leaf("a"))), node("", net=node("", leaf("b")))
     root = node("", first=first, second=second)
-    tree = Tree(root, [first, second, root], is_of_program=True)
+    tree = ObjectTree(root, [first, second, root], is_of_program=True)
     with pytest.raises(StructureError, match="several objects have the structure"):
         paired(tree, file(node("", net=node("", leaf("x")))))
 
@@ -138,24 +140,24 @@ def test_slots_of_keras_3_name_variables_that_no_edge_leads_to() -> None:
     for block in inner.values():
         block.chain = ("net", block.name)
         block.children["dense"].chain = ("net", block.name, block.children["dense"].name)
-    mine = Tree(node(), [node()], strays=strays, is_of_program=True)
+    mine = ObjectTree(node(), [node()], strays=strays, is_of_program=True)
     assert paired(mine, file(node("", blocks=container(**inner)))) == {"x": "q", "y": "p"}
 
 
 def test_parts_of_a_layer_stored_flat_take_the_one_order_that_fits() -> None:
     """A layer's own variables come first, then those of its parts as it made them."""
     stored = [leaf("s", ROW), leaf("k", SQUARE, "kernel"), leaf("b", ROW, "bias"), leaf("g", ROW, "gamma")]
-    flat = Node("block", "block", stored, is_flat=True)
+    flat = StoredObject("block", "block", stored, is_flat=True)
     by, norm = node("", leaf("1", SQUARE), leaf("2", ROW)), node("", leaf("3", ROW))
     layers = container(block=node("block", leaf("0", ROW), by=by, norm=norm))
-    mine, theirs = Node(members=[flat], is_list=True), node("", layers=layers)
+    mine, theirs = StoredObject(members=[flat], is_list=True), node("", layers=layers)
     assert paired(file(mine), file(theirs)) == {"0": "s", "1": "k", "2": "b", "3": "g"}
 
 
 def test_parts_of_a_layer_that_could_change_places_are_ambiguous() -> None:
-    flat = Node("block", "block", [leaf("s"), leaf("t")], is_flat=True)
+    flat = StoredObject("block", "block", [leaf("s"), leaf("t")], is_flat=True)
     parts = node("block", one=node("", leaf("0")), two=node("", leaf("1")))
-    mine, theirs = Node(members=[flat], is_list=True), node("", layers=container(block=parts))
+    mine, theirs = StoredObject(members=[flat], is_list=True), node("", layers=container(block=parts))
     with pytest.raises(StructureError, match="more than one order of their variables fits") as raised:
         paired(file(mine), file(theirs))
     assert raised.value.is_ambiguous
