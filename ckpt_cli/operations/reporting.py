@@ -117,7 +117,7 @@ def say_findings(reader: CheckpointReader, reporter: Reporter, said: str = "") -
         reporter.warning(finding.text)
     more = len(found) - _MOST_LISTED
     if more > 0:
-        reporter.warning(f"{reader.location.path}: {counted(more, 'more finding')}; ckpt verify has them all")
+        reporter.warning(f"{reader.location.path}: {counted(more, 'more finding')}; to see all: ckpt verify")
 
 
 @contextmanager

@@ -150,7 +150,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("rename", ("run",), {"sub": "a=>b"}, "missing argument DST"),
     ("rename", ("run", "new"), {}, "nothing to change"),
     ("rename", ("run", "new"), {"in_place": True, "sub": "a=>b"}, "takes no DST"),
-    ("extract", ("run",), {"output": "new.txt"}, "does not say what to write"),
+    ("extract", ("run",), {"output": "new.txt"}, "has no known suffix"),
     ("extract", ("run",), {"output": "-"}, "stdout are not supported here"),
     ("average", ("run",), {"output": "new"}, "expected several checkpoints, found one"),
     ("average", ("full.h5",), {"output": "new", "last": 2}, "--last needs exactly one directory"),

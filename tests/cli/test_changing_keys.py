@@ -88,7 +88,7 @@ def test_rules_apply_map_strip_sub_add(named: Path) -> None:
 @pytest.mark.parametrize(
     ("sub", "words"),
     [
-        ("abc", "no REGEX=>REPLACEMENT"),
+        ("abc", "is not REGEX=>REPLACEMENT"),
         ("(=>x", "missing \\)"),
         (r"a=>\1", "invalid group"),
         (r"a=>\g<x>", "x"),
@@ -123,7 +123,7 @@ def test_each_substitution_must_match_something(named: Path) -> None:
 
 def test_lines_of_a_map_that_match_nothing_are_told(named: Path) -> None:
     found = keys(named, names={"bert/b": "c", "nope": "x", "neither": "y"})
-    assert found.notes == ["2 of 3 lines of the map match nothing, 'nope' for one"]
+    assert found.notes == ["2 of 3 lines of the map match nothing, such as 'nope'"]
 
 
 # Keys -----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_slots_that_a_rule_changed_do_not_follow(named: Path) -> None:
 
 
 def test_two_tensors_on_one_key(named: Path) -> None:
-    with pytest.raises(DuplicateKeyError, match="'bert/b' and 'global_step' both end on this key") as caught:
+    with pytest.raises(DuplicateKeyError, match="'bert/b' and 'global_step' both become this key") as caught:
         keys(named, "^(bert/b|global_step)$=>one")
     assert caught.value.key == "one"
     assert caught.value.path == str(named)
@@ -159,7 +159,7 @@ def test_an_empty_key(named: Path) -> None:
 
 
 def test_the_key_of_object_graphs(named: Path) -> None:
-    with pytest.raises(ConversionError, match="object-based"):
+    with pytest.raises(ConversionError, match="reserved for the object graph"):
         keys(named, "^global_step$=>_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
@@ -222,9 +222,9 @@ def test_rules_that_match_no_path_are_tried_on_keys() -> None:
 
 def test_the_attribute_is_not_ours_to_change() -> None:
     """Trap 13: the live object asks for its own attribute's name."""
-    with pytest.raises(ConversionError, match="asks for"):
+    with pytest.raises(ConversionError, match="belongs to the program's object"):
         keys(OBJECTS, "VARIABLE_VALUE$=>OTHER")
-    with pytest.raises(ConversionError, match="asks for"):
+    with pytest.raises(ConversionError, match="belongs to the program's object"):
         keys(OBJECTS, names={f"net/l1/kernel{VALUE}": "w/.ATTRIBUTES/OTHER"})
 
 
@@ -243,9 +243,9 @@ def test_slot_names_change() -> None:
 
 
 def test_slots_are_their_variables() -> None:
-    with pytest.raises(ConversionError, match="a slot variable goes with its variable"):
+    with pytest.raises(ConversionError, match="a slot variable follows its variable"):
         keys(OBJECTS, names={"net/l1/kernel (m of optimizer)": "momentum"})
-    with pytest.raises(ConversionError, match="a slot variable goes with its variable"):
+    with pytest.raises(ConversionError, match="a slot variable follows its variable"):
         keys(OBJECTS, names={"net/l1/kernel (m of optimizer)": "net/l1/bias (m of optimizer)"})
     with pytest.raises(ConversionError, match="a slot needs a name"):
         keys(OBJECTS, r"\(m of=>( of")
@@ -298,12 +298,12 @@ def test_columns_spell_bytes_as_ckpt_prints_them(tmp_path: Path) -> None:
     [
         (b"a b\n", "line 1 has 1 TAB-separated columns"),
         (b"a\tb\nc\td\tT\te\n", "line 2 has 4 TAB-separated columns"),
-        (b"a\tb\na\tc\n", "'a' is to become 'b' and 'c'"),
-        (b'{"a": "b", "a": "c"}', "'a' is to become 'b' and 'c'"),
-        (b'{"a": 1}', "the new name of 'a' is no string"),
-        (b'{"a": {"b": "c"}}', "the new name of 'a' is no string"),
-        (b"{", "begins like JSON"),
-        (b'{"a":' * 100_000, "begins like JSON"),
+        (b"a\tb\na\tc\n", "'a' has two new names, 'b' and 'c'"),
+        (b'{"a": "b", "a": "c"}', "'a' has two new names, 'b' and 'c'"),
+        (b'{"a": 1}', "the new name of 'a' is not a string"),
+        (b'{"a": {"b": "c"}}', "the new name of 'a' is not a string"),
+        (b"{", "starts like JSON, but is not valid JSON"),
+        (b'{"a":' * 100_000, "starts like JSON, but is not valid JSON"),
     ],
 )
 def test_malformed_maps(tmp_path: Path, content: bytes, words: str) -> None:

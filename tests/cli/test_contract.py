@@ -126,12 +126,12 @@ def test_what_was_changed_is_found_by_name(tmp_path: Path, ckpt: Callable, lock:
     done = ckpt("verify", tmp_path / "right-1", "--against", model, "--json")
     assert done.code == 1
     (values,) = (message for key, message in contract_findings(done) if key == "b")
-    assert values.startswith("other values: sha256:")
+    assert values.startswith("values differ: sha256:")
     assert [found for found in contract_findings(done) if found[0] != "b"] == [
         ("c", f"shape [3, 2], {model} has [2, 3]"),
         ("d", f"dtype float64, {model} has int64"),
-        ("gone", f"missing: {model} has it, int64 of shape []"),
-        ("new", f"new: {model} does not have it"),
+        ("gone", f"missing: {model} lists it as int64 of shape []"),
+        ("new", f"new: not in {model}"),
     ]
     rows = {row[1]: row[0] for row in ckpt("diff", model, tmp_path / "right-1").rows}
     assert rows == {"b": "value", "c": "shape", "d": "dtype", "gone": "removed", "new": "added"}
@@ -263,7 +263,7 @@ def test_what_a_damaged_index_lost_is_named(tmp_path: Path, ckpt: Callable, lock
     assert done.code == 1
     assert "block-checksum" in {found["code"] for found in result["findings"]}
     assert told["k000"].startswith("missing: ")
-    assert told["k399"].startswith("other values: ")
+    assert told["k399"].startswith("values differ: ")
     assert 1 < len(told) < 100
 
 

@@ -190,16 +190,16 @@ def test_other_hidden_units_are_told_before_training(fixture: str, ckpt: Callabl
     result = ckpt("match", old, new)
     assert result.code == 1
     assert ["matters", "shape", "dnn/hiddenlayer_0/bias", "[10] in CHECKPOINT, [20] in TARGET"] in result.rows
+    assert "dnn/hiddenlayer_0/bias is [20] in TARGET, [10] in CHECKPOINT, and 9 more" in result.err
     assert (
-        "the program of TARGET makes dnn/hiddenlayer_0/bias [20], CHECKPOINT holds [10], and 9 more"
+        "build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
         in result.err
     )
-    assert "build it with the sizes of CHECKPOINT, or train it anew in a directory of its own" in result.err
     found = ckpt("match", old, new, "--json").json
     assert found["assert_consumed"] is found["assert_existing_objects_matched"] is False
     assert found["shape_mismatch"][0] == {"key": "dnn/hiddenlayer_0/bias", "checkpoint": [10], "target": [20]}
     assert len(found["shape_mismatch"]) == 10
-    assert "directory of its own" in found["remedy"]
+    assert "from scratch in a new directory" in found["remedy"]
     assert found["fix"] is None
 
 

@@ -304,7 +304,7 @@ def test_what_a_rule_changed_and_the_right_has_not_is_removed_under_its_new_key(
 def test_keys_that_become_one_are_refused(ckpt: Callable) -> None:
     result = ckpt("diff", "--sub", "^(enc|dec)/=>x/", pair("name_based"), pair("step1.h5"))
     assert (result.code, result.out) == (3, "")
-    assert "both end on this key" in result.err
+    assert "both become this key" in result.err
     assert ckpt("diff", "--sub", "no arrow", pair("name_based"), pair("step1.h5")).code == 2
 
 
@@ -338,7 +338,7 @@ def test_a_listing_without_checksums_compares_specs_alone(tmp_path: Path, ckpt: 
     saved = listing(ckpt, pair("name_based"), tmp_path)
     result = ckpt("diff", saved, pair("name_based"))
     assert (result.code, result.out) == (3, "")
-    assert "the listing has no checksum of it" in result.err
+    assert "the listing has no checksum for it" in result.err
     assert "--no-values" in result.err
     assert ckpt("diff", "--no-values", saved, pair("name_based")).code == 0
 

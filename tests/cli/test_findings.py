@@ -86,4 +86,4 @@ def test_many_findings_are_counted(tmp_path: Path, ckpt: Callable) -> None:
     write_bundle(prefix, {f"v{number:02d}": np.float32(1) for number in range(50)}, edit=damage)
     lines = ckpt("show", prefix).err.splitlines()
     assert len(lines) == 21
-    assert lines[-1] == f"warning: {prefix}: 30 more findings; ckpt verify has them all"
+    assert lines[-1] == f"warning: {prefix}: 30 more findings; to see all: ckpt verify"

@@ -350,7 +350,7 @@ def test_a_checkpoint_that_goes_away_between_listing_and_opening(
     result = ckpt("log", "--json", tmp_path / "run")
     assert result.code == 0
     assert [row["name"] for row in result.json["checkpoints"]] == ["ckpt-9", "ckpt-10"]
-    assert result.err == f"note: {tmp_path}/run/ckpt-8: went away meanwhile, and is left out\n"
+    assert result.err == f"note: {tmp_path}/run/ckpt-8: was deleted during the command and is left out\n"
 
 
 def test_a_checkpoint_that_goes_away_or_is_replaced_while_it_is_read(
@@ -378,7 +378,7 @@ def test_a_checkpoint_that_goes_away_or_is_replaced_while_it_is_read(
     assert opened == ["model.ckpt-0", "model.ckpt-1", "model.ckpt-1"]
     (row,) = result.json["checkpoints"]
     assert (row["name"], row["l2"]) == ("model.ckpt-1", pytest.approx(4 * math.sqrt(2)))
-    assert result.err == f"note: {directory}/model.ckpt-0: went away meanwhile, and is left out\n"
+    assert result.err == f"note: {directory}/model.ckpt-0: was deleted during the command and is left out\n"
 
 
 def test_a_directory_whose_checkpoints_all_went_away_is_looked_at_again(
@@ -443,7 +443,7 @@ def test_a_checkpoint_that_has_gone_names_its_run(tmp_path: Path, ckpt: Callable
     result = ckpt("log", f"{directory}/ckpt-99")
     assert result.code == 3
     assert result.err == (
-        f"ckpt: error: {directory}/ckpt-99: no such directory\nhint: name its directory: {directory}\n"
+        f"ckpt: error: {directory}/ckpt-99: no such directory\nhint: pass its directory: {directory}\n"
     )
 
 

@@ -149,7 +149,7 @@ def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: C
 def test_a_second_path_is_not_taken_for_a_pattern_without_a_word(ckpt: Callable) -> None:
     result = ckpt("stats", GUIDE, GUIDE)
     assert result.code == 1
-    assert f"hint: {GUIDE} is a path; what stands behind a checkpoint names its tensors\n" in result.err
+    assert f"hint: {GUIDE} is a path; arguments after a checkpoint select its tensors\n" in result.err
 
 
 def test_recursive_lists_every_directory_that_has_checkpoints(ckpt: Callable) -> None:
@@ -508,7 +508,7 @@ def test_a_word_that_is_no_key_means_the_keys_that_contain_it(ckpt: Callable, te
     assert (shown.code, shown.err) == (0, "note: 1 tensor contains 'l1/kernel (m'\n")
     assert shown.rows[0][1] == KERNELS[1]
     several = ckpt("show", CKPT, "kernel")
-    assert (several.code, "3 tensors match 'kernel', one is wanted" in several.err) == (1, True)
+    assert (several.code, "3 tensors match 'kernel', expected one" in several.err) == (1, True)
     assert ckpt("show", CKPT, "save_count[...]").rows[0][1].startswith("save_counter/")
     differing = ckpt("diff", CKPT.replace("-10", "-9"), CKPT, "kernel")
     assert (differing.code, differing.err) == (1, "note: 3 tensors contain 'kernel'\n")

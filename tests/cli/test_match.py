@@ -68,7 +68,7 @@ def test_the_command_for_a_checkpoint_of_another_layout_works(ckpt, tmp_path, mo
     newer = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
     result = ckpt("match", GUIDE, newer, "--json")
     assert result.code == 1
-    assert "refuses" in result.json["failures"][0]
+    assert "rejects" in result.json["failures"][0]
     words = shlex.split(result.json["fix"])
     monkeypatch.chdir(tmp_path)
     assert ckpt(*words[1:]).code == 0

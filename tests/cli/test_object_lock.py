@@ -281,7 +281,7 @@ def test_fix_leaves_what_is_being_written(store: MemoryStore, ckpt: Callable[...
     lock.acquire()
     done = ckpt("state", run, "--fix")
     assert done.code == 0, done.err
-    assert "is left alone: the lock on c-1, held by another thread of this process" in done.err
+    assert "is kept: the lock on c-1, held by another thread of this process" in done.err
     lock.check()
     lock.release()
 

@@ -38,7 +38,8 @@ def test_there_and_back_the_tensors_are_the_same(middle: str, tmp_path: Path, ck
     there = ckpt("convert", TRAINING, tmp_path / "m", "--to", middle, "--json")
     assert there.code == 0
     assert (
-        f"left out args, epoch, optimizer/param_groups: no tensors, which alone go into {middle}" in there.err
+        f"left out args, epoch, optimizer/param_groups: not tensors, and {middle} stores only tensors"
+        in there.err
     )
     back = ckpt("convert", tmp_path / "m", tmp_path / "x.pt", "--exclude", "save_counter*", "--json")
     assert back.code == 0
@@ -248,5 +249,5 @@ def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Calla
     done = ckpt("convert", source, tmp_path / "y.safetensors")
     assert (done.code, done.err) == (
         1,
-        f"ckpt: error: {source}: nothing is left to write: it holds no tensors\n",
+        f"ckpt: error: {source}: nothing is left to write: it has no tensors\n",
     )

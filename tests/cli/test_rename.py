@@ -199,8 +199,8 @@ def test_full_names_need_an_object_graph(ckpt: Ckpt, tmp_path: Path) -> None:
     result = ckpt("rename", NAMES, tmp_path / "new-1", "--sub", "^=>x/", "--full-names", "-n")
     assert (result.code, result.out) == (3, "")
     assert result.err == (
-        f"ckpt: error: {NAMES}: tf-name has no object graph, and so no full names to change\n"
-        "hint: leave --full-names out\n"
+        f"ckpt: error: {NAMES}: tf-name has no object graph, so there are no full names to change\n"
+        "hint: remove --full-names\n"
     )
 
 
@@ -284,7 +284,7 @@ def test_formats_that_are_not_written_are_named(ckpt: Ckpt, tmp_path: Path) -> N
         (["SRC", "DST", "--sub", "kernel$=>a//b"], 3, "an edge needs a name"),
         (["SRC", "SRC", "--sub", "kernel$=>w"], 3, "already exists"),
         (["SRC", "out/", "--sub", "kernel$=>w"], 3, "named by the common prefix of its files"),
-        (["SRC", "out.npz", "--sub", "kernel$=>w"], 3, "renaming keeps the format"),
+        (["SRC", "out.npz", "--sub", "kernel$=>w"], 3, "rename keeps the format"),
         (["nowhere", "DST", "--sub", "kernel$=>w"], 3, "no such file"),
     ],
 )
@@ -315,7 +315,7 @@ def test_lines_of_a_map_that_match_nothing_are_noted(ckpt: Ckpt, run: Path) -> N
     path = _map(run, "net/l1/kernel\tw\nnope\tx\n")
     result = ckpt("rename", run / "ckpt-10", run / "out-1", "--map", path)
     assert result.code == 0
-    assert "note: 1 of 2 lines of the map match nothing, 'nope' for one" in result.err
+    assert "note: 1 of 2 lines of the map match nothing, such as 'nope'" in result.err
 
 
 def test_values_and_specs_are_the_same(ckpt: Ckpt, tmp_path: Path) -> None:

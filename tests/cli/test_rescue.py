@@ -442,7 +442,7 @@ def test_hdf5_cut_off_gives_what_lies_before(tmp_path: Path, ckpt: Callable[...,
     os.truncate(tmp_path / "w.h5", os.path.getsize(tmp_path / "w.h5") - 30_000)
     done = ckpt("rescue", tmp_path / "w.h5", tmp_path / "out.h5", "--json")
     assert done.code == LOST
-    assert {row["reason"] for row in done.json["lost"]} == {"some of it lay behind the cut"}
+    assert {row["reason"] for row in done.json["lost"]} == {"a part of it is missing: the file is truncated"}
     found = read_all(tmp_path / "out.h5")
     assert 1 <= len(found) <= 3
     assert all(same(found[key], arrays[key]) for key in found)
@@ -487,14 +487,12 @@ def test_library_that_crashes_costs_the_tensor_it_was_reading(
     done = ckpt("rescue", tmp_path / "w.h5", tmp_path / "out.h5", "--json")
     if number == signal.SIGKILL:
         assert done.code == 3
-        assert (
-            "tensor 'b': the process that read it was killed, perhaps because there was no memory" in done.err
-        )
+        assert "tensor 'b': the process that read it was killed, perhaps because memory ran out" in done.err
         assert not (tmp_path / "out.h5").exists()
         return
     assert done.code == LOST
     assert [(row["key"], row["reason"]) for row in done.json["lost"]] == [
-        ("b", "the HDF5 library crashed on it: signal 6")
+        ("b", "the HDF5 library crashed with signal 6")
     ]
     assert list(read_all(tmp_path / "out.h5")) == ["a", "c"]
 
@@ -526,7 +524,7 @@ def test_the_damaged_checkpoint_and_its_sibling_are_never_the_target(
             *("--sibling", tmp_path / "good" / "ckpt", "--overwrite"),
         )
         assert done.code == 3
-        assert "one of the checkpoints to be read" in done.err
+        assert "one of the inputs" in done.err
     assert files(tmp_path) == before
 
 
@@ -579,7 +577,7 @@ def test_graph_made_anew_from_keys_names_the_same_objects(tmp_path: Path, ckpt: 
     flip(shard_path(str(tmp_path / "run" / "ckpt")), offset + 50)
     done = ckpt("rescue", tmp_path / "run" / "ckpt", tmp_path / "out", "--json")
     assert (done.code, done.json["graph"]) == (LOST, "rebuilt")
-    assert "made anew from the keys" in done.err
+    assert "the object graph is rebuilt from the keys" in done.err
     with formats.open_checkpoint(tmp_path / "out") as reader:
         assert dict(reader.object_paths) == paths
 

@@ -175,7 +175,7 @@ def test_going_on_makes_the_bytes_of_one_run_and_writes_the_rest_alone(
         assert ckpt("convert", *words, "-n", "--resume").code == 0
         again = ckpt("convert", *words, "--resume", "-j", "1")
         assert again.code == 0, again.err
-        assert "were there already" in again.err
+        assert "were already written" in again.err
         again_as_well = STREAMED.get(name, 0)  # what is not read in ranges counts when all of it is there
         assert len(places.written) <= len(total) - (at - 1) + again_as_well, "it is written again"
         assert not os.path.exists(kept)
@@ -215,7 +215,7 @@ def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, he
     before = {path: path.read_bytes() for path in (here / "out").rglob("*") if path.is_file()}
     done = ckpt("convert", *words, "--resume")
     assert done.code == 0, done.err
-    assert "was finished already" in done.err
+    assert "already finished" in done.err
     assert {path: path.read_bytes() for path in (here / "out").rglob("*") if path.is_file()} == before
     assert ckpt("convert", *words).code == 3
 
@@ -315,7 +315,7 @@ def test_another_process_finds_it(name: str, ckpt: Ckpt, here: Path, places: Int
     kept = interrupted(ckpt, places, TARGETS[name], 3)
     done = run_ckpt("convert", *TARGETS[name], "--resume", PYTHONHASHSEED="7")
     assert done.code == 0, done.err
-    assert "were there already" in done.err
+    assert "were already written" in done.err
     assert not os.path.exists(kept)
 
 
@@ -330,7 +330,7 @@ def test_each_checkpoint_of_a_directory(ckpt: Ckpt, here: Path, places: Interrup
     places.start()
     done = ckpt("convert", *words, "-j", "1", "--resume")
     assert done.code == 0, done.err
-    assert done.err.count("was finished already") == 2
+    assert done.err.count("already finished") == 2
     assert len(places.written) == 3
     assert files("out") == expected
 
@@ -344,7 +344,7 @@ def test_what_is_written_from_end_to_end_says_so(target: str, ckpt: Ckpt, here: 
     for more in ((), ("-n",)):
         done = ckpt("convert", BUNDLE, f"out/{target}", "--exclude", "text", "--to", to, "--resume", *more)
         assert done.code == 3
-        assert "from its beginning to its end" in done.err
+        assert "is written in one piece and cannot be resumed" in done.err
         assert "--resume" in done.err
         assert not os.path.exists("out")
 
@@ -476,7 +476,7 @@ def test_what_changes_nothing_but_the_time_of_change_is_gone_on_with(
                 os.rename("other", path.path)
     done = ckpt("convert", *words, "--resume", "-j", "1")
     assert done.code == 0, done.err
-    assert "were there already" in done.err
+    assert "were already written" in done.err
     assert len(places.written) <= total - 4
     assert files("out") == expected
 
@@ -507,7 +507,7 @@ def test_what_was_finished_of_another_source_is_not_called_finished(
     put_in_place("run/w-1.safetensors", new)
     done = ckpt("convert", *words, "--resume")
     assert done.code == 3
-    assert "its source run/w-1.safetensors may be another file since" in done.err
+    assert "its source run/w-1.safetensors may have been replaced" in done.err
 
 
 def test_another_source_or_option_or_version_is_named(
@@ -515,10 +515,10 @@ def test_another_source_or_option_or_version_is_named(
 ) -> None:
     interrupted(ckpt, places, (BUNDLE, "out/c-1", "--cast", "float16"), 5)
     for words, what in (
-        ((LOOSE, "--cast", "float16"), "was a source of it"),
-        ((BUNDLE, "--cast", "bfloat16"), "begun with --cast float16, this has bfloat16"),
-        ((BUNDLE,), "begun with --cast"),
-        ((BUNDLE, "--cast", "float16", "--exclude", "n"), "begun without --exclude"),
+        ((LOOSE, "--cast", "float16"), "was one of its sources"),
+        ((BUNDLE, "--cast", "bfloat16"), "started with --cast float16, now bfloat16"),
+        ((BUNDLE,), "started with --cast"),
+        ((BUNDLE, "--cast", "float16", "--exclude", "n"), "started without --exclude"),
     ):
         done = ckpt("convert", words[0], "out/c-1", *words[1:], "--resume")
         assert done.code == 3
@@ -526,7 +526,7 @@ def test_another_source_or_option_or_version_is_named(
     monkeypatch.setattr("ckpt_cli.operations.convert.resume.VERSION", "0.0.7")
     done = ckpt("convert", BUNDLE, "out/c-1", "--cast", "float16", "--resume")
     assert done.code == 3
-    assert f"begun by ckpt {VERSION}, this is 0.0.7" in done.err
+    assert f"started by ckpt {VERSION}, this is 0.0.7" in done.err
 
 
 def test_a_file_that_an_option_names_may_not_change(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
@@ -808,7 +808,7 @@ def test_a_full_disk_names_the_command_that_goes_on(
     assert last.endswith(f"ckpt convert {shlex.join(TARGETS['bundle'])} -j 1 --resume")
     again = ckpt("convert", *TARGETS["bundle"], "--resume")
     assert again.code == 0
-    assert "were there already" in again.err
+    assert "were already written" in again.err
 
 
 def test_a_source_that_is_damaged_leaves_nothing_to_go_on_with(ckpt: Ckpt, here: Path) -> None:

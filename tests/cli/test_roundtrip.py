@@ -120,4 +120,4 @@ def test_a_change_on_the_way_is_found(ckpt: Callable, monkeypatch: pytest.Monkey
     assert result.code == 1
     assert messages["beta1_power"] == "came back as 'beta2_power'"
     assert messages["beta2_power"] == "came back as 'beta1_power'"
-    assert messages["global_step"] == "did not come back from npz"
+    assert messages["global_step"] == "lost on the way back from npz"

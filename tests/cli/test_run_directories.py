@@ -152,13 +152,14 @@ def test_the_graph_of_another_model_is_named_and_not_believed(tmp_path: Path, ck
     marks, err = trained(ckpt, run / "model.ckpt-1")
     assert set(marks.values()) == {None}
     assert err == (
-        f"note: {run}/model.ckpt-1.meta: the graph of another model: dnn/hiddenlayer_0/bias is [10] in it, "
-        "[20] in the checkpoint, and 9 more differ; it is passed over\n"
+        f"note: {run}/model.ckpt-1.meta: ignored, because this graph belongs to another model: "
+        "dnn/hiddenlayer_0/bias is [10] in the graph, "
+        "[20] in the checkpoint, and 9 more differ\n"
     )
     shutil.copy(data_path("name_based", "adam", "model.ckpt-5.meta"), run / "model.ckpt-1.meta")
     marks, err = trained(ckpt, run / "model.ckpt-1")
     assert {key for key, mark in marks.items() if mark is not None} == {"global_step"}
-    assert "this graph does not know 12 weights and slots, dnn/hiddenlayer_0/bias for one" in err
+    assert "this graph lacks 12 weights and slots, such as dnn/hiddenlayer_0/bias" in err
 
 
 @pytest.mark.parametrize("data", [b"", b"\x12\xff\xff\x03cut", b"not a graph"])
@@ -168,7 +169,7 @@ def test_a_damaged_graph_is_a_note(data: bytes, tmp_path: Path, ckpt: Callable) 
     marks, err = trained(ckpt, run / "model.ckpt-200")
     assert set(marks.values()) == {None}
     assert err.startswith(f"note: {run}/model.ckpt-200.meta: offset 0: ")
-    assert err.endswith("; which tensors are trainable is not known\n")
+    assert err.endswith("; ckpt cannot tell which tensors are trainable\n")
 
 
 def test_a_terminal_has_a_column_where_it_is_known(terminal: Callable) -> None:

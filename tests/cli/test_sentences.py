@@ -31,7 +31,8 @@ def test_a_checkpoint_where_a_directory_is_wanted_is_named_as_one(
 ) -> None:
     result = ckpt(command, os.path.join(RUN, name))
     assert result.code == 3
-    assert f"{name}: one checkpoint, not a directory of them\nhint: name its directory: {RUN}\n" in result.err
+    assert f"{name}: this is one checkpoint; expected a directory of checkpoints\n" in result.err
+    assert f"hint: pass its directory: {RUN}\n" in result.err
 
 
 def test_a_directory_that_is_not_there_is_still_guessed(ckpt: Callable, tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_hints_name_the_checkpoint_and_can_be_pasted(ckpt: Callable, tmp_path: P
         result = ckpt(*command)
         assert "PATH" not in result.err
     assert (
-        f"hint: to make objects of its names: ckpt convert '{path}' DST --to object"
+        f"hint: to convert its names to objects: ckpt convert '{path}' DST --to object"
         in ckpt("graph", path).err
     )
 

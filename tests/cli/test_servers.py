@@ -686,7 +686,7 @@ def test_a_url_is_not_named_without_what_was_cut_out_of_it(
     assert last == f"hint: to resume: ckpt convert {shlex.quote(shown)} kept-1 --resume --jobs=1"
     assert ("replace *** with the part of the URL" in about) is bool(end)
     web.fault = lambda _, __: False
-    assert "were there already" in ckpt(*words).err
+    assert "were already written" in ckpt(*words).err
 
 
 NEW = data_path("guide_adam_legacy/tf_ckpts/ckpt-10")

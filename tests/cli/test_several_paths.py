@@ -38,9 +38,9 @@ def test_average_counts_checkpoints_not_files(tmp_path: Path, ckpt: Callable) ->
     expanded.remove(f"{tmp_path}/run/ckpt-1.data-00002-of-00003")  # so that files would have weights
     result = ckpt("average", *expanded, "-o", tmp_path / "mean")
     assert result.code == 0
-    note = f"note: 11 paths name 3 checkpoints, taken in the order of steps: {tmp_path}/run/ckpt-1, "
+    note = f"note: 11 paths name 3 checkpoints, in the order of steps: {tmp_path}/run/ckpt-1, "
     assert note + f"{tmp_path}/run/ckpt-2, {tmp_path}/run/ckpt-10\n" in result.err
-    assert "1 tensor is the mean of 3 checkpoints; " in result.err
+    assert "1 tensor is averaged over 3 checkpoints; " in result.err
     with open_checkpoint(tmp_path / "mean") as reader:
         assert reader["w"].read() == np.float32(13 / 3)
         assert reader["step"].read() == 10  # not that of ckpt-2, which the shell puts last
@@ -49,7 +49,7 @@ def test_average_counts_checkpoints_not_files(tmp_path: Path, ckpt: Callable) ->
 def test_steps_are_ordered_where_each_has_one_path(tmp_path: Path, ckpt: Callable) -> None:
     expanded = [path for path in run_of(tmp_path / "run", 2, 10) if path.endswith(".index")]
     result = ckpt("average", *expanded, "-o", tmp_path / "mean")
-    assert result.err.startswith(f"note: taken in the order of steps: {tmp_path}/run/ckpt-2, ")
+    assert result.err.startswith(f"note: in the order of steps: {tmp_path}/run/ckpt-2, ")
     with open_checkpoint(tmp_path / "mean") as reader:
         assert reader["step"].read() == 10
 
@@ -58,7 +58,7 @@ def test_verify_checks_each_checkpoint_once(tmp_path: Path, ckpt: Callable) -> N
     expanded = run_of(tmp_path / "run", 2, 10)
     result = ckpt("verify", *expanded, tmp_path / "run", "--json")
     assert [one["path"] for one in result.json["results"]] == [f"{tmp_path}/run/ckpt-{n}" for n in (2, 10)]
-    assert "note: 10 paths name 2 checkpoints, taken in the order of steps" in result.err
+    assert "note: 10 paths name 2 checkpoints, in the order of steps" in result.err
 
 
 def test_ls_lists_each_checkpoint_once(tmp_path: Path, ckpt: Callable) -> None:

@@ -98,7 +98,7 @@ def test_every_command_takes_the_folder(
 def test_renaming_in_place_is_refused(folder: Path, ckpt: Ckpt) -> None:
     done = ckpt("rename", "--in-place", folder, "--sub", "^model.=>m.")
     assert done.code == 3
-    assert "in 4 files, which cannot be renamed in place" in done.err
+    assert "has 4 files and cannot be renamed in place" in done.err
 
 
 def test_a_missing_shard_is_said_by_every_command(folder: Path, tmp_path: Path, ckpt: Ckpt) -> None:

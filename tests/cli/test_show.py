@@ -108,7 +108,7 @@ def test_variants_have_no_values(ckpt: Callable) -> None:
 def test_more_than_one_match_is_refused(ckpt: Callable) -> None:
     result = ckpt("show", CKPT, "net/*")
     assert result.code == 1
-    assert "6 tensors match 'net/*', one is wanted" in result.err
+    assert "6 tensors match 'net/*', expected one" in result.err
 
 
 def test_stats_of_every_number(ckpt: Callable) -> None:
@@ -177,7 +177,7 @@ def test_the_variance_of_values_far_from_zero_is_kept() -> None:
 def test_an_index_of_too_many_dimensions_names_the_shape() -> None:
     spec = TensorSpec("w", dtypes.BY_NAME["float32"], (2, 3))
     assert parse_index("1:, ...", spec, "x")[0] == (slice(1, 2, 1), slice(0, 3, 1))
-    with pytest.raises(SliceError, match=r"3 dimensions, the tensor has 2, shape is \[2, 3\]"):
+    with pytest.raises(SliceError, match=r"3 dimensions, the tensor has 2, the shape is \[2, 3\]"):
         parse_index("0,0,0", spec, "x")
 
 
@@ -199,8 +199,8 @@ def test_an_object_path_that_a_damaged_graph_hides_is_not_called_absent(
     result = ckpt(command, prefix, "w")
     assert (result.code, result.out) == (3, "")
     assert result.err.startswith(f"ckpt: error: {prefix}.data-00000-of-00001: offset 0: object graph: ")
-    assert "; so it cannot be told whether 'w' is an object path\n" in result.err
-    assert f"hint: to see the keys that are there: ckpt ls -1 {prefix}\n" in result.err
+    assert "; ckpt cannot tell whether 'w' is an object path\n" in result.err
+    assert f"hint: to list the keys: ckpt ls -1 {prefix}\n" in result.err
     assert ckpt(command, prefix, "w/.ATTRIBUTES/VARIABLE_VALUE").code == 0
 
 

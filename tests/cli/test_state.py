@@ -228,9 +228,9 @@ def test_fix_takes_a_copy_for_its_own(copy: Callable, ckpt: Callable) -> None:
 def test_fix_drops_what_is_gone_and_finds_another_latest(copy: Callable, ckpt: Callable) -> None:
     run = copy("state_files", "stale")
     assert ckpt("state", "--fix", run).rows == [
-        ["drop", "gone-8", "is not there", "0"],
-        ["drop", "gone-9", "is not there", "0"],
-        ["set", "here-3", "the latest was gone-9, which is not there", "0"],
+        ["drop", "gone-8", "does not exist", "0"],
+        ["drop", "gone-9", "does not exist", "0"],
+        ["set", "here-3", "the latest was gone-9, which does not exist", "0"],
     ]
     assert state_of(run) == StateFile("here-3", ("here-3",))
 
@@ -243,7 +243,7 @@ def test_fix_adds_in_order_without_giving_the_manager_something_to_delete(
     kept = before._replace(paths=before.paths[1:], timestamps=before.timestamps[1:])
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(kept.text())
-    assert ckpt("state", "--fix", run).rows == [["add", "ckpt-8", "is there, but was not listed", "0"]]
+    assert ckpt("state", "--fix", run).rows == [["add", "ckpt-8", "exists, but was not listed", "0"]]
     after = state_of(run)
     assert after.paths == before.paths
     assert after.timestamps[1:] == before.timestamps[1:]
@@ -258,7 +258,7 @@ def test_fix_lets_the_latest_be_the_latest(copy: Callable, ckpt: Callable) -> No
         file.write(StateFile("ckpt-9", before.paths[:2], before.timestamps[:2], 1.0).text())
     result = ckpt("state", "--fix", run)
     assert result.code == 0
-    assert "ckpt-10 is newer than ckpt-9" in result.err
+    assert "ckpt-9 stays the latest, although ckpt-10 is newer" in result.err
     assert (state_of(run).latest, state_of(run).paths) == ("ckpt-9", ("ckpt-8", "ckpt-10", "ckpt-9"))
 
 
@@ -502,7 +502,7 @@ def test_keep_counts_only_what_is_whole(copy: Callable, ckpt: Callable) -> None:
     os.unlink(os.path.join(run, "ckpt-10.data-00000-of-00001"))
     result = ckpt("state", "--keep", "1", run)
     assert [row[:2] for row in result.rows] == [["delete", "ckpt-8"]]
-    assert "ckpt-10 is left alone" in result.err
+    assert "ckpt-10 is kept" in result.err
     assert os.path.exists(os.path.join(run, "ckpt-9.index"))
 
 
@@ -522,7 +522,7 @@ def test_keep_spares_what_is_not_of_the_series(copy: Callable, ckpt: Callable) -
         shutil.copy(os.path.join(run, f"ckpt-8.{name}"), os.path.join(run, f"ckpt-7.{name}"))
     result = ckpt("state", "--keep", "1", run)
     assert {row[1] for row in result.rows} == {"ckpt-7", "ckpt-8", "ckpt-9"}
-    assert "best has no step" in result.err
+    assert "best is kept: its name has no step" in result.err
     assert os.path.exists(os.path.join(run, "best.index"))
 
 
@@ -539,7 +539,7 @@ def test_keep_leaves_alone_what_a_link_that_stays_leads_to(copy: Callable, ckpt:
     _link(run, "best", "ckpt-8")
     result = ckpt("state", "--keep", "1", run)
     assert [row[:2] for row in result.rows] == [["delete", "ckpt-9"]]
-    assert "is a symbolic link to ckpt-8, which is left alone" in result.err
+    assert "ckpt-8 is kept, because the symbolic link" in result.err
     assert ckpt("verify", os.path.join(run, "best")).code == 0
     assert state_of(run).paths == ("ckpt-8", "ckpt-10")
 

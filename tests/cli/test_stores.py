@@ -44,7 +44,7 @@ WRITING = {
     "extract mem://place/run/ckpt-10 --kind variable -o mem://place/new/": (
         "new: this output cannot be written to mem://"
     ),
-    "rename mem://place/run/ckpt-10 mem://place/run/r-1 --sub net=>n": "r-1: shards are renamed on a disk",
+    "rename mem://place/run/ckpt-10 mem://place/run/r-1 --sub net=>n": "r-1: data shards can only be renamed",
     "demo mem://place/new": "new/tf_ckpts: this output cannot be written to mem://",
     "convert run/ckpt-10 https://example.org/c-1": "c-1: https:// can be read, but not written",
     "convert run/ckpt-10 hf://org/repo/c-1": "c-1: hf:// can be read, but not written",

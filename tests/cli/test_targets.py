@@ -56,10 +56,10 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("x.h5: has the suffix of keras-h5, but --to asks for npz", ("convert", RUN, "x.h5", "--to", "npz")),
+        ("x.h5: has the suffix of keras-h5, but --to says npz", ("convert", RUN, "x.h5", "--to", "npz")),
         ("x.json: has the suffix of listing, but --to", ("convert", RUN, "x.json", "--to", "safetensors")),
         (
-            "x.weights.json: has the suffix of keras-weights, but --to asks for safetensors",
+            "x.weights.json: has the suffix of keras-weights, but --to says safetensors",
             ("convert", RUN, "x.weights.json", "--to", "safetensors"),
         ),
         (
@@ -67,11 +67,11 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
             ("average", RUN, RUN, "-o", "x.npz"),
         ),
         (
-            "x.npz: has the suffix of npz, but rescuing keeps the format, safetensors",
+            "x.npz: has the suffix of npz, but rescue keeps the format, safetensors",
             ("rescue", WEIGHTS, "x.npz"),
         ),
         (
-            "x.npz: has the suffix of npz, but renaming keeps the format, safetensors",
+            "x.npz: has the suffix of npz, but rename keeps the format, safetensors",
             ("rename", WEIGHTS, "x.npz", "--add-prefix", "p/"),
         ),
     ],
@@ -111,7 +111,7 @@ def test_each_refuses_two_members_under_one_name(tmp_path: Path, ckpt: Callable)
     assert ckpt("convert", RUN, tmp_path / "run" / "a.h5", "--to", "hdf5", "--weights-only").code == 0
     result = ckpt("convert", "--each", tmp_path / "run", tmp_path / "out", "--to", "name", "--overwrite")
     assert (result.code, os.path.exists(tmp_path / "out")) == (3, False)
-    assert "would both be written here" in result.err
+    assert "would both be written to this path" in result.err
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_pipes_and_devices_are_not_replaced(tmp_path: Path, ckpt: Callable) -> N
 def test_json_is_a_listing_and_made_for_whoever_asks_for_one(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", GUIDE, tmp_path / "x.json")
     assert (result.code, os.listdir(tmp_path)) == (3, [])
-    assert "x.json: ends like a listing, which holds no values" in result.err
+    assert "x.json: has the suffix of a listing, which stores no values" in result.err
     assert "--to listing" in result.err
     assert ckpt("convert", GUIDE, tmp_path / "x.json", "--to", "listing").code == 0
     with formats.open_checkpoint(tmp_path / "x.json") as reader:

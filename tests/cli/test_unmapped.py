@@ -191,7 +191,8 @@ def test_stats_leaves_it_alone_and_says_so(files: Files, ckpt: Callable) -> None
     done = ckpt("stats", "--json", files.left)
     assert done.code == 0, done.err
     assert [row["key"] for row in done.json["tensors"]] == [files.weights]
-    named = f"1 tensor is left alone, whose values are not read: '{files.odd}' ({files.made.type_name})"
+    why = "values of this type cannot be read"
+    named = f"1 tensor is left out, because {why}: '{files.odd}' ({files.made.type_name})"
     assert f"note: {files.left}: {named}" in done.err
     failing = ckpt("stats", "-q", "--fail-on", "nan,inf", files.left)
     assert failing.code == 0
@@ -212,7 +213,7 @@ def test_diff_compares_its_bytes(files: Files, ckpt: Callable) -> None:
     assert (entry["differing"], entry["max_abs"]) == (None, None)
     assert entry["left"]["dtype"] is None
     assert entry["left"]["stored"]["dtype"] == files.made.type_name
-    assert "other bytes" in ckpt("diff", "--format", "github", files.left, files.right).out
+    assert "bytes differ" in ckpt("diff", "--format", "github", files.left, files.right).out
     for more in ("--exact", "--rtol=1", "--stat", "--find-renames"):
         assert ckpt("diff", more, files.left, files.right).code == 1
         assert ckpt("diff", more, files.left, files.left).code == 0
@@ -261,7 +262,7 @@ def _check_that_the_others_can_be_renamed(
         assert refused.code == 3
         hint = refused.err.splitlines()[-1]
         said, _, line = hint.partition(": ckpt ")
-        assert said == "hint: to save the others, which can then be renamed"
+        assert said == "hint: to save the other tensors, then rename them"
         saved = ckpt(*shlex.split(line))
         assert (saved.code, "ckpt: error" in saved.err) == (1, False), saved.err
         assert ckpt("rename", "--in-place", "--add-prefix", "x/", "OUT").code == 0

@@ -281,8 +281,8 @@ def _abort() -> None:
 @pytest.mark.parametrize(
     ("ends", "seconds", "message"),
     [
-        (_abort, 30, "the HDF5 library crashed on it: signal 6"),
-        (lambda: time.sleep(30), 0.2, "reading it took more than 0 s, and was stopped"),
+        (_abort, 30, "the HDF5 library crashed with signal 6"),
+        (lambda: time.sleep(30), 0.2, "reading took longer than 0 s and was stopped"),
     ],
     ids=["crash", "hang"],
 )

@@ -115,9 +115,7 @@ def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(
     shard.chmod(0)
     result = ckpt_of_a_user(command, run / "ckpt-10", "net/l1/kernel")
     assert (result.code, result.out) == (3, "")
-    assert (
-        f"ckpt: error: {shard}: permission denied; so it cannot be told whether 'net/l1/kernel'" in result.err
-    )
+    assert f"ckpt: error: {shard}: permission denied; ckpt cannot tell whether 'net/l1/kernel'" in result.err
     assert "no tensor matches" not in result.err
 
 

@@ -656,7 +656,7 @@ def test_state_puts_the_state_file_alone(
     before = dict(store._blobs)
     done = ckpt("state", "--keep", "1", run)
     assert done.code == 3
-    assert "--keep deletes checkpoints on a disk" in done.err
+    assert "--keep deletes checkpoints only on a local disk" in done.err
     assert not changed(before, store)
 
 

@@ -97,7 +97,7 @@ REFUSED = {
     "scheduled": "is a schedule",
     "other": ": Adam, AdamW, SGD, RMSprop, Adagrad go into",
     "averaged": "has use_ema, True",
-    "scaled": "state of an optimizer, of which this layout tells nothing",
+    "scaled": "optimizer state, which this layout cannot represent",
 }
 
 

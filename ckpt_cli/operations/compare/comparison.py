@@ -252,13 +252,13 @@ def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: 
             )
             return found == digest
         if not side.has_values and digest is None and side.tensor.stored.crc32c is None:
-            raise _without(side, "the listing has no checksum of it, so its values cannot be compared")
+            raise _without(side, "the listing has no checksum for it, so values cannot be compared")
     if listed[0] and listed[1] and listed[0].partition(":")[0] == listed[1].partition(":")[0]:
         return listed[0] == listed[1]
     if same is not None:
         return same
     if not (left.has_values or right.has_values):
-        raise _without(left, "the listings have no digests of one sort, so its values cannot be compared")
+        raise _without(left, "the listings have no digests of the same kind, so values cannot be compared")
     # The other side may be the very bundle that was listed, whose bytes may be swapped.
     if left.tensor.stored.crc32c == right.tensor.stored.crc32c:
         return True
@@ -266,7 +266,7 @@ def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: 
 
 
 def _without(side: Operand, message: str) -> UnsupportedFeatureError:
-    hints = ("to compare dtypes and shapes alone: --no-values",)
+    hints = ("to compare only dtypes and shapes: --no-values",)
     return UnsupportedFeatureError(message, path=side.reader.location.path, key=side.key, hints=hints)
 
 

@@ -88,7 +88,7 @@ class DiffEntry(NamedTuple):
     def untold(self) -> str:
         """What is said of a value that is another one, where nobody can tell in how many elements."""
         is_unmapped = self.right is not None and self.right.dtype.is_unmapped
-        return "other bytes" if is_unmapped else "another checksum"
+        return "bytes differ" if is_unmapped else "checksums differ"
 
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""
@@ -250,7 +250,7 @@ def _chosen(
             raise unmatched(right, text)
     say_idle(right, (text for text in one.idle if text in other.idle))
     if not one.chosen and not other.chosen:
-        raise NothingSelectedError("no tensor is left of what was chosen", path=right.location.path)
+        raise NothingSelectedError("the selection leaves no tensors", path=right.location.path)
     lefts, rights = set(one.chosen), set(other.chosen)
 
     def is_chosen(pair: KeyPair) -> bool:

@@ -97,9 +97,9 @@ class Match(NamedTuple):
 
 
 _HINTS = {
-    "CHECKPOINT": "to give it the objects of TARGET: ckpt convert {path} DST --like {target}",
-    "TARGET": "an object-based checkpoint of the program, saved once untrained, serves as TARGET",
-    "PATH": "to make objects of its names: ckpt convert {path} DST --to object",
+    "CHECKPOINT": "to give it the object graph of TARGET: ckpt convert {path} DST --like {target}",
+    "TARGET": "as TARGET, use an object-based checkpoint that the program saved before training",
+    "PATH": "to convert its names to objects: ckpt convert {path} DST --to object",
 }
 
 
@@ -116,7 +116,7 @@ def graph_of(reader: CheckpointReader, role: str, target: CheckpointReader | Non
             flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
         )
     who = "" if role == "PATH" else f"{role} "
-    message = f"{who}has no object graph, it is {reader.format.name} ({reader.format.title})"
+    message = f"{who}has no object graph; the format is {reader.format.name} ({reader.format.title})"
     path, like = reader.location.path, spelling(target.location) if target is not None else ""
     hint = _HINTS[role].format(path=shlex.quote(spelling(reader.location)), target=shlex.quote(like))
     raise ConversionError(message, path=path, hints=(hint,))
@@ -126,7 +126,7 @@ def match(checkpoint: CheckpointReader, target: CheckpointReader, *, read: bool 
     """Return what restoring one checkpoint into the object graph of another would do.
 
     With `read` it is what `Checkpoint.read()` and Keras' `load_weights` would do: the program has no save
-    counter.  Where both are name-based it is what a Saver, and so an Estimator, would do.
+    counter.  For two name-based checkpoints, it is what a Saver or an Estimator would do.
     """
     by_name = checkpoint.format.is_by_name
     if by_name and target.format.is_by_name:
@@ -175,7 +175,7 @@ class _Program(GraphTarget):
         if "_iterations" in edges and "_trainable_variables" not in edges and not self.refused:
             path = self.graph.paths.get(optimizer, "")
             self.refused.append(
-                f"{path!r} is an optimizer of Keras 2.11 or later, which refuses a legacy optimizer's slots"
+                f"{path!r} is an optimizer of Keras 2.11 or later, which rejects slots of legacy optimizers"
             )
         return None
 
@@ -354,8 +354,8 @@ def remedy_for_shapes(found: Match) -> str | None:
     first = found.shape_mismatch[0]
     more = f", and {len(found.shape_mismatch) - 1:,} more" if len(found.shape_mismatch) > 1 else ""
     return (
-        f"the program of TARGET makes {first.key} {first.target}, CHECKPOINT holds {first.checkpoint}{more}: "
-        "build it with the sizes of CHECKPOINT, or train it anew in a directory of its own"
+        f"{first.key} is {first.target} in TARGET, {first.checkpoint} in CHECKPOINT{more}: "
+        "build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
     )
 
 

@@ -49,7 +49,7 @@ class Fate(NamedTuple):
         if self.lost:
             parts.append(f"{self.lost} of {counted(self.slots, 'slot')} would be lost")
         if self.mistaken:
-            parts.append(f"{self.mistaken} of {counted(self.slots, 'slot')} would be taken for others")
+            parts.append(f"{self.mistaken} of {counted(self.slots, 'slot')} would be used as other slots")
         there = f"TARGET has {self.target}" if self.target else "TARGET has no optimizer"
         return f"{self.optimizer}: {', '.join(parts)}; {self.why or there}"
 

@@ -62,7 +62,7 @@ class FailOn(NamedTuple):
             else:
                 number = float(found["number"]) / (100 if found["percent"] else 1)
                 if math.isinf(number):
-                    raise ValueError(f"{word!r} is met by nothing: a float64 holds no such number")
+                    raise ValueError(f"{word!r} can never be reached: it is larger than any float64")
                 bounds.append(Bound(found["measure"], number))
         return cls(tuple(changes), tuple(bounds))
 
@@ -159,5 +159,5 @@ def _document(path: Location) -> Mapping[str, Any]:
 
 
 def _no_document(path: str) -> CheckpointError:
-    hints = ("to make one: the same diff with --json, its output written to a file",)
-    return CorruptCheckpointError("this is no document of ckpt diff --json", path=path, hints=hints)
+    hints = ("to make one: run the same diff with --json and save its output",)
+    return CorruptCheckpointError("not the output of ckpt diff --json", path=path, hints=hints)

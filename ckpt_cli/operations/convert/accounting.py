@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader
 
 
-KEEP_OPTIMIZER = "to carry every weight, and to keep TEMPLATE's optimizer as it is: --keep-optimizer"
+KEEP_OPTIMIZER = "to convert the weights and keep TEMPLATE's optimizer state: --keep-optimizer"
 """The hint where an optimizer cannot go on as TEMPLATE's, but all weights have their values."""
 
 _OF_MODEL, _OF_OPTIMIZER = frozenset(("variable", "state")), frozenset(("slot", "optimizer"))
@@ -71,9 +71,9 @@ class Account(NamedTuple):
             self._refuse_missing(weights, slots)
         self._refuse_untrained()
         kept = (("weight", weights), ("slot", slots))
-        warnings = [self._warning(what, keys, "as --partial allows") for what, keys in kept if keys]
+        warnings = [self._warning(what, keys, "because of --partial") for what, keys in kept if keys]
         if counts := self._counts:
-            warnings.append(self._warning("integer", counts, "for which SRC has none"))
+            warnings.append(self._warning("integer", counts, "because SRC has no such value"))
         return tuple(warnings)
 
     def _refuse_missing(self, weights: Sequence[str], slots: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ class Account(NamedTuple):
         if not weights:
             hints.append(KEEP_OPTIMIZER)
         elif self._is_any_weight_paired or not self._chosen_weights:
-            hints.append("to keep TEMPLATE's values for them, which are not SRC's: --partial")
+            hints.append("to keep TEMPLATE's values for them: --partial")
         message = f"{what} no value: {listed}{more}"
         raise ConversionError(message, path=self.source.location.path, hints=tuple(hints))
 
@@ -96,7 +96,7 @@ class Account(NamedTuple):
             return "SRC has no tensors left to pair"
         unused = ", ".join(map(repr, free[:3]))
         count = counted(len(free), "tensor")
-        return f"left over of SRC: {count}, {unused} among them; to pair them: --map or --sub; {self._look()}"
+        return f"{count} of SRC left unpaired, such as {unused}; to pair them: --map or --sub; {self._look()}"
 
     def _look(self) -> str:
         return look_at_names(self.source, self.template)
@@ -108,7 +108,7 @@ class Account(NamedTuple):
             return
         names = first_of([repr(shown(self.source, key)) for key in chosen])
         count = counted(len(chosen), "weight")
-        message = f"none of the {count} of SRC has a place in TEMPLATE, which would stay untrained: {names}"
+        message = f"none of the {count} of SRC matches TEMPLATE, which would stay untrained: {names}"
         hints = (f"to pair them: --map or --sub; {self._look()}",)
         raise ConversionError(message, path=self.source.location.path, hints=hints)
 
@@ -135,8 +135,10 @@ def look_at_names(source: CheckpointReader, template: CheckpointReader) -> str:
     both_by_name = source.format.is_by_name and template.format.is_by_name
     has_objects = source.format.is_by_name or source.object_graph is not None
     if both_by_name or (template.object_graph is not None and has_objects):
-        return f"pairs proposed from structure: {command_line('match', one, other, '--save-map', 'map.tsv')}"
-    return f"the names on both sides: {command_line('diff', '--no-values', one, other)}"
+        return (
+            f"to propose pairs from structure: {command_line('match', one, other, '--save-map', 'map.tsv')}"
+        )
+    return f"to see the names on both sides: {command_line('diff', '--no-values', one, other)}"
 
 
 def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
@@ -147,8 +149,10 @@ def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
     more = f" and {len(left) - 3} more" if len(left) > 3 else ""
     owners = " and ".join(dict.fromkeys(left.values()))
     what = counted(len(left), "slot")
-    message = f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no place in TEMPLATE: {listed}{more}"
-    hints = (KEEP_OPTIMIZER, "--exclude leaves out a part of it")
+    message = (
+        f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no counterpart in TEMPLATE: {listed}{more}"
+    )
+    hints = (KEEP_OPTIMIZER, "to leave out a part of it: --exclude")
     raise ConversionError(message, path=source.location.path, hints=hints)
 
 
@@ -166,7 +170,11 @@ def refuse_different(
             dtypes.append((key, from_key, mine.dtype, theirs.dtype))
     for what, found, hint in (
         ("shape", shapes, _leave_out([from_key for _, from_key, _, _ in shapes])),
-        ("dtype", dtypes, "TensorFlow never casts on restore: --cast float32 does, for floating tensors"),
+        (
+            "dtype",
+            dtypes,
+            "TensorFlow does not cast on restore; to cast floating-point tensors: --cast float32",
+        ),
     ):
         if found:
             differences = [
@@ -180,9 +188,9 @@ def refuse_different(
 
 def _leave_out(keys: Sequence[str]) -> str:
     if len(keys) > _MOST_LEFT_OUT:
-        return "a tensor of another shape cannot be restored: --exclude leaves it out, with --partial"
+        return "a tensor with another shape cannot be restored; to leave it out: --partial --exclude KEY"
     options = " ".join(f"--exclude {shlex.quote(key)}" for key in keys)
-    return f"a tensor of another shape cannot be restored; to keep TEMPLATE's value: --partial {options}"
+    return f"a tensor with another shape cannot be restored; to keep TEMPLATE's value: --partial {options}"
 
 
 def _castable(mine: TensorSpec, theirs: TensorSpec, cast: DType | None) -> bool:

@@ -42,8 +42,8 @@ def last_of(directory: Directory, count: int, target: Location) -> list[Checkpoi
     if not directory.members:
         raise no_checkpoints(directory.path)
     if len(members) < count:
-        message = f"{counted(len(members), 'checkpoint')} in this directory, the last {count} were asked for"
-        hints = (f"to see what is there: {command_line('ls', directory.path)}",)
+        message = f"found {counted(len(members), 'checkpoint')} in this directory, expected at least {count}"
+        hints = (f"to list the directory: {command_line('ls', directory.path)}",)
         raise CheckpointNotFoundError(message, path=directory.path, hints=hints)
     chosen = members[-count:]
     for member in chosen:
@@ -75,11 +75,11 @@ def plan_average(readers: Sequence[CheckpointReader], target: Location) -> Plan:
     averaged = sum(isinstance(move.tensor, Computed) for move in moves)
     if len(readers) > 1:
         left = len(moves) - averaged
-        rest = f"; from {last.location.path} alone: {counted(left, 'tensor')}" if left else ""
+        rest = f"; copied from {last.location.path}: {counted(left, 'tensor')}" if left else ""
         what = counted(averaged, "tensor is", "tensors are")
-        note = f"{what} the mean of {len(readers)} checkpoints{rest}"
+        note = f"{what} averaged over {len(readers)} checkpoints{rest}"
     else:
-        note = f"the mean of one checkpoint is that checkpoint: all values are those of {last.location.path}"
+        note = f"found only one checkpoint, {last.location.path}: all values are copied from it"
     return Plan(
         source,
         target,
@@ -96,25 +96,24 @@ def plan_average(readers: Sequence[CheckpointReader], target: Location) -> Plan:
 def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
     """Refuse a source whose tensors are not those of the last one."""
     if reader.format.name != last.format.name:
-        message = f"is {reader.format.name}, {last.location.path} is {last.format.name}"
+        message = f"format {reader.format.name}, expected {last.format.name} as in {last.location.path}"
         words = ("convert", spelling(reader.location), "DST", "--to", last.format.name)
-        hints = (f"to bring it into that format first: {command_line(*words)}",)
+        hints = (f"to convert it to that format first: {command_line(*words)}",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
     both = command_line("diff", "--no-values", spelling(reader.location), spelling(last.location))
     hints = (f"to see all differences: {both}",)
     missing = [key for key in last.specs if key not in reader.specs]
     surplus = [key for key in reader.specs if key not in last.specs]
-    for keys, where in ((missing, "is not there"), (surplus, "is there alone")):
+    for keys, where in ((missing, "is missing here"), (surplus, "exists only here")):
         if keys:
             what = counted(len(keys), "tensor differs", "tensors differ")
-            message = f"{what} from those of {last.location.path}, this one {where}"
+            message = f"{what} from {last.location.path}; this one {where}"
             raise ConversionError(message, path=reader.location.path, key=keys[0], hints=hints)
     for key, spec in last.specs.items():
         mine = reader.specs[key]
         if mine.dtype is spec.dtype is VARIANT:
             continue
         if (mine.dtype, mine.shape) != (spec.dtype, spec.shape):
-            message = (
-                f"{mine.dtype} {list(mine.shape)}, {spec.dtype} {list(spec.shape)} in {last.location.path}"
-            )
+            expected = f"{spec.dtype} {list(spec.shape)} as in {last.location.path}"
+            message = f"{mine.dtype} {list(mine.shape)}, expected {expected}"
             raise ConversionError(message, path=reader.location.path, key=key, hints=hints)

@@ -108,10 +108,8 @@ def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
     """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
     regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
     if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
-        hints = (leave_out(spec.key), "or write it whole: --merge-slices")
-        message = (
-            "its slices do not cover its shape, or are of strings; values for the whole cannot be cut so"
-        )
+        hints = (leave_out(spec.key), "to write it as one tensor: --merge-slices")
+        message = "cannot be written in slices: they contain strings, or do not cover its shape"
         raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
 
 
@@ -165,7 +163,7 @@ def execute(
 def _refuse_at_once(plan: Plan, ways: Sequence[str]) -> None:
     """Refuse what no writer need be asked about: no shards to share, a source without values."""
     if ways and not format_named(plan.format).is_bundle:
-        hints = ("leave out --link, or write a format that has: --to tf-object, --to tf-name",)
+        hints = ("remove --link, or write a format with data shards: --to tf-object, --to tf-name",)
         raise ConversionError(f"{plan.format} has no data shards to share", path=plan.target, hints=hints)
     for move in plan.moves:
         if move.tensor is not None and not move.tensor.has_values:
@@ -239,8 +237,10 @@ def _refuse_to_lose(writer: CheckpointWriter) -> None:
         return
     for found in writer.existing(target.path):
         writer.abandon()
-        hints = ("compare checksums: --verify sent, or write it under another name",)
-        message = "is replaced before the new object can be read back, and would be lost where that differs"
+        hints = ("compare checksums with --verify sent, or choose another name",)
+        message = (
+            "would be lost if the new object is faulty: the store replaces it before it can be read back"
+        )
         raise ConversionError(message, path=found, hints=hints)
 
 
@@ -435,7 +435,7 @@ def _check_specs(plan: Plan, written: CheckpointReader) -> None:
     for key, extents in plan.slices.items():
         slices = {piece for piece, _ in written[key].pieces()}
         if slices != set(extents):
-            message = f"written in {len(slices)} slices, which are not those asked for"
+            message = f"written in {len(slices)} slices that differ from the plan"
             raise broken(plan.target, message, key)
     if plan.object_graph is not None:
         for _ in written[GRAPH_KEY].chunks():  # against the checksum of what was encoded

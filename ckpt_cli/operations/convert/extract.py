@@ -113,9 +113,9 @@ def output_of(path: Location) -> Output:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         known = ", ".join(_SUFFIXES)
-        raise ValueError(f"{path!r} does not say what to write: end it in {known} or / for a directory")
+        raise ValueError(f"{path!r} has no known suffix: end it in {known}, or in / for a directory")
     if kind == "json" and MAP.fullmatch(path):
-        raise ValueError(f"{path!r} is how the map of a model's shards is called; end it in .json alone")
+        raise ValueError(f"{path!r} is the name of a model's shard index; use a name that ends in just .json")
     return Output(kind, path)
 
 
@@ -147,7 +147,7 @@ def plan_extract(
         reason = _misfit(tensor.spec, cast, output)
         kind = reader.kinds.get(part.key, "variable")
         if not by_name and (kind == "graph" or (kind == "state" and reason)):
-            dropped.append(Dropped(part.key, reason or "is the object graph; name it to have it, too"))
+            dropped.append(Dropped(part.key, reason or "is the object graph; to extract it, name its key"))
             continue
         if reason:
             raise _refused(reader, tensor.spec, reason)
@@ -157,8 +157,8 @@ def plan_extract(
         moves.append(Move(spec, part.key, tensor))
     if output.holds_one and len(moves) != 1:
         some = ", ".join(repr(move.spec.key) for move in moves[:3])
-        hints = ("name one, or end the target in / for a file each",)
-        message = f"holds one tensor, {len(moves)} are chosen: {some}"
+        hints = ("name one key, or end the target in / to write one file per tensor",)
+        message = f"stores one tensor, but {len(moves)} are selected: {some}"
         raise ConversionError(message, path=output.path, hints=hints)
     named, notes, facts = _named(moves, output)
     source, target = reader.location.path, output.path
@@ -342,8 +342,8 @@ def _refuse_links(directory: Location, key: str) -> None:
     for part in key.split("/"):
         path = path / part
         if path.is_link():
-            message = "a symbolic link, which could lead anywhere"
-            raise CheckpointExistsError(message, path=path, hints=("remove it, or write elsewhere",))
+            message = "is a symbolic link, which could point outside the target directory"
+            raise CheckpointExistsError(message, path=path, hints=("remove it, or choose another target",))
 
 
 # JSON -----------------------------------------------------------------------------
@@ -406,7 +406,7 @@ def _empty(spec: TensorSpec) -> str:
     """Return the nested lists of a tensor without elements."""
     lists = spec.shape[: spec.shape.index(0)]
     if math.prod(lists) > _MOST_EMPTY_LISTS:
-        message = f"shape {list(spec.shape)} holds nothing, in {math.prod(lists)} lists"
+        message = f"shape {list(spec.shape)} has no elements, but needs {math.prod(lists)} nested lists"
         raise ConversionError(message, key=spec.key, hints=(leave_out(spec.key),))
     value: list[Any] = []
     for dim in reversed(lists):

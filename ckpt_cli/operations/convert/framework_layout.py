@@ -50,11 +50,9 @@ OF_OPTIMIZER = ("slot", "optimizer")
 """Kinds of an optimizer's state."""
 
 _MOST_SHOWN = 5
-_CONFIG = (
-    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one"
-)
-_MAP = "--map FILE says it row by row: the name, the name in PyTorch, and operations such as T"
-_LIKE = "convert --like TEMPLATE takes names and axes of a checkpoint that the same program has saved"
+_CONFIG = "pass the model's configuration with --config FILE: model.to_json(), a config.json or a Keras file"
+_MAP = "pass a map with --map FILE; each row has the name, the name in PyTorch, and operations such as T"
+_LIKE = "to use the names and axes of a checkpoint that the same program saved: convert --like TEMPLATE"
 
 
 def _model_hints() -> tuple[str, ...]:
@@ -116,9 +114,7 @@ class LayoutResult(NamedTuple):
         for move in plan.moves:
             spec = self.reader.specs.get(move.source or "")
             if spec is not None and (spec.key, spec.dtype) != (move.spec.key, move.spec.dtype):
-                message = (
-                    "with an optimizer's state, which depends on them, names and dtypes stay as they are"
-                )
+                message = "names and dtypes cannot change here, because the optimizer state refers to them"
                 raise ConversionError(message, path=plan.source, key=spec.key, hints=(WEIGHTS_ONLY,))
 
 
@@ -154,8 +150,8 @@ def holds_optimizer(into: Format, layout: FrameworkLayout) -> bool:
 def check_target(into: Format, layout: FrameworkLayout, target: str) -> None:
     """Refuse PyTorch's names and axes in a format from which TensorFlow or Keras restores."""
     if layout.way == PYTORCH and into.family is not Family.ARRAYS:
-        hints = ("--to safetensors, --to pytorch, or a DST that ends like one",)
-        message = f"{into.name} is restored by TensorFlow, whose names and axes are others than PyTorch's"
+        hints = ("use --to safetensors or --to pytorch, or a DST with one of their suffixes",)
+        message = f"TensorFlow reads {into.name}, but its names and axes differ from PyTorch's"
         raise ConversionError(message, path=target, hints=hints)
 
 
@@ -189,12 +185,12 @@ def _by_map(
     model = _filled(config, reader) if config is not None and layout.way != TENSORFLOW else None
     called = _called(reader, keys, rows, model)
     related = relate(rows, {name: reader.specs[key].shape for name, key in called.items()})
-    dropped = _left_over(reader, [called[name] for name in related.left], "no row of the map matches it")
+    dropped = _left_over(reader, [called[name] for name in related.left], "no line of the map matches it")
     used = {relation.row for relation in related.relations}
     idle = [row for row in rows.rows if not used.intersection(rows.group(row))]
     notes = [] if model is None else remarks_on(model)
     if idle:
-        notes.append(f"{len(idle)} of {len(rows.rows)} lines of the map match nothing, {idle[0]} for one")
+        notes.append(f"{len(idle)} of {len(rows.rows)} lines of the map match nothing, such as {idle[0]}")
     relations = _of_keys(related.relations, called)
     constants = []
     if layout.way == PYTORCH:
@@ -204,9 +200,8 @@ def _by_map(
         ]
         constants = [Constant(name, 0, (), "int64") for name in counts if name not in made]
         if constants and model is None:
-            notes.append(
-                f"{COUNT} of {counted(len(constants), 'layer')} is made up, 0: TensorFlow counts none"
-            )
+            layers = counted(len(constants), "layer")
+            notes.append(f"{COUNT} of {layers} is set to 0, because TensorFlow does not store it")
     laid = Relaid(reader, relations, constants, of_keras=layout.way == TENSORFLOW and config is not None)
     return LayoutResult(laid, names, tuple(dropped), tuple(notes))
 
@@ -224,7 +219,7 @@ def _called(
         names = [name for name in (key, paths.get(key), full_names.get(key), of_model.get(key)) if name]
         name = next((name for name in names if rows.find(name) is not None), names[-1])
         if out.setdefault(name, key) != key:
-            raise ConversionError(f"{out[name]!r} and {key!r} are both called {name!r}")
+            raise ConversionError(f"{out[name]!r} and {key!r} both have the name {name!r}")
     return out
 
 
@@ -251,15 +246,13 @@ def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[
         left = [key for key in keys if kinds[key] == kind]
         if left:
             some = ", ".join(map(repr, left[1:_MOST_SHOWN]))
-            more = f"; so with {counted(len(left) - 1, 'more', 'more')}: {some}" if len(left) > 1 else ""
-            reason = (
-                why if kind == "variable" else "state of an optimizer, of which this layout tells nothing"
-            )
+            more = f"; the same for {counted(len(left) - 1, 'more', 'more')}: {some}" if len(left) > 1 else ""
+            reason = why if kind == "variable" else "optimizer state, which this layout cannot represent"
             raise ConversionError(f"{reason}{more}", path=reader.location.path, key=left[0], hints=hints)
-    return [Dropped(key, f"{kinds[key]} that the other layout has no place for") for key in keys]
+    return [Dropped(key, f"{kinds[key]} that the other layout cannot represent") for key in keys]
 
 
-_LEFT_HINTS = (WEIGHTS_ONLY, "--to pytorch has a place for it, where a configuration of Keras lays it out")
+_LEFT_HINTS = (WEIGHTS_ONLY, "to keep it: --to pytorch, with a Keras configuration")
 
 
 def _exclude(keys: Sequence[str]) -> str:
@@ -298,8 +291,8 @@ class _Model(NamedTuple):
         remarks = remarks_on(self.unit, back=back, configured=self.is_configured)
         if self.is_configured:
             return remarks
-        classes = f"no configuration: names of weights tell what layers are: {self.told}"
-        return [classes, "epsilons, padding, activations and Flatten are told by --config alone", *remarks]
+        classes = f"no configuration; layers were identified by the names of their weights: {self.told}"
+        return [classes, "epsilons, padding, activations and Flatten are known only with --config", *remarks]
 
 
 def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
@@ -308,7 +301,7 @@ def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) 
         return _Model(_filled(facts.config, reader), facts)
     variables = _variables(reader, keys)
     if reader.object_graph is None:
-        message = f"{reader.format.name} without a model's configuration does not tell names and axes"
+        message = f"{reader.format.name} needs a model configuration to determine names and axes"
         raise ConversionError(
             message, path=reader.location.path, key=next(iter(variables), None), hints=_model_hints()
         )
@@ -385,7 +378,7 @@ def _optimizer(
     parts = optimizer.keys()
     missing = next((key for key in parts if key not in wanted), None)
     if missing is not None:
-        message = "is left out, and is a part of the optimizer's state, which goes as a whole"
+        message = "is left out, but optimizer state can only be converted as a whole"
         raise ConversionError(message, path=reader.location.path, key=missing, hints=(WEIGHTS_ONLY,))
     return optimizer
 
@@ -423,7 +416,7 @@ def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Framew
     taken = torch.keys() if torch is not None else set()
     used = {called[source] for relation in related.relations for source in relation.sources}
     left = [key for key in keys if key not in used | taken | spare]
-    dropped = [Dropped(key, "TensorFlow has none, and needs none") for key in keys if key in spare]
+    dropped = [Dropped(key, "TensorFlow does not use it") for key in keys if key in spare]
     dropped += _left_over(reader, left, model.lack)
     relations = _of_keys(related.relations, called)
     notes = model.notes(back=True)
@@ -432,7 +425,7 @@ def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: Framew
     every = reader.facts.beside() if isinstance(reader.facts, Rich) else ()
     beside = FirstNames(name for name in every if torch is None or not name.startswith(torch.path))
     if beside.count and layout.like is None:
-        notes.append(f"left out {beside}: no tensors, which alone are laid out")
+        notes.append(f"left out {beside}: not tensors")
     optimizer = None
     constants: list[Constant] = []
     if torch is not None:
@@ -454,7 +447,9 @@ def _model_back(layout: FrameworkLayout) -> _Model:
     if facts.config is not None:
         return _Model(from_config(facts.config) if like is None else _filled(facts.config, like), facts)
     if like is None or like.object_graph is None:
-        message = "back to TensorFlow needs the model's configuration, a checkpoint of it, or a map"
+        message = (
+            "converting back to TensorFlow needs the model's configuration, a checkpoint of it, or a map"
+        )
         raise ConversionError(message, hints=(*_model_hints(), _LIKE))
     unit, told = model_in(like, _variables(like, like.specs), whole=False)
     return _Model(unit, facts, told)
@@ -469,12 +464,12 @@ def _weights_in(reader: CheckpointReader, keys: Sequence[str], names: Sequence[s
     found = [prefix for prefix, missing in prefixes.items() if not missing]
     if len(found) > 1:
         some = ", ".join(map(repr, found[:_MOST_SHOWN]))
-        message = f"{len(found)} dictionaries have all of the model's tensors: {some}"
-        raise ConversionError(message, path=reader.location.path, hints=("--exclude leaves one out",))
+        message = f"{len(found)} dictionaries contain all tensors of the model: {some}"
+        raise ConversionError(message, path=reader.location.path, hints=("to leave one out: --exclude",))
     if not found:
         missing = min(prefixes.values(), key=len)
         shown = ", ".join(map(repr, missing[:_MOST_SHOWN]))
-        message = f"lacks {counted(len(missing), 'tensor')} of the model's: {shown}"
+        message = f"lacks {counted(len(missing), 'tensor')} of the model: {shown}"
         raise ConversionError(message, path=reader.location.path, hints=(_MAP, packs_hint()))
     (prefix,) = found
     if not prefix:

@@ -113,12 +113,12 @@ class Shares:
         notes = []
         if refused:
             why = self._files[refused[0]].brought.refusal
-            notes.append(f"{_named(refused)}: cannot be shared, hence copied: {why}")
+            notes.append(f"{_named(refused)}: copied, because it cannot be shared: {why}")
         elif not taken:
-            notes.append(f"nothing is shared, and all is copied: {plan.sources[0].format.unshared}")
+            notes.append(f"nothing is shared, everything is copied: {plan.sources[0].format.unshared}")
         if taken:
             verb = "would be shared" if dry_run else "shared"
-            rest = f"; written anew: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
+            rest = f"; copied: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
             notes.append(f"{_named(taken)}: {verb}, {counted(stay, 'tensor')}, {old:,} bytes{rest}")
         if any(file.brought.way == LINK for file in taken.values()) and not _is_over_itself(plan):
             notes.append(HARD_LINKS)

@@ -52,12 +52,12 @@ def target_format(source: CheckpointReader, path: Location, to: str | None) -> F
     if to is not None:
         into = format_named(ALIASES.get(to, to))
         into.require_writer(path)
-        refuse_false_suffix(into, path, f"--to asks for {into.name}", "leave out --to, or change the suffix")
+        refuse_false_suffix(into, path, f"--to says {into.name}", "remove --to, or change the suffix")
         return into
     told = format_of_suffix(path)
     if told is not None and not told.has_values:
-        hints = (f"to write one all the same: --to {told.name}",)
-        raise ConversionError("ends like a listing, which holds no values", path=path, hints=hints)
+        hints = (f"to write a listing anyway: --to {told.name}",)
+        raise ConversionError("has the suffix of a listing, which stores no values", path=path, hints=hints)
     own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
     into = told or own
     into.require_writer(path)
@@ -75,7 +75,7 @@ def plan_conversion(
     """
     chosen = Chosen(source, keys, into, settings)
     if not chosen.keys:
-        why = "the object graph is made anew" if keys else "it holds no tensors"
+        why = "the object graph is rebuilt" if keys else "it has no tensors"
         reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or why
         raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     _refuse_idle(source, into, settings)
@@ -122,7 +122,7 @@ def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
     if source.format is not into and isinstance(facts, Rich):
         names = FirstNames(facts.beside())
         if names.count:
-            yield f"left out {names}: no tensors, which alone go into {into.name}"
+            yield f"left out {names}: not tensors, and {into.name} stores only tensors"
 
 
 def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:

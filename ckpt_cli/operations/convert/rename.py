@@ -83,8 +83,8 @@ def plan_rename(
     _refuse_saved_model(reader)
     names = renamed(reader, rules, full_names=full_names)
     if full_names and reader.object_graph is None:
-        message = f"{reader.format.name} has no object graph, and so no full names to change"
-        raise ConversionError(message, path=reader.location.path, hints=("leave --full-names out",))
+        message = f"{reader.format.name} has no object graph, so there are no full names to change"
+        raise ConversionError(message, path=reader.location.path, hints=("remove --full-names",))
     path = reader.location.path if target is None else target
     if isinstance(reader, BundleReader):
         if target is not None:
@@ -96,8 +96,8 @@ def plan_rename(
         _refuse_existing(found)
         return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
     if target is None and len(reader.files()) > 1:
-        message = f"in {len(reader.files())} files, which cannot be renamed in place"
-        hints = ("to a checkpoint of its own: name a DST in place of --in-place",)
+        message = f"has {len(reader.files())} files and cannot be renamed in place"
+        hints = ("to write a new checkpoint: pass DST instead of --in-place",)
         raise ConversionError(message, path=path, hints=hints)
     _refuse_suffix(reader, path)
     _refuse_existing([path] if target is not None and not overwrite and path.exists() else [])
@@ -135,12 +135,12 @@ def _refuse_unread(reader: CheckpointReader) -> None:
     if not left:
         return
     key = left[0]
-    message = f"{reader.format.name} is not written with {specs[key].dtype}"
+    message = f"{reader.format.name} cannot be written with dtype {specs[key].dtype}"
     if reader.is_unread(key):
         message = reader.undecoded(key).message
     # Not convert: it may ask for a configuration, and writes no file of Keras's that lacks a tensor.
     rescue = command_line("rescue", reader.location.path)
-    hints = (f"to save the others, which can then be renamed: {rescue} OUT",)
+    hints = (f"to save the other tensors, then rename them: {rescue} OUT",)
     raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
 
 
@@ -148,8 +148,8 @@ def _refuse_saved_model(reader: CheckpointReader) -> None:
     directory, name = reader.location.path.absolute().split_name()
     is_named_so = (directory.name, name) == ("variables", "variables")
     if is_named_so and directory.beside("saved_model.pb").is_file():
-        message = "these are a SavedModel's variables, and its saved_model.pb restores them by their keys"
-        hints = ("convert takes the same rules, and writes a checkpoint of its own",)
+        message = "these are the variables of a SavedModel, and its saved_model.pb finds them by key"
+        hints = ("to write a new checkpoint, pass the same rules to convert",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
 
 
@@ -160,15 +160,15 @@ def _bundle_prefix(reader: CheckpointReader, target: Location) -> Location:
 
 
 def _refuse_suffix(reader: CheckpointReader, target: Location) -> None:
-    why = f"renaming keeps the format, {reader.format.name}"
-    refuse_false_suffix(reader.format, target, why, "convert takes the same rules, and writes another format")
+    why = f"rename keeps the format, {reader.format.name}"
+    refuse_false_suffix(reader.format, target, why, "to write another format, pass the same rules to convert")
 
 
 def _refuse_store(target: Location) -> None:
     """Refuse to bring data shards to a store as they are: a conversion copies, by the same rules."""
     if target.is_object():
-        hints = ("convert takes the same rules, and copies to stores",)
-        message = "shards are renamed on a disk of this machine alone"
+        hints = ("to write to a bucket, pass the same rules to convert",)
+        message = "data shards can only be renamed on a local disk"
         raise UnsupportedFeatureError(message, path=target, hints=hints)
 
 

@@ -59,12 +59,12 @@ class Resume:
         """
         path = writer.target.path
         if not writer.is_resumable:
-            hints = ("leave out --resume, or write another format: --to tf-name",)
-            message = f"{plan.format} is written from its beginning to its end, and cannot be gone on with"
+            hints = ("remove --resume, or write another format: --to tf-name",)
+            message = f"{plan.format} is written in one piece and cannot be resumed"
             raise ConversionError(message, path=path, hints=hints)
         if not writer.target.is_local and writer.is_one_object:
-            hints = ("leave out --resume, or write shards: DST/ --to safetensors --shard-size",)
-            message = "is one object, of which nothing stays where it is not sent to its end"
+            hints = ("remove --resume, or write shards: DST/ --to safetensors --shard-size",)
+            message = "is one object, and a store keeps nothing of an unfinished upload of it"
             raise ConversionError(message, path=path, hints=hints)
         sources, changed = _known_by(plan)
         header = {
@@ -112,7 +112,7 @@ def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
         for path in (*(source.fingerprint or {}), *source.files()):
             entry = path.entry()
             if entry is None:
-                raise CheckpointError("is there no longer", path=path)
+                raise CheckpointError("no longer exists", path=path)
             is_local = not path.store.scheme
             # The number of a local device may be another when the machine was started again.
             identity = entry.identity[1:] if is_local else entry.identity
@@ -122,8 +122,8 @@ def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
             if entry.changed is not None and not source.format.is_bundle:
                 changed[path.absolute()] = entry.changed
             if not is_local and not any(isinstance(part, str) and part for part in identity):
-                message = "its server tells nothing by which it would be known again"
-                raise CheckpointError(message, path=path, hints=("leave out --resume",))
+                message = "its server sends no ETag or version to recognise it by"
+                raise CheckpointError(message, path=path, hints=("remove --resume",))
             found[path.absolute()] = list(identity)
     return found, changed
 
@@ -156,39 +156,39 @@ def _digest(plan: Plan) -> str:
 
 def _refusal(directory: str, header: Mapping[str, Any], why: str) -> CheckpointError:
     """Return why what was begun cannot be gone on with."""
-    hints = (f"to begin anew, remove what it has finished: rm -r {directory}",)
+    hints = (f"to start again, delete its files: rm -r {directory}",)
     message = f"another conversion to {header['target']} was interrupted: {why}"
     return CheckpointError(message, path=directory, hints=hints)
 
 
 def another_source(journal: Journal, plan: Plan) -> CheckpointError:
     """Return the error of what was finished, and may be of other files than lie there now."""
-    why = f"its source {plan.source} may be another file since: its time of change (ctime) is another"
+    why = f"its source {plan.source} may have been replaced: its ctime has changed"
     return _refusal(journal.directory, journal.header, why)
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if old.get("version") != new["version"]:
-        return f"it was begun by ckpt {old.get('version')}, this is {new['version']}"
+        return f"it was started by ckpt {old.get('version')}, this is {new['version']}"
     for name, told in (("sources", _source), ("options", _option)):
         before, now = old.get(name), new[name]
         before = before if isinstance(before, dict) else {}
         for each in sorted({*before, *now}):
             if before.get(each) != now.get(each):
                 return told(each, before.get(each), now.get(each))
-    return "what a file holds that an option names (--map, --config) has changed"
+    return "the content of a file passed to an option (--map, --config) has changed"
 
 
 def _source(path: str, before: object, now: object) -> str:
     if before is None or now is None:
-        return f"{path} was {'not ' if before is None else ''}a source of it"
+        return f"{path} was {'not ' if before is None else ''}one of its sources"
     return f"its source {path} has changed since"
 
 
 def _option(name: str, before: object, now: object) -> str:
     if before is None or now is None:
-        return f"it was begun with{'out' if before is None else ''} {name}"
-    return f"it was begun with {name} {before}, this has {now}"
+        return f"it was started with{'out' if before is None else ''} {name}"
+    return f"it was started with {name} {before}, now {now}"
 
 
 # Going on -------------------------------------------------------------------------
@@ -241,9 +241,11 @@ class Ledger:
         """Return what a person should know of it."""
         notes = []
         if self._journal is not None and self._journal.is_damaged:
-            notes.append(f"{self._journal.directory}: the journal is damaged, so all was done anew")
+            notes.append(
+                f"{self._journal.directory}: the journal is damaged, so the conversion started again"
+            )
         if self.kept:
-            notes.append(f"went on: {self.kept:,} of {plan.nbytes:,} bytes were there already")
+            notes.append(f"resumed: {self.kept:,} of {plan.nbytes:,} bytes were already written")
         return notes
 
 
@@ -278,11 +280,11 @@ def finished(journal: Journal, plan: Plan, rehearsed: CheckpointWriter, *, dry_r
         rehearsed.tidy()
         journal.is_over = True
         journal.remove()
-    return Outcome([*plan.notes, f"{plan.target}: was finished already"])
+    return Outcome([*plan.notes, f"{plan.target}: already finished"])
 
 
 def known(journal: Journal, plan: Plan, *, dry_run: bool) -> Outcome:
     """Return the outcome of a conversion of which the target alone is left, and was compared."""
     if not dry_run:
         journal.sweep()
-    return Outcome([*plan.notes, f"{plan.target}: was finished already, all of it was compared"])
+    return Outcome([*plan.notes, f"{plan.target}: already finished; all of it was compared"])

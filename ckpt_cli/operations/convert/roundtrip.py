@@ -66,7 +66,7 @@ def roundtrip(
                 back = _plan_back(between, source, back_path)
                 execute(back, advance=advance)
             except CheckpointError as error:
-                message = f"cannot be made from {into.name} again: {error.message}"
+                message = f"cannot be converted back from {into.name}: {error.message}"
                 return (Finding("error", _CODE, message, error.key, location.path),)
         with open_checkpoint(back_path) as returned:
             return (*_dropped(there), *_compare(source, there, back, returned))
@@ -105,13 +105,13 @@ def _compare(source: CheckpointReader, there: Plan, back: Plan, returned: Checkp
             continue
         message = None
         if key not in ended_as:
-            message = f"did not come back from {there.format}"
+            message = f"lost on the way back from {there.format}"
         elif ended_as[key] != key:
             message = f"came back as {ended_as[key]!r}"
         elif returned.specs[key][:3] != spec[:3]:
             message = f"was {spec.dtype} {list(spec.shape)}, came back as {returned[key]!r}"
         elif not same_tensor(returned[key], Move(spec, key, source[key])):
-            message = "its values came back changed"
+            message = "its values changed on the way"
         if message is not None:
             findings.append(Finding("error", _CODE, message, key, source.location.path))
     return findings

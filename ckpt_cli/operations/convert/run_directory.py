@@ -42,8 +42,8 @@ def converted_names(members: Iterable[tuple[Member, Format]], target: Location) 
     for member, into in members:
         name = names[member.name] = converted_name(member, into)
         if name in owners:
-            message = f"{owners[name]} and {member.name} would both be written here"
-            raise ConversionError(message, path=target / name, hints=("convert one by itself",))
+            message = f"{owners[name]} and {member.name} would both be written to this path"
+            raise ConversionError(message, path=target / name, hints=("convert one of them separately",))
         owners[name] = member.name
     return names
 

@@ -65,8 +65,8 @@ def check_keys(moves: Sequence[Move], target: str) -> None:
     seen: dict[str, str | None] = {}
     for move in moves:
         if move.spec.key in seen:
-            message = f"{move.source!r} and {seen[move.spec.key]!r} both end on this key"
-            hints = ("tell them apart with --sub or --map, or leave one out with --exclude",)
+            message = f"{move.source!r} and {seen[move.spec.key]!r} both become this key"
+            hints = ("rename one with --sub or --map, or leave one out with --exclude",)
             raise DuplicateKeyError(message, path=target, key=move.spec.key, hints=hints)
         seen[move.spec.key] = move.source
 
@@ -83,8 +83,8 @@ def plain_names(names: Mapping[str, str], source: CheckpointReader) -> dict[str,
     for key, name in plain.items():
         other = owners.setdefault(name, key)
         if other != key and names[other] != names[key]:
-            message = f"{names[other]!r} and {names[key]!r} would both have this key"
-            hints = ("to keep keys as they are stored: --keys stored",)
+            message = f"{names[other]!r} and {names[key]!r} both become this key"
+            hints = ("to keep the keys as stored: --keys stored",)
             raise DuplicateKeyError(message, path=source.location.path, key=name, hints=hints)
     return plain
 
@@ -179,9 +179,9 @@ class Chosen:
         weights, tables, unnamed = [], [], []
         for key in self.keys:
             if self._is_added_count(key):
-                self.dropped.append(Dropped(key, "counts steps, as other names do"))
+                self.dropped.append(Dropped(key, "a step count that other tensors already hold"))
             elif self._is_save_counter(key):
-                self.dropped.append(Dropped(key, "counts saves of an object-based checkpoint"))
+                self.dropped.append(Dropped(key, "the save counter of an object-based checkpoint"))
             elif (
                 source.kinds.get(key) != "state"
                 or key in source.full_names
@@ -195,12 +195,14 @@ class Chosen:
         self.dropped += [Dropped(key, "has no full name") for key in unnamed]
         full = {key: source.full_names.get(key, "") for key in weights}
         if self.settings.names:
-            self.notes.append("tensors are named by their object paths, which the rules have changed")
+            self.notes.append("tensors are named by object path, as changed by your rules")
         elif all(full.values()) and len(set(full.values())) == len(full):
-            self.notes.append("tensors are named by their full names")
+            self.notes.append("tensors are named by full name")
             return full | self._path_names(tables)
         else:
-            self.notes.append("tensors are named by their object paths: full names are missing or not unique")
+            self.notes.append(
+                "tensors are named by object path, because full names are missing or not unique"
+            )
         return self._path_names([*weights, *tables])
 
     def _is_added_count(self, key: str) -> bool:
@@ -281,8 +283,8 @@ class Chosen:
         try:
             foreign = next((name for name in named if not is_utf8(name)), None)
             if foreign is not None:
-                hints = ("give it another name with --sub or --map", leave_out(foreign))
-                message = "a name that is not UTF-8, as all names in an object graph are"
+                hints = ("rename it with --sub or --map", leave_out(foreign))
+                message = "its name is not UTF-8, but names in an object graph must be"
                 raise ConversionError(message, key=foreign, hints=hints)
             return invent_graph(named)
         except ConversionError as error:

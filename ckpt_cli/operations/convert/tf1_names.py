@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .optimizers import Given
 
 
-LEAVE_OUT = "--weights-only leaves the state of optimizers out, --exclude a part of it"
+LEAVE_OUT = "to leave out optimizer state: --weights-only, or --exclude for a part of it"
 
 
 class Named(NamedTuple):
@@ -85,15 +85,15 @@ class _Naming:
         spelled = _spell(state)
         steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
         if steps is None and row.counts:
-            hints = ("--iterations N says how many there were",)
-            raise ConversionError(f"nothing tells how many steps {spelled} has taken", hints=hints)
+            hints = ("pass the step count with --iterations N",)
+            raise ConversionError(f"the step count of {spelled} is unknown", hints=hints)
         self._add_slots(state, row)
         if row.has_powers and steps is not None:
             self._add_powers(state, steps.taken)
         if self.alone and steps is not None and GLOBAL_STEP not in self.names.values():
             self._make(GLOBAL_STEP, "int64", steps.taken)
         into = row.tf1 if state.slots else NO_SLOTS
-        self.named.notes.append(f"optimizer: {spelled} gets the names of {into} of {TITLES[TF1]}")
+        self.named.notes.append(f"optimizer: {spelled} is written under the names of {into} in {TITLES[TF1]}")
 
     def _add_slots(self, state: TrainingState, row: Optimizer) -> None:
         meanings = row.meanings(state.generation)
@@ -131,14 +131,14 @@ class _Naming:
         for key in state.numbers.get(LEARNING_RATE, ())[:1]:
             rate = float(self.source[key].read())
             if rate > 0:
-                said = f"momentum is turned by the learning rate, {rate:.6g}"
+                said = f"momentum is converted with the learning rate {rate:.6g}"
                 self.named.notes.extend([said] if said not in self.named.notes else [])
                 return rate
         message = (
-            f"TensorFlow 1 keeps the sum of gradients as momentum, Keras -learning_rate times that, and "
-            f"SRC does not hold the rate of {_spell(state)}"
+            f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
+            f"SRC does not store the learning rate of {_spell(state)}"
         )
-        raise ConversionError(message, hints=("--learning-rate R gives it", LEAVE_OUT))
+        raise ConversionError(message, hints=("pass it with --learning-rate R", LEAVE_OUT))
 
     def _add_powers(self, state: TrainingState, steps: int) -> None:
         import numpy as np
@@ -149,7 +149,7 @@ class _Naming:
             self._make(_numbered(name, self.powers), "float32", base ** (steps + 1))
             if not given:
                 self.named.notes.append(
-                    f"{_numbered(name, self.powers)}: of {base_name} {usual}, as nothing tells another"
+                    f"{_numbered(name, self.powers)}: computed with the default {base_name} {usual}"
                 )
         self.powers += 1
 
@@ -171,17 +171,17 @@ def _spell(state: TrainingState) -> str:
 def _row(state: TrainingState) -> Optimizer:
     """Return what the table says of an optimizer that TensorFlow 1 has, too."""
     if len({state_of(row) for row in state.known}) > 1:
-        message = f"nothing tells which of them it is: {_spell(state)}"
-        hint = "--like TEMPLATE, a checkpoint of the program of TensorFlow 1, says it"
+        message = f"the class of the optimizer is ambiguous: {_spell(state)}"
+        hint = "pass a checkpoint of the TensorFlow 1 program with --like TEMPLATE"
         raise ConversionError(message, hints=(hint, LEAVE_OUT))
     row = next((row for row in state.known if row.tf1), None)
     if row is None:
         what = counted(len(state.slots) + len(state.unowned), "slot")
-        message = f"TensorFlow 1 has no counterpart of {_spell(state)} and its {what}"
+        message = f"TensorFlow 1 has no counterpart for {_spell(state)} and its {what}"
         raise ConversionError(message, hints=(LEAVE_OUT,))
     meanings = row.meanings(state.generation)
     for name in sorted(state.slot_names):
         if not row.slot(meanings[name]).tf1:
-            message = f"TensorFlow 1 has no counterpart of the slot {name!r} of {_spell(state)}"
+            message = f"TensorFlow 1 has no counterpart for the slot {name!r} of {_spell(state)}"
             raise ConversionError(message, hints=(LEAVE_OUT,))
     return row

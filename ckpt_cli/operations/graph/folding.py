@@ -213,7 +213,7 @@ def draw(
         if depth is None and total > _MOST_ROWS and len(levels) > 1:
             break
         if depth is not None and total > drawable:
-            hints = ("collapse what is deeper with --depth, or have all of it as data: --json",)
+            hints = ("to draw fewer levels: --depth; to get everything as data: --json",)
             raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
         rows = (row for row in levels[-1] if not row.is_alias)
         levels.append([each for row in rows for each in _below(row, nodes, hanging, most, slots=slots)])

@@ -21,8 +21,8 @@ def laid_out(drawing: Drawing) -> bytes:
     """Return a drawing as dot's SVG; ConversionError where there is no dot, or it fails."""
     program = shutil.which("dot")
     if program is None:
-        hints = ("it comes with Graphviz (apt install graphviz)", "without --engine ckpt lays out itself")
-        raise ConversionError("--engine dot wants Graphviz's dot, which is not installed", hints=hints)
+        hints = ("install Graphviz (apt install graphviz)", "remove --engine to use ckpt's own layout")
+        raise ConversionError("--engine dot needs Graphviz's dot, which is not installed", hints=hints)
     try:
         done = subprocess.run(  # noqa: S603  whose dot is found by PATH, as the user wants
             [program, "-Tsvg"],
@@ -32,8 +32,8 @@ def laid_out(drawing: Drawing) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        message = f"dot was not done after {_PATIENCE} seconds"
-        way = "collapse what is deeper with --depth"
+        message = f"dot did not finish within {_PATIENCE} seconds"
+        way = "draw fewer levels with --depth"
         raise ConversionError(message, path=drawing.title, hints=(way,)) from error
     if done.returncode:
         told = done.stderr.decode(errors="replace").strip().partition("\n")[0]

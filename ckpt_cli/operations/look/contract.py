@@ -34,17 +34,17 @@ class Contract:
         with open_checkpoint(path) as reader:
             self.path = reader.location.path
             if reader.format.has_values:
-                message = f"this is a checkpoint ({reader.format.name}), expected a saved listing"
+                message = f"a checkpoint ({reader.format.name}), expected a saved listing"
                 listed = command_line("ls", spelling(reader.location), "--json", "-l", "--digest", "sha256")
-                hints = (f"to make one of it: {listed} > model.lock",)
+                hints = (f"to list it: {listed} > model.lock",)
                 raise UnsupportedFeatureError(message, path=self.path, hints=hints)
             self.specs: Mapping[str, TensorSpec] = dict(reader.specs)
             self.digests: dict[str, str] = {}
             for key in self.specs:
                 digest = None if reader.is_unread(key) else reader[key].listed_digest
                 if digest is None:
-                    message = "the listing has no digest of it; it was made without --digest"
-                    hints = ("list the checkpoint again with --json -l --digest sha256",)
+                    message = "the listing has no digest for it; it was made without --digest"
+                    hints = ("make the listing again with --json -l --digest sha256",)
                     raise UnsupportedFeatureError(message, path=self.path, key=key, hints=hints)
                 self.digests[key] = digest
 
@@ -80,9 +80,9 @@ class Contract:
             for key, text in compared(reader, listed, workers):
                 advance(reader.specs[key].nbytes or 0)
                 if isinstance(text, CheckpointError):
-                    differs(key, f"its values cannot be compared: {text.message}")
+                    differs(key, f"values cannot be compared: {text.message}")
                 elif text != listed[key]:
-                    differs(key, f"other values: {text}, {self.path} has {listed[key]}")
+                    differs(key, f"values differ: {text}, but {self.path} has {listed[key]}")
             if not damage:  # else verifying has said so
                 reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
@@ -97,11 +97,11 @@ class Contract:
     def _spec_flaw(self, listed: TensorSpec | None, spec: TensorSpec | None) -> str | None:
         """Return what dtype and shape, or their absence, say against a tensor."""
         if listed is None:
-            return f"new: {self.path} does not have it"
+            return f"new: not in {self.path}"
         if spec is not None and spec.dtype is INVALID:
             return None  # damage, which verifying names
         if spec is None:
-            return f"missing: {self.path} has it, {listed.dtype} of shape {list(listed.shape)}"
+            return f"missing: {self.path} lists it as {listed.dtype} of shape {list(listed.shape)}"
         if spec.shape != listed.shape:
             return f"shape {list(spec.shape)}, {self.path} has {list(listed.shape)}"
         if spec.dtype is not listed.dtype:

@@ -120,7 +120,7 @@ def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation |
 def _unreadable(path: Location, error: CheckpointError, format_name: str | None = None) -> Result:
     hints = error.hints
     if isinstance(error, NoCheckpointsError) and error.lie_below:
-        hints = (f"with -R they are verified as well: {command_line('verify', '-R', path)}",)
+        hints = (f"to verify them too: {command_line('verify', '-R', path)}",)
     return Result(
         path,
         format_name,
@@ -231,7 +231,7 @@ def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _A
             answer, counted = receiver.recv()
             add_reads(counted)
             return answer
-        what, code = f"reading it took more than {patience:.0f} s, and was stopped", "hdf5-read"
+        what, code = f"reading took longer than {patience:.0f} s and was stopped", "hdf5-read"
     except EOFError:  # the child is gone, and has said nothing
         child.join()
         what, code = end_of_child(child.exitcode or 0, location)
@@ -261,9 +261,9 @@ def end_of_child(code: int, location: CheckpointLocation) -> tuple[str, str]:
     if code >= 0:
         return f"the process that read it ended with exit code {code}", MEMORY
     if -code == signal.SIGKILL:
-        return "the process that read it was killed, perhaps because there was no memory left", MEMORY
+        return "the process that read it was killed, perhaps because memory ran out", MEMORY
     library = "the HDF5 library" if _is_hdf5(location) else "the process that read it"
-    return f"{library} crashed on it: signal {-code}", "hdf5-read"
+    return f"{library} crashed with signal {-code}", "hdf5-read"
 
 
 def _is_hdf5(location: CheckpointLocation) -> bool:
@@ -289,7 +289,7 @@ def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[
         workers.kept = [workers.kept[0] + tensors, workers.kept[1] + nbytes]
     findings += unread.values()
     if findings and reader.has_changed():
-        message = "changed while it was verified, which may be all that was found: verify it again"
+        message = "changed during verification, which may explain these findings: verify it again"
         findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))
     return Result(
         spelling(reader.location),

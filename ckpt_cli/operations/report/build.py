@@ -140,7 +140,7 @@ def _layers(changed: Sequence[DiffEntry]) -> FindingsTable:
         largest = max(measured, key=_magnitude, default=None)
         rows.append((layer, words, "" if largest is None else f"{largest.difference.max_abs:.3g}"))
     left = len(ordered) - len(rows)
-    title = "What changed by layer" + (f", without {left:,} more" if left else "")
+    title = "Changes by layer" + (f" (and {left:,} more)" if left else "")
     return FindingsTable(title, ("layer", "tensors", "largest difference"), rows)
 
 
@@ -148,7 +148,7 @@ def _largest(changed: Sequence[DiffEntry]) -> FindingsTable:
     """Return the tensors of which values are farthest apart."""
     values = sorted((e for e in changed if e.change == "value"), key=_magnitude, reverse=True)[:_MOST_ROWS]
     rows = [(entry.key, *_cells(entry)) for entry in values]
-    return FindingsTable("The ten largest changes of values", ("tensor", "elements", "max", "relative"), rows)
+    return FindingsTable("The ten largest value changes", ("tensor", "elements", "max", "relative"), rows)
 
 
 def _cells(entry: DiffEntry) -> tuple[str, str, str]:

@@ -138,8 +138,8 @@ def plan_rescue(
     other = open_checkpoint(sibling) if sibling is not None else None
     for kept in (location.path, *([other.location.path] if other is not None else [])):
         if _place(kept) == _place(bundle_target(WriteTarget(target, ())).path):
-            hints = ("what is left is written to a place of its own",)
-            raise ConversionError("is one of the checkpoints to be read", path=target, hints=hints)
+            hints = ("choose another output path",)
+            raise ConversionError("is one of the inputs", path=target, hints=hints)
     try:
         lost = {} if not _needs_a_child(location) else _survey_apart(location)
         salvage = open_damaged(location, other)
@@ -147,8 +147,8 @@ def plan_rescue(
         raise
     except CheckpointError as error:
         return _refused(path, target, sibling, error)
-    why = f"rescuing keeps the format, {salvage.reader.format.name}"
-    refuse_false_suffix(salvage.reader.format, target, why, "for another format, convert the result")
+    why = f"rescue keeps the format, {salvage.reader.format.name}"
+    refuse_false_suffix(salvage.reader.format, target, why, "to change the format, convert the result")
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}
@@ -195,7 +195,7 @@ def _unwritable(reader: CheckpointReader, key: str) -> Finding | None:
     dtype = reader.specs[key].dtype
     if not dtype.is_unmapped or reader.format.holds(dtype):
         return None
-    message = f"{reader.format.name} is not written with {dtype}"
+    message = f"{reader.format.name} cannot be written with dtype {dtype}"
     return Finding("error", "dtype", message, key, reader.location.head)
 
 
@@ -213,7 +213,9 @@ def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding
     except Exception as error:
         return _lost_for(as_ours(error, reader.location.head), key)
     if reader.gap is not None and reader.gap.is_touched:
-        return Finding("error", "hdf5-read", "some of it lay behind the cut", key, reader.location.head)
+        return Finding(
+            "error", "hdf5-read", "a part of it is missing: the file is truncated", key, reader.location.head
+        )
     return None
 
 
@@ -267,7 +269,7 @@ def _one_survey(location: CheckpointLocation, done: frozenset[str]) -> Iterator[
             yield told
             if told[0] == "":
                 return
-        what, code = f"reading it took more than {_PATIENCE} s, and was stopped", "hdf5-read"
+        what, code = f"reading took longer than {_PATIENCE} s and was stopped", "hdf5-read"
     except EOFError:  # the child is gone, and has not come to its end
         child.join()
         what, code = end_of_child(child.exitcode or 0, location)
@@ -378,7 +380,7 @@ class _RescuePlanner:
             return None, None
         graph, unplaced = graph_of_keys(objects)
         self.notes.append(
-            "the object graph is made anew from the keys: full names, and second names of objects, are lost"
+            "the object graph is rebuilt from the keys, without full names and second names of objects"
         )
         if unplaced:
             self.notes.append(f"{len(unplaced):,} keys belong to no object")
@@ -401,7 +403,7 @@ class _RescuePlanner:
         for key in misread:
             self.kept.pop(key, None)
             self.doubts.pop(key, None)
-            self.notes.append(f"{key!r} stands in a damaged block, and no object has such a key")
+            self.notes.append(f"{key!r} is in a damaged block, and no object has this key: ignored")
         self.lost = [lost for lost in self.lost if lost.key not in misread]
 
     def _weights(self, specs: Any) -> dict[str, TensorSpec]:
@@ -422,7 +424,7 @@ class _RescuePlanner:
         if graph is not None and hidden:
             for key in claimed_keys(graph, self.reader.specs):
                 if key not in known:
-                    self._lose(key, "block-checksum", "the block of the index that named it is damaged")
+                    self._lose(key, "block-checksum", "the index block with its entry is damaged")
 
     # The plan ------------------------------------------------------------------------
 
@@ -434,7 +436,7 @@ class _RescuePlanner:
             keys.sort(key=self._stored_place)
             into = format_named("tf-object" if state is not None else "tf-name")
             if reader.format.has_object_graph and not into.has_object_graph:
-                self.notes.append(f"written as {into.name}, since there is no object graph")
+                self.notes.append(f"written as {into.name}, because the object graph is lost")
         moves = [Move(reader.specs[key], key, reader[key]) for key in keys]
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}

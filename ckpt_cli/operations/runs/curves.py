@@ -67,12 +67,12 @@ def read_curve(directory: Location, tag: str | None = None) -> EventCurves:
         try:
             _read(reader, tag, curves, tags)
         except CheckpointNotFoundError:
-            notes.append(f"{path}: went away meanwhile, and is left out")
+            notes.append(f"{path}: was deleted during the command and is left out")
             continue
         files.append(path)
         if reader.flaw is not None:
             more = f", and {counted(reader.damaged - 1, 'more flaw')}" if reader.damaged > 1 else ""
-            notes.append(f"{reader.flaw}{more}; what is whole is taken")
+            notes.append(f"{reader.flaw}{more}; complete records are used")
     names = (tag,) if tag is not None else (*_LOSSES, *curves)
     found = next((curves[name] for name in names if name in curves), Curve(tag or ""))
     return EventCurves(found, tuple(files), tuple(tags), tuple(notes))

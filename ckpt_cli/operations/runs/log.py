@@ -173,7 +173,7 @@ class RunLog:
                 nothing = error
                 continue
             if row is None:
-                self.notes.append(f"{member.location.path}: went away meanwhile, and is left out")
+                self.notes.append(f"{member.location.path}: was deleted during the command and is left out")
                 continue
             chosen += row.format is not None
             at = row.global_step if row.global_step is not None else row.step

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from formats.tf.run.leftovers import Leftover
 
 
-NOT_THERE = "is not there"
+NOT_THERE = "does not exist"
 
 
 class StateEntry(NamedTuple):
@@ -181,18 +181,20 @@ def places_of(path: Location) -> tuple[Location, Location]:
         with path.open() as file:
             if not looks_like_state_file(file.read(0, 4096)):
                 _refuse_checkpoint(path)
-                message = "neither a directory nor a state file"
+                message = "expected a directory or a state file"
                 raise CheckpointError(message, path=path)
         return path.parent or path.of("."), path
     if not path.is_folder():
         _refuse_checkpoint(path)
         if path.exists():
-            raise CheckpointError("neither a directory nor a state file", path=path)
+            raise CheckpointError("expected a directory or a state file", path=path)
         path.require_access()
         message = path.missing_container() or NO_FOLDER
         raise CheckpointNotFoundError(message, path=path, hints=_suggest_directory(path))
     if not is_directory(path) and sharded_folder(path) is None:
-        raise CheckpointError("one checkpoint, not a directory of them; it has no state file", path=path)
+        raise CheckpointError(
+            "this is one checkpoint, which has no state file; expected a directory of checkpoints", path=path
+        )
     return path, path / FILE_NAME
 
 
@@ -200,7 +202,7 @@ def _suggest_directory(path: Location) -> tuple[str, ...]:
     """Return a hint for a path that is not there: where it is called like a checkpoint, the run it was in."""
     run = path.parent or path.of(".")
     if step_of(path) is not None and run.is_folder() and Directory(run).members:
-        return (f"name its directory: {run}",)
+        return (f"pass its directory: {run}",)
     return suggest(path)
 
 
@@ -210,8 +212,10 @@ def _refuse_checkpoint(path: Location) -> None:
         detect_format(resolve(path))
     except CheckpointError:
         return
-    hints = (f"name its directory: {path.parent or '.'}",)
-    raise CheckpointError("one checkpoint, not a directory of them", path=path, hints=hints)
+    hints = (f"pass its directory: {path.parent or '.'}",)
+    raise CheckpointError(
+        "this is one checkpoint; expected a directory of checkpoints", path=path, hints=hints
+    )
 
 
 def _timestamps(state: StateFile | None) -> dict[str, float]:
@@ -224,7 +228,7 @@ def _modified(path: Location) -> float:
     """Return when something was changed, in seconds since 1970; CheckpointNotFoundError where it has gone."""
     found = path.entry()
     if found is None:
-        raise CheckpointNotFoundError("is there no longer", path=path)
+        raise CheckpointNotFoundError("no longer exists", path=path)
     return found.modified
 
 

@@ -116,11 +116,11 @@ class _StatePlanner:
     def plan(self, wish: Wish) -> StatePlan:
         run = self.run
         if run.has_file and run.state is None and not wish.fix:
-            hints = (f"to write it anew: {command_line('state', '--fix', run.path)}",)
+            hints = (f"to rewrite it: {command_line('state', '--fix', run.path)}",)
             raise CorruptCheckpointError("cannot be read", path=run.state_path, hints=hints)
         if wish.keep is not None and run.is_in_store:
-            message = "--keep deletes checkpoints on a disk of this machine alone"
-            hints = ("in a bucket a lifecycle rule can, or the provider's own program",)
+            message = "--keep deletes checkpoints only on a local disk"
+            hints = ("in a bucket, use a lifecycle rule or the provider's own program",)
             raise UnsupportedFeatureError(message, path=run.path, hints=hints)
         if wish.fix:
             self._put_back()
@@ -170,7 +170,7 @@ class _StatePlanner:
         waiting = set(self.run.waiting)
 
         def added(member: Member, is_newest: bool) -> StateEntry:
-            self._change("add", member.name, "is there, but was not listed")
+            self._change("add", member.name, "exists, but was not listed")
             time = member.modified if is_newest or preserved is None else min(member.modified, preserved)
             return StateEntry(member.name, member.name, time, member.location)
 
@@ -179,7 +179,7 @@ class _StatePlanner:
         if self.latest is not None and self.entries[-1].name in {m.name for m in self.run.unlisted}:
             newest = self.entries[-1].name
             self.warnings.append(
-                f"{newest} is newer than {self.latest.name}, which stays the latest; "
+                f"{self.latest.name} stays the latest, although {newest} is newer; "
                 f"to change that: {command_line('state', '--set', newest, self.run.path)}"
             )
 
@@ -200,11 +200,11 @@ class _StatePlanner:
         if entry.location is None:
             path = self.run.path / name
             if entry.absence != NOT_THERE:
-                raise CheckpointError(f"cannot be the latest: it {entry.absence}", path=path)
+                raise CheckpointError(f"cannot become the latest: it {entry.absence}", path=path)
             raise CheckpointNotFoundError("no such checkpoint", path=path, hints=suggest(path))
         flaw = flaw_of(entry.location)
         if flaw is not None:
-            raise CheckpointError(f"cannot be the latest: {flaw}", path=entry.location.path)
+            raise CheckpointError(f"cannot become the latest: {flaw}", path=entry.location.path)
         known = {known.name: known for known in self.entries}
         if self.latest is not None and self.latest.name == entry.name and not self.latest.is_stale:
             self.latest = known[entry.name]
@@ -227,7 +227,7 @@ class _StatePlanner:
             return
         name = os.path.basename(self.run.state_path)
         if self.latest is not None and state.paths[-1:] != (state.latest,):
-            self._change("mend", name, "the latest was not listed last")
+            self._change("mend", name, "the latest checkpoint was not listed last")
         if state.timestamps and len(state.timestamps) != len(state.paths):
             times, paths = counted(len(state.timestamps), "timestamp"), counted(len(state.paths), "path")
             self._change("mend", name, f"{times} for {paths}")
@@ -246,7 +246,7 @@ class _StatePlanner:
         if self.latest is None and before is None:
             return None
         if self.latest is None:
-            self.warnings.append(f"{self.run.path}: there is nothing to list; the state file stays as it is")
+            self.warnings.append(f"{self.run.path}: no checkpoint to list, so the state file is unchanged")
             self.changes = [change for change in self.changes if change.action not in _REWRITING]
             return before
         listed = [*(entry for entry in self.entries if entry.name != self.latest.name), self.latest]
@@ -274,7 +274,7 @@ class _StatePlanner:
             if flaw is None:
                 whole.append(entry)
             else:
-                self.warnings.append(f"{flaw}; {entry.name} is left alone and not counted")
+                self.warnings.append(f"{flaw}; {entry.name} is kept and not counted")
         going = self._not_led_to([(entry, _to_delete(entry, spared)) for entry in order])
         order = [entry for entry, _ in going]
         for entry, files in going:
@@ -307,7 +307,7 @@ class _StatePlanner:
                     left[name] = os.path.basename(link)
                     staying += [each for each in files_of_entry[name] if each in links]
         for name, link in left.items():
-            self.warnings.append(f"{link} is a symbolic link to {name}, which is left alone")
+            self.warnings.append(f"{name} is kept, because the symbolic link {link} points to it")
         return [(entry, files) for entry, files in going if entry.name not in left]
 
     def _in_order(self) -> list[StateEntry]:
@@ -315,7 +315,7 @@ class _StatePlanner:
         listed = [entry for entry in self.entries if entry.location is not None]
         for entry in listed:
             if not is_inside(entry.name):
-                self.warnings.append(f"{entry.name} is outside the directory and left alone")
+                self.warnings.append(f"{entry.name} is kept: it is outside the directory")
         inside = [entry for entry in listed if is_inside(entry.name)]
         if self.latest in inside:
             assert self.latest is not None
@@ -327,14 +327,14 @@ class _StatePlanner:
         members = []
         for member in unlisted:
             if steps and step_of(member.name) is None and member not in waiting:
-                self.warnings.append(f"{member.name} has no step in its name and is left alone")
+                self.warnings.append(f"{member.name} is kept: its name has no step")
             elif member not in waiting:
                 members.append(member)
 
         def counted_in(member: Member, is_newest: bool) -> StateEntry | None:
             if is_newest and self.latest in inside[-1:]:
-                why = "is newer than the latest and not in the state file"
-                self.warnings.append(f"{member.name} {why}; it is left alone")
+                why = "is newer than the latest, but not in the state file"
+                self.warnings.append(f"{member.name} is kept: it {why}")
                 return None
             return StateEntry(member.name, member.name, member.modified, member.location)
 
@@ -361,7 +361,7 @@ class _StatePlanner:
                 self.changes.append(Change("remove", name, lock.what, leftover=lock, nbytes=lock.nbytes))
                 continue
             held.add(lock.path)
-            self.warnings.append(f"{name} is left alone: {lock.what}, {lock.in_the_way}")
+            self.warnings.append(f"{name} is kept: {lock.what}, {lock.in_the_way}")
         return held
 
     def _remove_leftovers(self) -> None:
@@ -374,14 +374,14 @@ class _StatePlanner:
                 continue
             name = self._name(leftover)
             if isinstance(leftover, HalfSent) and leftover.target and lock_path(leftover.target) in held:
-                self.warnings.append(f"{name} is left alone: it is being written")
+                self.warnings.append(f"{name} is kept: another process is writing it")
                 continue
             if leftover.in_the_way is not None:
-                self.warnings.append(f"{name} is left alone: {leftover.what}, but {leftover.in_the_way}")
+                self.warnings.append(f"{name} is kept: {leftover.what}, but {leftover.in_the_way}")
                 continue
             age = time.time() - leftover.modified
             if age < _RECENT:
-                why = "a save that is running on another machine would miss it"
+                why = "a save on another machine may still need it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
             what = f"{leftover.what}, {spoken_age(age)} old"
             size = leftover.frees(self._freed)
@@ -485,8 +485,8 @@ def _replaced(run: Run, state: StateFile, *, may_delete_first: bool) -> bool:
 
 def _refuse_changed(run: Run) -> None:
     if _state_in(run.state_path) != run.state:
-        hints = ("a training may have saved meanwhile; run this again",)
-        raise CheckpointError("has just been changed by another process", path=run.state_path, hints=hints)
+        hints = ("a program may have saved a checkpoint; run this again",)
+        raise CheckpointError("was just changed by another process", path=run.state_path, hints=hints)
 
 
 def _state_in(path: Location) -> StateFile | None:

@@ -45,7 +45,7 @@ def trainable_tensors(reader: CheckpointReader) -> Trainable:
     try:
         graph = read_meta_graph(path)
     except CheckpointError as error:
-        return Trainable({}, flaws=(f"{error}; which tensors are trainable is not known",))
+        return Trainable({}, flaws=(f"{error}; ckpt cannot tell which tensors are trainable",))
     marks, flaws = _compare(reader, graph, path)
     if not marks:
         return Trainable(marks, flaws=flaws)
@@ -84,15 +84,17 @@ def _compare(
             if reader.kinds.get(key) in ("variable", "slot"):
                 unknown.append(key)
         elif variable.shape is not None and variable.shape != spec.shape:
-            misfits.append(f"{key} is {list(variable.shape)} in it, {list(spec.shape)} in the checkpoint")
+            misfits.append(
+                f"{key} is {list(variable.shape)} in the graph, {list(spec.shape)} in the checkpoint"
+            )
         else:
             marks[key] = variable.trainable
     if misfits:
         more = f", and {len(misfits) - 1:,} more differ" if len(misfits) > 1 else ""
-        return {}, (f"{path}: the graph of another model: {misfits[0]}{more}; it is passed over",)
+        return {}, (f"{path}: ignored, because this graph belongs to another model: {misfits[0]}{more}",)
     if unknown:
-        known = f"does not know {len(unknown):,} weights and slots" if marks else "knows none of the tensors"
-        message = f"{path}: this graph {known}, {unknown[0]} for one: another model's, or an older one"
+        known = f"lacks {len(unknown):,} weights and slots" if marks else "has none of the tensors"
+        message = f"{path}: this graph {known}, such as {unknown[0]}; it may be of an older or other model"
         return marks, (message,)
     return marks, ()
 

@@ -92,7 +92,7 @@ def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
         return ordered, []
     several = len(ordered) > 1
     what = [f"{len(named):,} paths name {len(found):,} checkpoint{'s' * several}"] * (len(found) < len(named))
-    how = ["taken in the order of steps"] if several else []
+    how = ["in the order of steps"] if several else []
     more = f" and {len(ordered) - _MOST_NAMED:,} more" if len(ordered) > _MOST_NAMED else ""
     names = ", ".join(place.path for place in ordered[:_MOST_NAMED])
     return ordered, [f"{', '.join(what + how)}: {names}{more}"]

@@ -63,7 +63,7 @@ class Rules(NamedTuple):
         for sub in subs:
             regex, arrow, replacement = sub.partition("=>")
             if not arrow:
-                raise ValueError(f"{sub!r} is no REGEX=>REPLACEMENT")
+                raise ValueError(f"{sub!r} is not REGEX=>REPLACEMENT")
             try:
                 re.compile(regex).sub(replacement, "")
             except (re.error, IndexError) as error:
@@ -209,7 +209,7 @@ class _Applied:
         unused = [name for name in self._names if name not in self._mapped]
         if not unused:
             return []
-        return [f"{len(unused)} of {len(self._names)} lines of the map match nothing, {unused[0]!r} for one"]
+        return [f"{len(unused)} of {len(self._names)} lines of the map match nothing, such as {unused[0]!r}"]
 
 
 # Keys alone -----------------------------------------------------------------------
@@ -225,12 +225,12 @@ def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
     owners: dict[str, str] = {}
     for old, new in keys.items():
         if not new and old:
-            raise ConversionError("its new key is empty", key=old)
+            raise ConversionError("its new key would be empty", key=old)
         _check_utf8(old, new)
         if new == GRAPH_KEY != old:
-            raise ConversionError("this key would make the checkpoint an object-based one", key=old)
+            raise ConversionError("its new key is reserved for the object graph", key=old)
         if owners.setdefault(new, old) != old:
-            raise DuplicateKeyError(f"{owners[new]!r} and {old!r} both end on this key", key=new)
+            raise DuplicateKeyError(f"{owners[new]!r} and {old!r} both become this key", key=new)
     out = Renamed(reader, keys, None)
     out.notes = notes
     return out
@@ -248,7 +248,7 @@ def _check_edges(old: str, new: str) -> None:
         return
     hiding = [edge for edge in new.split("/") if hides_attributes(edge)]
     if hiding and not any(map(hides_attributes, old.split("/"))):
-        message = f"cannot become {new!r}: below an edge {hiding[0]!r} TensorFlow restores nothing"
+        message = f"cannot become {new!r}: TensorFlow restores nothing below an edge {hiding[0]!r}"
         raise ConversionError(message, key=old)
 
 
@@ -353,7 +353,7 @@ def _by_path(names: NameMap, owners: Mapping[str, tuple[int, str, str]], paths: 
 
 def _same_attribute(old: str, new: str) -> None:
     if _attribute_of(new) and _attribute_of(new) != _attribute_of(old):
-        message = f"cannot become {new!r}: what follows {_TAIL!r} is what the program's object asks for"
+        message = f"cannot become {new!r}: the part after {_TAIL!r} belongs to the program's object"
         raise ConversionError(message, key=old)
 
 
@@ -382,8 +382,8 @@ def _slot_names(
             if match["name"] != slot.name:
                 names[slot.node] = match["name"]
         elif not any(len(both) > 1 for both in around.values()):
-            message = f"{old!r} cannot become {new!r}: a slot variable goes with its variable"
-            raise ConversionError(message, hints=("rename the variable, and its slots follow",))
+            message = f"{old!r} cannot become {new!r}: a slot variable follows its variable"
+            raise ConversionError(message, hints=("rename the variable; its slots follow",))
     return names
 
 

@@ -54,13 +54,11 @@ class Name(NamedTuple):
         literals = tuple(key_text(_ESCAPED.sub(_unescape_one, part)) for part in parts[::2])
         captures = tuple(part.decode() for part in parts[1::2])
         if len(captures) > _MOST_CAPTURES:
-            raise ValueError(f"{len(captures)} captures in one name, {_MOST_CAPTURES} are the most")
+            raise ValueError(f"{len(captures)} captures in one name, at most {_MOST_CAPTURES} are supported")
         if any(not between or between[0] in "0123456789" for between in literals[1:-1]) or (
             captures and literals[-1][:1].isdigit()
         ):
-            raise ValueError(
-                "a capture takes all digits: something else must stand between it and what follows"
-            )
+            raise ValueError("a capture matches all digits, so it must be followed by something else")
         return cls(literals, captures)
 
     @property
@@ -124,7 +122,7 @@ class MapRow(NamedTuple):
         if len(made) == 1 and not lost and isinstance(turn, Cut):
             return
         if lost or made:
-            raise ValueError(f"{{{(lost or made)[0]}}} stands in one of both names alone")
+            raise ValueError(f"{{{(lost or made)[0]}}} occurs in only one of the two names")
 
 
 class NameMap(Mapping[str, str]):
@@ -173,7 +171,7 @@ class NameMap(Mapping[str, str]):
                 break
             self._tried += 1
             if self._tried > _MOST_TRIED:
-                raise CheckpointError("more lines with captures than can be gone through", path=self.path)
+                raise CheckpointError("too many lines with captures", path=self.path)
             captures = self.rows[number].old.match(name)
             if captures is not None:
                 return number, captures
@@ -247,7 +245,7 @@ def packs() -> dict[str, str]:
 def packs_hint() -> str:
     """Return the hint that names the maps of ckpt's own."""
     names = ", ".join(f"--map {name}" for name in packs())
-    return f"maps that ship with ckpt: {names}; to see what each is for: ckpt explain maps"
+    return f"maps that ship with ckpt: {names}; to see what they are for: ckpt explain maps"
 
 
 def read_map(path: Location) -> NameMap:
@@ -260,12 +258,12 @@ def read_map(path: Location) -> NameMap:
         if path in packs():
             path = _PACKS / (path + _SUFFIX)
         elif not path.exists():
-            message = "no such file, and no such map"
+            message = "no such file or map"
             raise CheckpointNotFoundError(message, path=path, hints=(packs_hint(),))
     with path.open() as file:
         data = file.read(0, LARGEST_MAP + 1)
     if len(data) > LARGEST_MAP:
-        raise CheckpointError(f"more than {LARGEST_MAP} bytes for a map", path=path)
+        raise CheckpointError(f"larger than {LARGEST_MAP} bytes, the limit for a map", path=path)
     return parse_map(data, path)
 
 
@@ -285,9 +283,10 @@ def _refuse_contradictions(rows: Sequence[MapRow], path: str) -> None:
         both_cut = isinstance(row.steps.turn, Cut) and other.steps == row.steps
         if other is row or both_cut or other[:3] == row[:3]:
             continue
-        message = f"{row.old.text!r} is to become {other.new.text!r} and {row.new.text!r}"
+        message = f"{row.old.text!r} has two new names, {other.new.text!r} and {row.new.text!r}"
         if row.new == other.new:
-            message = f"{row.old.text!r} is to become {row.new.text!r} by {other.steps} and by {row.steps}"
+            steps = f"{other.steps} and {row.steps}"
+            message = f"{row.old.text!r} becomes {row.new.text!r} with two different operations, {steps}"
         hints = tuple(str(each) for each in (other, row) if each.place)
         raise CheckpointError(message, path=path, hints=hints)
 
@@ -299,10 +298,10 @@ def _json_rows(path: str, data: bytes) -> Iterator[MapRow]:
     try:
         pairs = json.loads(data, object_pairs_hook=only_pairs)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"begins like JSON, and is none: {error}", path=path) from error
+        raise CheckpointError(f"starts like JSON, but is not valid JSON: {error}", path=path) from error
     for old, new in pairs:
         if not isinstance(new, str):
-            raise CheckpointError(f"the new name of {old!r} is no string", path=path)
+            raise CheckpointError(f"the new name of {old!r} is not a string", path=path)
         yield row_of(old, new)
 
 
@@ -312,7 +311,7 @@ def _lines(path: str, data: bytes) -> Iterator[MapRow]:
             continue
         columns = line.split(b"\t")
         if not 2 <= len(columns) <= 3:
-            expected = "expected old and new, and perhaps operations"
+            expected = "expected the old name, the new name and optional operations"
             message = f"line {number} has {len(columns)} TAB-separated columns, {expected}"
             raise CheckpointError(message, path=path)
         try:

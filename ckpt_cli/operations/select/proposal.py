@@ -183,7 +183,7 @@ def _within(
     if len(left[0]) != len(left[1]):
         return
     alone = len(left[0]) == 1
-    how = f"the last {where}" if alone else f"of {len(mine)} {where}, by nothing but their order"
+    how = f"the last {where}" if alone else f"of {len(mine)} {where}, only by their order"
     for a, b in zip(sorted(left[0]), sorted(left[1]), strict=True):
         if mine[a].may_be(theirs[b]):
             yield Proposal(mine[a].candidate.key, theirs[b].candidate.key, how, ambiguous=not alone)

@@ -115,7 +115,7 @@ class _Relating:
         part = int(captures[row.free]) if row.free is not None else number
         parts = self._joined.setdefault((row.new, target), {})
         if (at := (row.free is not None, part)) in parts:
-            message = f"{parts[at][0]!r} and {name!r} are one part of it"
+            message = f"{parts[at][0]!r} and {name!r} are the same part of it"
             raise DuplicateKeyError(message, key=target, hints=(str(row),))
         parts[at] = name, row
 
@@ -125,12 +125,12 @@ class _Relating:
         numbers = [number for _, number in sorted(parts)]
         rows = self._names.group(row)
         if any(other.steps != row.steps or other.free != row.free for other in rows):
-            message = "the rows that make it do not say one thing"
+            message = "the lines of the map that make it disagree"
             raise ConversionError(message, key=target, hints=_shown(rows))
         if row.free is None:
             missing = [other for other in rows if other not in {mine for _, mine in held}]
             if missing:
-                message = f"is made of {len(rows)} tensors, {len(missing)} of them are not there"
+                message = f"is made of {len(rows)} tensors, {len(missing)} of them are missing"
                 raise ConversionError(message, key=target, hints=_shown(missing))
         turn = row.steps.turn
         assert isinstance(turn, Join)
@@ -156,7 +156,7 @@ class _Relating:
         else:
             targets = [other.new.fill(captures) for other in self._names.group(row)]
         if len(targets) != count:
-            message = f"is cut into {count} parts, the rows name {len(targets)}"
+            message = f"is cut into {count} parts, but the map names {len(targets)}"
             raise ConversionError(message, key=name, hints=_shown(self._names.group(row)))
         steps = row.steps._replace(turn=turn._replace(parts=count))
         return Relation((name,), tuple(targets), steps, row)
@@ -178,11 +178,11 @@ def _refuse_doubles(relations: Iterable[Relation], names: NameMap) -> None:
         for target in relation.targets:
             if not target:
                 raise ConversionError(
-                    "its new key is empty", key=relation.sources[0], hints=(str(relation.row),)
+                    "its new key would be empty", key=relation.sources[0], hints=(str(relation.row),)
                 )
             other = made.setdefault(target, relation)
             if other is not relation or relation.targets.count(target) > 1:
-                message = f"{other.sources[0]!r} and {relation.sources[0]!r} both end on this key"
+                message = f"{other.sources[0]!r} and {relation.sources[0]!r} both become this key"
                 hints = tuple(dict.fromkeys((str(other.row), str(relation.row))))
                 raise DuplicateKeyError(message, path=names.path, key=target, hints=hints)
 
@@ -208,7 +208,7 @@ def _refuse_detours(relations: Sequence[Relation], names: NameMap) -> None:
             assert mine is not None
             if row.place in {other.place for other in names.group(mine)}:
                 continue
-            message = f"{target!r} would come back by another row"
+            message = f"{target!r} would match another line of the map on the way back"
             raise ConversionError(
                 message, key=relation.sources[0], hints=(str(mine), str(names.rows[found[0]]))
             )
@@ -218,7 +218,7 @@ def _counted_or_not(row: MapRow, names: NameMap) -> Join | Cut | None:
     turn = row.steps.turn
     if isinstance(turn, Join) and turn.kind == "concat" and turn.parts is None:
         if row.free is not None:
-            message = f"no way back: {turn} does not say of how many parts, as in concat({turn.axis},3)"
+            message = f"no way back: {turn} does not give the number of parts, as in concat({turn.axis},3)"
             raise ConversionError(message, path=names.path, hints=(str(row),))
         return turn._replace(parts=len(names.group(row)))
     return turn

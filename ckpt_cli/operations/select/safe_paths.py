@@ -61,18 +61,18 @@ def dataset_names(keys: Sequence[str], path: str) -> tuple[dict[str, str], list[
     taken: set[str] = set()
     for key in sorted(keys, key=lambda key: key.count("/")):
         if key.count("/") > MOST_COMPONENTS:
-            raise ConversionError("no path that a dataset can have", path=path, key=key[:100] + "…")
+            raise ConversionError("not a valid path for a dataset", path=path, key=key[:100] + "…")
         name, at = key, key.find("/")
         while at >= 0:
             if name[:at] in taken:
                 name = f"{name[:at]}.{name[at + 1 :]}"
             at = name.find("/", at + 1)
         if name in taken:
-            raise DuplicateKeyError(f"{key!r} would be written under this key, too", path=path, key=name)
+            raise DuplicateKeyError(f"{key!r} would also be written under this key", path=path, key=name)
         taken.add(name)
         names[key] = name
     changed = [key for key in keys if names[key] != key]
-    more = f", and {counted(len(changed) - 1, 'more tensor')} in the same way" if len(changed) > 1 else ""
+    more = f", and {counted(len(changed) - 1, 'more tensor')} likewise" if len(changed) > 1 else ""
     notes = [f"{changed[0]} is written as {names[changed[0]]}{more}"] if changed else []
     return {key: names[key] for key in keys}, notes
 

@@ -52,7 +52,7 @@ class Selection(NamedTuple):
         chosen = tuple(kinds.split(",")) if kinds else ()
         for kind in chosen:
             if kind not in KINDS:
-                raise ValueError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
+                raise ValueError(f"unknown kind {kind!r}; use {', '.join(KINDS)}")
         for pattern in (*keep, *drop) if regex else ():
             try:
                 re.compile(pattern)
@@ -167,7 +167,7 @@ def choose(
     for text in found.unmatched:
         raise unmatched(reader, text)
     if not found.chosen:
-        raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+        raise NothingSelectedError("the selection leaves no tensors", path=reader.location.path)
     if found.idle and reader.paths_flaw is not None:
         raise unmatched(reader, found.idle[0])
     if noted:
@@ -187,7 +187,7 @@ def prove_graph(reader: CheckpointReader) -> None:
         raise InaccessibleError(flaw.message, path=flaw.file)
     message = f"its object graph cannot be read: {flaw.message}"
     verify = command_line("verify", reader.location.path)
-    hints = (f"without it keys mean nothing; to see all that is wrong: {verify}",)
+    hints = (f"the keys have no meaning without it; to see all damage: {verify}",)
     raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
 
 
@@ -204,17 +204,17 @@ def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
     """
     flaw = reader.paths_flaw
     if flaw is not None:
-        message = f"{flaw.message}; so it cannot be told whether {text!r} is an object path"
+        message = f"{flaw.message}; ckpt cannot tell whether {text!r} is an object path"
         if flaw.code in NOT_READ:
             return InaccessibleError(message, path=flaw.file)
-        way = f"to see the keys that are there: {command_line('ls', '-1', reader.location.path)}"
+        way = f"to list the keys: {command_line('ls', '-1', reader.location.path)}"
         return CorruptCheckpointError(
             message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=(way,)
         )
     message = f"no tensor matches {text!r}"
     hints = close_keys(reader, text)
     if parse_location(text).entry() is not None:
-        hints = (f"{text} is a path; what stands behind a checkpoint names its tensors",)
+        hints = (f"{text} is a path; arguments after a checkpoint select its tensors",)
     return NothingSelectedError(message, path=reader.location.path, hints=hints)
 
 
@@ -246,5 +246,5 @@ def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
     candidates = itertools.islice(itertools.chain(reader.object_paths.values(), reader.specs), 20_000)
     close = difflib.get_close_matches(text, list(dict.fromkeys(candidates)), 3, 0.4)
     if not close:
-        return (f"to see all keys: {command_line('ls', '-1', reader.location.path)}",)
+        return (f"to list all keys: {command_line('ls', '-1', reader.location.path)}",)
     return ("did you mean " + " or ".join(close) + "?",)

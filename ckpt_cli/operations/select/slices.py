@@ -135,7 +135,7 @@ def find_parts(reader: CheckpointReader, texts: tuple[str, ...], selection: Sele
     # What the other options drop, they drop of slices, too.
     left = [key for key in sift(reader, selection._replace(keep=())).chosen if key in parts]
     if not left:
-        raise NothingSelectedError("no tensor is left of what was chosen", path=reader.location.path)
+        raise NothingSelectedError("the selection leaves no tensors", path=reader.location.path)
     return [part for key in left for part in parts[key]]
 
 
@@ -143,8 +143,8 @@ def whole(parts: list[TensorSlice], path: str) -> list[str]:
     """Return the keys of parts; SliceError for a slice, which tells nothing of another layout's axes."""
     for part in parts:
         if part.region is not None:
-            message = f"slice {part.text}: of another layout tensors are taken whole"
-            hints = ("to cut it in the new layout: extract it from what convert --layout wrote",)
+            message = f"slice {part.text}: --layout does not support slices"
+            hints = ("convert with --layout first, then extract the slice from the result",)
             raise SliceError(message, path=path, key=part.key, hints=hints)
     return [part.key for part in parts]
 
@@ -182,8 +182,8 @@ def _only(reader: CheckpointReader, text: str, how: Selection) -> str:
     """Return the one key that a text names, its case and words taken as a selection says."""
     chosen = choose(reader, Selection(keep=(text,), ignore_case=how.ignore_case, words=how.words))
     if len(chosen) > 1:
-        shown = tuple(f"one of them: {key}" for key in chosen[:3])
-        message = f"{len(chosen)} tensors match {text!r}, one is wanted"
+        shown = tuple(f"for example: {key}" for key in chosen[:3])
+        message = f"{len(chosen)} tensors match {text!r}, expected one"
         raise NothingSelectedError(message, path=reader.location.path, hints=shown)
     return chosen[0]
 
@@ -195,7 +195,7 @@ def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[in
     """
 
     def wrong(what: str) -> SliceError:
-        message = f"slice [{text}]: {what}, shape is {list(spec.shape)}"
+        message = f"slice [{text}]: {what}, the shape is {list(spec.shape)}"
         return SliceError(message, path=path, key=spec.key)
 
     terms = [term.strip() for term in text.split(",")] if text.strip() else []
@@ -209,7 +209,7 @@ def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[in
         elif not term:
             raise wrong("an empty dimension")
         elif any(number and not _NUMBER.fullmatch(number) for number in numbers) or len(numbers) > 3:
-            raise wrong(f"{term!r} is no slice")
+            raise wrong(f"{term!r} is not a slice")
         elif len(numbers) == 1:
             index.append(int(term))
         else:

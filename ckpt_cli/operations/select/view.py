@@ -64,7 +64,7 @@ class Relaid(CheckpointReader):
         of_keras: bool = False,
     ) -> None:
         if not reader.format.has_values:
-            raise ConversionError("a listing, which holds no values", path=reader.location.path)
+            raise ConversionError("a listing, which stores no values", path=reader.location.path)
         self.location = reader.location
         self.format = reader.format._replace(
             name="layout",
@@ -87,22 +87,20 @@ class Relaid(CheckpointReader):
         }
         if len(self._tensors) != len(tensors):
             twice = next(constant.key for constant in constants if constant.key in self.origins)
-            raise DuplicateKeyError("two tensors end on this key", path=self.location.path, key=twice)
+            raise DuplicateKeyError("two tensors become this key", path=self.location.path, key=twice)
         self._specs = {key: tensor.spec for key, tensor in self._tensors.items()}
 
     def _made(self, relation: Relation) -> Iterator[_Made | _Renamed]:
         origins = [self._reader[source] for source in relation.sources]
         dtypes = {origin.spec.dtype.name for origin in origins}
         if len(dtypes) > 1:
-            message = f"is made of {' and '.join(sorted(dtypes))}, expected one dtype"
+            message = f"combines {' and '.join(sorted(dtypes))}, expected one dtype"
             raise ConversionError(message, path=self.location.path, key=relation.targets[0])
         if not relation.steps.operations and relation.scale == 1:
             yield _Renamed(origins[0], relation.targets[0])
             return
         if relation.scale != 1 and not dtypes <= _SCALABLE:
-            message = (
-                f"is to be multiplied, which is done to {', '.join(sorted(_SCALABLE))}, not to {dtypes.pop()}"
-            )
+            message = f"must be multiplied, which needs {', '.join(sorted(_SCALABLE))}, not {dtypes.pop()}"
             raise ConversionError(message, path=self.location.path, key=relation.sources[0])
         shapes = relation.steps.shapes([origin.spec.shape for origin in origins])
         dtype = origins[0].spec.dtype
@@ -212,7 +210,7 @@ class _Made(LazyTensor):
         with np.errstate(over="ignore"):
             scaled = wide.astype(made.dtype)
         if not np.array_equal(np.isinf(scaled), np.isinf(made)):
-            message = f"times {self._relation.scale:.6g} is more than {self.spec.dtype} holds"
+            message = f"is too large for {self.spec.dtype} after multiplication by {self._relation.scale:.6g}"
             raise ConversionError(message, key=self.spec.key)
         return scaled
 

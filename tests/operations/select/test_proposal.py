@@ -74,7 +74,7 @@ def test_weights_are_a_kernel() -> None:
 
 def test_what_nothing_tells_apart_is_paired_by_order_and_says_so() -> None:
     found = proposed({"a": (2,), "b": (2,)}, {"x": (2,), "y": (2,)})
-    assert found["a"] == ("x", "of 2 float32 [2], by nothing but their order")
+    assert found["a"] == ("x", "of 2 float32 [2], only by their order")
 
 
 def test_what_nothing_tells_apart_is_left_where_numbers_differ() -> None:

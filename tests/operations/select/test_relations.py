@@ -70,27 +70,31 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
 @pytest.mark.parametrize(
     ("lines", "shapes", "words"),
     [
-        (["a\tx", "b\tx"], {"a": (), "b": ()}, "'a' and 'b' both end on this key"),
-        (["a\tx", "{n}\tx"], {}, "stands in one of both names alone"),
-        (["a\tx", "a\ty"], {}, "'a' is to become 'x' and 'y'"),
-        (["a\tx\tT", "a\tx"], {}, "by T and by"),
+        (["a\tx", "b\tx"], {"a": (), "b": ()}, "'a' and 'b' both become this key"),
+        (["a\tx", "{n}\tx"], {}, "occurs in only one of the two names"),
+        (["a\tx", "a\ty"], {}, "'a' has two new names, 'x' and 'y'"),
+        (["a\tx\tT", "a\tx"], {}, "with two different operations, T and "),
         (
             ["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"],
             {"a": (2,)},
-            "made of 2 tensors, 1 of them are not there",
+            "made of 2 tensors, 1 of them are missing",
         ),
-        (["a\tqkv\tconcat(0)", "b\tqkv\tT concat(0)"], {"a": (2,), "b": (2,)}, "do not say one thing"),
+        (["a\tqkv\tconcat(0)", "b\tqkv\tT concat(0)"], {"a": (2,), "b": (2,)}, "make it disagree"),
         (["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"], {"a": (2,), "b": (3,)}, "parts of the same shape"),
-        (["a\tqkv\tconcat(0)", "b\tqkv"], {"a": (2,), "b": (2,)}, "both end on this key"),
-        (["a\tx\tsplit(0,2)"], {"a": (4,)}, "cut into 2 parts, the rows name 1"),
-        (["a\tx\tsplit(0,2)", "a\ty\tunstack(0)"], {"a": (2,)}, "is to become 'x' and 'y'"),
+        (["a\tqkv\tconcat(0)", "b\tqkv"], {"a": (2,), "b": (2,)}, "both become this key"),
+        (["a\tx\tsplit(0,2)"], {"a": (4,)}, "cut into 2 parts, but the map names 1"),
+        (["a\tx\tsplit(0,2)", "a\ty\tunstack(0)"], {"a": (2,)}, "has two new names, 'x' and 'y'"),
         (["b{n}\tx\tstack(0)"], {"b0": (), "b2": ()}, "parts 0 to 2, found 0, 2"),
-        (["b{n}\tx\tstack(0)"], {"b0": (), "b00": ()}, "are one part of it"),
+        (["b{n}\tx\tstack(0)"], {"b0": (), "b00": ()}, "are the same part of it"),
         (["b{n}\tx\tconcat(0)"], {"b0": (1,)}, "does not give the number of parts"),
         (["a\tx\tperm(1,0)"], {"a": (2,)}, "needs 2 dimensions"),
         (["l_0\tfirst.0", "l_{n}\tfirst.{n}"], {"l_1": (), "l_0": ()}, None),
-        (["l_{n}\tfirst.{n}", "other\tfirst.3"], {"other": ()}, "would come back by another row"),
-        (["a\t"], {"a": ()}, "its new key is empty"),
+        (
+            ["l_{n}\tfirst.{n}", "other\tfirst.3"],
+            {"other": ()},
+            "would match another line of the map on the way back",
+        ),
+        (["a\t"], {"a": ()}, "its new key would be empty"),
     ],
 )
 def test_what_contradicts_is_refused_with_its_rows(
@@ -108,9 +112,9 @@ def test_what_contradicts_is_refused_with_its_rows(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{a}{b}\t{a}.{b}", "a capture takes all digits"),
-        ("{a}7\tx{a}", "a capture takes all digits"),
-        ("{a}\t{b}", "{a} stands in one of both names alone"),
+        ("{a}{b}\t{a}.{b}", "a capture matches all digits"),
+        ("{a}7\tx{a}", "a capture matches all digits"),
+        ("{a}\t{b}", "{a} occurs in only one of the two names"),
         (".".join(f"{{n{i}}}" for i in range(9)) + "\tx", "9 captures in one name"),
         ("a\tb\tx", "line 1: 'x' is not an operation"),
         ("a\tb\t\udcff", "line 1: "),
@@ -130,7 +134,7 @@ def test_hostile_maps_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names.find(digits) is None
     assert names.find(".".join([digits] * 4)) is None
     many = rows(*(f"{{n}}/a{number}\t{{n}}.a{number}" for number in range(20_000)))
-    with pytest.raises(CheckpointError, match="more lines with captures than can be gone through"):
+    with pytest.raises(CheckpointError, match="too many lines with captures"):
         [many.find(f"{number}/a99999") for number in range(10)]
     assert time.perf_counter() - begun < 20
 
