@@ -356,7 +356,7 @@ def test_an_option_of_another_program_is_answered_with_ours(
     said = starter.run(*line.split(), cwd=laid_out)
     assert said.code in (2, 3)
     assert said.err.splitlines()[1] == f"hint: {hint}"
-    assert "did you mean" not in said.err.lower() or "no dtype" in said.err
+    assert "did you mean" not in said.err.lower() or "is not a dtype" in said.err
 
 
 def test_a_checkpoint_in_a_folder_that_is_not_there_is_no_model_on_the_hub(

@@ -97,7 +97,7 @@ REFUSED = {
     "scheduled": "is a schedule",
     "other": ": Adam, AdamW, SGD, RMSprop, Adagrad go into",
     "averaged": "has use_ema, True",
-    "scaled": "optimizer state, which this layout cannot represent",
+    "scaled": "Adam of Keras 3 is within a LossScaleOptimizer",
 }
 
 

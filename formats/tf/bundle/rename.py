@@ -86,7 +86,7 @@ class BundleRename:
         self._graph = self._encoded(graph) if graph is not None and differs else None
         if self._graph is not None and prefix.is_object():
             message = "renaming in a store is not supported: it would change a data shard (the object graph)"
-            hints = ("use ckpt convert with the same rules; it writes a new checkpoint",)
+            hints = ("to write a new checkpoint, pass the same rules to convert",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._used: dict[int, int] = {}
         """The shards that tensors lie in, and where in each the last one ends."""
