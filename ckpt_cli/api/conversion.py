@@ -17,7 +17,8 @@ from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.convert import execute, pairing, planner
 from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
-from ..operations.convert.keras.plan import read_config
+from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
+from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import Given
 from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
 from ..operations.convert.source import Settings
@@ -136,7 +137,14 @@ def planned_conversion(
     """Yield what converts one checkpoint."""
     keys = choose(reader, options.selection)
     if options.like is None:
-        yield _job(_plan(reader, keys, target, options, reporter), options)
+        into = planner.target_format(reader, target, options.to)
+        path = options.changes.config if options.changes.framework_layout() is None else None
+        with structure_in(path, into) as structure:
+            if structure is None or have_one_layout(reader.format, into):
+                yield _job(_plan(reader, keys, target, options, reporter), options)
+            else:
+                rules = options.strictness
+                yield _job(plan_by_structure(reader, keys, structure, target, into, rules), options)
         return
     with opened(options.like, reporter) as template:
         yield _job(_plan_like(reader, keys, _Template(template, target), options, reporter), options)

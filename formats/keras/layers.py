@@ -21,7 +21,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from ..core.spec import TensorSpec
 
@@ -336,6 +336,16 @@ LAYERS: dict[str, LayerRow] = {
     "TimeDistributed": LayerRow(wraps=(WrapRow("layer"),)),
     "UnitNormalization": LayerRow(options=("axis",), lists=_AXIS),
 }
+
+
+def are_of_one_layer(layer: str, names: Collection[str]) -> bool:
+    """Whether weights of these names are what one layer of the table may have, itself and not one in it.
+
+    Keras calls a wrapper after its class, and its layer's weights as the layer would itself.
+    """
+    if re.sub(r"_\d+$", "", layer) in ("spectral_normalization", "time_distributed"):
+        return not names
+    return any(set(names) <= {weight.name for weight in row.weights} for row in LAYERS.values())
 
 
 def is_seed(spec: TensorSpec) -> bool:

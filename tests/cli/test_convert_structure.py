@@ -84,3 +84,55 @@ def test_another_program_is_rejected_with_the_layer(ckpt: Callable, tmp_path: Pa
     assert (result.code, result.out) == (3, "")
     assert "get no value" in result.err
     assert "hint: pairing by structure failed: " in result.err
+
+
+def test_an_archives_weights_are_copied(ckpt: Callable, tmp_path: Path) -> None:
+    """Between a `.keras` archive and a `.weights.h5` file no dataset changes, nor its path."""
+    archive, weights = (data_path("structure", "keras2_blocks", "trained", name) for name in FORMS[2:0:-1])
+    there, back = tmp_path / "model.weights.h5", tmp_path / "model.keras"
+    assert ckpt("convert", archive, there).code == 0
+    assert ckpt("convert", weights, back, "--config", archive).code == 0
+    for made, native in ((there, weights), (back, archive)):
+        assert differing(made, native) == []
+        with formats.open_checkpoint(str(made)) as mine, formats.open_checkpoint(native) as theirs:
+            assert mine.specs.keys() == theirs.specs.keys()  # metrics, too: Keras 2 wants them back
+
+
+def test_a_part_of_an_archives_weights_is_not_copied(ckpt: Callable, tmp_path: Path) -> None:
+    archive = data_path("structure", "keras2_blocks", "trained", "model.keras")
+    result = ckpt("convert", archive, tmp_path / "m.weights.h5", "--exclude", "layers/dense/vars/0")
+    assert (result.code, result.out) == (3, "")
+    assert (
+        "'layers/dense/vars/0': keras-weights needs all weights of a model, but this one is left out"
+        in result.err
+    )
+
+
+@pytest.mark.parametrize("other", FORMS[1:3])
+def test_a_file_given_for_its_configuration_tells_the_places_of_weights(
+    ckpt: Callable, tmp_path: Path, other: str
+) -> None:
+    """No table knows the classes, but the `.keras` file of `--config` holds weights of the same program."""
+    source, native = (data_path("structure", "keras2_blocks", "trained", name) for name in ("ckpt", other))
+    config = data_path("structure", "keras2_blocks", "fresh", "model.keras")
+    result = ckpt("convert", source, tmp_path / other, "--config", config)
+    assert (result.code, result.out) == (0, ""), result.err
+    assert differing(tmp_path / other, native) == []
+
+
+def test_an_optimizer_of_the_configurations_file_does_not_come_along(ckpt: Callable, tmp_path: Path) -> None:
+    source = data_path("structure", "keras2_blocks", "trained", "ckpt")
+    config = data_path("structure", "keras2_blocks", "fresh", "model.keras")
+    target = tmp_path / "model.weights.h5"
+    assert ckpt("convert", source, target, "--config", config, "--weights-only").code == 0
+    with formats.open_checkpoint(str(target)) as made:
+        assert not {"slot", "optimizer"} & set(made.kinds.values())
+
+
+def test_attributes_of_an_unknown_class_are_not_guessed(ckpt: Callable, tmp_path: Path) -> None:
+    """An object graph goes by attributes, which no file of Keras holds."""
+    source = data_path("structure", "keras2_custom", "trained", "model.h5")
+    result = ckpt("convert", source, tmp_path / "ckpt", "--to", "object")
+    assert (result.code, result.out) == (3, "")
+    assert "layer 'custom' is of class " in result.err
+    assert "hint: pass --like TEMPLATE, a checkpoint that the same program saved\n" in result.err

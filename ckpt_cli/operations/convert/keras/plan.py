@@ -8,6 +8,7 @@ they are, and no model is needed.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from formats.core.dtypes import BY_NAME
@@ -17,7 +18,7 @@ from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
-from formats.keras.layers import is_seed
+from formats.keras.layers import are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
@@ -27,15 +28,17 @@ from formats.wire.jsontext import parse_object
 
 from ..optimizers import Given, contradiction, reason_of_idle
 from ..plan import Dropped, Move
+from .copying import copied, is_copied, tells_structure
 from .optimizer import RATE, NoPlaceError, StoredOptimizer, generation_told, optimizer_of, wanted_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from formats.keras.variable_layout import Placed
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import Format
+    from formats.model.reader import CheckpointReader, Format
+    from formats.store.base import File
 
     from ..source import Chosen
 
@@ -71,7 +74,7 @@ def read_config(path: Location) -> KerasFacts:
     With it comes what else that file says of a model: how it is compiled, and by which Keras.
     """
     with path.open() as file:
-        is_json = file.read(0, 64).lstrip().startswith(b"{")
+        is_json = _is_json(file)
         if is_json and file.size > _MOST_CONFIG:
             message = f"{file.size} bytes, more than a configuration has"
             raise ConversionError(message, path=path)
@@ -91,6 +94,25 @@ def read_config(path: Location) -> KerasFacts:
     return KerasFacts(version=facts.version, config=facts.config, training_config=facts.training_config)
 
 
+def _is_json(file: File) -> bool:
+    return file.read(0, 64).lstrip().startswith(b"{")
+
+
+@contextmanager
+def structure_in(path: Location | None, into: Format) -> Iterator[CheckpointReader | None]:
+    """Yield a file that is given for its configuration if its weights' places are needed, too; else None."""
+    if path is None or into.family is not Family.KERAS:
+        yield None
+        return
+    with path.open() as file:
+        is_json = _is_json(file)
+    if is_json:
+        yield None
+        return
+    with open_checkpoint(path) as reader:
+        yield reader if tells_structure(reader, into) else None
+
+
 def concerns(source: Format, target: Format) -> bool:
     """Whether a conversion from one format to another is one of layouts that a model explains."""
     of_keras = Family.KERAS
@@ -102,6 +124,12 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
     source, target = chosen.source, chosen.into.name
     if source.format is chosen.into and not _is_for_another_keras(chosen):
         return _same_layout(chosen)
+    if is_copied(chosen) and not _is_for_another_keras(chosen):
+        if _LAYOUTS[target] is _archive:
+            given = chosen.settings.config
+            _refuse_config(chosen, given and given.config)
+        moves, facts = copied(chosen)
+        return KerasPlacement(moves, facts=facts)
     _refuse_rules(chosen)
     try:
         model = _model(chosen)
@@ -334,7 +362,28 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 # tf-object --------------------------------------------------------------------------------
 
 
+def _refuse_unknown(chosen: Chosen, model: Model) -> None:
+    """Refuse a layer whose attributes no table knows: objects go by these, and would not be restored."""
+    units = [model.unit]
+    for unit in units:
+        units += unit.children()
+        names = {variable.name for variable in unit.variables()}
+        is_known = unit.known if model.facts.config is not None else are_of_one_layer(unit.name, names)
+        if not is_known and unit.has_weights():
+            what = (
+                f"of class {unit.class_name}"
+                if unit.class_name
+                else f"with weights {', '.join(sorted(names))}"
+            )
+            message = (
+                f"layer {unit.name!r} is {what}, and its attributes, which an object graph needs, are unknown"
+            )
+            hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
+            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
 def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
+    _refuse_unknown(chosen, model)
     give_names(model.unit)
     node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
     graph, placed = graph_of(model.unit, *(node or ()))
@@ -367,8 +416,8 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
 # keras-weights, keras -----------------------------------------------------------------------
 
 
-def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
-    config = model.facts.config
+def _refuse_config(chosen: Chosen, config: str | None) -> None:
+    """Refuse the configuration of a .h5 file for a `.keras` archive."""
     if config is not None and "module" not in parse_object(config):
         message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
         hints = (
@@ -376,6 +425,10 @@ def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
             "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
         )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
+def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
+    _refuse_config(chosen, model.facts.config)
     return _weights_of(chosen, model)
 
 
