@@ -129,8 +129,11 @@ def version_told(config: str | None, version: str | None) -> str | None:
     """Return the version of Keras that a model is of: a configuration tells of which it can be."""
     if config is None:
         return version
-    # Only Keras 3 says batch_shape; only Keras 2 says batch_input_shape.
-    major = "2" if '"batch_input_shape"' in config or "keras.src.engine" in config else "3"
+    # Only Keras 3 says batch_shape; only Keras 2 says batch_input_shape; a subclassed model says neither.
+    is_keras_2 = '"batch_input_shape"' in config or "keras.src.engine" in config
+    if version is not None and not is_keras_2 and '"batch_shape"' not in config:
+        return version
+    major = "2" if is_keras_2 else "3"
     if version is not None and version.startswith(major):
         return version
     return {"2": "2.15.0", "3": "3.0.0"}[major]
