@@ -25,6 +25,7 @@ INTEGER: Schema = {"type": "integer"}
 NUMBER: Schema = {"anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}
 NAME: Schema = {"type": "string", "description": "a key: UTF-8, other bytes as lone surrogates"}
 DTYPE: Schema = {"type": "string", "description": "TensorFlow's name"}
+IDENTITY: Schema = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
 
 
@@ -156,7 +157,9 @@ FILE = {"name": TEXT, "nbytes": COUNT, "modified": maybe(TIME)}
 DIRECTORY = {
     "directory": TEXT,
     "latest": maybe(TEXT),
-    "checkpoints": listed(fields(MEMBER, {"stored_step": maybe(INTEGER)})),
+    "checkpoints": listed(
+        fields(MEMBER, {"stored_step": maybe(INTEGER), "identity": maybe(IDENTITY), "copies": listed(TEXT)})
+    ),
     "events": listed(fields(FILE)),
     "graphs": listed(fields(FILE)),
 }
@@ -405,7 +408,10 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "rename": (document(WRITTEN),),
     "report": (document({"path": TEXT, "other": maybe(TEXT), "output": TEXT, "nbytes": COUNT}),),
     "rescue": (document(RESCUED),),
-    "show": (document(SUMMARY), document(SHOWN, {"slice": TEXT, "iterator": ITERATOR})),
+    "show": (
+        document(SUMMARY, {"identity": IDENTITY}),
+        document(SHOWN, {"slice": TEXT, "iterator": ITERATOR}),
+    ),
     "state": (document(STATE),),
     "stats": (STATS, document({"results": listed(STATS)})),
     "verify": (document({"ok": FLAG, "results": listed(VERIFIED)}),),

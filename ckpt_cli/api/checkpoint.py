@@ -12,7 +12,7 @@ from formats.find.resolve import spelling
 
 from ..operations.reporting import Collected, say_choice, say_findings
 from ..operations.select.selection import close_keys
-from .calls import hinted, location
+from .calls import hinted, lent, location
 from .tables import RowTable
 
 if TYPE_CHECKING:
@@ -194,6 +194,17 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._reader().specs)
+
+    @hinted
+    def identity(self, jobs: int | None = None) -> str:
+        """Return one SHA-256 of all tensors, as `ckpt show --digest` prints it. This reads every value.
+
+        It is the same for the same tensors in every format that keeps their names and dtypes.
+        """
+        from .listing import checkpoint_identity
+
+        with lent(jobs) as workers:
+            return checkpoint_identity(self._reader(), workers, Collected())
 
     def close(self) -> None:
         """Close the files. Closing twice is not an error."""

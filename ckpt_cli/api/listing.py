@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.spec import spec_columns
+from formats.errors import CheckpointError
 
 from ..operations.look.listing import in_order, missing_shards
-from ..operations.runs.listing import directory_document
+from ..operations.reporting import opened
+from ..operations.runs.listing import MOST_NAMED, directory_document
 from ..operations.select.selection import Selection, choose
 from .rules import CHOOSING, OptionError, excludes, needs
 
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIGESTS",
+    "IDENTITY",
     "RULES",
     "ListOptions",
+    "add_identities",
+    "checkpoint_identity",
     "chosen_tensors",
     "digests_of",
     "list_directory",
@@ -32,7 +37,8 @@ __all__ = [
     "warn_of_missing",
 ]
 
-DIGESTS = ("crc32c", "sha256")
+DIGESTS = ("crc32c", IDENTITY := "sha256")
+"""The digests of a tensor, and the one that gives a directory's checkpoints their identities."""
 
 RULES = (
     needs("--exact", "--digest"),
@@ -127,6 +133,40 @@ def list_directory(
     for text in warnings:
         reporter.warning(text)
     return found
+
+
+def add_identities(found: dict[str, Any], workers: Workers, reporter: Reporter) -> None:
+    """Add `identity` to each checkpoint of a directory's document, and `copies`: the others with its tensors.
+
+    The identity of a damaged checkpoint is None, and a warning says why.
+    """
+    names: dict[str, list[str]] = {}
+    for row in found["checkpoints"]:
+        row["identity"] = None
+        if row["format"] is not None:
+            try:
+                row["identity"] = _identity(row["path"], workers, reporter)
+            except CheckpointError as error:
+                reporter.warning(str(error))
+        names.setdefault(row["identity"] or "", []).append(row["name"])
+    for row in found["checkpoints"]:
+        others = names[row["identity"]] if row["identity"] else ()
+        row["copies"] = [name for name in others if name != row["name"]][:MOST_NAMED]
+
+
+def _identity(path: Location, workers: Workers, reporter: Reporter) -> str:
+    """Return the identity of a checkpoint, of which the listing has said the rest."""
+    with opened(path, reporter, noted=False) as reader:
+        return checkpoint_identity(reader, workers, reporter)
+
+
+def checkpoint_identity(reader: CheckpointReader, workers: Workers, reporter: Reporter) -> str:
+    """Return the identity of an open checkpoint."""
+    from formats.model.identity import canonical_tensors, identity_of
+
+    total = sum(spec.nbytes or 0 for spec in reader.specs.values())
+    with reporter.progress(total, reader.location.name) as advance:
+        return identity_of(canonical_tensors(reader, workers.expecting(total), advance))
 
 
 def refuse_not_a_folder(path: Location) -> None:

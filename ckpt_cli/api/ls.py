@@ -11,8 +11,10 @@ from ..operations.reporting import kept, opened
 from .calls import choice, collecting, lent, location, public, selection
 from .listing import (
     DIGESTS,
+    IDENTITY,
     RULES,
     ListOptions,
+    add_identities,
     chosen_tensors,
     digests_of,
     list_directory,
@@ -65,6 +67,8 @@ class CheckpointRow(NamedTuple):
 
     `modified` is ISO 8601 in UTC, `nbytes` the size of all tensors. `kept` is True if the state file lists
     the checkpoint. `stored_step` is the training step in the checkpoint; it is read only with `long`.
+    `identity` is one SHA-256 of all tensors, and `copies` names the other checkpoints that have it; both are
+    read only with `digest="sha256"`.
     """
 
     name: str
@@ -79,6 +83,8 @@ class CheckpointRow(NamedTuple):
     shared_nbytes: int
     incomplete: bool
     stored_step: int | None = None
+    identity: str | None = None
+    copies: tuple[str, ...] = ()
 
 
 class TensorListing(ResultTable[TensorRow]):
@@ -143,7 +149,14 @@ class DirectoryListing(ResultTable[CheckpointRow]):
         self.notes, self.warnings = tuple(notes), tuple(warnings)
         self._found = found
         self._results = [
-            CheckpointRow(**{**row, "path": str(row["path"]), "shared_with": tuple(row["shared_with"])})
+            CheckpointRow(
+                **{
+                    **row,
+                    "path": str(row["path"]),
+                    "shared_with": tuple(row["shared_with"]),
+                    "copies": tuple(row.get("copies", ())),
+                }
+            )
             for row in found["checkpoints"]
         ]
 
@@ -192,6 +205,7 @@ def ls(
     line. `match`, `exclude` and `kind` take one string or several. `long` adds where the bytes are and the
     names in the object graph. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads
     values whose digest is not stored, and with `exact` all values. Without `digest`, only the index is read.
+    For a directory, `digest="sha256"` adds the identity of each checkpoint.
 
     Raises CheckpointError if nothing is found, and ValueError for invalid arguments.
 
@@ -213,6 +227,9 @@ def ls(
     with collecting() as said:
         if is_directory(where) and wanted.everything:
             found = list_directory(where, said, reverse=reverse, long=long)
+            if digest == IDENTITY:
+                with lent(jobs) as workers:
+                    add_identities(found, workers, said)
             return DirectoryListing(found, said.notes, said.warnings)
         with opened(locate(where), said, listed=not digest) as reader:
             columns = chosen_tensors(reader, options)

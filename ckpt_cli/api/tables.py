@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from formats.core.escape import escape
+
 from ..render.tables import Column, lay_out
-from ..render.text import escape, human_size
+from ..render.text import human_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from formats.core.escape import escape
 from formats.core.words import counted
 from formats.store.work.workers import SERIAL, Workers
 
 from ..operations.convert.latest import make_latest, state_beside
 from ..operations.convert.plan import FULL, NONE, SENT, usual_proof, verification
-from ..render.text import escape
 from .rules import OptionError
 from .tables import RowTable
 

@@ -13,8 +13,10 @@ from formats.find.opening import is_directory, locate
 
 from ..api.listing import (
     DIGESTS,
+    IDENTITY,
     RULES,
     ListOptions,
+    add_identities,
     chosen_tensors,
     digests_of,
     list_directory,
@@ -69,7 +71,8 @@ _PIECE = 1 << 20
 @click.option(
     "--digest",
     type=click.Choice(DIGESTS),
-    help="Add a digest of each tensor; read values if none is stored.",
+    help="Add a digest of each tensor; read values if none is stored."
+    "\fFor a directory, sha256 adds the identity of each checkpoint, and names copies.",
 )
 @exact_option("With --digest, also recompute stored digests.")
 @recursive_option("Also list subdirectories.")
@@ -96,6 +99,7 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
       ckpt ls run/ckpt-10 --depth 2        sizes per layer
       ckpt ls run/ckpt-10 kernel           keys that contain a word
       ckpt ls -1 run/ckpt-10 '*/kernel*'   keys that match
+      ckpt ls run/ --digest sha256         which checkpoints are copies of each other
       ckpt ls run/ckpt-10 --json -l --digest sha256 > model.lock   for ckpt verify --against
     """
     paths, options["keys"] = ([path], keys) if options["regex"] else paths_and_keys(path, keys)
@@ -223,6 +227,8 @@ def _list_checkpoint(
 
 def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
     found = list_directory(path, SCREEN, reverse=options["reverse"], long=look.long)
+    if look.digest == IDENTITY:
+        add_identities(found, options["workers"], SCREEN)
     asked = _asked_of_tensors(look, options["sort"])
     if found["latest"] and asked:
         import shlex
@@ -258,7 +264,7 @@ def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> in
 
 def _asked_of_tensors(look: Look, sort: str) -> str:
     """Return the options of a command line that say how tensors are listed, as they are typed."""
-    asked = [f"--digest {look.digest}"] if look.digest else []
+    asked = [f"--digest {look.digest}"] if look.digest not in (None, IDENTITY) else []
     asked += ["--tree"] if look.as_tree else []
     asked += [f"--depth {look.depth}"] if look.depth else []
     asked += [f"--sort {sort}"] if sort != "key" else []

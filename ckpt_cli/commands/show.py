@@ -10,18 +10,27 @@ import click
 from formats.core.dtypes import from_numpy
 from formats.core.words import counted
 
+from ..api.listing import checkpoint_identity
 from ..cli.help import subcommand
-from ..cli.option_rules import needs, option_rules
-from ..cli.options import color_option, completing, ignore_case_option, json_option, path_argument
+from ..cli.option_rules import excludes, needs, option_rules
+from ..cli.options import (
+    color_option,
+    completing,
+    ignore_case_option,
+    jobs_option,
+    json_option,
+    path_argument,
+)
 from ..operations.look import show
 from ..operations.select import slices
 from ..render import base as render
-from ..render.report import opened
+from ..render.report import SCREEN, opened
 
 if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.location import Location
     from formats.model.reader import CheckpointReader
+    from formats.store.work.workers import Workers
     from formats.tf.run.pipeline import Pipeline, Step
 
     from ..operations.look.stats import Statistics
@@ -44,11 +53,25 @@ _LARGEST_HEAT = 1 << 24
     metavar="N",
     help="Print at most N values in JSON.",
 )
+@click.option(
+    "--digest",
+    is_flag=True,
+    help="Print only the checkpoint's identity, one SHA-256 of all tensors."
+    "\fIt is the same in every format that keeps names and dtypes. --json adds it to the document.",
+)
 @ignore_case_option
+@jobs_option
 @json_option
 @color_option
-@option_rules(needs("--max-values", "KEY"), needs("--ignore-case", "KEY"))
-def command(path: Location, key: str | None, max_values: int, ignore_case: bool, as_json: bool) -> int:
+@option_rules(
+    needs("--max-values", "KEY"),
+    needs("--ignore-case", "KEY"),
+    needs("--jobs", "--digest"),
+    excludes("--digest", "KEY"),
+)
+def command(
+    path: Location, key: str | None, max_values: int, workers: Workers, *, as_json: bool, **options: bool
+) -> int:
     """Summarise a checkpoint, or show one of its tensors.
 
     Without KEY, prints format, producer, files, step, sizes by kind and dtype, and the model
@@ -62,13 +85,16 @@ def command(path: Location, key: str | None, max_values: int, ignore_case: bool,
       ckpt show run/ckpt-10
       ckpt show run/ckpt-10 net/l1/kernel
       ckpt show run/ckpt-10 'net/l1/kernel[0,:3]'
+      ckpt show run/ckpt-10 --digest               the same for every copy and export
     """
     with opened(path) as reader:
         if key is None:
-            fields = show.summary(reader)
+            fields = show.summary(reader) if as_json or not options["digest"] else {}
+            if options["digest"]:
+                fields["identity"] = checkpoint_identity(reader, workers, SCREEN)
             _summary(reader, fields, as_json=as_json)
         else:
-            part = slices.find_part(reader, key, ignore_case=ignore_case)
+            part = slices.find_part(reader, key, ignore_case=options["ignore_case"])
             _tensor(reader, part, max_values, as_json=as_json)
     return 0
 
@@ -79,6 +105,9 @@ def command(path: Location, key: str | None, max_values: int, ignore_case: bool,
 def _summary(reader: CheckpointReader, fields: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         render.document(fields)
+        return
+    if "identity" in fields:
+        render.lines([fields["identity"]])
         return
     rows = _summary_rows(reader, fields)
     if not render.is_terminal():

@@ -18,8 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from formats.core.escape import escape, printable
+
 from .tables import Column, TableLines, lay_out, pad, short, width
-from .text import escape, human_size, printable
+from .text import human_size
 from .workflow_commands import without_commands
 
 if TYPE_CHECKING:

@@ -26,7 +26,9 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
     elif look.keys_only:
         write_names(row["name"] for row in rows)
     elif not render.is_terminal():
-        fields = (*_FIELDS, "stored_step") if look.long else _FIELDS
+        fields = (
+            [field for field in (*_FIELDS, "stored_step", "identity") if field in rows[0]] if rows else []
+        )
         render.tsv([row[field] for field in fields] for row in rows)
     elif rows:
         _as_table(rows, found["latest"] if is_run(rows) or len(rows) == 1 else None)
@@ -35,6 +37,7 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
 
 def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
     has_stored = any(row.get("stored_step") not in (None, row["step"]) for row in rows)
+    has_identity = any(row.get("identity") for row in rows)
     columns = [
         render.Column("NAME", fold=True),
         render.Column("FORMAT", worth=2),
@@ -43,6 +46,7 @@ def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
         render.Column("TENSORS", right=True, worth=1),
         render.Column("SIZE", right=True, worth=4),
         render.Column("MODIFIED", worth=0),
+        *([render.Column("IDENTITY")] if has_identity else []),
         render.Column("", prose=True),
     ]
     cells = [
@@ -54,6 +58,7 @@ def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
             cell(row["tensors"]),
             render.human_size(row["nbytes"]),
             cell(row["modified"]).replace("T", " ").rstrip("Z"),
+            *([cell(row["identity"])[: len("sha256:") + 12]] if has_identity else []),
             _marks(row, latest),
         ]
         for row in rows
@@ -73,10 +78,17 @@ def _marks(row: dict[str, Any], latest: str | None) -> str:
     if row["incomplete"]:
         marks.append("incomplete")
     if row["shared_with"]:
-        first, more = row["shared_with"][0], len(row["shared_with"]) - 1
-        others = render.escape(first) + (f" and {more:,} more" if more else "")
+        others = _first_of(row["shared_with"])
         marks.append(f"shares {render.human_size(row['shared_nbytes'])} with {others}")
+    if row.get("copies"):
+        marks.append(f"same tensors as {_first_of(row['copies'])}")
     return ", ".join(marks)
+
+
+def _first_of(names: list[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - 1
+    return render.escape(names[0]) + (f" and {more:,} more" if more else "")
 
 
 def _show_beside(found: dict[str, Any]) -> None:

@@ -52,6 +52,7 @@ ONLY_PRINTED = {
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("ls", ("run",), {}),
     ("ls", ("run",), {"reverse": True}),
+    ("ls", ("run",), {"digest": "sha256", "jobs": 2}),
     ("ls", ("run/ckpt-10",), {}),
     ("ls", ("run/ckpt-10", "net/l1/kernel", "*iter*"), {"sort": "size"}),
     ("ls", ("run/ckpt-10",), {"long": True, "kind": ["variable", "slot"], "exclude": "*bias*"}),

@@ -224,6 +224,8 @@ OWN = {
     "show": {
         "--max-values": ("show run/ckpt-10 net/l1/kernel --json", "--max-values 1"),
         "--ignore-case": ("show run/ckpt-10 NET/L1/KERNEL", "-i"),
+        "--digest": ("show run/ckpt-10", "--digest"),
+        "--jobs": ("show run/ckpt-10 --digest -v", "-j 7"),
     },
     "state": {
         "--set": ("state run", "--set ckpt-8"),

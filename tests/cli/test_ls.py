@@ -570,3 +570,29 @@ def test_headings_stand_below_an_empty_line(terminal: Callable, line: tuple[str,
     assert not any(r"\x0a" in text for text in shown)
     assert "" in shown
     assert shown[0]
+
+
+def test_a_directory_says_which_checkpoints_are_copies(
+    ckpt: Callable, terminal: Callable, tmp_path: Path
+) -> None:
+    for name in ("one.npz", "two.safetensors"):
+        assert ckpt("convert", CKPT, tmp_path / name, "-q").code == 0
+    assert ckpt("convert", CKPT, tmp_path / "half.npz", "--cast", "float16", "-q").code == 0
+    shutil.copy(data_path("corrupt", "h5_cut", "weights.h5"), tmp_path / "cut.h5")
+    listed = ckpt("ls", tmp_path, "--digest", "sha256", "-j", "2")
+    assert listed.code == 0
+    identity = ckpt("show", CKPT, "--digest").out.strip()
+    assert {row[0]: row[-1] for row in listed.rows if row[0] in ("one.npz", "two.safetensors", "cut.h5")} == {
+        "one.npz": identity,
+        "two.safetensors": identity,
+        "cut.h5": "",
+    }
+    members = {
+        row["name"]: row for row in ckpt("ls", tmp_path, "--digest", "sha256", "--json").json["checkpoints"]
+    }
+    assert members["one.npz"]["copies"] == ["two.safetensors"]
+    assert members["half.npz"]["copies"] == []
+    assert members["half.npz"]["identity"] not in (None, identity)
+    assert (members["cut.h5"]["identity"], members["cut.h5"]["copies"]) == (None, [])
+    assert "same tensors as two.safetensors" in terminal("ls", tmp_path, "--digest", "sha256").out
+    assert "identity" not in ckpt("ls", tmp_path, "--json").json["checkpoints"][0]

@@ -240,3 +240,33 @@ def test_variants_of_another_type_are_bytes(ckpt: Callable, tmp_path: Path) -> N
     result = ckpt("show", path, "v")
     assert (result.code, "variants of this type are not decoded" in result.err) == (0, True)
     assert "iterator" not in ckpt("show", "--json", CKPT, "iterator[0:1]").json
+
+
+def test_the_identity_is_one_line(ckpt: Callable, tmp_path: Path) -> None:
+    done = ckpt("show", CKPT, "--digest")
+    assert (done.code, len(done.rows), done.err) == (0, 1, "")
+    assert done.out.startswith("sha256:")
+    found = ckpt("show", CKPT, "--digest", "--json").json
+    assert found["identity"] == done.out.strip()
+    assert found["format"] == "tf-object"
+    for name in ("a.npz", "a.safetensors", "a.pt", "a.h5"):
+        assert ckpt("convert", CKPT, tmp_path / name, "-q", *["--to", "hdf5"] * (name == "a.h5")).code == 0
+        assert ckpt("show", tmp_path / name, "--digest").out == done.out
+    wrong = ckpt("show", CKPT, KERNEL, "--digest")
+    assert (wrong.code, "--digest does nothing with KEY" in wrong.err) == (2, True)
+
+
+def test_a_listing_with_sha256_has_the_identity_of_what_it_lists(ckpt: Callable, tmp_path: Path) -> None:
+    for digest in ("sha256", "crc32c"):
+        listing = ckpt("ls", CKPT, "--json", "-l", "--digest", digest).out
+        (tmp_path / f"{digest}.lock").write_text(listing)
+    assert ckpt("show", tmp_path / "sha256.lock", "--digest").out == ckpt("show", CKPT, "--digest").out
+    refused = ckpt("show", tmp_path / "crc32c.lock", "--digest")
+    assert (refused.code, refused.out, "--digest sha256" in refused.err) == (3, "", True)
+
+
+def test_a_name_that_hdf5_respells_counts_as_it_was(ckpt: Callable, tmp_path: Path) -> None:
+    arrays = {"v": numbers(np.array([1.0], np.float32)), "v/Adam": numbers(np.array([2.0], np.float32))}
+    write_bundle(str(tmp_path / "m-1"), arrays)
+    assert ckpt("convert", tmp_path / "m-1", tmp_path / "m.h5", "--to", "hdf5", "-q").code == 0
+    assert ckpt("show", tmp_path / "m.h5", "--digest").out == ckpt("show", tmp_path / "m-1", "--digest").out

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 """How often a directory is looked at whose checkpoints go away meanwhile."""
 
-_MOST_NAMED = 100
+MOST_NAMED = 100
 """Checkpoints named of those that share a file with one: all of ten thousand would be a list for each."""
 
 _GRAPHS = ("graph.pbtxt", "graph.pb")
@@ -101,8 +101,8 @@ def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> 
             owners.setdefault(file, []).append(fields["name"])
     for fields, files in rows:
         shared = [file for file in files if len(owners[file]) > 1]
-        others = dict.fromkeys(name for file in shared for name in owners[file][: _MOST_NAMED + 1])
-        fields["shared_with"] = [name for name in others if name != fields["name"]][:_MOST_NAMED]
+        others = dict.fromkeys(name for file in shared for name in owners[file][: MOST_NAMED + 1])
+        fields["shared_with"] = [name for name in others if name != fields["name"]][:MOST_NAMED]
         fields["shared_nbytes"] = sum(size for _, _, size, _ in shared if isinstance(size, int))
 
 
