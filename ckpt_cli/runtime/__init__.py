@@ -18,6 +18,7 @@ show that a checkpoint is whole: that training goes on from it exactly where it 
 from __future__ import annotations
 
 import importlib
+import warnings
 
 from . import compat, data, errors, keras, linalg, math, nest, nn, ops, random, train
 from .dtypes import (
@@ -56,6 +57,8 @@ half, double = float16, float64
 bool = bool_
 
 keep_freed()
+# Numbers that are not finite are results like any other, as in TensorFlow.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"ckpt_cli\.runtime\b")
 
 __version__ = "2.15.0"
 """The version whose behaviour is followed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,18 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     """Return a constant; `shape` fills a single value out."""
     if isinstance(value, TensorLike):
         value = value.numpy()
+    elif isinstance(value, np.ndarray):
+        value = value.copy()  # The program may change its array.
     tensor = as_tensor(value, dtypes.as_numpy(dtype) if dtype is not None else None)
     if shape is None:
         return tensor
     wanted = static_shape(shape)
     found = tensor._value
+    if found.size not in (1, math.prod(wanted)):
+        raise TypeError(
+            f"Eager execution of tf.constant with unsupported shape. Tensor {found} (converted from {value}) "
+            f"has {found.size} elements, but got `shape` {wanted} with {math.prod(wanted)} elements)."
+        )
     return Tensor(np.broadcast_to(found, wanted).copy() if found.size == 1 else found.reshape(wanted))
 
 

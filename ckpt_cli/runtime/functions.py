@@ -7,19 +7,17 @@ taken and means nothing: nothing here has a graph to be named in.
 from __future__ import annotations
 
 import builtins
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import dtypes, graphs
-from .compiled import compiled
 from .control import cond, custom_gradient, map_fn, while_loop
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
+from .function import function
 from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
 from .ops.neural import keep_logits
-from .ops.random import Traced
 from .ops.reductions import reduced
 from .shaping import (
     argsort,
@@ -146,6 +144,7 @@ BINARY = [
     "squared_difference",
     "atan2",
     "divide_no_nan",
+    "multiply_no_nan",
     "logical_xor",
 ]
 globals().update({name: unary(name) for name in UNARY})
@@ -184,7 +183,13 @@ def reduce_variance(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
     x = as_tensor(input_tensor)
-    return reduce_mean(_op["square"](x - reduce_mean(x, axis, True)), axis, keepdims)
+    mean = reduce_mean(x, axis, True)
+    if not x.dtype.is_floating and x._value.dtype.kind != "c":
+        raise TypeError(f"Input must be either real or complex. Received integer type {x.dtype}.")
+    apart = x - mean
+    if x.dtype.is_floating:
+        return reduce_mean(_op["square"](apart), axis, keepdims)
+    return reduce_mean(_op["real"](apart * _op["conj"](apart)), axis, keepdims)
 
 
 def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Tensor, Tensor]:
@@ -206,6 +211,11 @@ def reduce_std(
 
 def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Tensor:
     x = as_tensor(tensor)
+    if x._value.dtype.kind in "bO":
+        raise TypeError(f"Expected numeric or variant tensor, got dtype {x.dtype}.")
+    if x._value.dtype.kind == "c":
+        length = norm(abs(x), ord, axis, keepdims)
+        return cast(length, x.dtype) if ord in ("euclidean", 2) else length
     if ord in ("euclidean", 2):
         return _op["sqrt"](reduce_sum(x * x, axis, keepdims))
     if ord == 1:
@@ -279,7 +289,7 @@ def clip_by_global_norm(
 ) -> tuple[list[Any], Tensor]:
     """Return the tensors scaled by one factor, so that their joint norm is at most `clip_norm`."""
     length = global_norm(t_list) if use_norm is None else as_tensor(use_norm)
-    factor = clip_norm / _op["maximum"](length, clip_norm)
+    factor = clip_norm / _op["maximum"](length, clip_norm) + (length - length)  # nan unless it is finite
     return [None if t is None else map_values(lambda x: x * factor, t) for t in t_list], length
 
 
@@ -295,38 +305,6 @@ def assert_equal(
 def group(*inputs: Any, **kwargs: Any) -> Any:
     """Return nothing, or what stands for it in a graph: its arguments have been done when it is called."""
     return graphs.Done() if graphs.current() is not None else None
-
-
-def _kind(value: Any) -> Any:
-    """Return what TensorFlow traces a function by: tensors by dtype and shape, all else by what it is."""
-    if isinstance(value, dict):
-        return tuple((key, _kind(one)) for key, one in sorted(value.items()))
-    if isinstance(value, list | tuple):
-        return tuple(map(_kind, value))
-    if isinstance(value, Tensor | np.ndarray):
-        return str(value.dtype), tuple(value.shape)
-    return (type(value), value) if isinstance(value, int | float | str | bytes | type(None)) else id(value)
-
-
-def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Return a function that runs as it would without: eagerly, as everything here."""
-    if func is None:
-        return lambda decorated: function(decorated, **options)
-
-    traced: dict[Any, Traced] = {}
-
-    @functools.wraps(func)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        trace = Traced.within()
-        if trace is None:
-            kind = () if "input_signature" in options else _kind([args, kwargs])
-            if kind not in traced:
-                traced[kind] = Traced()
-            trace = traced[kind]
-        with compiled(), trace.called():
-            return func(*args, **kwargs)
-
-    return called
 
 
 def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\n", **options: Any) -> None:

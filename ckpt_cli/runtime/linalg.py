@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .functions import einsum, eye, matmul, norm, tensordot
+from .functions import einsum, eye, global_norm, matmul, norm, tensordot
 from .tensor import Tensor, as_tensor
 
-__all__ = ["einsum", "eye", "matmul", "matvec", "norm", "tensordot"]
+__all__ = ["einsum", "eye", "global_norm", "matmul", "matvec", "norm", "tensordot"]
 
 
 def matvec(a: Any, b: Any, transpose_a: bool = False) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import functions
+from .errors import InvalidArgumentError
 from .functions import sigmoid
 from .keras.activations import (
     elu,
@@ -25,12 +26,16 @@ from .unknown import refuse
 
 __all__ = [
     "avg_pool2d", "bias_add", "conv2d", "depthwise_conv2d", "dropout", "elu", "embedding_lookup", "gelu",
-    "l2_loss", "leaky_relu", "log_softmax", "max_pool2d", "moments", "relu", "selu", "sigmoid",
+    "l2_loss", "leaky_relu", "log_softmax", "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
     "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits", "softplus",
     "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh",
 ]  # fmt: skip
 
 silu = swish
+
+
+def relu6(features: Any, name: str | None = None) -> Tensor:
+    return relu(features, max_value=6.0)
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
@@ -103,6 +108,9 @@ def embedding_lookup(params: Any, ids: Any, max_norm: float | None = None, name:
 
 
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    t = as_tensor(t)
+    if not t.dtype.is_floating:
+        raise InvalidArgumentError(f"Value for attr 'T' of {t.dtype.name} is not in the list [Op:L2Loss]")
     return functions.reduce_sum(OPERATIONS["square"](t)) / 2
 
 

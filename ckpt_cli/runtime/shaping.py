@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 
 from . import dtypes
+from .errors import InvalidArgumentError
 from .ops.arrays import as_parts, static_shape
 from .ops.reductions import axes_of
-from .tensor import OPERATIONS, Tensor, as_tensor
+from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor
 from .unknown import refuse
 
 __all__ = [
@@ -72,11 +74,17 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
+    if not isinstance(values, TensorLike) and not any(isinstance(one, TensorLike) for one in values):
+        with contextlib.suppress(ValueError):  # Of several shapes: the operation says so.
+            values = as_tensor(values)
     return _op["stack"](*as_parts(values), axis=axis)
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
-    return list(_op["unstack"](value, axis=axis))
+    parts = list(_op["unstack"](value, axis=axis))
+    if num not in (None, len(parts)):
+        raise InvalidArgumentError(f"Input shape axis {axis} must equal {num}, got {len(parts)} [Op:Unpack]")
+    return parts
 
 
 def split(
@@ -86,13 +94,20 @@ def split(
     tensor = as_tensor(value)
     dim = tensor.shape[axis]
     if isinstance(num_or_size_splits, int):
-        if dim % num_or_size_splits:
-            raise ValueError(f"Dimension size {dim} must be evenly divisible by {num_or_size_splits}")
+        if num_or_size_splits <= 0 or dim % num_or_size_splits:
+            raise InvalidArgumentError(
+                "Number of ways to split should evenly divide the split dimension, but got split_dim "
+                f"{axis} (size = {dim}) and num_split {num_or_size_splits} [Op:Split]"
+            )
         sizes: tuple[int, ...] = (dim // num_or_size_splits,) * num_or_size_splits
     else:
         sizes = static_shape(num_or_size_splits)
         known = sum(one for one in sizes if one >= 0)
         sizes = tuple(one if one >= 0 else dim - known for one in sizes)
+        if num not in (None, len(sizes)) or sum(sizes) != dim or min(sizes, default=0) < 0:
+            raise InvalidArgumentError(
+                f"sizes {sizes} of {num} parts do not split axis {axis} of {dim} [Op:SplitV]"
+            )
     return list(_op["split"](tensor, sizes=sizes, axis=axis))
 
 
@@ -144,15 +159,24 @@ def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "b
 def one_hot(
     indices: Any,
     depth: int,
-    on_value: Any = 1,
-    off_value: Any = 0,
-    axis: int = -1,
-    dtype: Any = dtypes.float32,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
+    dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    return _op["one_hot"](
-        indices, depth=int(depth), on=on_value, off=off_value, axis=axis, dtype=dtypes.as_numpy(dtype)
-    )
+    """Return ones at the indices, or values given, whose dtype is the tensor's unless it is given, too."""
+    wanted = None if dtype is None else dtypes.as_numpy(dtype)
+    values = [None if one is None else as_tensor(one, wanted)._value for one in (on_value, off_value)]
+    found = {one.dtype for one in values if one is not None}
+    if len(found) > 1 or (wanted is not None and found and found != {wanted}):
+        raise TypeError(
+            f"dtypes of on_value, off_value and dtype do not match: {sorted(map(str, found))}, {dtype}"
+        )
+    kind = wanted or next(iter(found), np.dtype(np.float32))
+    on, off = (kind.type(at) if one is None else one for at, one in zip((1, 0), values, strict=True))
+    axis = -1 if axis is None else axis
+    return _op["one_hot"](indices, depth=int(depth), on=on, off=off, axis=axis, dtype=kind)
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
@@ -180,4 +204,11 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
-    return _op["argsort"](values, axis=axis, descending=direction == "DESCENDING")
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ValueError(
+            f"Argument `direction` should be one of ASCENDING, DESCENDING. Received: {direction=}"
+        )
+    x = as_tensor(values)
+    if x._value.dtype.kind not in "fViu":
+        raise InvalidArgumentError(f"Value for attr 'T' of {x.dtype.name} is not in the list [Op:TopKV2]")
+    return _op["argsort"](x, axis=axis, descending=direction == "DESCENDING")

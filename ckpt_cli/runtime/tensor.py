@@ -13,6 +13,8 @@ whoever has read it before keeps what was read.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,7 @@ __all__ = [
     "identity",
     "is_tensor",
     "observers",
+    "static_index",
 ]
 
 Rule = Callable[..., Any]
@@ -99,7 +102,7 @@ class TensorLike:
         return int(self._value)
 
     def __index__(self) -> int:
-        return int(self._value.__index__())
+        return int(self._value.item().__index__())
 
     def __float__(self) -> float:
         return float(self._value)
@@ -111,7 +114,7 @@ class TensorLike:
         return format(self.numpy(), spec) if spec else str(self)
 
     def __getitem__(self, key: Any) -> Tensor:
-        return OPERATIONS["slice"](self, index=_static_index(key))
+        return OPERATIONS["slice"](self, index=static_index(key))
 
     def __add__(self, other: Any) -> Tensor:
         return OPERATIONS["add"](self, other)
@@ -168,13 +171,25 @@ class TensorLike:
         return OPERATIONS["abs"](self)
 
     def __invert__(self) -> Tensor:
-        return OPERATIONS["logical_not"](self)
+        return OPERATIONS["logical_not" if self._value.dtype.kind == "b" else "invert"](self)
 
     def __and__(self, other: Any) -> Tensor:
-        return OPERATIONS["logical_and"](self, other)
+        return OPERATIONS["bitwise_and"](self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return OPERATIONS["bitwise_and"](other, self)
 
     def __or__(self, other: Any) -> Tensor:
-        return OPERATIONS["logical_or"](self, other)
+        return OPERATIONS["bitwise_or"](self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return OPERATIONS["bitwise_or"](other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return OPERATIONS["bitwise_xor"](self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return OPERATIONS["bitwise_xor"](other, self)
 
     def __lt__(self, other: Any) -> Tensor:
         return OPERATIONS["less"](self, other)
@@ -218,8 +233,9 @@ class Tensor(TensorLike):
         return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={shown(self)}>"
 
     def __str__(self) -> str:
-        value = self.numpy()
-        return f"tf.Tensor({value!s}, shape={self.shape}, dtype={self.dtype.name})"
+        text = str(self.numpy())
+        line = "\n" if "\n" in text else ""
+        return f"tf.Tensor({line}{text}, shape={self.shape}, dtype={self.dtype.name})"
 
 
 def shown(tensor: TensorLike) -> str:
@@ -229,6 +245,7 @@ def shown(tensor: TensorLike) -> str:
 
 
 _value_of = attrgetter("_value")
+_BOOL = np.dtype(np.bool_)
 
 observers: list[Any] = []
 """Tapes and programs that are recording: each is told of every operation run."""
@@ -241,46 +258,92 @@ _SCALARS: dict[type, np.dtype[Any]] = {
 }
 
 
-def _static_index(key: Any) -> Any:
+def static_index(key: Any) -> Any:
     """Return an index whose parts are numbers, slices, None and Ellipsis, tensors made numbers."""
     if isinstance(key, tuple):
-        return tuple(map(_static_index, key))
+        return tuple(map(static_index, key))
     if isinstance(key, slice):
         return slice(*(None if part is None else int(part) for part in (key.start, key.stop, key.step)))
     if isinstance(key, TensorLike):
-        return int(key) if key._value.dtype.kind in "iu" else key._value
+        key = key._value if key._value.dtype.kind not in "iu" else int(key)
+    if isinstance(key, np.ndarray) and key.dtype.kind == "b":
+        return key
+    if isinstance(key, list | np.ndarray):
+        raise InvalidArgumentError(
+            f"slice: {key!r} is no index, only numbers and slices are [Op:StridedSlice]"
+        )
+    if key is not None and key is not Ellipsis and not hasattr(key, "__index__"):
+        raise TypeError(
+            "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 "
+            f"tensors are valid indices, got {key!r}"
+        )
     return key
 
 
 def _array_of(value: Any, dtype: np.dtype[Any] | None) -> Any:
-    """Return Python or numpy values as an array, as `tf.constant` types them."""
+    """Return Python or numpy values as an array, as `tf.constant` types them.
+
+    Arrays are cast to a dtype; Python's numbers only where none can lose its meaning.
+    """
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         if array.dtype.kind in "SU":
             array = _strings(array)
-    else:
-        if isinstance(value, list | tuple):
-            value = _without_tensors(value)
-        array = np.asarray(value)
-        if array.dtype.kind in "SUO":
-            # As objects: an array of numpy's own texts would drop zero bytes at their ends.
-            array = _strings(np.asarray(value, object))
-        elif array.dtype == np.float64:
-            array = array.astype(np.float32 if dtype is None else dtype)
-        elif array.dtype == np.int64 and dtype is None:
-            small = array.size == 0 or (array.min() >= -(2**31) and array.max() < 2**31)
-            array = array.astype(np.int32 if small else np.int64)
-    if dtype is not None and array.dtype != dtype:
-        if array.dtype.kind == "f" and dtype.kind in "iub" and array.size:
-            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtypes.as_dtype(dtype).name}")
-        array = array.astype(dtype)
+        if dtype is None or array.dtype == dtype:
+            return array
+        if (array.dtype.kind == "O") != (dtype.kind == "O"):
+            raise _unconvertible(value, dtype)
+        with np.errstate(all="ignore"):
+            return array.astype(dtype)
+    kinds: dict[type, None] = {}
+    array = np.asarray(_plain(value, kinds))
+    if array.dtype.kind in "SUO":
+        # As objects: an array of numpy's own texts would drop zero bytes at their ends.
+        array = _strings(np.asarray(value, object))
+    if array.dtype == np.uint64 and np.uint64 not in kinds:
+        raise _out_of_range()
+    first = next(iter(kinds), None)
+    if len(kinds) > 1 and (first is bool or (first is int and complex in kinds)):
+        raise ValueError("Can't convert Python sequence with mixed types to Tensor.")
+    return _typed(value, array, kinds, dtype)
+
+
+def _typed(value: Any, array: Any, kinds: dict[type, None], dtype: np.dtype[Any] | None) -> Any:
+    """Return an array of Python's values in the dtype wanted, or in the one that TensorFlow gives them."""
+    if dtype is not None:
+        if array.dtype != dtype and array.size and array.dtype.kind not in _CONVERTED[dtype.kind]:
+            raise _unconvertible(value, dtype)
+        with np.errstate(over="ignore"):
+            return array.astype(dtype)
+    if array.dtype == np.float64 and (float in kinds or not kinds):
+        return array.astype(np.float32)
+    if array.dtype == np.int64:
+        small = array.size == 0 or (array.min() >= -(2**31) and array.max() < 2**31)
+        return array.astype(np.int32 if small else np.int64)
     return array
 
 
-def _without_tensors(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_without_tensors(item) for item in value]
-    return value._value if isinstance(value, TensorLike) else value
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_CONVERTED = {"b": "b", "i": "iub", "u": "iub", "f": "fiubV", "V": "fiubV", "c": "cfiub", "O": "O"}
+"""By kind of dtype: the kinds of Python's numbers that become one."""
+
+
+def _unconvertible(value: Any, dtype: np.dtype[Any]) -> TypeError:
+    return TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtypes.as_dtype(dtype).name}")
+
+
+def _out_of_range() -> ValueError:
+    return ValueError("Can't convert Python sequence with out-of-range integer to Tensor.")
+
+
+def _plain(value: Any, kinds: dict[type, None]) -> Any:
+    """Return values without tensors, and note their classes, in their order."""
+    if isinstance(value, list | tuple | range):
+        return [_plain(item, kinds) for item in value]
+    if isinstance(value, TensorLike):
+        value = value._value
+    kinds[value.__class__] = None
+    return value
 
 
 def _strings(array: Any) -> Any:
@@ -308,15 +371,19 @@ def as_tensor(value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
         return value._read()  # type: ignore[attr-defined]
     scalar = _SCALARS.get(value.__class__)
     if scalar is not None:
-        if dtype is not None:
-            if scalar.kind == "f" and dtype.kind in "iub":
-                raise TypeError(
-                    f"Cannot convert {value!r} to EagerTensor of dtype {dtypes.as_dtype(dtype).name}"
-                )
-            scalar = dtype
-        elif scalar.kind == "i" and not -(2**31) <= value < 2**31:
+        if scalar.kind == "i" and not -(2**31) <= value < 2**31:
             scalar = np.dtype(np.int64)
-        return Tensor(np.array(value, scalar))
+            if not -(2**63) <= value < 2**63:
+                raise _out_of_range()
+        if dtype is None:
+            if scalar.kind == "f" and _FLOAT32_MAX < abs(value) < math.inf:
+                raise ValueError(
+                    "Can't convert Python sequence with a value out of range for a double-precision float."
+                )
+            return Tensor(np.array(value, scalar))
+        if scalar.kind not in _CONVERTED[dtype.kind]:
+            raise _unconvertible(value, dtype)
+        return Tensor(np.array(value, scalar).astype(dtype) if dtype.kind in "iu" else np.array(value, dtype))
     if value is None:
         raise ValueError(
             "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>) to a Tensor."
@@ -333,10 +400,12 @@ def convert_to_tensor(
 ) -> Tensor:
     """Return `value` as a tensor; ValueError where a tensor has another dtype than asked for."""
     wanted = dtypes.as_numpy(dtype) if dtype is not None else None
-    hint = (
-        dtypes.as_numpy(dtype_hint) if dtype_hint is not None and not isinstance(value, TensorLike) else None
-    )
-    tensor = as_tensor(value, wanted if wanted is not None else hint)
+    tensor = None
+    if wanted is None and dtype_hint is not None and not isinstance(value, TensorLike):
+        with contextlib.suppress(TypeError, ValueError):
+            tensor = as_tensor(value, dtypes.as_numpy(dtype_hint))
+    if tensor is None:
+        tensor = as_tensor(value, wanted)
     if wanted is not None and tensor._value.dtype != wanted:
         message = (
             f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for Tensor with dtype "
@@ -352,15 +421,17 @@ def is_tensor(value: Any) -> bool:
 
 def _promoted(x: Any, y: Any, name: str) -> tuple[Tensor, Tensor]:
     """Return two operands of one dtype: a Python number takes the other's."""
-    if isinstance(x, TensorLike):
-        left = as_tensor(x)
-        right = y if y.__class__ is Tensor else as_tensor(y, left._value.dtype)
-    elif isinstance(y, TensorLike):
-        right = as_tensor(y)
-        left = as_tensor(x, right._value.dtype)
-    else:
-        left = as_tensor(x)
-        right = as_tensor(y, left._value.dtype)
+    try:
+        if isinstance(y, TensorLike) and not isinstance(x, TensorLike):
+            right = as_tensor(y)
+            left = as_tensor(x, right._value.dtype)
+        else:
+            left = as_tensor(x)
+            right = y if y.__class__ is Tensor else as_tensor(y, left._value.dtype)
+    except TypeError as error:
+        if name != "add":
+            raise
+        raise InvalidArgumentError(f"cannot compute AddV2: {error}") from error
     if left._value.dtype != right._value.dtype:
         message = (
             f"cannot compute {name} as input #1(zero-based) was expected to be a {left.dtype.name} tensor "
@@ -377,10 +448,11 @@ class Operation:
     tuple the operation has several outputs, and its rules are called with a tuple of
     gradients.  A single rule in a list stands for any number of inputs; it is called
     with the position of the input as `position`, or, where it is `joint`, once for all
-    inputs, and returns the gradients of all.
+    inputs, and returns the gradients of all.  `takes` has the kinds of dtypes of the first input,
+    None where it may be of any.
     """
 
-    __slots__ = ("forward", "joint", "name", "promotes", "rules", "variadic")
+    __slots__ = ("forward", "joint", "name", "promotes", "rules", "takes", "variadic")
 
     def __init__(
         self,
@@ -397,6 +469,7 @@ class Operation:
         self.promotes = promotes
         self.variadic = variadic
         self.joint = joint
+        self.takes: str | None = None
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         # By far the most of these calls are of small models, where a comprehension counts.
@@ -407,11 +480,14 @@ class Operation:
         else:
             for x in inputs:
                 if x.__class__ is not Tensor:
-                    inputs = tuple(map(as_tensor, inputs))
+                    wanted = _BOOL if self.takes == "b" else None
+                    inputs = tuple([as_tensor(x, wanted) for x in inputs])
                     break
+        if self.takes is not None and inputs[0]._value.dtype.kind not in self.takes:
+            raise self._untaken(inputs[0])
         try:
             value = self.forward(*map(_value_of, inputs), **attributes)
-        except ValueError as error:
+        except (ValueError, IndexError) as error:
             raise InvalidArgumentError(f"{self.name}: {error}") from error
         if value.__class__ is tuple:
             outputs = tuple(map(Tensor, value))
@@ -423,6 +499,12 @@ class Operation:
             for observer in observers:
                 observer.observe(self, inputs, (output,), attributes)
         return output
+
+    def _untaken(self, tensor: Tensor) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"Value for attr 'T' of {tensor.dtype.name} is not in the list of allowed values: "
+            f"{self.takes} (kinds of numpy's dtypes) [Op:{self.name}]"
+        )
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"

@@ -15,7 +15,7 @@ from .errors import InvalidArgumentError
 from .names import fresh_counts, scoped
 from .reader import cpp_name
 from .shapes import TensorShape
-from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown
+from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown, static_index
 from .trackable import Trackable
 
 if TYPE_CHECKING:
@@ -88,7 +88,10 @@ class Variable(TensorLike, Trackable):
         wanted = dtypes.as_numpy(dtype) if dtype is not None else None
         value = as_tensor(initial_value, wanted)._value
         if wanted is not None and value.dtype != wanted:
-            value = value.astype(wanted)
+            raise ValueError(
+                f"initial_value: Tensor conversion requested dtype {dtypes.as_dtype(wanted).name} for Tensor "
+                f"with dtype {dtypes.as_dtype(value.dtype).name}: {initial_value!r}"
+            )
         self._declared_shape = None if shape is None else TensorShape(shape)
         if self._declared_shape is not None and not self._declared_shape.is_compatible_with(value.shape):
             raise ValueError(
@@ -144,15 +147,19 @@ class Variable(TensorLike, Trackable):
     def _set(self, value: Any) -> None:
         self._value = value if value.__class__ is np.ndarray else np.asarray(value)
 
-    def _prepared(self, value: Any, what: str) -> Tensor:
-        """Return a value to be assigned, brought to the variable's dtype and held against its shape."""
+    def _of_dtype(self, value: Any) -> Tensor:
         tensor = as_tensor(value, self._value.dtype)
-        found = tensor._value
-        if found.dtype != self._value.dtype:
+        if tensor._value.dtype != self._value.dtype:
             raise ValueError(
                 f"Tensor conversion requested dtype {self.dtype.name} for Tensor with dtype "
                 f"{tensor.dtype.name}: {tensor!r}"
             )
+        return tensor
+
+    def _prepared(self, value: Any, what: str) -> Tensor:
+        """Return a value to be assigned, brought to the variable's dtype and held against its shape."""
+        tensor = self._of_dtype(value)
+        found = tensor._value
         if found.shape == self._value.shape:
             return tensor
         if what == "assign" and not self.shape.is_compatible_with(found.shape):
@@ -161,9 +168,10 @@ class Variable(TensorLike, Trackable):
                 f"{self.shape}, and "
                 f"the assigned value shape {tensor.shape} are incompatible."
             )
-        if what != "assign" and np.broadcast_shapes(found.shape, self._value.shape) != self._value.shape:
+        if what != "assign":
             raise InvalidArgumentError(
-                f"{what}: shape {tensor.shape} does not fit variable of shape {self.shape}"
+                f"Cannot update variable with shape {list(self.shape)} using a Tensor with shape "
+                f"{list(tensor.shape)}, shapes must be equal. [Op:{what}]"
             )
         return tensor
 
@@ -191,23 +199,42 @@ class Variable(TensorLike, Trackable):
     ) -> Any:
         return self._change("assign_sub", delta, read_value)
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
-        flat = as_tensor(indices)._value[..., 0]
+    def _scattered(self, indices: Any, updates: Any, how: str) -> Variable:
         self._about_to_change()
-        OPERATIONS["scatter"](as_tensor(updates, self._value.dtype), flat, variable=self, how="update")
+        OPERATIONS["scatter_nd"](as_tensor(updates, self._value.dtype), indices, variable=self, how=how)
         return self
 
-    def __iadd__(self, other: Any) -> Any:
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
+        return self._scattered(indices, updates, "update")
+
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
+        return self._scattered(indices, updates, "add")
+
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
+        return self._scattered(indices, updates, "sub")
+
+    def scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Variable:
+        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, "update")
+
+    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, "add")
+
+    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, "sub")
+
+    def __getitem__(self, key: Any) -> Tensor:
+        index = static_index(key)
+        return _Part(OPERATIONS["slice"](self, index=index), self, index)
+
+    def _in_place(self, other: Any) -> Any:
         raise RuntimeError(
             "Variable += value not supported. Use variable.assign_add(value) to modify the variable value "
-            "and "
-            "variable = variable + value to get a new Tensor object."
+            "and variable = variable + value to get a new Tensor object."
         )
 
-    def __isub__(self, other: Any) -> Any:
-        raise RuntimeError(
-            "Variable -= value not supported. Use variable.assign_sub(value) to modify the variable value."
-        )
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = _in_place
 
     def _serialize(self) -> dict[str, Any]:
         return {VARIABLE_VALUE: self._value}
@@ -247,3 +274,24 @@ class Variable(TensorLike, Trackable):
         return f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}, numpy={shown(self)}>"
 
     __str__ = __repr__
+
+
+class _Part(Tensor):
+    """The value of a slice of a variable, which can be assigned to."""
+
+    __slots__ = ("_index", "_tensor", "_variable")
+
+    def __init__(self, tensor: Tensor, variable: Variable, index: Any) -> None:
+        super().__init__(tensor._value)
+        self._tensor, self._variable, self._index = tensor, variable, index
+
+    def _read(self) -> Tensor:
+        """Return the tensor that tapes know."""
+        return self._tensor
+
+    def assign(self, value: Any, name: str | None = None) -> Variable:
+        variable = self._variable
+        tensor = variable._of_dtype(value)
+        variable._about_to_change()
+        OPERATIONS["assign_slice"](tensor, variable=variable, index=self._index)
+        return variable

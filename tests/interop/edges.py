@@ -17,6 +17,22 @@ CASES = os.path.join(HERE, "edges")
 ANSWERS = os.path.join(os.path.dirname(HERE), "data", "known_answers", "edges")
 
 
+VALUES = {
+    "int32": np.array([[1, -2, 3], [0, 5, 2**31 - 1]], "i4"),
+    "int64": np.array([[1, -2, 3], [0, 5, 7]]),
+    "uint8": np.array([[1, 2, 3], [0, 5, 255]], "u1"),
+    "bool": np.array([[True, False, True], [False, False, True]]),
+    "float16": np.array([[0.5, -1.25, 3], [0, 5, 65504]], "f2"),
+    "float32": np.array([[0.5, -1.25, 3], [0, np.nan, np.inf]], "f4"),
+    "float64": np.array([[0.5, -1.25, 3], [0, 5, -np.inf]]),
+    "complex64": np.array([[0.5 + 1j, -1.25, 3j], [0, 5 - 2j, 1]], "c8"),
+    "string": np.array([[b"a", b"b", b"c"], [b"", b"e", b"f"]], object),
+    "empty": np.zeros((0, 3), "f4"),
+    "one": np.array([[0.25]], "f4"),
+}
+"""One value of each dtype, and those of extreme shapes."""
+
+
 def families():
     return sorted(name.removesuffix(".txt") for name in os.listdir(CASES))
 
@@ -36,18 +52,43 @@ def cases(family):
 def answer(tf, program):
     """Return what a program's last expression is, or the class and the text of the error that it raises."""
     body = ast.parse(program).body
-    scope = {"tf": tf, "np": np}
+    scope = {
+        "tf": tf,
+        "np": np,
+        "each": lambda *trials: [_tried(trial) for trial in trials],
+        "VALUES": VALUES,
+    }
     tf.keras.utils.set_random_seed(7)
     tf.keras.backend.clear_session()
     try:
         exec(compile(ast.Module(body[:-1], []), "case", "exec"), scope)
         return described(eval(compile(ast.Expression(body[-1].value), "case", "eval"), scope))
     except Exception as error:
-        return {"error": [one.__name__ for one in type(error).__mro__], "message": str(error)[:300]}
+        return _raised(error)
+
+
+def _raised(error):
+    return {"error": [one.__name__ for one in type(error).__mro__][:-3], "message": str(error)[:120]}
+
+
+class _Error:
+    """What a part of a program raised."""
+
+    def __init__(self, error):
+        self.described = _raised(error)
+
+
+def _tried(trial):
+    try:
+        return trial()
+    except Exception as error:
+        return _Error(error)
 
 
 def described(value):
     """Return a value as JSON can hold it: what kind of thing it is, and its elements."""
+    if isinstance(value, _Error):
+        return value.described
     if isinstance(value, dict):
         return {"dict": {str(key): described(one) for key, one in value.items()}}
     if isinstance(value, (list, tuple)):

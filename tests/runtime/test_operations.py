@@ -47,7 +47,11 @@ CASES = {
     "squared_difference": ([away_from_zero(2, 3), away_from_zero(3)], {}),
     "atan2": ([away_from_zero(2, 3), away_from_zero(3)], {}),
     "select": ([np.array([[True, False, True]]), away_from_zero(2, 3), away_from_zero(1, 3)], {}),
-    "cast": ([away_from_zero(3)], {"dtype": np.float64}),
+    "cast": ([away_from_zero(3)], {"dtype": np.dtype(np.float64)}),
+    "leaky_relu": ([away_from_zero(2, 3)], {"alpha": 0.3}),
+    "leaky_relu_back": ([away_from_zero(2, 3), away_from_zero(2, 3)], {"alpha": 0.3}),
+    "multiply_no_nan": ([away_from_zero(2, 3), away_from_zero(1, 3)], {}),
+    "others": ([away_from_zero(2, 3)], {"axis": 1}),
     "sum_like": ([away_from_zero(2, 3), np.zeros((1, 3))], {}),
     "broadcast_like": ([away_from_zero(1, 3), np.zeros((2, 3))], {}),
     "expand_like": ([away_from_zero(2), np.zeros((2, 3))], SAME),
@@ -325,8 +329,10 @@ class TestDtypes:
         message = "expected to be a float32 tensor but is a int32 tensor"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             tf.constant(1.0) + tf.constant(1)
-        with pytest.raises(TypeError, match=r"Cannot convert 1\.5"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Cannot convert 1\.5"):
             tf.constant(1) + 1.5
+        with pytest.raises(TypeError, match=r"Cannot convert 1\.5"):
+            tf.constant(1) * 1.5
 
     @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float64, tf.int32])
     @pytest.mark.parametrize("size", [2, 400])

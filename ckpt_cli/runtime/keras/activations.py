@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import as_numpy
+from ..errors import InvalidArgumentError
 from ..functions import clip_by_value
 from ..ops.elementwise import cast, where
 from ..ops.neural import KERAS, keep_logits
@@ -46,22 +47,37 @@ def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: 
 
 def leaky_relu(x: Any, alpha: float = 0.2) -> Tensor:
     x = as_tensor(x)
-    return where(x > 0, x, x * alpha)
+    if x._value.dtype.kind in "iu":
+        x = cast(x, "float32")
+    return _op["leaky_relu"](_floating("LeakyRelu", x), alpha=float(alpha))
+
+
+def _floating(name: str, x: Any) -> Tensor:
+    tensor = as_tensor(x)
+    if not tensor.dtype.is_floating:
+        raise InvalidArgumentError(
+            f"Value for attr 'T' of {tensor.dtype.name} is not in the list of allowed values: half, "
+            f"bfloat16, float, double [Op:{name}]"
+        )
+    return tensor
 
 
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    x = as_tensor(x)
-    return where(x > 0, x, alpha * _op["expm1"](_op["minimum"](x, 0)))
+    x = _floating("Elu", x)
+    found = where(x < 0, _op["expm1"](_op["minimum"](x, 0)), x)
+    return found if alpha == 1 else where(x > 0, found, alpha * found)
 
 
 def selu(x: Any) -> Tensor:
-    x = as_tensor(x)
+    x = _floating("Selu", x)
     below = _SELU_ALPHA * _op["expm1"](_op["minimum"](x, 0))
     return _SELU_SCALE * where(x < 0, below, x)  # at 0 the slope is that of above, unlike elu's
 
 
 def gelu(x: Any, approximate: bool = False) -> Tensor:
     x = as_tensor(x)
+    if not x.dtype.is_floating:
+        raise ValueError(f"`features.dtype` must be a floating point tensor. Received: {x.dtype}")
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return 0.5 * x * (1 + _op["tanh"](inner))
@@ -95,7 +111,7 @@ def softplus(x: Any) -> Tensor:
 
 
 def softsign(x: Any) -> Tensor:
-    x = as_tensor(x)
+    x = _floating("Softsign", x)
     return x / (abs(x) + 1)
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import as_dtype
+from ..errors import InvalidArgumentError
 from ..indexed_slices import gathered
 from ..parts import cut, share
-from ..tensor import OPERATIONS, Tensor, as_tensor, define
+from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor, define
 from .elementwise import sum_like
 
 __all__ = ["matmul", "static_shape"]
@@ -366,5 +368,17 @@ define("einsum", _einsum, each=_einsum_rule)
 
 
 def as_parts(values: Any) -> list[Tensor]:
-    """Return the tensors of a list, or of a tensor's first axis."""
-    return [as_tensor(value) for value in values]
+    """Return the tensors of a list, or of a tensor's first axis; all are of the dtype of the first tensor."""
+    given = [as_tensor(value) for value in values if isinstance(value, TensorLike)]
+    dtype = given[0]._value.dtype if given else None
+    parts: list[Tensor] = []
+    for at, value in enumerate(values):
+        part = as_tensor(value, dtype)
+        dtype = part._value.dtype if dtype is None else dtype
+        if part._value.dtype != dtype:
+            raise InvalidArgumentError(
+                f"cannot compute as input #{at}(zero-based) was expected to be a {as_dtype(dtype).name} "
+                f"tensor but is a {part.dtype.name} tensor"
+            )
+        parts.append(part)
+    return parts

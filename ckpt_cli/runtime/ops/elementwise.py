@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_numpy
+from ..dtypes import as_dtype, as_numpy
+from ..errors import UnimplementedError
 from ..tensor import OPERATIONS, Operation, Tensor, as_tensor, define, observers
 from .rows import LARGE, Rows, in_parts
 
@@ -89,9 +90,31 @@ multiply = define(
 
 
 def _divide(x: Any, y: Any) -> Any:
-    # Integers divide to float64 here and in TensorFlow; floats keep their dtype.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.true_divide(x, y)
+    if x.dtype.kind in "bO":
+        raise TypeError(f"Invalid dtype tf.{as_dtype(x.dtype).name} in __truediv__. Expected a number.")
+    if x.dtype.kind in "iu":  # Large integers divide to float64, small ones to float32.
+        wide = np.float64 if x.dtype.itemsize > 2 else np.float32
+        x, y = x.astype(wide), y.astype(wide)
+    with np.errstate(all="ignore"):
+        found = np.true_divide(x, y)
+    return found if x.dtype.kind != "c" else np.where(y == 0, x.dtype.type(complex("nan+nanj")), found)
+
+
+def _divide_no_nan(x: Any, y: Any) -> Any:
+    quotient = _divide(x, y)
+    return np.where(y == 0, quotient.dtype.type(0), quotient)
+
+
+def _of_integers(function: Any, floats: Any) -> Any:
+    """Return a division whose quotient is an integer, also of floats."""
+
+    def forward(x: Any, y: Any) -> Any:
+        if x.dtype.kind in "iu" and not np.all(y):
+            raise ValueError("Integer division by zero")
+        with np.errstate(all="ignore"):
+            return function(x, y) if x.dtype.kind in "iu" else floats(x, y)
+
+    return forward
 
 
 divide = define(
@@ -103,15 +126,21 @@ divide = define(
 )
 define(
     "divide_no_nan",
-    lambda x, y: np.divide(x, y, out=np.zeros(np.broadcast(x, y).shape, x.dtype), where=y != 0),
+    _divide_no_nan,
     lambda g, out, x, y: sum_like(OPERATIONS["divide_no_nan"](g, y), x),
     lambda g, out, x, y: sum_like(OPERATIONS["divide_no_nan"](-g * out, y), y),
     promotes=True,
 )
-define("floordiv", np.floor_divide, None, None, promotes=True)
+define(
+    "floordiv",
+    _of_integers(np.floor_divide, lambda x, y: np.floor(np.true_divide(x, y))),
+    None,
+    None,
+    promotes=True,
+)
 define(
     "floormod",
-    np.mod,
+    _of_integers(np.mod, np.mod),
     lambda g, out, x, y: sum_like(g, x),
     lambda g, out, x, y: sum_like(-g * OPERATIONS["floordiv"](x, y), y),
     promotes=True,
@@ -154,7 +183,7 @@ maximum = define("maximum", np.maximum, *_half_at_ties("greater_equal"), promote
 minimum = define("minimum", np.minimum, *_half_at_ties("less_equal"), promotes=True)
 define(
     "squared_difference",
-    lambda x, y: np.square(x - y),
+    lambda x, y: np.square(x - y) if x.dtype.kind != "c" else (x - y) * np.conj(x - y),
     lambda g, out, x, y: sum_like(2 * g * (x - y), x),
     lambda g, out, x, y: sum_like(-2 * g * (x - y), y),
     promotes=True,
@@ -184,10 +213,17 @@ for _name, _function in {
 }.items():
     define(_name, _function, None, None)
 for _name, _function in {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}.items():
+    define(_name, _function, None, None, promotes=True)
+for _name, _function in {
     "logical_not": np.logical_not,
     "floor": np.floor,
     "ceil": np.ceil,
-    "round": np.rint,
+    "round": lambda x: np.rint(x) if x.dtype.kind in "fV" else x,
+    "invert": np.invert,
     "is_nan": np.isnan,
     "is_inf": np.isinf,
     "is_finite": np.isfinite,
@@ -206,6 +242,8 @@ def _quiet(function: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
     # exp of a negative number never overflows.
     small = np.exp(-np.abs(x))
     return (np.where(x >= 0, 1, small) / (1 + small)).astype(x.dtype, copy=False)
@@ -225,15 +263,29 @@ define("stop_gradient", lambda x: x, None)
 abs_ = define("abs", np.abs, lambda g, out, x: _op["abs_back"](g, x))
 define(
     "abs_back",
-    lambda g, x: g * np.sign(x),
+    lambda g, x: g * np.sign(x) if x.dtype.kind != "c" else (g * np.sign(x)).astype(x.dtype),
     lambda h, out, g, x: _op["abs_back"](h, x),
     lambda h, out, g, x: _op["zeros_like"](x),
-    promotes=True,
 )
 define("square", np.square, lambda g, out, x: g * (2 * x))
-define("sqrt", _quiet(np.sqrt), lambda g, out, x: g * 0.5 / out)
-define("rsqrt", _quiet(lambda x: 1 / np.sqrt(x)), lambda g, out, x: g * -0.5 * out * out * out)
-define("reciprocal", _quiet(lambda x: 1 / x), lambda g, out, x: -g * out * out)
+define(
+    "multiply_no_nan",
+    lambda x, y: np.where(y == 0, x.dtype.type(0), x * y),
+    lambda g, out, x, y: sum_like(_op["multiply_no_nan"](g, y), x),
+    lambda g, out, x, y: sum_like(_op["multiply_no_nan"](x, g), y),
+    promotes=True,
+)  # Slopes may be infinite where no gradient comes back: their product is 0.
+define("sqrt", _quiet(np.sqrt), lambda g, out, x: _op["multiply_no_nan"](0.5 / out, g))
+define(
+    "rsqrt",
+    _quiet(lambda x: 1 / np.sqrt(x)),
+    lambda g, out, x: _op["multiply_no_nan"](-0.5 * out * out * out, g),
+)
+define(
+    "reciprocal",
+    lambda x: _divide(x.dtype.type(1), x),
+    lambda g, out, x: _op["multiply_no_nan"](-out * out, g),
+)
 define("exp", _quiet(np.exp), lambda g, out, x: g * out)
 define("expm1", _quiet(np.expm1), lambda g, out, x: g * (out + 1))
 define("log", _quiet(np.log), lambda g, out, x: g / x)
@@ -265,7 +317,20 @@ define(
     lambda h, out, g, x: _op["relu_back"](h, x),
     lambda h, out, g, x: _op["zeros_like"](x),
 )
-define("zeros_like", np.zeros_like, None)
+define(
+    "leaky_relu",
+    lambda x, alpha: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    lambda g, out, x, alpha: _op["leaky_relu_back"](g, x, alpha=alpha),
+)  # fmt: skip
+define(
+    "leaky_relu_back",
+    lambda g, x, alpha: np.where(x > 0, g, g * g.dtype.type(alpha)),
+    lambda h, out, g, x, alpha: _op["leaky_relu_back"](h, x, alpha=alpha),
+    lambda h, out, g, x, alpha: _op["zeros_like"](x),
+)
+define("zeros_like", lambda x: np.zeros_like(x) if x.dtype.kind != "O" else np.full_like(x, b""), None)
+define("conj", np.conj, lambda g, out, x: _op["conj"](g))
+define("real", lambda x: x.real, lambda g, out, x: cast(g, x.dtype))
 define(
     "ones_like",  # of a loss, that is of a number, before all
     lambda x: x.dtype.type(1) if x.ndim == 0 and x.dtype.kind == "f" else np.ones(x.shape, x.dtype),
@@ -277,7 +342,15 @@ def _cast_rule(g: Tensor, out: Tensor, x: Tensor, dtype: Any) -> Tensor | None:
     return cast(g, x.dtype) if x.dtype.is_floating else None
 
 
-_cast: Operation = define("cast", lambda x, dtype: x.astype(dtype), _cast_rule)
+def _astype(x: Any, dtype: Any) -> Any:
+    if "O" in (x.dtype.kind, dtype.kind):
+        names = as_dtype(x.dtype).name, as_dtype(dtype).name
+        raise UnimplementedError(f"Cast {names[0]} to {names[1]} is not supported [Op:Cast]")
+    with np.errstate(all="ignore"):
+        return (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(dtype)
+
+
+_cast: Operation = define("cast", _astype, _cast_rule)
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,9 @@ _op = OPERATIONS
 
 def axes_of(axis: Any) -> int | tuple[int, ...] | None:
     """Return an axis argument, a number, list or tensor, as numpy takes it."""
-    if axis is None or isinstance(axis, int):
+    if axis is None or axis.__class__ is int:
         return axis
-    if isinstance(axis, list | tuple):
-        return tuple(map(int, axis))
-    values = as_tensor(axis).numpy()
+    values = as_tensor(axis, np.dtype(np.int32)).numpy()
     return tuple(values.tolist()) if np.ndim(values) else int(values)
 
 
@@ -55,17 +54,23 @@ def _typed(function: Any) -> Any:
     """Return a reduction that keeps the dtype: numpy would widen integers."""
 
     def forward(x: Any, axis: Any, keepdims: bool) -> Any:
-        return function(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+        return function.reduce(x, axis, x.dtype, keepdims=keepdims)
 
     return forward
 
 
+_add: Any = np.add.reduce
+
+
 def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
     if x.dtype.kind in "iu":  # TensorFlow's mean of integers is an integer, rounded toward zero.
-        return np.trunc(np.mean(x, axis=axis, keepdims=keepdims)).astype(x.dtype)
+        total = _add(x, axis, np.float64, keepdims=keepdims)
+        return np.trunc(total / max(x.size // max(total.size, 1), 1)).astype(x.dtype)
     if axis is None and not keepdims and x.size:  # numpy's own function takes thrice as long to begin
         return x.dtype.type(np.add.reduce(x, None, x.dtype).item() / x.size)
-    return np.mean(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    total = _add(x, axis, x.dtype, keepdims=keepdims)
+    count = math.prod(x.shape[one] for one in np.atleast_1d(range(x.ndim) if axis is None else axis))
+    return (total / x.dtype.type(count)).astype(x.dtype)
 
 
 def _mean_back(g: Any, out: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -80,11 +85,55 @@ def _extreme_rule(g: Tensor, out: Tensor, x: Tensor, axis: Any, keepdims: bool) 
     return hit / count * expanded(g, x, axis, keepdims)
 
 
+def _others(x: Any, axis: Any) -> Any:
+    """Return for each element the product of all others that are reduced with it."""
+    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = tuple(one % x.ndim for one in axes)
+    kept = [one for one in range(x.ndim) if one not in axes]
+    moved = np.transpose(x, (*kept, *axes))
+    rows = moved.reshape(math.prod(x.shape[one] for one in kept), -1)
+    before, after = np.ones_like(rows), np.ones_like(rows)
+    np.cumprod(rows[:, :-1], axis=1, out=before[:, 1:])
+    after[:, :-1] = np.cumprod(rows[:, :0:-1], axis=1)[:, ::-1]
+    return np.transpose((before * after).reshape(moved.shape), np.argsort((*kept, *axes)))
+
+
+def _others_rule(g: Tensor, out: Tensor, x: Tensor, axis: Any) -> Tensor:
+    products = g * out
+    return (_op["reduce_sum"](products, axis=axis, keepdims=True) - products) / x
+
+
+define("others", _others, _others_rule)
+
+
 def _product_rule(g: Tensor, out: Tensor, x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    return expanded(g * out, x, axis, keepdims) / x
+    return expanded(g, x, axis, keepdims) * _op["others"](x, axis=axis)
 
 
-define("reduce_sum", _typed(np.sum), lambda g, out, x, axis, keepdims: expanded(g, x, axis, keepdims))
+def _extreme(function: Any, none: float) -> Any:
+    """Return a reduction to the extreme; of nothing it is the least that any number would replace."""
+
+    def forward(x: Any, axis: Any, keepdims: bool) -> Any:
+        if x.size:
+            return function(x, axis=axis, keepdims=keepdims)
+        least = none if x.dtype.kind in "fV" else getattr(np.iinfo(x.dtype), "min" if none < 0 else "max")
+        return function(x, axis=axis, keepdims=keepdims, initial=x.dtype.type(least))
+
+    return forward
+
+
+def _place(function: Any, worst: float) -> Any:
+    """Return the place of an extreme, which nan never is."""
+
+    def forward(x: Any, axis: int, dtype: Any) -> Any:
+        return function(
+            np.where(np.isnan(x), x.dtype.type(worst), x) if x.dtype.kind == "f" else x, axis
+        ).astype(dtype)
+
+    return forward
+
+
+define("reduce_sum", _typed(np.add), lambda g, out, x, axis, keepdims: expanded(g, x, axis, keepdims))
 define(
     "mean_back",
     _mean_back,
@@ -97,13 +146,13 @@ define(
     _mean,
     lambda g, out, x, axis, keepdims: _op["mean_back"](g, out, x, axis=axis, keepdims=keepdims),
 )
-define("reduce_prod", _typed(np.prod), _product_rule)
-define("reduce_max", lambda x, axis, keepdims: np.max(x, axis=axis, keepdims=keepdims), _extreme_rule)
-define("reduce_min", lambda x, axis, keepdims: np.min(x, axis=axis, keepdims=keepdims), _extreme_rule)
+define("reduce_prod", _typed(np.multiply), _product_rule)
+define("reduce_max", _extreme(np.max, -np.inf), _extreme_rule)
+define("reduce_min", _extreme(np.min, np.inf), _extreme_rule)
 define("reduce_any", lambda x, axis, keepdims: np.any(x, axis=axis, keepdims=keepdims), None)
 define("reduce_all", lambda x, axis, keepdims: np.all(x, axis=axis, keepdims=keepdims), None)
-define("argmax", lambda x, axis, dtype: np.argmax(x, axis=axis).astype(dtype), None)
-define("argmin", lambda x, axis, dtype: np.argmin(x, axis=axis).astype(dtype), None)
+define("argmax", _place(np.argmax, -np.inf), None)
+define("argmin", _place(np.argmin, np.inf), None)
 
 
 def _cumulate(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
@@ -124,7 +173,7 @@ define(
 
 
 def _logsumexp(x: Any, axis: Any, keepdims: bool) -> Any:
-    top = np.max(x, axis=axis, keepdims=True)
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
     out = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
     return out if keepdims else np.squeeze(out, axis=axis)
@@ -140,8 +189,13 @@ define(
 
 
 def _softmax(x: Any, axis: int) -> Any:
-    powers = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
     return powers / np.sum(powers, axis=axis, keepdims=True)
+
+
+def _log_softmax(x: Any, axis: int) -> Any:
+    moved = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return moved - np.log(np.sum(np.exp(moved), axis=axis, keepdims=True))
 
 
 define(
@@ -151,6 +205,6 @@ define(
 )
 define(
     "log_softmax",
-    lambda x, axis: x - _logsumexp(x, axis, True),
+    _log_softmax,
     lambda g, out, x, axis: g - _op["exp"](out) * _op["reduce_sum"](g, axis=axis, keepdims=True),
 )

@@ -44,9 +44,23 @@ def _scatter(value: Any, indices: Any, variable: Any, how: str) -> Any:
     return out
 
 
+def _scatter_nd(value: Any, indices: Any, variable: Any, how: str) -> Any:
+    outside = ((indices < 0) | (indices >= variable._value.shape[: indices.shape[-1]])).any(axis=-1)
+    if outside.any():
+        found = indices[outside][0].tolist()
+        raise ValueError(f"indices = {found} does not index into shape {list(variable._value.shape)}")
+    return _scatter(value, tuple(np.moveaxis(indices, -1, 0)), variable, how)
+
+
+def _assign_slice(value: Any, index: Any, variable: Any) -> Any:
+    return _scatter(np.broadcast_to(value, variable._value[index].shape), index, variable, "update")
+
+
 define("read", _read)
 define("assign", _assign, None)
 define("assign_add", _assign_add, None)
 define("assign_sub", _assign_sub, None)
 define("scatter", _scatter, None, None)
+define("scatter_nd", _scatter_nd, None, None)
+define("assign_slice", _assign_slice, None)
 define("print", lambda: np.zeros(0))  # Whoever records is told; what is printed is no tensor's business.
