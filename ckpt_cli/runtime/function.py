@@ -101,7 +101,7 @@ class Function:
         bound = inspect.signature(self.python_function).bind(*args, **kwargs).args
         if not all(hasattr(leaf, "shape") for leaf in flatten(list(bound))):
             raise NotImplementedError(
-                "get_concrete_function: arguments that are no tensors are not supported"
+                "get_concrete_function: an argument other than tensors is not supported"
             )
         return Function(self.python_function, bound)
 

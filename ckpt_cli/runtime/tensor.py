@@ -270,7 +270,7 @@ def static_index(key: Any) -> Any:
         return key
     if isinstance(key, list | np.ndarray):
         raise InvalidArgumentError(
-            f"slice: {key!r} is no index, only numbers and slices are [Op:StridedSlice]"
+            f"slice: {key!r} cannot be an index, only numbers and slices can [Op:StridedSlice]"
         )
     if key is not None and key is not Ellipsis and not hasattr(key, "__index__"):
         raise TypeError(
