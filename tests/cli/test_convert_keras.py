@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
+
+import h5py
 
 import ckpt_cli.runtime as tf
 import formats
@@ -118,3 +121,33 @@ def test_rules_that_a_models_configuration_would_not_follow_are_refused(
     assert "rename the result" in result.err
     assert ckpt("rename", names, tmp_path / "swapped-3", *swapped).code == 0
     assert ckpt("convert", tmp_path / "swapped-3", tmp_path / "a.h5", *told).code == 0
+
+
+def test_keras_2_finds_the_metrics_of_a_fitted_model(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    """Keras 2.15 loads weights into a fitted model only if the file has its metrics, too."""
+    source = data_path("keras_mlp", "mlp.with_optimizer.h5")
+    result = ckpt("convert", source, tmp_path / "m.weights.h5", "--config", source, "--json")
+    assert result.code == 0, result.err
+    rows = {row["to"]: row for row in result.json["tensors"] if row["to"].startswith("metrics/")}
+    assert list(rows) == ["metrics/mean/vars/0", "metrics/mean/vars/1"]
+    assert {(row["from"], row["dtype"], tuple(row["shape"])) for row in rows.values()} == {
+        (None, "float32", ())
+    }
+    for_keras_3 = ckpt("convert", source, tmp_path / "3.weights.h5", "--json")
+    assert not [row for row in for_keras_3.json["tensors"] if row["to"].startswith("metrics/")]
+
+
+def test_metrics_that_are_not_known_are_named(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    source, config = data_path("keras_mlp", "mlp.with_optimizer.h5"), str(tmp_path / "config.h5")
+    shutil.copy(source, config)
+    with h5py.File(config, "r+") as file:
+        compiled = json.loads(file.attrs["training_config"])
+        compiled["metrics"] = [
+            "mae",
+            {"class_name": "AUC", "config": {}},
+            {"class_name": "Sum", "config": {}},
+        ]
+        file.attrs["training_config"] = json.dumps(compiled)
+    result = ckpt("convert", source, tmp_path / "m.weights.h5", "--config", config)
+    assert result.code == 0, result.err
+    assert "no state of the metrics AUC is written: load the weights before the model is fitted" in result.err

@@ -1,7 +1,9 @@
 """Families of models: trained and saved in each form, and taken up again from converted files.
 
 `make` trains a program and records what the uninterrupted run does next; `go_on` loads a file in
-another program of the family and says how far it goes on as that run does.  Run by TensorFlow's Python.
+another program of the family and says how far it goes on as that run does.  `judge` does the same, but takes
+no steps where the file brings the state, bit for bit, that the program's own file brings.  Run by
+TensorFlow's Python.
 """
 
 import contextlib
@@ -12,7 +14,7 @@ import traceback
 import numpy as np
 import tensorflow as tf
 from families import layers, training  # noqa: F401  which register their families
-from families.program import FAMILIES, FORMS, keras, path_of
+from families.program import FAMILIES, FORMS, keras, load, path_of
 
 STEPS, NEXT = 3, 3
 OWN_SEED, OTHER_SEED, FRESH_SEED = 1, 2, 3
@@ -66,7 +68,7 @@ def _is_blind(name, weights, losses):
 def _save(program, folder):
     """Save in each form; return by form why it cannot be, None for those that are."""
     saved = {}
-    for form, (_, save, _) in FORMS.items():
+    for form, (_, save, *_) in FORMS.items():
         try:
             save(program, path_of(folder, form))
             saved[form] = None
@@ -79,14 +81,60 @@ def _save(program, folder):
     return saved
 
 
+def judge(folder, name, form, path):
+    """Return [verdict, why] of a converted file."""
+    if _LAST[:1] != [folder]:
+        _LAST[:] = [folder, _program(name, FRESH_SEED), {}]
+        _LAST[1].train(1)
+    if _same_as_native(folder, form, path):
+        return ["goes on", ""]
+    return go_on(folder, name, form, path)
+
+
+_LAST = []
+"""The last family that was asked for: its folder, a program of it, and by form what its own file brings."""
+
+
+def _same_as_native(folder, form, path):
+    _, program, natives = _LAST
+    with open(f"{folder}/truth.json") as file:
+        natively = json.load(file)["natively"][form][0]
+    if natively != "goes on" or not program.is_all_variables():
+        return False
+    if form not in natives:
+        natives[form] = _brought(program, form, path_of(folder, form))
+    try:
+        found = _brought(program, form, path)
+    except Exception:
+        return False  # `go_on` says why
+    wanted = natives[form]
+    return (
+        found[0] == wanted[0]
+        and len(found[1]) == len(wanted[1])
+        and all(map(np.array_equal, found[1], wanted[1]))
+    )
+
+
+def _brought(program, form, path):
+    """Return what loading a file brings: the optimizer's configuration, and all variables and the outputs."""
+    program.spoil()
+    model = program.model
+    FORMS[form][2](program, path)
+    try:
+        return program.settings(), [*program.state(), program.outputs()]
+    finally:
+        program.model = model
+
+
 def go_on(folder, name, form, path):
     """Return [verdict, why] of a file of a form."""
     with np.load(f"{folder}/truth.npz") as file:
         outputs, *weights = [file[f"arr_{at}"] for at in range(len(file.files))]
     with open(f"{folder}/truth.json") as file:
         losses = json.load(file)["losses"]
+    program = _program(name, FRESH_SEED)
     try:
-        program, before, status = FORMS[form][2](lambda: _program(name, FRESH_SEED), path)
+        before, status = load(program, form, path)
     except Exception:
         return ["not loaded", _last_lines(traceback.format_exc())]
     try:

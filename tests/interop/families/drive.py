@@ -57,11 +57,12 @@ THROUGH = {"name": "name", "pt": "state.pt"}
 _CORE = ("tf", "h5", "wh5", "keras")
 CASES: dict[str, Sequence[tuple[str, str]]] = {
     LIKE: (*permutations(_CORE, 2), ("tfw", "keras"), ("keras", "tfw"), ("tf", "h5w"), ("h5w", "tf")),
-    PLAIN: (("h5", "wh5"), ("h5", "tfw"), ("keras", "wh5"), ("keras", "tfw"), ("keras", "h5")),
+    PLAIN: (*product(("h5",), ("wh5", "tfw")), *product(("keras",), ("wh5", "tfw", "h5"))),
     CONFIG: (
         *product(("tf",), ("h5", "wh5", "keras")),
         *product(("wh5",), ("tfw", "h5", "keras")),
-        ("h5", "keras"),
+        *product(("h5",), ("wh5", "keras")),
+        ("keras", "wh5"),
     ),
     "name": (("tf", "tf"),),
     "pt": (("tf", "tf"), ("keras", "keras")),
@@ -69,7 +70,7 @@ CASES: dict[str, Sequence[tuple[str, str]]] = {
 """By way: from which form to which.
 
 Without a template an object graph is that of the model alone, and what holds no configuration needs one; that
-of a `.h5` file is none for a `.keras` archive.
+of a `.h5` file is none for a `.keras` archive.  Without a configuration a `.weights.h5` is one for Keras 3.
 """
 
 BLIND = {"sgd", "unstepped"}
@@ -160,6 +161,9 @@ class Families:
         truth = self.truth(family)
         for way, pairs in CASES.items():
             for source, target in pairs:
+                is_for_the_other = way == (PLAIN if self.generation == "keras2" else CONFIG)
+                if target == "wh5" and source in ("h5", "keras") and is_for_the_other:
+                    continue
                 if truth.sound(source) and truth.sound(target):
                     yield Case(self.generation, family, source, target, way)
 
@@ -188,7 +192,7 @@ class Families:
     def _go_on(self, case: Case, truth: Truth, made: str) -> tuple[str, str]:
         asked = {"folder": truth.folder, "name": case.family, "form": case.target, "path": made}
         try:
-            verdict, why = self.tensorflow.ask("families", "go_on", **asked)
+            verdict, why = self.tensorflow.ask("families", "judge", **asked)
         except pytest.fail.Exception as error:
             return NOT_LOADED, str(error)[-600:]
         return verdict, why.replace(truth.folder, "")

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.checkpoint.graph_view import ObjectGraphView
 
 keras = tf.keras
 IS_KERAS_3 = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 16)
@@ -33,6 +34,7 @@ class Program:
 
     def __init__(self, model, x, y=None, optimizer="adam", loss=None, **compiled):
         self.model, self.x = model, x
+        self._first = {}
         self.y = numbers(8, 2, seed=7) if y is None else y
         self._compiled = {"loss": loss or keras.losses.MeanSquaredError(), **compiled}
         model(as_batch(x))  # which builds it
@@ -81,6 +83,45 @@ class Program:
     def weights(self):
         return [np.asarray(tf.cast(each, tf.float32)) for each in self.variables()]
 
+    # What a file brings, bit for bit.
+
+    def is_all_variables(self):
+        """Whether the state is in variables alone: what adapts to data has tables or constants."""
+        return not any(hasattr(layer, "adapt") for layer in self.model._flatten_layers())
+
+    def _all_variables(self):
+        """Return everything that is tracked, and legacy optimizers' slots, but metrics."""
+        tracked = self.tracked()
+        root = tf.train.Checkpoint(**tracked)  # of which the view has a weak reference
+        found = ObjectGraphView(root).breadth_first_traversal()[0]
+        for each in tracked.values():
+            own = getattr(each, "variables", ())
+            found += [getattr(one, "_value", one) for one in (own() if callable(own) else own)]
+        counted = {
+            id(variable) for metric in getattr(self.model, "metrics", ()) for variable in metric.variables
+        }
+        unique = {id(each): each for each in found if isinstance(each, tf.Variable)}
+        return [
+            each for each in unique.values() if id(each) not in counted and "save_counter" not in each.name
+        ]
+
+    def state(self):
+        return [np.asarray(each) for each in self._all_variables()]
+
+    def spoil(self):
+        """Give all variables the same other values each time: those that are not loaded are noticed."""
+        for each in self._all_variables():
+            if tf.as_dtype(each.dtype) not in (*NO_NUMBERS, tf.bool):
+                each.assign(self._first.setdefault(id(each), each + tf.ones_like(each)))
+
+    def settings(self):
+        """Return the configurations of the optimizers, whose numbers may be of a variable."""
+        kept = {}
+        for name, each in self.tracked().items():
+            if hasattr(each, "learning_rate"):
+                kept[name] = repr(each.get_config())
+        return kept
+
 
 NO_NUMBERS = (tf.string, tf.resource, tf.variant)
 
@@ -113,12 +154,8 @@ def _save_tf(program, path):
     tf.train.Checkpoint(**program.tracked()).write(path)
 
 
-def _load_tf(build, path):
-    program = build()
-    program.build_optimizer()
-    before = program.weights()
-    status = tf.train.Checkpoint(**program.tracked()).restore(path)
-    return program, before, status
+def _read_tf(program, path):
+    return tf.train.Checkpoint(**program.tracked()).restore(path)
 
 
 def _save_tfw(program, path):
@@ -128,57 +165,58 @@ def _save_tfw(program, path):
         program.model.save_weights(path, save_format="tf")
 
 
-def _load_tfw(build, path):
-    program = build()
-    program.build_optimizer()
-    before = program.weights()
+def _read_tfw(program, path):
     if IS_KERAS_3:
-        return program, before, tf.train.Checkpoint(program.model).restore(path)
-    return program, before, program.model.load_weights(path)
+        return tf.train.Checkpoint(program.model).restore(path)
+    return program.model.load_weights(path)
 
 
 def _save_whole(program, path):
     program.model.save(path)
 
 
-def _load_whole(build, path):
-    program = build()
+def _read_keras(program, path):
     program.replace_model(keras.models.load_model(path))
-    return program, None, None
 
 
-def _load_h5(build, path):
+def _read_h5(program, path):
     """Keras 3 does not restore the optimizer of a .h5 file: it builds it without variables."""
-    program = build()
     program.replace_model(keras.models.load_model(path, compile=not IS_KERAS_3))
-    return program, None, None
 
 
 def _save_weights(program, path):
     program.model.save_weights(path)
 
 
-def _load_weights(build, path):
-    """Load into a program that has been trained already, as in a session in which one loads again."""
-    program = build()
-    program.train(1)
+def _read_weights(program, path):
     program.model.load_weights(path)
-    return program, None, None
 
 
 FORMS = {
-    "tf": ("ckpt", _save_tf, _load_tf),
-    "tfw": ("saved", _save_tfw, _load_tfw),
-    "h5w": ("weights.h5", _save_weights, _load_weights),
-    "wh5": ("model.weights.h5", _save_weights, _load_weights),
-    "keras": ("model.keras", _save_whole, _load_whole),
-    "h5": ("model.h5", _save_whole, _load_h5),
+    "tf": ("ckpt", _save_tf, _read_tf, "built"),
+    "tfw": ("saved", _save_tfw, _read_tfw, "built"),
+    "h5w": ("weights.h5", _save_weights, _read_weights, "trained"),
+    "wh5": ("model.weights.h5", _save_weights, _read_weights, "trained"),
+    "keras": ("model.keras", _save_whole, _read_keras, "made"),
+    "h5": ("model.h5", _save_whole, _read_h5, "made"),
 }
-"""By form: the name of the file, how it is saved, and how it is loaded.
+"""By form: the name of the file, how it is saved, how it is read, and how far a program is that reads it.
 
-Keras 3 takes the optimizer out of the model's own configuration as it writes a .h5: that is the last.
+A trained one reads as in a session in which one loads again.  Keras 3 takes the optimizer out of the model's
+own configuration as it writes a .h5: that is the last.
 """
 
 
 def path_of(folder, form):
     return os.path.join(folder, FORMS[form][0])
+
+
+def load(program, form, path):
+    """Have a new program read a file; return its weights from before, and what TensorFlow says of reading."""
+    _, _, read, stage = FORMS[form]
+    if stage == "built":
+        program.build_optimizer()
+    elif stage == "trained":
+        program.train(1)
+    before = program.weights() if stage == "built" else None
+    return before, read(program, path)

@@ -230,7 +230,7 @@ class Module(Program):
     """Variables in a tf.Module, without a Keras model."""
 
     def __init__(self, x, optimizer):
-        self.x, self.y, self.optimizer = x, numbers(8, 2, seed=7), optimizer
+        self.x, self.y, self.optimizer, self._first = x, numbers(8, 2, seed=7), optimizer, {}
         self.net = tf.Module(name="net")
         for name, shape in (("w1", (4, 4)), ("w2", (4, 4)), ("b", (4,)), ("out", (4, 2))):
             setattr(self.net, name, tf.Variable(tf.random.normal(shape), name=name))
@@ -255,6 +255,9 @@ class Module(Program):
 
     def tracked(self):
         return {"net": self.net, "optimizer": self.optimizer}
+
+    def is_all_variables(self):
+        return True
 
     def variables(self):
         return self.order

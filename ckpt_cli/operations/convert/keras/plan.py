@@ -16,6 +16,7 @@ from formats.core.spec import TensorSpec
 from formats.core.words import counted
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_checkpoint
+from formats.keras.compiled_metrics import fitted_metrics
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
 from formats.keras.layers import are_of_one_layer, is_seed
@@ -452,6 +453,15 @@ def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
     if state is not None and model.optimizer is not None and model.optimizer.name:
         # Keras 2 writes no names and reads none, but the class is not told otherwise.
         names["optimizer/vars"] = snake_case(model.optimizer.name)
+    if major == "2":
+        metrics, unknown = fitted_metrics(model.facts)
+        placed += metrics
+        if unknown:
+            classes = ", ".join(unknown)
+            text = (
+                f"no state of the metrics {classes} is written: load the weights before the model is fitted"
+            )
+            chosen.notes.append(text)
     facts = model.facts._replace(object_names=names, groups=tuple(names))
     return _laid(chosen, model, [*placed, *(state or ())], facts=facts)
 
