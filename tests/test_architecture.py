@@ -65,7 +65,17 @@ def imports(module: str, *, for_types: bool = False) -> frozenset[str]:
     return frozenset(found)
 
 
-ROOMS = ("errors", "wire", "core", "store", "model", "keras", "tf h5 torch safetensors", "known", "find")
+ROOMS = (
+    "errors",
+    "wire",
+    "core",
+    "store",
+    "model",
+    "keras",
+    "tf h5 torch safetensors orbax",
+    "known",
+    "find",
+)
 """The rooms of `formats`, each of which imports what stands before it; those in one place not each other."""
 
 FORMATS = sorted(name for name in modules() if name.startswith("formats.known."))

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
 from ..store.content_cache import LARGEST_KEPT, whole
-from ..store.siblings import SAFETENSORS_SHARD, SHARD, TORCH_SHARD, V1_SHARD, files_beside, hub_shard
+from ..store.siblings import (
+    FLAX_SHARD,
+    SAFETENSORS_SHARD,
+    SHARD,
+    TORCH_SHARD,
+    V1_SHARD,
+    files_beside,
+    hub_shard,
+)
 from .weight_map import INDEX
 
 if TYPE_CHECKING:
@@ -24,10 +32,11 @@ WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 
 INDEX_SUFFIX = ".safetensors.index.json"
 TORCH_INDEX_SUFFIX = ".bin.index.json"
-HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX)
+FLAX_INDEX_SUFFIX = ".msgpack.index.json"
+HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX, FLAX_INDEX_SUFFIX)
 """The indexes of Hugging Face's shards."""
 
-MAP = re.compile(r".+(\.(safetensors|bin)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
+MAP = re.compile(r".+(\.(safetensors|bin|msgpack)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
 """A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
 
 
@@ -43,6 +52,7 @@ FILE_SUFFIXES = (
     ".sft",
     ".pt",
     ".pth",
+    ".msgpack",
 )
 """Suffixes that say of a damaged file that it was to be a checkpoint.
 
@@ -216,7 +226,8 @@ def shards_beside(path: Location) -> list[Location]:
     Where names are asked for one by one there are none: the index names its own.
     """
     prefix, suffix = os.path.splitext(path.removesuffix(INDEX))
-    return _beside(path.of(prefix), TORCH_SHARD if suffix == ".bin" else SAFETENSORS_SHARD, lambda: 0)
+    pattern = {".bin": TORCH_SHARD, ".msgpack": FLAX_SHARD}.get(suffix, SAFETENSORS_SHARD)
+    return _beside(path.of(prefix), pattern, lambda: 0)
 
 
 def lone_shards(shard: Location) -> list[Location]:

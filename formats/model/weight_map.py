@@ -5,6 +5,7 @@
 
     NAME.safetensors.index.json   Hugging Face: tensors, by key, in safetensors files
     NAME.bin.index.json           Hugging Face: tensors, by key, in PyTorch files
+    NAME.msgpack.index.json       Hugging Face: tensors, by key, in Flax' files
     NAME.weights.json             Keras 3: objects, by path, in HDF5 files
 
 What the shards are called tells these apart.  A map comes from anybody, so a file that it
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 WEIGHT_MAP = "weight_map"
 MOST_SHARDS = 10_000
 
-SAFETENSORS, PYTORCH, KERAS = ".safetensors", ".bin", ".weights.h5"
+SAFETENSORS, PYTORCH, FLAX, KERAS = ".safetensors", ".bin", ".msgpack", ".weights.h5"
 INDEX = ".index.json"
 _PYTORCH_SUFFIXES = (".bin", ".pt", ".pth")
 
@@ -45,7 +46,7 @@ def shard_suffix(document: dict[str, Any] | None, path: str) -> str | None:
         return None
     # A map that names nothing is what its own name says.
     names = list(_flat(document[WEIGHT_MAP].values())) or [path.removesuffix(INDEX)]
-    for suffixes, found in ((SAFETENSORS, SAFETENSORS), (_PYTORCH_SUFFIXES, PYTORCH)):
+    for suffixes, found in ((SAFETENSORS, SAFETENSORS), (_PYTORCH_SUFFIXES, PYTORCH), (FLAX, FLAX)):
         if any(isinstance(name, str) and name.endswith(suffixes) for name in names):
             return found
     return KERAS

@@ -2,7 +2,7 @@
 
     bundle       prefix.data-00000-of-00002
     V1           prefix-00000-of-00002
-    Hugging Face prefix-00001-of-00002.safetensors, .bin
+    Hugging Face prefix-00001-of-00002.safetensors, .bin, .msgpack
 
 A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
 who ask (`Location.listing`), however many checkpoints lie in it.  A store that is better
@@ -31,9 +31,12 @@ SAFETENSORS_SHARD = re.compile(
     r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.safetensors)", re.DOTALL
 )
 TORCH_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.bin)", re.DOTALL)
-"""Shards of Hugging Face's, where PREFIX.safetensors.index.json or PREFIX.bin.index.json lies beside them."""
+FLAX_SHARD = re.compile(
+    r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.msgpack)", re.DOTALL
+)
+"""Shards of Hugging Face's, where PREFIX.safetensors.index.json (.bin, .msgpack) lies beside them."""
 
-_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD, TORCH_SHARD)
+_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD, TORCH_SHARD, FLAX_SHARD)
 
 LONGEST_STEM = 48
 """Characters of the target's name in a staging directory's: a name has at most 255 bytes."""
@@ -43,6 +46,7 @@ _SPELLED = {
     V1_SHARD: ("-{shard:05d}-of-{count:05d}", 0),
     SAFETENSORS_SHARD: ("-{shard:05d}-of-{count:05d}.safetensors", 1),
     TORCH_SHARD: ("-{shard:05d}-of-{count:05d}.bin", 1),
+    FLAX_SHARD: ("-{shard:05d}-of-{count:05d}.msgpack", 1),
 }
 """How names are written, and the number of the first shard."""
 
@@ -60,7 +64,7 @@ _MOST_KEPT = 16
 
 def hub_shard(path: str) -> re.Match[str] | None:
     """Return what the name of a shard of Hugging Face's says; None where it is no such name."""
-    return SAFETENSORS_SHARD.fullmatch(path) or TORCH_SHARD.fullmatch(path)
+    return SAFETENSORS_SHARD.fullmatch(path) or TORCH_SHARD.fullmatch(path) or FLAX_SHARD.fullmatch(path)
 
 
 def is_shard_of(path: str, target: str) -> bool:

@@ -45,6 +45,8 @@ GOLDENS = [
     ("pytorch", "pytorch/dtypes.pt"),
     ("pytorch", "pytorch/hf_bin/pytorch_model.bin.index.json"),
     ("pytorch-dcp", "pytorch/dcp/.metadata"),
+    ("flax", "orbax/new/flax_msgpack/flax_model.msgpack"),
+    ("flax", "orbax/new/flax_legacy/checkpoint_10"),
 ]
 
 # Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.

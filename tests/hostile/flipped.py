@@ -33,7 +33,7 @@ import numpy as np
 
 import formats
 from formats.find.registry import format_named
-from tests import torch_files
+from tests import msgpack_files, torch_files
 from tests.hostile.budget_server import import_all
 from tests.hostile.commands import run_command
 from tests.support import digest, partitioned, strings, write_bundle
@@ -100,7 +100,10 @@ class Specimen(NamedTuple):
 
     def has_checksums(self, file: str) -> bool:
         """Whether checksums cover a file of it."""
-        return self.format not in ("safetensors", "hdf5", "listing") and os.path.basename(file) != self.bare
+        return (
+            self.format not in ("safetensors", "hdf5", "listing", "flax")
+            and os.path.basename(file) != self.bare
+        )
 
 
 def _hdf5(path: str, **options: object) -> None:
@@ -174,6 +177,11 @@ def _distributed(path: str) -> None:
         file.write(torch_files.distributed_metadata(tensors, dtypes, {key: (key,) for key in tensors}))
 
 
+def _flax(path: str) -> None:
+    with open(path, "wb") as file:
+        file.write(msgpack_files.packed(TENSORS))
+
+
 KERAS = ("layers/dense/vars/0", "layers/dense/vars/1")
 SPECIMENS = (
     Specimen("name-based", "tf-name", lambda path: save(path, TENSORS)),
@@ -187,6 +195,7 @@ SPECIMENS = (
     Specimen("safetensors", "safetensors", lambda path: save(path, TENSORS, "safetensors"), ".safetensors"),
     Specimen("pytorch", "pytorch", _torch, ".pt"),
     Specimen("pytorch-dcp", "pytorch-dcp", _distributed, bare=".metadata"),
+    Specimen("flax", "flax", _flax, ".msgpack"),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),
     Specimen("keras", "keras", lambda path: _keras(path, zipfile.ZIP_STORED), ".keras", *KERAS),

@@ -1,0 +1,1 @@
+"""Shared by the Orbax and Flax formats: trees of arrays."""

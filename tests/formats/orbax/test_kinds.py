@@ -1,0 +1,78 @@
+"""Kinds of the tensors of a tree, by the paths that optax, Flax, MaxText and Keras make."""
+
+from __future__ import annotations
+
+import pytest
+
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.orbax.kinds import kinds_of
+
+# key: shape, kind; a number without dimensions is an integer.
+CASES = {
+    "adam in a chain": {
+        "params/dense/kernel": ((2, 3), "variable"),
+        "opt_state/1/0/mu/dense/kernel": ((2, 3), "slot"),
+        "opt_state/1/0/nu/dense/kernel": ((2, 3), "slot"),
+        "opt_state/1/0/count": ((), "optimizer"),
+        "step": ((), "state"),
+    },
+    "MultiSteps of adam": {
+        "params/w": ((2, 3), "variable"),
+        "opt_state/mini_step": ((), "optimizer"),
+        "opt_state/gradient_step": ((), "optimizer"),
+        "opt_state/inner_opt_state/0/mu/w": ((2, 3), "slot"),
+        "opt_state/acc_grads/w": ((2, 3), "slot"),
+    },
+    "masked, with injected hyperparameters": {
+        "params/w": ((2, 3), "variable"),
+        "opt_state/hyperparams/learning_rate": ((), "optimizer"),
+        "opt_state/inner_state/0/inner_state/trace/w": ((2, 3), "slot"),
+    },
+    "adafactor": {
+        "params/w": ((2, 3), "variable"),
+        "opt_state/0/v_row/w": ((2,), "optimizer"),
+        "opt_state/0/v_col/w": ((3,), "optimizer"),
+    },
+    "NNX": {
+        "model/dense/kernel/value": ((2, 3), "variable"),
+        "optimizer/opt_state/0/mu/dense/kernel/value": ((2, 3), "slot"),
+        "optimizer/step/value": ((), "optimizer"),
+        "step/value": ((), "state"),
+    },
+    "MaxText": {
+        "params/params/decoder/layers/mlp/wi/kernel": ((4, 2, 3), "variable"),
+        "opt_state/mu/params/decoder/layers/mlp/wi/kernel": ((4, 2, 3), "slot"),
+        "opt_state/count": ((), "optimizer"),
+    },
+    "Keras": {
+        "trainable_variables/dense/kernel": ((2, 3), "variable"),
+        "non_trainable_variables/bn/moving_mean": ((3,), "variable"),
+        "optimizer_variables/sgd/dense_kernel_momentum": ((2, 3), "slot"),
+        "optimizer_variables/sgd/iteration": ((), "optimizer"),
+        "metrics_variables/loss/total": ((), "state"),
+    },
+    "several items": {
+        "model/params/w": ((2, 3), "variable"),
+        "model/opt_state/0/trace/w": ((2, 3), "slot"),
+        "model/step": ((), "state"),
+    },
+    "an optimizer's state alone": {
+        "0/count": ((), "optimizer"),
+        "0/mu/w": ((2, 3), "slot"),
+    },
+    "parameters that are called as slots are": {
+        "v": ((2, 3), "variable"),
+        "encoder/m/kernel": ((2, 3), "variable"),
+        "0/kernel": ((2, 3), "variable"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kinds_follow_the_paths(name: str) -> None:
+    case = CASES[name]
+    float32, int32 = BY_NAME["float32"], BY_NAME["int32"]
+    specs = {key: TensorSpec(key, float32 if shape else int32, shape) for key, (shape, _) in case.items()}
+    found = kinds_of({key: tuple(key.split("/")) for key in specs}, specs)
+    assert found == {key: kind for key, (_, kind) in case.items()}
