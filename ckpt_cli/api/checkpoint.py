@@ -38,8 +38,8 @@ class Tensor:
     - `len(tensor)` is the size of the first dimension. Iterating reads the tensor once.
 
     You get values only after their checksum was verified. A checksum in a bundle covers a whole tensor, so a
-    part takes as long to read as the tensor, but only its own memory. HDF5 and safetensors have no checksums,
-    so only the part is read.
+    slice takes as long to read as the tensor, but only the memory of the slice. HDF5 and safetensors have no
+    checksums, so only the slice is read.
 
     Raises ChecksumError or CorruptCheckpointError for damaged values, UnsupportedFeatureError for a type
     whose values cannot be decoded, and IndexError for an index that does not match the shape.
@@ -162,7 +162,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
         if len(keys) == 1:
             return Tensor(self, reader.specs[keys[0]])
         if keys:
-            hints = tuple(f"one of them: {key}" for key in keys[:3])
+            hints = tuple(f"for example: {key}" for key in keys[:3])
             raise TensorNotFoundError(
                 f"{len(keys)} tensors have this name", path=self._path, key=name, hints=hints
             )

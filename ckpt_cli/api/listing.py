@@ -117,7 +117,7 @@ def trainable_of(reader: CheckpointReader, reporter: Reporter, *, names_graph: b
     for text in found.flaws:
         reporter.note(text)
     if found.borrowed and not names_graph:
-        reporter.note(f"read which tensors are trainable from the graph of another step, {found.graph}")
+        reporter.note(f"{found.graph}, the graph of another step, says which tensors are trainable")
     return found
 
 

@@ -24,15 +24,15 @@ _SIMILAR = 0.8
 
 _COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "prune gc expire trim rm remove delete del": (
-        ("to delete all but the latest checkpoints (-n only lists them)", "state --keep 3 -n DIR"),
+        ("to delete all but the latest checkpoints (-n is a dry run)", "state --keep 3 -n DIR"),
     ),
     "clean cleanup tidy": (
-        ("to remove leftovers of interrupted saves (-n only lists them)", "state --fix -n DIR"),
+        ("to remove leftovers of interrupted saves (-n is a dry run)", "state --fix -n DIR"),
     ),
     "status latest": (("to see which checkpoint is the latest", "state DIR"),),
     "checkout reset rollback switch": (
         (
-            "to make a checkpoint the latest of its directory (-n only shows the change)",
+            "to make a checkpoint the latest of its directory (-n is a dry run)",
             "state --set NAME -n DIR",
         ),
     ),
@@ -63,12 +63,12 @@ _COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "get": (("to write tensors to a file", "extract PATHS -o tensors.npz"),),
     "restore": (
         ("to see what restoring one checkpoint into another would do", "match PATH MORE"),
-        ("to save what is intact of a damaged checkpoint", "rescue PATH DST"),
+        ("to save the intact part of a damaged checkpoint", "rescue PATH DST"),
     ),
-    "recover repair": (("to save what is intact of a damaged checkpoint", "rescue PATH DST"),),
+    "recover repair": (("to save the intact part of a damaged checkpoint", "rescue PATH DST"),),
     "fix": (
-        ("to save what is intact of a damaged checkpoint", "rescue PATH DST"),
-        ("to make the state file match its directory (-n only lists changes)", "state --fix -n DIR"),
+        ("to save the intact part of a damaged checkpoint", "rescue PATH DST"),
+        ("to make the state file match its directory (-n is a dry run)", "state --fix -n DIR"),
     ),
     "quantize half cast fp16 float16 astype": (("to change the dtype", "convert PATH DST --cast float16"),),
     "dir h5ls list keys list_variables size du": (("to list tensors and their sizes", "ls PATHS"),),

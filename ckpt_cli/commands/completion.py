@@ -22,7 +22,7 @@ from ..render import base as render
 @color_option
 @option_rules(needs("--dry-run", "--install"))
 def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> None:
-    """Print a script that makes a shell complete ckpt.
+    """Print or install a shell completion script.
 
     Completes commands, options and their values, checkpoints by their prefixes, and the
     keys and object paths of the checkpoint named before.

@@ -86,7 +86,9 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @layout_option
 @keys_option
 @click.option(
-    "--pair-by-shape", is_flag=True, help="With --like, also pair shapes that occur once on each side."
+    "--pair-by-shape",
+    is_flag=True,
+    help="With --like, also pair tensors whose shape occurs once in SRC and in TEMPLATE.",
 )
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value if SRC has none.")
 @click.option(

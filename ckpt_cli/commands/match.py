@@ -97,9 +97,7 @@ def _note_counter(found: Match, command: str) -> None:
         what = "only the save counter is missing, which Checkpoint.write() and save_weights() do not save"
         render.note(f"{what}; to match without one, as read() and load_weights() do: {command} --read")
     elif found.read and found.existing_matched and found.unused_checkpoint == [COUNTER_KEY]:
-        render.note(
-            f"only CHECKPOINT's save counter is unused; to match with it, as restore() does: {command}"
-        )
+        render.note(f"only CHECKPOINT's save counter is unused; to include it, as restore() does: {command}")
 
 
 def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -> None:

@@ -59,9 +59,10 @@ def command(source: Location, target: Location | None, **options: Any) -> int:
     For TensorFlow checkpoints, only the index is rewritten, and the object graph goes to a
     small shard of its own. Data shards are copied, and each tensor is compared with SRC and its
     checksum. With --link, and always with --in-place, the shards are shared and values are not
-    read. SRC is always either the complete old or the complete new checkpoint. In a bucket,
-    --in-place replaces the index and needs a checkpoint without an object graph; for others,
-    use ckpt convert, which copies.
+    read. At every moment, SRC is either the complete old or the complete new checkpoint.
+
+    In a bucket, --in-place replaces the index and needs a checkpoint without an object graph;
+    for others, use ckpt convert, which copies.
 
     \b
       ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'

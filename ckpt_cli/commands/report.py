@@ -78,7 +78,7 @@ def command(path: Location, other: Location | None, target: Location | None, **o
     For a directory with one checkpoint, the page shows that checkpoint. For a run directory it
     shows the contents of ckpt log as curves, and a map of changes by layer and step. It also shows
     norms, how far the weights moved, the first NaN, and the tensors of the latest checkpoint. For two
-    checkpoints it shows the changes by layer, largest first, with both sides of each tensor.
+    checkpoints it shows the changes by layer, largest first, with both versions of each tensor.
 
     --match draws more tensors of a checkpoint, or of a pair. For a run it selects the tensors
     of curves, norms and the map of changes, as in ckpt log.

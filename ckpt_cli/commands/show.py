@@ -77,8 +77,8 @@ def command(
     Without KEY, prints format, producer, files, step, sizes by kind and dtype, and the model
     configuration if the file has one. With KEY, or a slice of it as in kernel[0:10,:], prints the
     tensor's statistics, the distribution of its values, and values. Nothing is shown before the
-    checksum of the whole tensor has been verified, so a slice takes as long to read as the
-    tensor, but only its own memory. The state of an iterator is decoded: its pipeline, its
+    checksum of the whole tensor has been verified. So a slice takes as long to read as the
+    tensor, but only the memory of the slice. The state of an iterator is decoded: its pipeline, its
     position, its buffers and its seeds.
 
     \b

@@ -64,7 +64,7 @@ _MOST_SHOWN = 20
     "trains_like",
     type=LocalPath(),
     metavar="B",
-    help="Also compare one optimizer step from here with one from B.",
+    help="Also take one optimizer step from PATH and from B, and compare.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(

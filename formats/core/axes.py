@@ -394,7 +394,7 @@ def _unstack(text: str) -> Cut:
 
 def _addends(text: str) -> Cut:
     if _numbers(text) != (2,):
-        raise ValueError("expected 2, the number of addends")
+        raise ValueError("expected 2 as the number of addends")
     return Cut("addends", 0, 2)
 
 

@@ -180,7 +180,7 @@ def _of_chunks(path: Location) -> CheckpointLocation:
     metadata = dcp_metadata(path.parent)
     if metadata is None:
         message = f"chunks of a distributed checkpoint, but its {DCP_METADATA} is missing"
-        hints = (f"fetch {DCP_METADATA}, which lists the tensors, from where the chunks came from",)
+        hints = (f"copy {DCP_METADATA}, which lists the tensors, from the source of the chunks",)
         raise CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     return CheckpointLocation(metadata, metadata)
 

@@ -44,7 +44,7 @@ def arranged(node: StoredObject, stored: list[StoredVariable], where: str) -> Pa
             break
     if len(found) != 1:
         number = "more than one order" if found else "no order"
-        message = f"{where} contains other layers, and {number} of their variables fits"
+        message = f"{where} contains other layers, and their variables fit in {number}"
         raise StructureError(message, is_ambiguous=bool(found))
     return list(zip(stored, found[0], strict=True))
 

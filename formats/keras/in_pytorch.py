@@ -360,7 +360,7 @@ def _remarks(unit: Unit) -> Iterator[str]:
     yield from _axes(unit)
     yield from _padding(unit)
     if name == "Masking" or told.get("mask_zero"):
-        yield "masks steps; PyTorch has no masking, so later layers use all steps"
+        yield "masks time steps; PyTorch has no masking, so later layers use all steps"
     if name in _RECURRENT and told.get("activation", "tanh") != "tanh":
         yield f"activation is {told.get('activation')!r}; PyTorch's {name} uses tanh"
     if name in ("LSTM", "GRU") and told.get("recurrent_activation", "sigmoid") != "sigmoid":
@@ -416,7 +416,7 @@ def _padding(unit: Unit) -> Iterator[str]:
         return
     is_uneven = _pads_unevenly(told)
     if name.startswith("AveragePooling"):
-        yield 'padding "same" does not count in the average; use count_include_pad=False' + (
+        yield 'padding "same" is left out of the average; use count_include_pad=False' + (
             _AND_DIVIDE if is_uneven else ""
         )
     elif is_uneven:

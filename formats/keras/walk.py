@@ -137,7 +137,7 @@ class _TreeWalk:
         elif any(rests):
             side = 0 if rests[0] else 1
             if not self._trees[side].is_of_program:
-                raise StructureError(f"{spell(rests[side][0])} is on one side only")
+                raise StructureError(f"only one of the checkpoints has {spell(rests[side][0])}")
             if len(one.leaves) != len(other.leaves):
                 own[side].extend(leaf for node in rests[side] for leaf in node.everything())
         left = [[leaf for leaf in side if leaf.key not in self._done] for side in own]
@@ -187,7 +187,7 @@ class _TreeWalk:
         if total != len(ordered):
             first = spell(ordered[0])
             raise StructureError(
-                f"{counted(len(ordered), 'object')} from {first} on, but {total} on the other side"
+                f"{counted(len(ordered), 'object')} starting with {first}, {total} in the other checkpoint"
             )
         try:
             return self._only_way(ordered, streams, side, by_name=True)
@@ -214,7 +214,7 @@ class _TreeWalk:
             if not following:
                 raise self._why_not(node, streams, ways, side)
             if len(following) > _MOST_STATES:
-                raise StructureError(f"{spell(node)} could be several objects", is_ambiguous=True)
+                raise StructureError(f"{spell(node)} matches several objects", is_ambiguous=True)
             history.append(following)
             ways = following
         if any(way.number > 1 for way in ways.values()):
@@ -251,14 +251,16 @@ class _TreeWalk:
                 self._pairs(*((node, left[0]) if side == 0 else (left[0], node)))
             except StructureError as error:
                 return error
-        return StructureError(f"nothing on the other side has the variables of {spell(node)}")
+        return StructureError(f"the other checkpoint has no object with the variables of {spell(node)}")
 
     # Variables ----------------------------------------------------------------------------
 
     def _leaves(self, mine: list[StoredVariable], theirs: list[StoredVariable], where: str) -> Pairs:
         """Return the pairs of an object's own variables."""
         if len(mine) != len(theirs):
-            message = f"{where} has {counted(len(mine), 'variable')}, and {len(theirs)} on the other side"
+            message = (
+                f"{where} has {counted(len(mine), 'variable')}, but {len(theirs)} in the other checkpoint"
+            )
             raise StructureError(message)
         named = _same_names(mine, theirs)
         if named is not None:
@@ -268,11 +270,13 @@ class _TreeWalk:
         shapes = [[kind_of(leaf) for leaf in side] for side in (left, right)]
         if shapes[0] != shapes[1]:
             if len(set(shapes[0])) < len(mine) or set(shapes[0]) != set(shapes[1]):
-                raise StructureError(f"the variables of {where} have other shapes on the other side")
+                raise StructureError(
+                    f"the variables of {where} have different shapes in the other checkpoint"
+                )
             return [(leaf, right[shapes[1].index(kind_of(leaf))]) for leaf in left]
         if not (is_sure and is_sure_too) and len(set(shapes[0])) < len(mine):
             message = (
-                f"the variables of {where} have equal shapes, and which of them are trained is not stored"
+                f"the variables of {where} have equal shapes, and no file says which of them are trainable"
             )
             raise StructureError(message, is_ambiguous=True)
         return pairs
@@ -293,7 +297,9 @@ class _TreeWalk:
         mine, theirs = list(one.everything()), list(other.everything())
         where = spell(one if one.is_flat else other)
         if len(mine) != len(theirs):
-            message = f"{where} has {counted(len(mine), 'variable')}, and {len(theirs)} on the other side"
+            message = (
+                f"{where} has {counted(len(mine), 'variable')}, but {len(theirs)} in the other checkpoint"
+            )
             raise StructureError(message)
         deep = next((node for node in (one, other) if not node.is_flat), None)
         is_deep = deep is not None and bool(deep.children or deep.members)
@@ -316,7 +322,9 @@ class _TreeWalk:
         if {key: len(held) for key, held in groups[0].items()} != {
             key: len(held) for key, held in groups[1].items()
         }:
-            raise StructureError(f"the variables of {where} have other names or shapes on the other side")
+            raise StructureError(
+                f"the variables of {where} have different names or shapes in the other checkpoint"
+            )
         return [pair for key, held in groups[0].items() for pair in zip(held, groups[1][key], strict=True)]
 
 
@@ -375,7 +383,7 @@ def _check_numbers(chosen: list[tuple[StoredObject, StoredObject]], labels: set[
         number = int(node.name[len(base) + 1 :] or 0)
         if number < last.get(base, -1):
             message = (
-                f"{spell(node)} could be several objects: the order of its container is not that of the model"
+                f"{spell(node)} matches several objects: its container and the model differ in their order"
             )
             raise StructureError(message, is_ambiguous=True)
         last[base] = number
@@ -405,7 +413,7 @@ def _unique(mine: list[StoredVariable], theirs: list[StoredVariable], tell: obje
 def _checked(pairs: Pairs, where: str) -> Pairs:
     odd = next(((one, other) for one, other in pairs if kind_of(one) != kind_of(other)), None)
     if odd is not None:
-        shapes = f"{list(odd[0].shape)}, and {list(odd[1].shape)} on the other side"
+        shapes = f"{list(odd[0].shape)}, but {list(odd[1].shape)} in the other checkpoint"
         raise StructureError(f"{odd[0].name!r} of {where} has shape {shapes}")
     return pairs
 
@@ -429,7 +437,7 @@ def _of_same_classes(mine: list[_Stream], theirs: list[_Stream]) -> list[tuple[S
     if {stream.label: len(stream.nodes) for stream in mine} != {
         label: len(nodes) for label, nodes in labels.items()
     }:
-        raise StructureError("the containers hold objects of other classes")
+        raise StructureError("the two containers have objects of different classes")
     return [pair for stream in mine for pair in zip(stream.nodes, labels[stream.label], strict=True)]
 
 
@@ -449,4 +457,4 @@ def _traced(
 def _ambiguity(ordered: list[StoredObject], history: list[_MergeSteps]) -> str:
     """Return a message that names the first layer whose counterpart is not told."""
     at = next((at for at, ways in enumerate(history) if len(ways) > 1), len(history) - 1)
-    return f"{spell(ordered[at])} could be several objects of the other side, which have equal shapes"
+    return f"{spell(ordered[at])} matches several objects of the other checkpoint, which have equal shapes"

@@ -277,7 +277,7 @@ class Family(Enum):
     """Whose checkpoints they are, and so what a key of theirs means."""
 
     TENSORFLOW = "variables of a program, by full name or object graph"
-    KERAS = "weights of a model's layers, which its configuration explains"
+    KERAS = "weights of a model's layers, described by its configuration"
     ARRAYS = "arrays, known only by their names"
 
 
@@ -335,7 +335,7 @@ class Format(NamedTuple):
     """How many dimensions an array of it can have, where that is less than TensorFlow's 254."""
 
     unshared: str = (
-        "no value is stored the way a data shard stores it (it may be compressed, chunked, inside metadata,"
+        "values are not stored as in a data shard (they may be compressed, chunked, inside metadata,"
         " big-endian, in Fortran order, bool, an enum, merged or cast)"
     )
     """Why nothing of it can be a data shard of a bundle, where that is so."""

@@ -265,7 +265,7 @@ def refuse_without_index(location: CheckpointLocation) -> None:
     there, count = lone_shards(location.head), int(shard["count"])
     message = f"found {len(there)} of {count} shards, but not {beside_index(location.head)}"
     hints = (
-        "fetch the index, which lists the tensors, from where the shards came from",
+        "copy the index, which lists the tensors, from the source of the shards",
         f"to read one shard on its own: {command_line('ls', location.head)}",
     )
     raise CorruptCheckpointError(message, path=location.path, code="shard-missing", hints=hints)

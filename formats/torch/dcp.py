@@ -252,7 +252,7 @@ class StoredChunk:
         try:
             archive = Archive(self._reader.location.head.of(self._part.path), self._part)
             if pickle_of(archive) is None:
-                raise self._other("no PyTorch file")
+                raise self._other("not a PyTorch file")
             return ZipContainer(archive)
         except CheckpointError as error:
             error.key = error.key or self._whole.key

@@ -117,7 +117,9 @@ class Container(ABC):
         """Return the error of a file that names what is no part of a state dict."""
         is_module = all(field in data for field in _MODULE_FIELDS)
         what = (
-            "this is a whole PyTorch module" if is_module else "this holds more than tensors and plain values"
+            "this is a whole PyTorch module"
+            if is_module
+            else "this contains more than tensors and plain values"
         )
         saved = "model.state_dict()" if is_module else "a dictionary of tensors and plain values"
         message = f"{what}: its pickle names {name!r:.200}; loading it would import and run that"

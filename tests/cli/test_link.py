@@ -280,8 +280,7 @@ def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Pat
     done = ckpt("convert", tmp_path / "m.npz", tmp_path / "c-1", "--to", "name", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
     assert (
-        "everything is copied: no value is stored the way a data shard stores it (it may be compressed"
-        in done.err
+        "everything is copied: values are not stored as in a data shard (they may be compressed" in done.err
     )
 
 

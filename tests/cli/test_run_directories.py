@@ -140,9 +140,7 @@ def test_the_graph_of_another_step_serves_and_is_named(ckpt: Callable) -> None:
     assert err == ""  # the document names it
     path = os.path.join(IRIS, "model.ckpt-1")
     assert ckpt("ls", "-l", "--json", path).json["graph"] == f"{IRIS}/model.ckpt-200.meta"
-    note = (
-        f"note: read which tensors are trainable from the graph of another step, {IRIS}/model.ckpt-200.meta"
-    )
+    note = f"note: {IRIS}/model.ckpt-200.meta, the graph of another step, says which tensors are trainable"
     assert ckpt("ls", "-l", path).err == note + "\n"
 
 

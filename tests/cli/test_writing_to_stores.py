@@ -624,7 +624,7 @@ def test_a_graph_with_the_names_is_not_renamed_in_place(
     before = dict(store._blobs)
     done = ckpt("rename", "--in-place", PREFIX, "--sub", "net=>model")
     assert done.code == 3
-    assert "renaming in a store is not supported" in done.err
+    assert "renaming in a bucket is not supported" in done.err
     assert "hint: to write a new checkpoint, pass the same rules to convert" in done.err
     assert not changed(before, store)
     assert ckpt("convert", PREFIX, f"{PREFIX}0", "--sub", "net=>model").code == 0

@@ -90,7 +90,9 @@ def wait_for(directory: str) -> int:
         except BlockingIOError:
             waited = time.monotonic() - started
         if waited >= timeout:
-            hints = ("to wait longer, set CKPT_LOCK_TIMEOUT (seconds); the lock ends with its process",)
+            hints = (
+                "to wait longer, set CKPT_LOCK_TIMEOUT (seconds); the lock is released when its process ends",
+            )
             message = f"{holder(directory)} is changing files here; gave up after {timeout:g} s"
             raise CheckpointError(message, path=directory, hints=hints)
         if waited >= _TELL_AFTER and not told:

@@ -62,7 +62,7 @@ class Buckets(ListedStore):
         refuse_query(path)
         bucket, key = parted(path)
         if not _BUCKET.fullmatch(bucket):
-            message = f"no valid bucket name, expected {self.scheme}://BUCKET/KEY"
+            message = f"not a valid bucket name, expected {self.scheme}://BUCKET/KEY"
             if _SHORT.fullmatch(bucket):
                 message = f"{bucket!r} is not a bucket name, expected at least three characters"
             hints = (

@@ -386,5 +386,5 @@ def _lock_paths(folder: Location) -> Iterator[Location]:
 
 def _left(path: Location, held: Held, is_alive: bool) -> LeftLock:
     what = f"the lock on {held.name}, held by {held.holder}"
-    why = "it is still being renewed" if is_alive else None
+    why = "its holder is still running" if is_alive else None
     return LeftLock(path, what, held.entry.modified, held, why)

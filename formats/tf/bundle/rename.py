@@ -85,7 +85,7 @@ class BundleRename:
         self._prefix = followed_index(prefix) if self.in_place and not differs else followed_prefix(prefix)
         self._graph = self._encoded(graph) if graph is not None and differs else None
         if self._graph is not None and prefix.is_object():
-            message = "renaming in a store is not supported: it would change a data shard (the object graph)"
+            message = "renaming in a bucket is not supported for object graphs: a data shard would change"
             hints = ("to write a new checkpoint, pass the same rules to convert",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._used: dict[int, int] = {}

@@ -248,7 +248,7 @@ def _surplus(prefix: Location, paths: list[Location], *, in_exchange: bool) -> l
     if index.findings or None in entries or not needed <= counts.keys():
         return []
     why = _EXCHANGE if in_exchange else None
-    what = f"a data shard that the index does not use (it counts {counted})"
+    what = f"a data shard that the index does not use (the index counts {counted})"
     return [Leftover(path, what, why) for path, count in counts.items() if count != counted]
 
 

@@ -97,7 +97,7 @@ class Position(NamedTuple):
     def __str__(self) -> str:
         passes = "".join(f"pass {number + 1}, " for number in self.passes)
         if self.unit == "element" and self.element < 0:
-            return f"{passes}{-self.element} before the first element of {self.step}"
+            return f"{passes}{counted(-self.element, 'element')} before the first of {self.step}"
         return f"{passes}{self.unit} {self.element} of {self.step}"
 
 

@@ -80,10 +80,10 @@ def test_what_pytorch_computes_otherwise_is_refused(
         (
             "AveragePooling2D",
             {"padding": "same", "pool_size": [3, 3], "strides": [1, 1]},
-            "does not count in the average",
+            "is left out of the average",
         ),
         ("AveragePooling2D", {"padding": "same", "pool_size": [2, 2]}, "an equally padded mask"),
-        ("Embedding", {"mask_zero": True}, "masks steps"),
+        ("Embedding", {"mask_zero": True}, "masks time steps"),
         ("LayerNormalization", {"axis": [-2], "epsilon": 1e-5}, "normalizes axis [-2]"),
     ],
 )

@@ -339,10 +339,10 @@ def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
     assert parse_location("gcs://bucket/x/") == "gs://bucket/x"
     assert parse_location("abfs://container/x") == "az://container/x"
     for url in ("s3://", "s3://key:topsecret@bucket/x", "gcs://key:topsecret@bucket/x", "s3:///x"):
-        with pytest.raises(UnsupportedFeatureError, match="no valid bucket name, expected") as caught:
+        with pytest.raises(UnsupportedFeatureError, match="not a valid bucket name, expected") as caught:
             parse_location(url)
         assert "topsecret" not in str(caught.value)
-    with pytest.raises(UnsupportedFeatureError, match="no valid bucket name, expected") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="not a valid bucket name, expected") as caught:
         parse_location("abfs://container@account.dfs.core.windows.net/x")  # as Hadoop spells it
     assert "set the account and credentials in the environment" in caught.value.hints[0]
 

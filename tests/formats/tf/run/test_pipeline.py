@@ -114,7 +114,7 @@ def test_apart_before_the_first_of_a_pass() -> None:
     state = one("tf215", "guide", 6)
     (slices,) = (prefix for prefix in state if prefix.endswith("TensorSlice"))
     moved = {**state, slices: {key: np.asarray(1) for key in state[slices]}}
-    assert str(pipeline(moved).position) == "pass 2, 3 before the first element of TensorSlice"
+    assert str(pipeline(moved).position) == "pass 2, 3 elements before the first of TensorSlice"
     assert apart(state, moved) == "5 elements apart"
 
 
