@@ -88,7 +88,7 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @click.option(
     "--pair-by-shape",
     is_flag=True,
-    help="With --like, also pair tensors whose shape occurs once in SRC and in TEMPLATE.",
+    help="With --like, also pair tensors whose shape is unique.",
 )
 @click.option("--partial", is_flag=True, help="With --like, keep TEMPLATE's value if SRC has none.")
 @click.option(

@@ -158,6 +158,6 @@ def test_parts_of_a_layer_that_could_change_places_are_ambiguous() -> None:
     flat = StoredObject("block", "block", [leaf("s"), leaf("t")], is_flat=True)
     parts = node("block", one=node("", leaf("0")), two=node("", leaf("1")))
     mine, theirs = StoredObject(members=[flat], is_list=True), node("", layers=container(block=parts))
-    with pytest.raises(StructureError, match="more than one order of their variables fits") as raised:
+    with pytest.raises(StructureError, match="their variables fit in more than one order") as raised:
         paired(file(mine), file(theirs))
     assert raised.value.is_ambiguous
