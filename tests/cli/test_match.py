@@ -154,7 +154,7 @@ def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp
         1,
         [["harmless", "unused", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", ""]],
     )
-    assert f"to match with it, as restore() does: ckpt match {saved} {written}" in left.err
+    assert f"to include it, as restore() does: ckpt match {saved} {written}" in left.err
     assert ckpt("match", saved, written, "--read", "--allow-unused").code == 0
     assert ckpt("match", saved, written).code == 0
 
