@@ -57,8 +57,8 @@ _SCALARS = {"Sum": 1} | dict.fromkeys(
 
 def fitted_metrics(facts: KerasFacts) -> tuple[list[Placed], list[str]]:
     """Return the variables of a model's metrics, and the classes whose variables are not known."""
-    compiled = parse_object(facts.training_config or training_in_h5(facts.config, "2") or "{}")
-    classes = [_MEAN] * _losses(facts.config, compiled.get("loss"))
+    compiled = _object(facts.training_config or training_in_h5(facts.config, "2"))
+    classes = [_MEAN] * _losses(_object(facts.config), compiled.get("loss"))
     classes += _classes(compiled.get("metrics")) + _classes(compiled.get("weighted_metrics"))
     placed: list[Placed] = []
     counts: Counter[str] = Counter()
@@ -71,9 +71,17 @@ def fitted_metrics(facts: KerasFacts) -> tuple[list[Placed], list[str]]:
     return placed, sorted({name for name in classes if name not in _SCALARS})
 
 
-def _losses(config: str | None, loss: Any) -> int:
+def _object(text: str | None) -> dict[str, Any]:
+    """Return a configuration; nothing where it cannot be read, which the weights do not depend on."""
+    try:
+        return parse_object(text) if text is not None else {}
+    except ValueError:
+        return {}
+
+
+def _losses(model: dict[str, Any], loss: Any) -> int:
     """Return how many means of losses there are: of several outputs each that has a loss has one, too."""
-    told = parse_object(config).get("config") if config is not None else None
+    told = model.get("config")
     outputs = told.get("output_layers") if isinstance(told, dict) else None
     several = len(outputs) if isinstance(outputs, (list, dict)) else 1
     if several < 2 or (isinstance(outputs, list) and isinstance(outputs[0], str)):
@@ -83,17 +91,17 @@ def _losses(config: str | None, loss: Any) -> int:
     return 1 + (sum(one is not None for one in loss) if isinstance(loss, list) else several)
 
 
-def _classes(metrics: Any) -> list[str]:
-    """Return the class of each metric, in the order of the outputs that they are of."""
-    if metrics is None:
+def _classes(metrics: Any, depth: int = 3) -> list[str]:
+    """Return the class of each metric, in the order of the outputs that they are of: lists within a list."""
+    if metrics is None or not depth:
         return []
     if isinstance(metrics, str):
         return [metrics if metrics in _SCALARS else _OF_A_FUNCTION]
     if isinstance(metrics, list):
-        return [name for metric in metrics for name in _classes(metric)]
+        return [name for metric in metrics for name in _classes(metric, depth - 1)]
     if not isinstance(metrics, dict):
-        return [type(metrics).__name__]
+        return []
     if "class_name" in metrics and "config" in metrics:
         is_function = metrics["class_name"] == "function"
         return [_OF_A_FUNCTION if is_function else str(metrics["class_name"]).rpartition(">")[2]]
-    return [name for metric in metrics.values() for name in _classes(metric)]
+    return [name for metric in metrics.values() for name in _classes(metric, depth - 1)]

@@ -51,3 +51,22 @@ def test_metrics_without_a_row_are_named() -> None:
     facts = KerasFacts(training_config=json.dumps({"metrics": [{"class_name": "AUC", "config": {}}]}))
     placed, unknown = fitted_metrics(facts)
     assert (len(placed), unknown) == (2, ["AUC"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "5",
+        "[" * 100_000,
+        f'{{"metrics": {"[" * 900}{"]" * 900}}}',
+        '{"loss": 5, "metrics": 7}',
+        '{"metrics": {"a": 1}}',
+    ],
+)
+def test_what_cannot_be_read_stops_no_conversion(text: str) -> None:
+    """The weights do not depend on it."""
+    config = json.dumps({"config": {"output_layers": [[], []]}})
+    placed, unknown = fitted_metrics(KerasFacts(config=config, training_config=text))
+    assert (len(placed), unknown) == (6, [])
