@@ -55,6 +55,7 @@ RULES = (
     excludes("--iterations", "--keep-optimizer"),
     excludes("--learning-rate", "--keep-optimizer"),
     excludes("--optimizer", "--keep-optimizer"),
+    excludes("--generation", "--like"),
     excludes("--config", "--like"),
     excludes("--keys", "--like"),
     excludes("--weights-only", "--kind"),
@@ -98,6 +99,7 @@ class ConvertOptions(NamedTuple):
     """Whether keys of objects keep their suffix in formats without objects."""
 
     cast: DType | None = None
+    generation: str | None = None
     shard_size: int | None = None
     merge_slices: bool = False
     link: bool = False
@@ -197,7 +199,9 @@ def _plan(
     config = read_config(options.changes.config) if options.changes.config else None
     optimizer = laid.optimizer if laid is not None else None
     stored = options.stored_keys
-    settings = Settings(options.cast, options.merge_slices, names, given, config, optimizer, stored)
+    settings = Settings(
+        options.cast, options.merge_slices, names, given, config, optimizer, options.generation, stored
+    )
     plan = planner.plan_conversion(reader, keys, target, into, settings)
     return plan if laid is None else laid.told(plan)
 

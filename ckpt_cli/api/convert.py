@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError
 
-from ..operations.convert.optimizers import Given, known_optimizer
+from ..operations.convert.optimizers import GENERATIONS, Given, known_optimizer
 from ..operations.convert.resume import Resume
 from ..operations.reporting import opened
 from .calls import (
+    choice,
     collecting,
     counting,
     floating,
@@ -95,6 +96,7 @@ def convert(
     iterations: int | None = None,
     learning_rate: float | None = None,
     optimizer: str | None = None,
+    generation: str | None = None,
     weights_only: bool = False,
     cast: str | None = None,
     shard_size: int | None = None,
@@ -120,11 +122,11 @@ def convert(
     `/.ATTRIBUTES/VARIABLE_VALUE` in formats without objects; stored keeps it.
 
     `iterations` and `learning_rate` give what an optimizer state needs and `source` lacks, `optimizer` its
-    class. `cast` is the dtype of floating-point tensors. `shard_size` limits the bytes per data shard.
-    `link` shares files with `source`. `resume` keeps progress if the call fails, and continues if you
-    repeat it. `verify` is full, sent or none. With `each`, `source` and `target` are run directories, and
-    the result is a `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control
-    parallel work.
+    class. `generation` is keras2 or keras3, the Keras whose objects a `tf-object` target has. `cast` is the
+    dtype of floating-point tensors. `shard_size` limits the bytes per data shard. `link` shares files with
+    `source`. `resume` keeps progress if the call fails, and continues if you repeat it. `verify` is full,
+    sent or none. With `each`, `source` and `target` are run directories, and the result is a
+    `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control parallel work.
 
     Raises CheckpointExistsError if `target` exists and `overwrite` is false, ConversionError if the target
     format cannot store a tensor, other CheckpointErrors, and ValueError for invalid arguments.
@@ -135,6 +137,8 @@ def convert(
     ```
     """
     _check_numbers(iterations, learning_rate, shard_size)
+    if generation is not None:
+        choice("generation", generation, GENERATIONS)
     with collecting() as said, lent(jobs, executor) as workers:
         asked = verify_choice(verify, no_verify=no_verify)
         options = ConvertOptions(
@@ -157,6 +161,7 @@ def convert(
             Given(iterations, learning_rate, None if optimizer is None else _optimizer(optimizer)),
             keeps_stored(key_names),
             None if cast is None else floating(cast),
+            generation,
             shard_size,
             merge_slices,
             link,

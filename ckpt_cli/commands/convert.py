@@ -39,7 +39,7 @@ from ..cli.options import (
     writing_of,
 )
 from ..cli.resume import going_on, wish_to_resume
-from ..operations.convert.optimizers import Given, known_optimizer
+from ..operations.convert.optimizers import GENERATIONS, Given, known_optimizer
 from ..render import base as render
 from ..render.report import SCREEN, opened
 
@@ -118,6 +118,12 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
     metavar="NAME",
     help="Class of the optimizer, if SRC does not store it.\fKeras 2's .weights.h5 files do not name it. "
     "With --like, the name also applies to a TEMPLATE that does not.",
+)
+@click.option(
+    "--generation",
+    type=click.Choice(GENERATIONS),
+    help="Keras whose objects --to object writes.\fKeras 2 and 3 do not restore each other's. "
+    "[default: that of SRC's configuration]",
 )
 @click.option("--weights-only", is_flag=True, help="Same as --kind variable.")
 @cast_option
@@ -213,6 +219,7 @@ def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
         Given(options["iterations"], options["learning_rate"], options["optimizer"]),
         keeps_stored(options["key_names"]),
         options["cast"],
+        options["generation"],
         options["shard_size"],
         options["merge_slices"],
         options["link"],

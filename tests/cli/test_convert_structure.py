@@ -136,3 +136,40 @@ def test_attributes_of_an_unknown_class_are_not_guessed(ckpt: Callable, tmp_path
     assert (result.code, result.out) == (3, "")
     assert "layer 'custom' is of class " in result.err
     assert "hint: pass --like TEMPLATE, a checkpoint that the same program saved\n" in result.err
+
+
+def edges_of(path: Path | str) -> set[str]:
+    """Return the paths by which variables of an object graph are reached, all of them."""
+    with formats.open_checkpoint(str(path)) as reader:
+        graph = reader.object_graph
+        assert graph is not None
+        holders = {node for node, _, _ in graph.tensors(reader.specs).values()}
+        found, waiting = set(), [(0, "", frozenset({0}))]
+        while waiting:
+            node, at, seen = waiting.pop()
+            if node in holders:
+                found.add(at.removeprefix("model/"))
+            for name, child in graph.children(node):
+                if child not in seen:
+                    waiting.append((child, f"{at}/{name}".lstrip("/"), seen | {child}))
+        return found
+
+
+@pytest.mark.parametrize("name", ["conv", "mlp", "rnn"])
+def test_objects_are_those_of_the_configurations_keras(ckpt: Callable, tmp_path: Path, name: str) -> None:
+    """Keras 3 looks for other edges than Keras 2; all that it saves itself are there."""
+    source, native = (data_path(f"keras3_{name}", f"{name}{rest}") for rest in (".keras", "_ckpt"))
+    result = ckpt("convert", source, tmp_path / "three", "--to", "object")
+    assert (result.code, result.out) == (0, "")
+    assert "note: the object graph is that of Keras 3; --generation chooses another" in result.err
+    missing = edges_of(native) - edges_of(tmp_path / "three")
+    assert {path for path in missing if "seed_generator" not in path and path != "save_counter"} == set()
+    assert ckpt("convert", source, tmp_path / "two", "--to", "object", "--generation", "keras2").code == 0
+    assert any(path.startswith("layer_with_weights-0/") for path in edges_of(tmp_path / "two"))
+
+
+def test_a_generation_changes_nothing_without_objects(ckpt: Callable, tmp_path: Path) -> None:
+    source = data_path("keras3_mlp", "mlp.keras")
+    result = ckpt("convert", source, tmp_path / "m.weights.h5", "--generation", "keras2")
+    assert (result.code, result.out) == (3, "")
+    assert "--generation changes nothing" in result.err

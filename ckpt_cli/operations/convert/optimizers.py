@@ -20,6 +20,8 @@ from formats.errors import ConversionError
 from formats.keras.config import snake_case
 from formats.keras.optimizers import (
     BY_NAME,
+    KERAS2,
+    KERAS3,
     LEGACY,
     NO_SLOTS,
     OPTIMIZERS,
@@ -61,6 +63,10 @@ _ALIKE = frozenset((LEARNING_RATE, ITERATIONS, MOMENTUM_PRODUCT, "loss_scale", "
 
 class OptimizerError(ConversionError):
     """SRC's optimizer cannot go on as TEMPLATE's."""
+
+
+GENERATIONS = (KERAS2, KERAS3)
+"""What --generation takes."""
 
 
 class Given(NamedTuple):

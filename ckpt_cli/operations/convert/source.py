@@ -56,6 +56,9 @@ class Settings(NamedTuple):
     optimizer: StoredOptimizer | None = None
     """The state of an optimizer, where another layout than Keras' has it."""
 
+    generation: str | None = None
+    """The Keras whose objects a tf-object target has, if it is not that of the configuration."""
+
     stored_keys: bool = False
     """Whether keys of objects keep their suffix in formats without an object graph."""
 

@@ -349,6 +349,29 @@ class StoredOptimizer(NamedTuple):
             node.edges.append(Edge(_PRODUCT[KERAS2], self.product))
         return node, []
 
+    def keras3_node(self, model: Unit) -> Unit:
+        """Return the optimizer's node in the graph of Keras 3."""
+        whole = self._filled(KERAS3, model)
+        listed = whole.listed(KERAS3, model)
+        for variable, full_name in listed:
+            variable.full_name = full_name
+        node = Unit()
+        node.edges = [
+            Edge("_variables", _list([variable for variable, _ in listed])),
+            Edge("_trainable_variables", _list(trained_order(model))),
+            Edge("_iterations", self.iteration),
+        ]
+        if any(variable is self.rates.get(RATE) for variable, _ in listed):
+            node.edges.append(Edge(f"_{RATE}", self.rates[RATE]))
+        for slot in self.row.slots if self.row is not None else ():
+            members = [whole.held.get((id(variable), slot.meaning)) for variable in legacy_order(model)]
+            found = [member for member in members if member is not None]
+            if found:
+                node.edges.append(Edge(slot.list3, _list(found)))
+        if self.product is not None:
+            node.edges.append(Edge("_u_product", self.product))
+        return node
+
     def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
         if self.slots and not self.held:
             raise NoPlaceError(self._unknown)

@@ -22,6 +22,8 @@ from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, kera
 from formats.keras.layers import are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
+from formats.keras.objects_of_keras3 import as_in_keras_3
+from formats.keras.optimizers import KERAS2, KERAS3, TITLES
 from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
 from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
@@ -386,8 +388,14 @@ def _refuse_unknown(chosen: Chosen, model: Model) -> None:
 def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     _refuse_unknown(chosen, model)
     give_names(model.unit)
-    node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
-    graph, placed = graph_of(model.unit, *(node or ()))
+    generation = chosen.settings.generation or (KERAS3 if model.facts.major == "3" else KERAS2)
+    chosen.notes.append(f"the object graph is that of {TITLES[generation]}; --generation chooses another")
+    if generation == KERAS3:
+        state = _state_of(chosen, model, lambda optimizer: optimizer.keras3_node(model.unit))
+        graph, placed = graph_of(as_in_keras_3(model.unit), state)
+    else:
+        node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
+        graph, placed = graph_of(model.unit, *(node or ()))
     return _laid(chosen, model, placed, graph)
 
 
