@@ -54,8 +54,8 @@ def find_spans(block: bytes) -> Spans | None:
     stops = np.append(chains[1:], end)
     if chains[0] or (stops <= chains).any():
         return None
-    # Lengths are looked at before it is known whether they lie behind the block.
-    data = np.frombuffer(block + bytes(6), np.uint8)
+    # An entry that begins before `end` has its lengths in the 6 bytes up to there, or in the 8 behind it.
+    data = np.frombuffer(block, np.uint8)
     steps: list[Spans] = []
     going: list[Column] = []
     at: Column = chains
@@ -83,7 +83,6 @@ def find_spans(block: bytes) -> Spans | None:
 
 def _length(data: Column, at: Column) -> tuple[Column, Column, Column]:
     """Return numbers of one or two bytes, the positions behind them, and whether they are no longer."""
-    at = np.minimum(at, len(data) - 2)
     number = data[at].astype(np.int64)
     more = number >= 0x80
     if not more.any():
