@@ -167,6 +167,27 @@ def test_statistics_are_numpys(array: np.ndarray) -> None:
         assert found.l2 == pytest.approx(math.sqrt((values * values).sum()), rel=1e-7, abs=1e-7 * scale)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "mean"),
+    [((1, math.inf), math.inf), ((-math.inf, 1), -math.inf), ((-math.inf, math.inf), math.nan)],
+)
+def test_infinite_values_have_numpys_mean(bounds: tuple[float, float], mean: float) -> None:
+    values = np.array([*bounds, 1.0])
+    found = statistics(np.array_split(values, 2), dtypes.BY_NAME["float64"])
+    assert found is not None
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_equal(mean, values.mean())
+    np.testing.assert_equal((found.mean, found.std, found.l2), (mean, math.nan, math.inf))
+    assert (found.min, found.max) == bounds
+
+
+def test_tiny_values_keep_their_mean() -> None:
+    found = statistics([np.full(3, 1e-30), np.full(3, 3e-30)], dtypes.BY_NAME["float64"])
+    assert found is not None
+    assert found.mean == pytest.approx(2e-30, rel=1e-12)
+    assert found.std == pytest.approx(1e-30, rel=1e-12)
+
+
 def test_the_variance_of_values_far_from_zero_is_kept() -> None:
     values = 1e9 + np.array([1.0, 2.0, 3.0, 4.0] * 1000)
     found = statistics(np.array_split(values, 7), dtypes.BY_NAME["float64"])

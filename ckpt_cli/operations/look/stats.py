@@ -82,7 +82,6 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
         return None
     low, high = math.inf, -math.inf
     zeros = nan = inf = seen = 0
-    infinite_sum = 0.0
     moments = _Moments()
     with np.errstate(invalid="ignore", over="ignore"):
         for array in _blocks(arrays):
@@ -92,9 +91,7 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
             if not math.isfinite(total):
                 values, skipped = _without_nan(values)
                 nan += skipped
-                infinite = np.isinf(values)
-                inf += int(np.count_nonzero(infinite))
-                infinite_sum += float(values[infinite].sum())
+                inf += int(np.count_nonzero(np.isinf(values)))
             if not values.size:
                 continue
             seen += len(values)
@@ -104,7 +101,7 @@ def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statisti
                 total = float(values.sum())
             if values.size:
                 moments.add(values, total)
-    return _result(dtype, moments, (low, high), (seen, zeros, nan, inf), infinite_sum)
+    return _result(dtype, moments, (low, high), (seen, zeros, nan, inf))
 
 
 class FileTask(NamedTuple):
@@ -195,7 +192,6 @@ def _result(
     moments: _Moments,
     bounds: tuple[float, float],
     counts: tuple[int, int, int, int],
-    infinite_sum: float,
 ) -> Statistics:
     seen, zeros, nan, inf = counts
     if not seen:
@@ -204,7 +200,8 @@ def _result(
     l2 = math.inf if inf else math.sqrt(squares)
     if dtype.family == "complex":
         return Statistics(l2=l2, zeros=zeros, nan=nan, inf=inf)
-    mean, std = (
-        (infinite_sum, math.nan) if inf else (moments.mean, math.sqrt(moments.deviations / moments.count))
-    )
-    return Statistics(*bounds, mean, std, l2, zeros, nan, inf)
+    if inf:
+        # An infinite bound is the mean; both of them have none.
+        return Statistics(*bounds, sum(bounds), math.nan, l2, zeros, nan, inf)
+    std = math.sqrt(moments.deviations / moments.count)
+    return Statistics(*bounds, moments.mean, std, l2, zeros, nan, inf)
