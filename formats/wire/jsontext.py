@@ -17,9 +17,10 @@ from .limits import KeySizes
 MOST_DEPTH = 200
 """Objects and lists within one another; models within models within models stay far below."""
 
-_LARGE_TEXT = 8 << 20
 _CONTAINER, _VALUE = 64, 16
 """Bytes that a list or object, and a value in it, take in memory at least."""
+_SLACK = 64 << 20
+"""Bytes that the values of a text may take, whatever its length."""
 
 _MOST_SHARED, _LONGEST_SHARED = 10_000, 256
 """Texts of which one copy stands for all: the dtypes of a header, the shards of a weight map."""
@@ -57,10 +58,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_size(text: str) -> None:
     """Refuse a large text that is nothing but brackets and commas, of which each makes a value."""
-    if len(text) > _LARGE_TEXT:
-        needed = _CONTAINER * (text.count("[") + text.count("{")) + _VALUE * text.count(",")
-        if needed > 4 * len(text) + (64 << 20):
-            raise ValueError(f"too many values for a text of {len(text)} characters")
+    needed = _CONTAINER * (text.count("[") + text.count("{")) + _VALUE * text.count(",")
+    if needed > 4 * len(text) + _SLACK:
+        raise ValueError(f"too many values for a text of {len(text)} characters")
 
 
 def _check_depth(value: Any) -> None:
