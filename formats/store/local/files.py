@@ -56,8 +56,8 @@ class _Descriptor:
     def __init__(self, path: str) -> None:
         self.number = -1
         try:
-            # Opening a pipe would wait for its writer.
-            self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            # Opening a pipe would wait for its writer.  Python sets O_CLOEXEC.
+            self.number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise _unopened(path, error) from error
 

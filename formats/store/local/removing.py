@@ -16,7 +16,7 @@ from ...errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class Attempts:

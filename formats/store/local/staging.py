@@ -123,7 +123,7 @@ def sync_directory(path: str) -> None:
 
     Some network file systems have no such thing for directories; there nothing more can be done.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     except OSError as error:
@@ -150,7 +150,7 @@ class StagedFile:
         # Of one that is there already what lies there is read again before it counts.
         how = os.O_WRONLY | os.O_CREAT | os.O_EXCL if new else os.O_RDWR | os.O_NOFOLLOW
         with refusing(about):
-            self._fd = os.open(path, how | os.O_CLOEXEC, mode)
+            self._fd = os.open(path, how, mode)
 
     def write(self, data: Chunk) -> None:
         """Write at the end."""
@@ -589,7 +589,7 @@ def _sync_file(path: str, *, may_be_closed: bool) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY)
     try:
         yield fd
     finally:

@@ -149,7 +149,7 @@ class StagingJournal(Journal):
     def _write_anew(self, content: JournalContent) -> None:
         """Write what counts, and nothing else, in place of the journal that is there."""
         new = self.path(JOURNAL + ".new")
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o600)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
             for line in content.lines():
                 _write(fd, line)

@@ -109,11 +109,11 @@ def bring(
 
 
 def _create(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return os.open(path, os.O_RDONLY)
 
 
 def _clone(path: str, new: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from formats import CheckpointError
+from formats import CheckpointError, InaccessibleError
 from formats.store.local import files as local_files
 from formats.store.local.files import LOCAL
 
@@ -72,3 +73,18 @@ def test_a_file_that_was_replaced_while_it_was_parked_is_not_read(tmp_path: Path
     files[2].close()
     with pytest.raises(CheckpointError, match="closed"):
         files[2].read(0, 4)
+
+
+def test_opening_a_pipe_waits_for_no_writer(tmp_path: Path) -> None:
+    def late(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    os.mkfifo(tmp_path / "pipe")
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(10)
+    try:
+        with pytest.raises(InaccessibleError, match="not a regular file"):
+            LOCAL.open(str(tmp_path / "pipe"))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
