@@ -130,9 +130,9 @@ def normal_index(index: Any, shape: tuple[int, ...]) -> tuple[Index, tuple[int, 
     region, dropped = [], []
     for axis, (term, dim) in enumerate(zip(terms, shape, strict=True)):
         if isinstance(term, slice):
-            start, stop, step = term.indices(dim) if term.step != 0 else (0, 0, 0)
-            if step < 1:
+            if term.step is not None and operator.index(term.step) < 1:
                 raise IndexError("expected a positive step")
+            start, stop, step = term.indices(dim)
             region.append(slice(start, max(start, stop), step))
             continue
         if isinstance(term, bool) or getattr(term, "shape", None) or not hasattr(term, "__index__"):

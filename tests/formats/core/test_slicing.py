@@ -52,6 +52,56 @@ def test_regions_are_numpys_slices(data: st.DataObject, dtype: str, base: int) -
         assert asked == 0
 
 
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (slice(None, None, 0), "expected a positive step"),
+        (slice(None, None, -1), "expected a positive step"),
+        (slice(3, 1, np.int64(-2)), "expected a positive step"),
+        ((..., ...), "more than one"),
+        ((0, 0, 0), "index has 3 dimensions, the tensor has 2"),
+        ((0, ..., 0, 0), "index has 3 dimensions, the tensor has 2"),
+        (4, "index 4 is out of range for dimension 0"),
+        ((0, -7), "index -7 is out of range for dimension 1"),
+        (True, "is not an integer"),
+        ([0], "is not an integer"),
+        (None, "is not an integer"),
+        (1.0, "is not an integer"),
+        (np.array([1]), "is not an integer"),
+    ],
+)
+def test_what_is_no_region_is_an_index_error(index: Any, words: str) -> None:
+    with pytest.raises(IndexError, match=words):
+        normal_index(index, (4, 6))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (),
+        ...,
+        3,
+        -4,
+        np.int64(2),
+        np.array(1),
+        slice(1),
+        (slice(None, None, 1), 5),
+        (slice(3, 1), slice(-2, None)),
+        (slice(None, None, np.int64(2)), slice(1, 99, 3)),
+        (..., -6),
+        (1, ...),
+        (1, ..., 2),
+        (slice(4, 0), ..., slice(9, 12)),
+    ],
+)
+def test_a_region_is_numpys(index: Any) -> None:
+    array = np.arange(24).reshape(4, 6)
+    part, dropped = normal_index(index, array.shape)
+    found = array[part]
+    assert found.shape == index_shape(part)
+    assert same(found.squeeze(dropped), np.asarray(array[index]))
+
+
 @given(st.lists(indexes, max_size=3).map(tuple))
 def test_shape_of_an_index_is_numpys(index: tuple[slice, ...]) -> None:
     assert index_shape(index) == np.empty((6,) * len(index), np.int8)[index].shape
