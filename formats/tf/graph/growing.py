@@ -104,8 +104,7 @@ class GrowingNode:
         return self.child(free_name(name, self.edges))
 
     def add_slot(self, name: str, variable: GrowingNode, full_name: str) -> GrowingNode:
-        if self.slots is None or self._slot_names is None:
-            self.slots, self._slot_names = [], {}
+        self.slots, self._slot_names = self.slots or [], self._slot_names or {}
         taken = self._slot_names.setdefault(variable, set())
         name = free_name(_edge_name(name), taken)
         taken.add(name)

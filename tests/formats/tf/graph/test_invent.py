@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from formats import ConversionError
-from formats.model.name_kinds import named_slots
+from formats.model.name_kinds import KERAS_SLOTS, named_slots
+from formats.tf.graph.growing import GrowingNode
 from formats.tf.graph.invent import invent_graph
 from tests.writing import spec_of
 
@@ -85,6 +86,37 @@ def test_slots_that_a_restore_made_are_of_the_optimizer_whose_numbers_there_are(
     assert {found.keys["Adam/iter"], found.keys["SGD/iter"]} == {
         f"optimizer_{number}/iter{VALUE}" for number in (1, 2)
     }
+
+
+def test_no_slot_of_keras_is_a_stranger_to_a_legacy_optimizer() -> None:
+    """All ten names, more than any optimizer has; with another name there is no telling."""
+    slots = [f"w/{name}" for name in sorted(KERAS_SLOTS)]
+    arrays: dict[str, object] = {name: np.zeros(2, np.float32) for name in ("w", *slots)}
+    arrays |= {"Adam/iter": np.int64(3)}
+    found = invent_graph({name: spec_of(name, np.asarray(array)) for name, array in arrays.items()})
+    assert found.keys["Adam/iter"] == "optimizer/iter" + VALUE
+    assert {found.keys[slot].rpartition("/.ATT")[0] for slot in slots} == {
+        slot.replace("/", "/.OPTIMIZER_SLOT/optimizer/") for slot in slots
+    }
+    arrays |= {"w/Other": np.zeros(2, np.float32)}
+    found = invent_graph({name: spec_of(name, np.asarray(array)) for name, array in arrays.items()})
+    assert found.keys["w/Other"] == "w/.OPTIMIZER_SLOT/optimizer/Other" + VALUE
+    assert found.keys["Adam/iter"] == "optimizer_1/iter" + VALUE
+
+
+def test_slots_of_one_name_on_one_variable_are_apart() -> None:
+    root = GrowingNode()
+    optimizer, variable, other = (root.child(name) for name in ("optimizer", "w", "b"))
+    assert optimizer.slots is None
+    for name, of in ("m", variable), ("v", variable), ("m", other), ("m", variable):
+        optimizer.add_slot(name, of, name)
+    assert optimizer.slots is not None
+    assert [(name, of, node.path) for name, of, node in optimizer.slots] == [
+        ("m", variable, "w/.OPTIMIZER_SLOT/optimizer/m"),
+        ("v", variable, "w/.OPTIMIZER_SLOT/optimizer/v"),
+        ("m", other, "b/.OPTIMIZER_SLOT/optimizer/m"),
+        ("m_1", variable, "w/.OPTIMIZER_SLOT/optimizer/m_1"),
+    ]
 
 
 def test_a_graph_of_many_names_takes_little_a_node() -> None:
