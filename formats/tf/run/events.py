@@ -69,13 +69,11 @@ class SummaryValue(Message):
 
     tag: str
     simple_value: float | None
-    node_name: str
     tensor: TensorProto | None
     metadata: bytes | None
     FIELDS = fields(
         tag=Field(1, TEXT),
         simple_value=Field(2, FLOAT, explicit=True),
-        node_name=Field(7, TEXT),
         tensor=Field(8, TensorProto),
         metadata=Field(9, BYTES, explicit=True),
     )
