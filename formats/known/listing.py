@@ -89,7 +89,7 @@ class ListedTensor(LazyTensor):
 
 def _beginning(value: Any) -> str:
     """Return how a JSON value begins; it can be a list of millions."""
-    return str(value[:20] if isinstance(value, list) else value)[:80]
+    return str(value[:20] if isinstance(value, list) else value)[:40]
 
 
 def _is_count(value: Any) -> bool:
@@ -100,16 +100,16 @@ def _optional(item: dict[str, Any], name: str, kind: type) -> Any:
     """Return a field that may be missing or null; ValueError where it is of another type."""
     value = item.get(name)
     if value is not None and (type(value) is not kind or (kind is int and not _is_count(value))):
-        raise ValueError(f"{name} is {str(value)[:40]!r}, expected {kind.__name__}")
+        raise ValueError(f"{name} is {_beginning(value)!r}, expected {kind.__name__}")
     return value
 
 
 def _spec(item: dict[str, Any]) -> TensorSpec:
     key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
     if not isinstance(key, str):
-        raise ValueError(f"key is {str(key)[:40]!r}, expected text")  # noqa: TRY004  the text is at fault
+        raise ValueError(f"key is {_beginning(key)!r}, expected text")  # noqa: TRY004  the text is at fault
     if name is not None and name not in BY_NAME:
-        raise ValueError(f"unknown dtype {name[:40]!r}")
+        raise ValueError(f"unknown dtype {_beginning(name)!r}")
     if (
         not isinstance(shape, list)
         or len(shape) > MOST_DIMENSIONS
@@ -164,7 +164,7 @@ class ListingReader(CheckpointReader):
             for name, kind in _OPTIONAL_FIELDS:
                 _optional(item, name, kind)
             if not _DIGEST.fullmatch(item.get("digest") or "stored:00000000"):
-                raise ValueError(f"invalid digest {item['digest'][:80]!r}")
+                raise ValueError(f"invalid digest {_beginning(item['digest'])!r}")
             if spec.key in self._specs:
                 raise ValueError(f"key {spec.key!r} is listed twice")
         except ValueError as error:

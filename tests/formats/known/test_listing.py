@@ -90,6 +90,23 @@ def test_items_that_are_none_are_corrupt(tmp_path, item):
         assert len(reader.findings) == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"key": ["k"] * 1000}, f"key is {str(['k'] * 20)[:40]!r}, expected text"),
+        ({"dtype": "f" * 1000}, f"unknown dtype {'f' * 40!r}"),
+        ({"shape": "9" * 1000}, f"invalid shape {'9' * 40}"),
+        ({"shape": [-1] * 1000}, f"invalid shape {str([-1] * 20)[:40]}"),
+        ({"object_path": [1] * 1000}, f"object_path is {str([1] * 20)[:40]!r}, expected str"),
+        ({"digest": "d" * 1000}, f"invalid digest {'d' * 40!r}"),
+    ],
+)
+def test_a_long_value_is_quoted_by_its_beginning(tmp_path, fields, words):
+    with pytest.raises(formats.CorruptCheckpointError) as caught:
+        formats.open_checkpoint(write(tmp_path / "l.json", listed(**fields)))
+    assert caught.value.message == f"tensor 0 of the listing: {words}"
+
+
 def test_a_key_listed_twice_is_corrupt(tmp_path):
     with pytest.raises(formats.CorruptCheckpointError, match="'w' is listed twice"):
         formats.open_checkpoint(write(tmp_path / "l.json", listed(), listed()))
