@@ -248,11 +248,6 @@ class H5Tensor(LazyTensor):
         nbytes = self.spec.size * itemsize
         if stored > self._file.size:
             raise self._corrupt(f"{stored} bytes stored, the file has {self._file.size}", "tensor-size")
-        if layout == h5d.CONTIGUOUS and stored:
-            offset = dataset.get_offset()
-            if offset is not None and offset + nbytes > self._file.size:
-                message = f"ends at byte {offset + nbytes}, the file has {self._file.size}"
-                raise self._corrupt(message, "tensor-size")
         chunk = tuple(plist.get_chunk()) if layout == h5d.CHUNKED else None
         largest = max(nbytes, math.prod(chunk) * itemsize if chunk else 0)
         if largest > _MOST_UNEXPLAINED and stored < largest // _MOST_EXPANSION:
