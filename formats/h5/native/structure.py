@@ -152,7 +152,7 @@ class FileStructure:
 
     def _read(self, offset: int, size: int) -> bytes:
         """Return bytes that are there; structures lie side by side, so pages of the file are kept."""
-        if not 0 < size <= _MOST_AT_ONCE or offset + size > self._size:
+        if not size or size > _MOST_AT_ONCE or offset + size > self._size:
             raise UnfamiliarError
         number, at = divmod(offset, _PAGE)
         if at + size > _PAGE:

@@ -36,6 +36,13 @@ def test_collections_that_are_none_have_no_strings() -> None:
     assert largest_in(bytes((1 << 20) - 3) + COLLECTION + (1 << 40).to_bytes(8, "little")) == (1 << 20) + 13
 
 
+@pytest.mark.parametrize("before", [0, 1, (1 << 20) - 4, 1 << 20])
+def test_collections_are_found_wherever_they_begin(before: int) -> None:
+    string = (1).to_bytes(8, "little") + (24).to_bytes(8, "little") + bytes(24)
+    collection = COLLECTION + (16 + len(string)).to_bytes(8, "little") + string
+    assert largest_in(bytes(before) + collection + bytes(100)) == 24
+
+
 def test_collections_on_top_of_each_other_are_gone_through_once() -> None:
     """Each of ten thousand headers claims all that follows."""
     data = (COLLECTION + (150_000).to_bytes(8, "little")) * 10_000

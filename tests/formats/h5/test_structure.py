@@ -15,7 +15,7 @@ from formats.find.opening import locate
 from formats.find.registry import detect
 from formats.h5 import safe
 from formats.h5.facts import H5Facts
-from formats.h5.native.messages import UnfamiliarError
+from formats.h5.native.messages import PLACE, DataLayout, UnfamiliarError, layout_of
 from formats.h5.native.structure import HARD, SOFT, FileStructure
 from formats.h5.native.superblock import Superblock
 from formats.h5.safe import open_h5
@@ -251,3 +251,40 @@ def test_blocks_of_a_header_that_lie_on_each_other_take_no_memory(tmp_path: Path
         structure_of(bytes(data))
     assert tracemalloc.get_traced_memory()[1] < len(data) + (32 << 20)
     tracemalloc.stop()
+
+
+def test_a_block_of_no_bytes_is_the_librarys(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for number in range(40):  # whose messages take more than the first block
+            file.attrs[f"a{number}"] = number
+    data = bytearray((tmp_path / "x.h5").read_bytes())
+    assert not structure_of(bytes(data)).strings(structure_of(bytes(data)).root, b"none")
+    structure = structure_of(bytes(data))
+    assert structure._read(len(data) - 1, 1) == bytes(data[-1:])
+    for offset, size in (0, 0), (len(data), 0), (len(data), 1), (len(data) - 1, 2):
+        with pytest.raises(UnfamiliarError):
+            structure._read(offset, size)
+
+
+LAYOUTS = {
+    "contiguous": (b"\3\1" + PLACE.pack(2048, 96), DataLayout(2048, 96)),
+    "not written": (b"\3\1" + PLACE.pack((1 << 64) - 1, 96), DataLayout(None, 0)),
+    "at the very end": (b"\3\1" + PLACE.pack((1 << 64) - 97, 96), DataLayout((1 << 64) - 97, 96)),
+    "compact": (b"\3\0\x60\0" + bytes(96), DataLayout(None, 96)),
+    "chunked": (b"\3\2\3" + bytes(20), DataLayout(None, None)),
+    "behind the end": (b"\3\1" + PLACE.pack((1 << 64) - 96, 96), None),
+    "of another version": (b"\4\1" + PLACE.pack(2048, 96), None),
+    "virtual": (b"\3\3" + PLACE.pack(2048, 96), None),
+    "cut off": (b"\3\1" + PLACE.pack(2048, 96)[:-1], None),
+    "almost nothing": (b"\3\1\0", None),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_says_where_values_lie(name: str) -> None:
+    message, expected = LAYOUTS[name]
+    if expected is not None:
+        assert layout_of(message) == expected
+        return
+    with pytest.raises(UnfamiliarError):
+        layout_of(message)
