@@ -136,10 +136,10 @@ class _Relating:
         assert isinstance(turn, Join)
         wanted = turn.parts if turn.parts is not None else len(held)
         if len(held) != wanted or (row.free is not None and numbers != list(range(wanted))):
-            found = ", ".join(map(str, numbers[:_MOST_SHOWN])) if row.free is not None else str(len(held))
-            message = (
-                f"is made of parts 0 to {max(wanted, numbers[-1] + 1 if row.free else 0) - 1}, found {found}"
-            )
+            last, found = wanted - 1, str(len(held))
+            if row.free is not None:
+                last, found = max(last, *numbers), ", ".join(map(str, numbers[:_MOST_SHOWN]))
+            message = f"is made of parts 0 to {last}, found {found}"
             raise ConversionError(message, key=target, hints=(str(row),))
         steps = row.steps._replace(turn=turn._replace(parts=len(held)))
         return Relation(tuple(name for name, _ in held), (target,), steps, row)

@@ -85,7 +85,8 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
         (["a\tx\tsplit(0,2)"], {"a": (4,)}, "cut into 2 parts, but the map names 1"),
         (["a\tx\tsplit(0,2)", "a\ty\tunstack(0)"], {"a": (2,)}, "has two new names, 'x' and 'y'"),
         (["b{n}\tx\tstack(0)"], {"b0": (), "b2": ()}, "parts 0 to 2, found 0, 2"),
-        (["b{n}\tx\tstack(0)"], {"b0": (), "b00": ()}, "are the same part of it"),
+        (["b{n}\tx\tstack(0)"], {"b0": (), "b00": ()}, "'b0' and 'b00' are the same part of it"),
+        (["b{n}\tx\tstack(0)"], {f"b{n}": () for n in range(1, 9)}, "parts 0 to 8, found 1, 2, 3, 4, 5$"),
         (["b{n}\tx\tconcat(0)"], {"b0": (1,)}, "does not give the number of parts"),
         (["a\tx\tperm(1,0)"], {"a": (2,)}, "needs 2 dimensions"),
         (["l_0\tfirst.0", "l_{n}\tfirst.{n}"], {"l_1": (), "l_0": ()}, None),
@@ -107,6 +108,22 @@ def test_what_contradicts_is_refused_with_its_rows(
         relate(rows(*lines), shapes)
     if isinstance(caught.value, ConversionError | DuplicateKeyError) or "is to become" in words:
         assert any("line " in hint for hint in caught.value.hints)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shapes", "words"),
+    [
+        (["x\tb{n}\tsplit(0,3)"], {"b0": (2,)}, "parts 0 to 2, found 0$"),
+        (["x\tb{n}\tsplit(0,3)"], {"b1": (2,), "b2": (2,)}, "parts 0 to 2, found 1, 2$"),
+        (["x\tb{n}\tsplit(0,3)"], {"b5": (2,), "b1": (2,)}, "parts 0 to 5, found 1, 5$"),
+        (["x\ta\tsplit(0,2)", "x\tb\tsplit(0,2)"], {"b": (2,)}, "1 of them are missing"),
+    ],
+)
+def test_parts_that_are_missing_on_the_way_back_are_named(
+    lines: list[str], shapes: dict[str, tuple[int, ...]], words: str
+) -> None:
+    with pytest.raises(ConversionError, match=words):
+        relate(inverted(rows(*lines)), shapes)
 
 
 @pytest.mark.parametrize(
