@@ -50,17 +50,16 @@ class WrittenObject(NamedTuple):
 
 def can_be_shared(plan: Plan) -> bool:
     """Whether all that a plan moves is read in ranges, but for strings, of which there are few."""
-    waiting = len(plan.object_graph.encode()) if plan.object_graph is not None else 0
+    waiting = [len(plan.object_graph.encode())] if plan.object_graph is not None else []
     if plan.slices:
         return False
     for move in plan.moves:
         if move.spec.dtype.itemsize is None:
-            waiting += move.spec.nbytes or 0
-            if move.tensor is not None:
-                waiting += move.tensor.spec.nbytes or 0
+            specs = [move.spec, *([move.tensor.spec] if move.tensor is not None else [])]
+            waiting += [spec.nbytes for spec in specs if spec.nbytes is not None]
         elif move.tensor is None or values_here(move) is None:
             return False
-    return waiting <= _MOST_WAITING
+    return sum(waiting) <= _MOST_WAITING
 
 
 def values_here(move: Move) -> LazyValues | None:
