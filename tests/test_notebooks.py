@@ -10,7 +10,6 @@ import numpy as np
 import formats
 from ckpt_cli.operations.compare.diff import diff_pairs, pair_up
 from ckpt_cli.operations.look.stats import Statistics
-from formats.core.notebook import MOST_ROWS
 from tests.support import write_bundle
 
 if TYPE_CHECKING:
@@ -39,11 +38,3 @@ def test_tables_are_shown(tmp_path: Path) -> None:
         found = diff_pairs(left, right, pair_up(left, right))
         assert cells(found._repr_html_()) == ["value", name, "3", "1.0", "1.0"]
     assert cells(Statistics(min=1.5)._repr_html_())[:2] == ["1.5", "None"]
-
-
-def test_long_tables_are_cut_with_a_count(tmp_path: Path) -> None:
-    write_bundle(str(tmp_path / "many-1"), {f"k{n:04}": np.float32(0) for n in range(MOST_ROWS + 5)})
-    with formats.open_checkpoint(tmp_path / "many-1") as reader:
-        html = reader._repr_html_()
-    assert len(cells(html)) == 3 * MOST_ROWS
-    assert html.endswith("<p>5 more</p>")
