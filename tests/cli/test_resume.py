@@ -430,6 +430,11 @@ CHANGES: dict[str, tuple[tuple[str, ...], str, Callable[[Ckpt], object]]] = {
         f"{BUNDLE}.index",
         lambda ckpt: ckpt("rename", BUNDLE, "--in-place", "--sub", "^v0=>w0"),
     ),
+    "another file of the same bytes, size and time": (
+        (LOOSE, "out/c-1", "--to", "name", "--no-verify"),
+        LOOSE,
+        lambda _: os.replace(shutil.copy2(LOOSE, "other"), LOOSE),
+    ),
     "the last byte of a short file": (
         (LOOSE, "out/c-1", "--to", "name", "--no-verify"),
         LOOSE,

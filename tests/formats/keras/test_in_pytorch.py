@@ -92,6 +92,39 @@ def test_what_weights_do_not_say_is_told(class_name: str, config: dict[str, Any]
     assert words in remark
 
 
+@pytest.mark.parametrize(
+    ("window", "strides", "is_uneven"),
+    [
+        ([3, 3], [1, 1], False),
+        ([2, 3], [1, 1], True),
+        ([3, 2], (1, 1), True),
+        ((3, 5), None, False),
+        ((3, 4), None, True),
+        (3, 1, False),
+        (4, 1, True),
+        (3, 2, True),
+        ([3, 3], [1, 2], True),
+        ([3, 3], 2, True),
+    ],
+)
+def test_a_padding_is_uneven_for_strides_and_even_windows(
+    window: object, strides: object, is_uneven: bool
+) -> None:
+    layer = model("Conv2D", {}, padding="same", kernel_size=window, strides=strides)
+    assert len(remarks_on(layer)) == is_uneven
+    layer = model("MaxPooling2D", {}, padding="same", pool_size=window, strides=strides or 1)
+    assert len(remarks_on(layer)) == is_uneven
+
+
+def test_a_pool_steps_by_its_window_where_nothing_else_is_said() -> None:
+    for strides in (None, [3, 3]):
+        (remark,) = remarks_on(model("MaxPooling2D", {}, padding="same", pool_size=[3, 3], strides=strides))
+        assert "pad with -inf" in remark
+    assert remarks_on(model("MaxPooling2D", {}, padding="same", pool_size=[1, 1], strides=None)) == []
+    (remark,) = remarks_on(model("AveragePooling2D", {}, padding="same", pool_size=[1, 1], strides=None))
+    assert "an equally padded mask" not in remark
+
+
 def test_axes_are_the_last_ones_of_the_input_they_are_built_for() -> None:
     built = {"build_config": {"input_shape": [None, 6, 6]}}
     (remark,) = remarks_on(model("LayerNormalization", built, axis=[1], epsilon=1e-5))

@@ -11,6 +11,7 @@ from formats import TensorSpec, create_checkpoint, open_checkpoint
 from formats.core import dtypes
 from formats.model import name_kinds as kinds_module
 from formats.model.name_kinds import name_kinds, named_slots
+from formats.model.object_names import ObjectNames
 from formats.tf.graph import object_kinds
 from tests.support import data_path, facts, recorded
 
@@ -266,3 +267,33 @@ def test_slots_in_lists_beyond_the_bound_are_optimizer_state(monkeypatch: pytest
     with open_checkpoint(path) as reader:
         assert "slot" not in reader.kinds.values()
         assert sum(kind == "optimizer" for kind in reader.kinds.values()) == 6
+
+
+F, I = dtypes.BY_NAME["float32"], dtypes.BY_NAME["int64"]  # noqa: E741  as the kinds of numbers
+LISTED: dict[str, tuple[Any, tuple[int, ...], str | None]] = {
+    "net/w": (F, (2, 3), "variable"),
+    "net/ids": (I, (9,), "variable"),
+    "net/h": (F, (4,), None),
+    "net/h/.OPTIMIZER_SLOT/opt/m": (F, (5,), "slot"),
+    "opt/_iterations": (I, (), "optimizer"),
+    "opt/_trainable_variables/0": (F, (7,), "variable"),
+    "opt/_variables/1": (F, (2, 3), "slot"),
+    "opt/_variables/2": (F, (4,), "slot"),
+    "opt/_variables/3": (F, (7,), "slot"),
+    "opt/_variables/4": (F, (), "optimizer"),
+    "opt/_variables/5": (F, (3, 2), "optimizer"),
+    "opt/_variables/6": (F, (9,), "optimizer"),  # a shape that integers alone have
+    "opt/_variables/7": (F, (5,), "optimizer"),  # and one that slots alone have
+    "opt/_variables/x": (F, (2, 3), "optimizer"),
+    "opt/other/1": (F, (2, 3), "optimizer"),
+}
+
+
+def test_of_what_an_optimizer_lists_slots_have_the_shapes_of_weights() -> None:
+    """In files without an object graph: nothing but the spelling and the shapes tells."""
+    names = ObjectNames({key: TensorSpec(key, dtype, shape) for key, (dtype, shape, _) in LISTED.items()})
+    assert names.is_marked
+    found = {key: names.kind(key, TensorSpec(key, dtype, shape)) for key, (dtype, shape, _) in LISTED.items()}
+    expected = {key: kind for key, (_, _, kind) in LISTED.items()}
+    expected |= {"net/w": None, "net/ids": None}
+    assert found == expected

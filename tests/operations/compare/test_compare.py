@@ -6,6 +6,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -236,6 +237,22 @@ def test_a_comparison_ends_early_where_it_was_asked_to(
     (entry,) = found.entries
     assert entry.difference is not None
     assert entry.difference.differing == differing
+
+
+@pytest.mark.parametrize(("stop_on", "stops"), [((), False), (("value",), True), (("shape",), False)])
+def test_values_that_are_streamed_end_early_where_that_is_enough(
+    tmp_path: Path, stop_on: tuple[str, ...], stops: bool
+) -> None:
+    """Compressed chunks lie in no range of the file."""
+    value = np.zeros(PIECE)
+    for name, array in (("left", value), ("right", value + 1)):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file.create_dataset("t", data=array, compression="gzip", compression_opts=1)
+    with open_checkpoint(tmp_path / "left.h5") as left, open_checkpoint(tmp_path / "right.h5") as right:
+        (entry,) = diff_pairs(left, right, pair_up(left, right), DiffOptions(stop_on=stop_on)).entries
+    assert entry.difference is not None
+    assert (0 < entry.difference.differing < PIECE) == stops
+    assert stops or entry.difference.differing == PIECE
 
 
 @pytest.mark.parametrize("format", ["tf-name", "npz"])

@@ -94,6 +94,21 @@ def test_what_is_not_decoded_is_not_the_same(tmp_path: Path) -> None:
     assert ([pair.key for pair in found.pairs], found.same) == (["b"], 1)
 
 
+@pytest.mark.parametrize("checksum", [0, 1, (1 << 32) - 1])
+def test_every_checksum_is_one(tmp_path: Path, checksum: int) -> None:
+    def stored(entries: Entries) -> None:
+        entries[b"a"].crc32c = checksum
+
+    one, other = str(tmp_path / "c"), str(tmp_path / "d")
+    write_bundle(one, {"a": VALUES[0], "b": VALUES[0]}, edit=stored)
+    write_bundle(other, {"a": VALUES[0], "b": VALUES[0]})
+    found = told(one, one)
+    assert found == Unlike([], 2)
+    found = told(one, other)
+    assert found is not None
+    assert ([pair.key for pair in found.pairs], found.same) == (["a"], 1)
+
+
 def test_columns_without_checksums_tell_nothing(tmp_path: Path) -> None:
     prefix, sliced = str(tmp_path / "c"), str(tmp_path / "s")
     write_bundle(prefix, {"a": VALUES[0], "b": VALUES[1]})
