@@ -15,6 +15,7 @@ from .errors import InvalidArgumentError
 from .nest import flatten, map_structure, pack_sequence_as
 from .tape import GradientTape
 from .tensor import OPERATIONS, Operation, Tensor, as_tensor, convert_to_tensor, observers
+from .unknown import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,10 +48,15 @@ def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
     loop_vars: Sequence[Any],
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
     maximum_iterations: Any = None,
-    **options: Any,
+    name: str | None = None,
 ) -> Any:
     """Return the loop's variables after the last round, in the structure in which they were given."""
+    refuse("while_loop", back_prop=None if back_prop else "False")
     _refuse_graphs("while_loop")
     if not callable(cond) or not callable(body):
         raise TypeError("'cond' and 'body' must be callable.")
@@ -78,14 +84,17 @@ def _check_structures(first: Any, second: Any) -> None:
 
 
 def map_fn(
-    fn: Callable[[Any], Any], elems: Any, dtype: Any = None, fn_output_signature: Any = None, **options: Any
-) -> Any:
+    fn: Callable[[Any], Any], elems: Any, dtype: Any = None, parallel_iterations: int | None = None,
+    back_prop: bool = True, swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
+    fn_output_signature: Any = None,
+) -> Any:  # fmt: skip
     """Return what a function makes of each element along the first axis, stacked.
 
     Results have the dtypes of `fn_output_signature`, and without one those of `elems`.
     Raises InvalidArgumentError for a result of another dtype.
     """
     _refuse_graphs("map_fn")
+    refuse("map_fn", back_prop=None if back_prop else "False")
     if not callable(fn):
         raise TypeError(f"The provided function {fn} is not callable.")
     elems = map_structure(as_tensor, elems)

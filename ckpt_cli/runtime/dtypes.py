@@ -101,8 +101,9 @@ bool_ = BY_NAME["bool"]
 _ALIASES = {"half": float16, "float": float32, "double": float64, "str": string}
 
 
-def as_dtype(value: Any) -> DType:
+def as_dtype(type_value: Any) -> DType:
     """Return the dtype that a dtype, name, or numpy or Python type stands for; else TypeError."""
+    value = type_value
     if value.__class__ is DType:
         return value
     if isinstance(value, np.dtype):

@@ -84,8 +84,12 @@ def column_value(features: Mapping[str, Any], column: NumericColumn) -> Tensor:
     return reshape(cast(value, dtypes.float32), [-1, column.width])
 
 
-def input_layer(features: Mapping[str, Any], feature_columns: Iterable[NumericColumn]) -> Tensor:
-    """Return the columns side by side, in the order of their names."""
+def input_layer(
+    features: Mapping[str, Any], feature_columns: Iterable[NumericColumn], weight_collections: Any = None,
+    trainable: bool = True, cols_to_vars: Any = None, cols_to_output_tensors: Any = None,
+) -> Tensor:  # fmt: skip
+    """Return the columns side by side, in the order of their names; numeric columns have no variables."""
+    refuse("input_layer", cols_to_vars=cols_to_vars, cols_to_output_tensors=cols_to_output_tensors)
     columns = sorted(feature_columns, key=lambda column: column.name)
     if not columns:
         raise ValueError("feature_columns must not be empty.")

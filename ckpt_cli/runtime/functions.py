@@ -45,13 +45,15 @@ from .shaping import (
     transpose,
     unstack,
 )
+from .signatures import with_signature
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, convert_to_tensor, is_tensor
+from .unknown import accept, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "abs", "argmax", "argmin", "argsort", "assert_equal", "boolean_mask", "broadcast_to", "cast",
+    "abs", "argmax", "argmin", "argsort", "assert_equal", "atan2", "boolean_mask", "broadcast_to", "cast",
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "concat", "cond", "constant", "convert_to_tensor",
     "cumsum", "custom_gradient", "einsum", "ensure_shape", "equal", "expand_dims", "eye", "fill", "function",
     "gather", "gather_nd", "global_norm", "group", "identity", "is_tensor", "linspace", "logical_and",
@@ -67,8 +69,10 @@ _op = OPERATIONS
 _slice = slice
 
 
-def unary(operation: str) -> Callable[..., Tensor]:
-    """Return the public function of an operation on one tensor."""
+def unary(operation: str, parameter: str = "x") -> Callable[..., Tensor]:
+    """Return the public function of an operation on one tensor, which TensorFlow calls `parameter`."""
+    if parameter != "x":
+        return with_signature(unary(operation), f"{parameter}=x name")
 
     def function(x: Any, name: str | None = None) -> Tensor:
         return _op[operation](x)
@@ -142,7 +146,6 @@ BINARY = [
     "greater",
     "greater_equal",
     "squared_difference",
-    "atan2",
     "divide_no_nan",
     "multiply_no_nan",
     "logical_xor",
@@ -152,8 +155,9 @@ globals().update({name: binary(name) for name in BINARY})
 __all__ += UNARY + BINARY  # noqa: PLE0605
 
 abs = unary("abs")
-identity = unary("identity")
-stop_gradient = unary("stop_gradient")
+atan2 = with_signature(binary("atan2"), "y=x x=y name")
+identity = unary("identity", "input")
+stop_gradient = unary("stop_gradient", "input")
 logical_not = unary("logical_not")
 equal = binary("equal")
 logical_and = binary("logical_and")
@@ -209,7 +213,13 @@ def reduce_std(
     return _op["sqrt"](reduce_variance(input_tensor, axis, keepdims))
 
 
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False) -> Tensor:
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: Any = None, name: str | None = None
+) -> Tensor:
+    """Return the length of vectors; of matrices, over two axes, the euclidean one alone."""
+    keepdims = bool(keepdims)
+    if isinstance(axis, list | tuple) and len(axis) == 2 and ord != "euclidean":
+        raise NotImplementedError(f"norm: argument {ord=} of matrices is not supported")
     x = as_tensor(tensor)
     if x._value.dtype.kind in "bO":
         raise TypeError(f"Expected numeric or variant tensor, got dtype {x.dtype}.")
@@ -222,6 +232,8 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
         return reduce_sum(_op["abs"](x), axis, keepdims)
     if ord == np.inf:
         return reduce_max(_op["abs"](x), axis, keepdims)
+    if isinstance(ord, int | float) and ord > 0:
+        return reduce_sum(_op["abs"](x) ** ord, axis, keepdims) ** (1.0 / ord)
     raise ValueError(f"'ord' must be a supported vector norm, got {ord}")
 
 
@@ -240,8 +252,15 @@ def cumsum(
 
 
 def matmul(
-    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
-) -> Tensor:
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
+    adjoint_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False, output_type: Any = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    refuse("matmul", output_type=output_type)
+    if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
+        raise ValueError("Only one of `transpose` and `adjoint` can be True.")
+    a, b = (_op["conj"](x) if adjoint else x for x, adjoint in ((a, adjoint_a), (b, adjoint_b)))
+    transpose_a, transpose_b = transpose_a or adjoint_a, transpose_b or adjoint_b
     return _op["matmul"](a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
@@ -260,7 +279,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     return einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(kept)}", x, y)
 
 
-def einsum(equation: str, *inputs: Any, **options: Any) -> Tensor:
+def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+    accept("einsum", kwargs, "name optimize greedy")
     return _op["einsum"](*inputs, equation=equation)
 
 
@@ -307,10 +327,11 @@ def group(*inputs: Any, **kwargs: Any) -> Any:
     return graphs.Done() if graphs.current() is not None else None
 
 
-def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\n", **options: Any) -> None:
+def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\n", **kwargs: Any) -> None:
     """Print tensors by their values, to standard error as TensorFlow does, or to a stream."""
     import sys
 
+    accept("print", kwargs, "summarize name")
     shown = [one.numpy() if isinstance(one, TensorLike) else one for one in inputs]
     _op["print"]()
     builtins.print(*shown, sep=sep, end=end, file=output_stream or sys.stderr)

@@ -10,8 +10,11 @@ from .tensor import Tensor, as_tensor
 __all__ = ["einsum", "eye", "global_norm", "matmul", "matvec", "norm", "tensordot"]
 
 
-def matvec(a: Any, b: Any, transpose_a: bool = False) -> Tensor:
+def matvec(
+    a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
+    b_is_sparse: bool = False, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Return the product of a matrix and a vector."""
     matrix, vector = as_tensor(a), as_tensor(b)
-    product = matmul(matrix, vector[..., None], transpose_a=transpose_a)
+    product = matmul(matrix, vector[..., None], transpose_a=transpose_a, adjoint_a=adjoint_a)
     return product[..., 0]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
-from .keras.activations import log_softmax, softplus
-from .nn import softmax
+from .nn import log_softmax, softmax, softplus
 
 __all__ = ["log_sigmoid", "log_softmax", "softmax", "softplus", *_functions]  # noqa: PLE0604
 

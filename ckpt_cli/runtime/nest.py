@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from .unknown import accept
+
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
@@ -28,11 +30,11 @@ def _nesting(kind: type) -> int:
     return _MAPPING if issubclass(kind, Mapping) else _SEQUENCE if issubclass(kind, _SEQUENCES) else _LEAF
 
 
-def is_nested(value: Any) -> bool:
-    return _is_sequence(value) or isinstance(value, Mapping)
+def is_nested(seq: Any) -> bool:
+    return _is_sequence(seq) or isinstance(seq, Mapping)
 
 
-def flatten(structure: Any) -> list[Any]:
+def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     """Return the leaves; something that is no structure is its own only leaf."""
     nesting = _nesting(structure.__class__)
     if nesting == _LEAF:
@@ -55,8 +57,10 @@ def _like(structure: Any, parts: list[Any]) -> Any:
     return tuple(parts) if isinstance(structure, tuple) else parts
 
 
-def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
-    """Return the same structure with `function` of the leaves in each place."""
+def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+    """Return the same structure with `func` of the leaves in each place."""
+    accept("map_structure", kwargs, "check_types expand_composites")
+    function, structures = func, structure
     first = structures[0]
     if len(structures) == 1:
         return _mapped(function, first)
@@ -81,9 +85,9 @@ def _mapped(function: Callable[..., Any], structure: Any) -> Any:
     return function(structure)
 
 
-def pack_sequence_as(structure: Any, flat: list[Any]) -> Any:
+def pack_sequence_as(structure: Any, flat_sequence: list[Any], expand_composites: bool = False) -> Any:
     """Return leaves packed into the structure they were flattened from."""
-    return _packed(structure, iter(flat))
+    return _packed(structure, iter(flat_sequence))
 
 
 def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
@@ -103,7 +107,9 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
     return filled if keys == list(structure) else {key: filled[key] for key in structure}
 
 
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> None:
+def assert_same_structure(
+    nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
+) -> None:
     """Raise ValueError where two structures have other places, TypeError where those are of other kinds."""
     if is_nested(nest1) != is_nested(nest2):
         raise ValueError(f"The two structures don't have the same nested structure: {nest1!r} and {nest2!r}")

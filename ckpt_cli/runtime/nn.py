@@ -7,20 +7,10 @@ from typing import Any
 from . import functions
 from .errors import InvalidArgumentError
 from .functions import sigmoid
-from .keras.activations import (
-    elu,
-    gelu,
-    leaky_relu,
-    log_softmax,
-    relu,
-    selu,
-    softplus,
-    softsign,
-    swish,
-    tanh,
-)
+from .keras import activations
 from .ops import convolution, windows
 from .ops.neural import keep_logits, sigmoid_cross_entropy, softmax_cross_entropy
+from .signatures import with_signature
 from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import refuse
 
@@ -31,11 +21,30 @@ __all__ = [
     "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh",
 ]  # fmt: skip
 
+_FEATURES = {
+    name: with_signature(getattr(activations, name), "features=x name")
+    for name in ("elu", "relu", "selu", "softplus", "softsign")
+}
+elu, relu, selu, softplus, softsign = _FEATURES.values()
+gelu = with_signature(activations.gelu, "features=x approximate name")
+leaky_relu = with_signature(activations.leaky_relu, "features=x alpha name")
+tanh = with_signature(activations.tanh, "x name")
+
+
+def swish(features: Any, beta: float = 1.0) -> Tensor:
+    x = as_tensor(features)
+    return activations.swish(x) if beta == 1 else x * OPERATIONS["sigmoid"](beta * x)
+
+
 silu = swish
 
 
+def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
+    return OPERATIONS["log_softmax"](logits, axis=-1 if axis is None else axis)
+
+
 def relu6(features: Any, name: str | None = None) -> Tensor:
-    return relu(features, max_value=6.0)
+    return activations.relu(features, max_value=6.0)
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
@@ -97,6 +106,8 @@ def dropout(
     x: Any, rate: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
 ) -> Tensor:
     refuse("dropout", noise_shape=noise_shape)
+    if isinstance(rate, int | float) and not 0 <= rate < 1:
+        raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: {rate=}")
     tensor = as_tensor(x)
     return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed)
 

@@ -48,6 +48,8 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
 
 
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str = "transpose") -> Tensor:
+    if conjugate and as_tensor(a)._value.dtype.kind == "c":
+        a = _op["conj"](a)
     return _op["transpose"](a, perm=None if perm is None else static_shape(perm))
 
 

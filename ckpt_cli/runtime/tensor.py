@@ -204,10 +204,23 @@ class TensorLike:
         return OPERATIONS["greater_equal"](self, other)
 
     def __eq__(self, other: object) -> Any:
-        return False if other is None else OPERATIONS["equal"](self, other)
+        return self._compared("equal", other, unlike=False)
 
     def __ne__(self, other: object) -> Any:
-        return True if other is None else OPERATIONS["not_equal"](self, other)
+        return self._compared("not_equal", other, unlike=True)
+
+    def _compared(self, operation: str, other: Any, *, unlike: bool) -> Any:
+        """Compare elements; with None, and with a tensor whose shape does not go with this one, the whole."""
+        if other is None:
+            return unlike
+        try:
+            return OPERATIONS[operation](self, other)
+        except InvalidArgumentError:
+            try:
+                np.broadcast_shapes(self._value.shape, as_tensor(other)._value.shape)
+            except ValueError:
+                return Tensor(np.bool_(unlike))
+            raise
 
 
 class Tensor(TensorLike):
@@ -415,8 +428,8 @@ def convert_to_tensor(
     return tensor
 
 
-def is_tensor(value: Any) -> bool:
-    return isinstance(value, TensorLike)
+def is_tensor(x: Any) -> bool:
+    return isinstance(x, TensorLike)
 
 
 def _promoted(x: Any, y: Any, name: str) -> tuple[Tensor, Tensor]:

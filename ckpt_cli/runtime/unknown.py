@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["refuse"]
+__all__ = ["accept", "refuse"]
 
 
 def refuse(where: str, **arguments: Any) -> None:
@@ -15,3 +15,10 @@ def refuse(where: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and value is not False and not (isinstance(value, int | float) and value == 0):
             raise NotImplementedError(f"{where}: argument {name}={value!r} is not supported")
+
+
+def accept(where: str, options: dict[str, Any], without_effect: str) -> None:
+    """Take options that say how to run something, which has no effect here; TypeError for any other."""
+    for name in options:
+        if name not in without_effect.split():
+            raise TypeError(f"{where}() got an unexpected keyword argument '{name}'")

@@ -17,6 +17,7 @@ from .reader import cpp_name
 from .shapes import TensorShape
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown, static_index
 from .trackable import Trackable
+from .unknown import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,9 @@ class Variable(TensorLike, Trackable):
         synchronization: Any = None,
         aggregation: Any = None,
         shape: Any = None,
+        experimental_enable_variable_lifting: bool = True,
     ) -> None:
+        refuse("Variable", variable_def=variable_def, import_scope=import_scope)
         if initial_value is None:
             raise ValueError(
                 "The `initial_value` arg to `tf.Variable` must be specified except when you are not "

@@ -9,6 +9,7 @@ import losses as loss_rows
 import masked
 import numpy as np
 import programs
+import signatures as public
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
@@ -90,3 +91,15 @@ def evaluate(text):
 
 def edges(programs):
     return {program: edge_cases.answer(tf, program) for program in programs}
+
+
+def signatures(names):
+    """Return the signature of each name that TensorFlow has, too."""
+    found = {}
+    for name in names:
+        value = tf
+        for part in name.split("."):
+            value = getattr(value, part, None)
+        if value is not None:
+            found[name] = public.signature(value)
+    return found

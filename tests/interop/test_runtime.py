@@ -12,7 +12,7 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from tests.interop import described, edges, programs
+from tests.interop import described, edges, programs, signatures
 from tests.interop.known_answers import read_expressions, read_losses
 from tests.runtime.test_edges import difference
 from tests.runtime.test_json import assert_outputs
@@ -218,3 +218,9 @@ def test_recorded_edges_are_tensorflows(tensorflow: TensorFlow, family: str) -> 
     found = tensorflow.ask("runtime", "edges", programs=list(programs.values()))
     for title, program in programs.items():
         assert not difference(found[program], edges.read_answers(family)[program]), title
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+def test_recorded_signatures_are_tensorflows(tensorflow: TensorFlow) -> None:
+    names = sorted(signatures.public_names())
+    assert tensorflow.ask("runtime", "signatures", names=names) == signatures.read()

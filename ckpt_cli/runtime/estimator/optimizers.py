@@ -76,18 +76,21 @@ class Optimizer:
             self._others[key] = Variable(np.float32(initial), trainable=False, name=name)
         return self._others[key]
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> list[tuple[Any, Any]]:
+    def compute_gradients(
+        self, loss: Any, var_list: Any = None, gate_gradients: int = 1, aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False, grad_loss: Any = None,
+    ) -> list[tuple[Any, Any]]:  # fmt: skip
         """Return gradients and variables, all that are trainable in the graph unless told."""
         graph = graphs.current()
         if callable(loss):
             if var_list is None:
                 raise ValueError("var_list is needed where loss is a function")
-            return computed(loss, var_list, None)
+            return computed(loss, var_list, None, grad_loss)
         if graph is None or graph.tape is None:
             raise RuntimeError("`loss` passed to Optimizer.compute_gradients should be a function when eager "
                                "execution is enabled.")  # fmt: skip
         variables = list(var_list or [one for one in graph.global_variables() if one.trainable])
-        return list(zip(graph.tape.gradient(loss, variables), variables, strict=True))
+        return list(zip(graph.tape.gradient(loss, variables, grad_loss), variables, strict=True))
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
@@ -102,8 +105,12 @@ class Optimizer:
             global_step.assign_add(1)
         return graphs.Done()
 
-    def minimize(self, loss: Any, global_step: Any = None, var_list: Any = None, **options: Any) -> Any:
-        return self.apply_gradients(self.compute_gradients(loss, var_list, **options), global_step)
+    def minimize(
+        self, loss: Any, global_step: Any = None, var_list: Any = None, gate_gradients: int = 1,
+        aggregation_method: Any = None, colocate_gradients_with_ops: bool = False, name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Any:  # fmt: skip
+        return self.apply_gradients(self.compute_gradients(loss, var_list, grad_loss=grad_loss), global_step)
 
     def _prepare(self, variables: list[Any]) -> None:
         """Make what is needed, slot after slot for all variables."""

@@ -110,7 +110,8 @@ class _Keeper(ABC):
         meta_graph_suffix: str = "meta",
         write_meta_graph: bool = True,
         write_state: bool = True,
-        **options: Any,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
     ) -> str:
         """Write `<save_path>-<step>`; then name it in the state file and delete what is one too many.
 

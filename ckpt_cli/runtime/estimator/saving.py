@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from formats.location import parse_location
 from formats.tf.run.events import CHECKPOINT, START, EventWriter
 
+from ..unknown import refuse
 from .hooks import SecondOrStepTimer, SessionRunArgs, SessionRunHook, _global_step
 
 if TYPE_CHECKING:
@@ -161,9 +162,13 @@ class StepCounterHook(SessionRunHook):
     """Tells how many steps are made in a second, and warns where the global step stands still."""
 
     def __init__(
-        self, every_n_steps: int = 100, output_dir: str | None = None, events: RunEvents | None = None
-    ) -> None:
-        self._timer = SecondOrStepTimer(every_steps=every_n_steps)
+        self, every_n_steps: int | None = 100, every_n_secs: float | None = None,
+        output_dir: str | None = None, summary_writer: Any = None, events: RunEvents | None = None,
+    ) -> None:  # fmt: skip
+        refuse("StepCounterHook", summary_writer=summary_writer)
+        if (every_n_steps is None) == (every_n_secs is None):
+            raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
+        self._timer = SecondOrStepTimer(every_secs=every_n_secs, every_steps=every_n_steps)
         self._owns_events = events is None
         self._events = events if events is not None or output_dir is None else RunEvents(output_dir)
         self._warnings = 0

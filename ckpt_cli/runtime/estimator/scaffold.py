@@ -30,7 +30,10 @@ class Scaffold:
         copy_from_scaffold: Any = None,
         local_init_feed_dict: Any = None,
     ) -> None:
-        refuse("Scaffold", summary_op=summary_op)
+        refuse(
+            "Scaffold", summary_op=summary_op, init_feed_dict=init_feed_dict or None,
+            local_init_feed_dict=local_init_feed_dict or None,
+        )  # fmt: skip
         if copy_from_scaffold is not None:
             init_fn = init_fn if init_fn is not None else copy_from_scaffold.init_fn
             saver = saver if saver is not None else copy_from_scaffold.saver

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..graphs import Done
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike
+from ..unknown import refuse
 from .hooks import SessionRunArgs, SessionRunContext, SessionRunValues
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Session:
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None) -> Any:
         """Return the values of variables as they are, of tensors for the latest batch; nothing is changed."""
+        refuse("Session.run", feed_dict=feed_dict or None)
         return self._values(fetches, changes=False)
 
     def _values(self, fetches: Any, *, changes: bool) -> Any:

@@ -85,7 +85,7 @@ class _Matches(Metric):
     _is_right: Callable[[Tensor, Tensor], Tensor]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        self._observe(type(self)._is_right(as_tensor(y_true), as_tensor(y_pred)), sample_weight)
+        self._observe(self._is_right(as_tensor(y_true), as_tensor(y_pred)), sample_weight)
 
 
 def _same(labels: Tensor, found: Tensor) -> Tensor:
@@ -98,7 +98,9 @@ class Accuracy(_Matches):
 
 
 class BinaryAccuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: _same(labels, cast(found > 0.5, found.dtype)))
+    def __init__(self, name: str | None = None, dtype: Any = None, threshold: float = 0.5) -> None:
+        super().__init__(name, dtype)
+        self._is_right = lambda labels, found: _same(labels, cast(found > threshold, found.dtype))
 
 
 class CategoricalAccuracy(_Matches):

@@ -8,15 +8,18 @@ and for optimizers that differentiate without a tape.
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
-from ... import graphs, keras, nn
+from ... import graphs, keras
 from ...functions import *  # noqa: F403
 from ...functions import __all__ as _functions
-from ...names import name_scope, scoped
+from ...names import current_scope, name_scope, scoped, unique_name
+from ...signatures import with_signature
+from ...tensor import Tensor
 from ...unknown import refuse
 from ...variable import Variable
-from . import train
+from . import nn, train
 
 __all__ = [  # noqa: PLE0604
     "GraphKeys", "Variable", "add_to_collection", "assign", "assign_add", "assign_sub", "get_collection",
@@ -29,6 +32,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 newaxis = None
+_REDUCED = "input_tensor axis keepdims name reduction_indices=axis keep_dims=keepdims"
+_SIGNATURES = dict.fromkeys(
+    (
+        "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+        "reduce_prod", "reduce_sum",
+    ),
+    _REDUCED,
+) | {
+    "argmax": "input axis name dimension=axis output_type",
+    "argmin": "input axis name dimension=axis output_type",
+    "assert_equal": "x y !data summarize message name",
+    "cond": "pred true_fn false_fn !strict name fn1=true_fn fn2=false_fn",
+    "constant": "value dtype shape name !verify_shape",
+    "convert_to_tensor": "value dtype name preferred_dtype=dtype_hint dtype_hint",
+    "expand_dims": "input axis name dim=axis",
+    "norm": "tensor ord axis keepdims name keep_dims=keepdims",
+    "ones_like": "tensor=input dtype name optimize=name",
+    "boolean_mask": "tensor mask name axis",
+    "gather": "params indices validate_indices name axis batch_dims",
+    "gather_nd": "params indices name batch_dims",
+    "pad": "tensor paddings mode name constant_values",
+    "shape": "input name out_type",
+    "size": "input name out_type",
+    "transpose": "a perm name conjugate",
+    "while_loop": "cond body loop_vars shape_invariants parallel_iterations back_prop swap_memory name "
+    "maximum_iterations !return_same_structure",
+    "squeeze": "input axis name squeeze_dims=axis",
+    "zeros_like": "tensor=input dtype name optimize=name",
+}  # fmt: skip
+globals().update(
+    {name: with_signature(globals()[name], signature) for name, signature in _SIGNATURES.items()}
+)
 
 _LAZY = {
     "estimator": __name__,
@@ -55,45 +90,88 @@ class GraphKeys:
     LOCAL_VARIABLES = "local_variables"
     TRAINABLE_VARIABLES = "trainable_variables"
     GLOBAL_STEP = "global_step"
+    REGULARIZATION_LOSSES = "regularization_losses"
     LOSSES = "losses"
     SUMMARIES = "summaries"
 
 
 def get_collection(key: str, scope: str | None = None) -> list[object]:
-    """Return what the graph that is open has under a collection's name."""
+    """Return what the graph that is open has under a collection's name; of a scope, what has such a name."""
     graph = graphs.current() or graphs.DEFAULT
     variables: dict[str, Callable[[], list[object]]] = {
         GraphKeys.GLOBAL_VARIABLES: graph.global_variables,
         GraphKeys.LOCAL_VARIABLES: lambda: [one for one in graph.variables if graph.is_local(one)],
         GraphKeys.TRAINABLE_VARIABLES: lambda: [one for one in graph.global_variables() if one.trainable],
     }
-    return variables[key]() if key in variables else list(graph.collections.get(key, ()))
+    found = variables[key]() if key in variables else list(graph.collections.get(key, ()))
+    if scope is None:
+        return found
+    if any(isinstance(one, Tensor) for one in found):
+        raise NotImplementedError(f"get_collection: argument {scope=} for tensors is not supported")
+    return [one for one in found if hasattr(one, "name") and re.match(scope, one.name)]
 
 
 def add_to_collection(name: str, value: object) -> None:
     (graphs.current() or graphs.DEFAULT).collections.setdefault(name, []).append(value)
 
 
-def trainable_variables() -> list[object]:
-    return get_collection(GraphKeys.TRAINABLE_VARIABLES)
+def trainable_variables(scope: str | None = None) -> list[object]:
+    return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
-def global_variables() -> list[object]:
-    return get_collection(GraphKeys.GLOBAL_VARIABLES)
+def global_variables(scope: str | None = None) -> list[object]:
+    return get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
-def variable_scope(name_or_scope: str, default_name: str | None = None, **options: Any) -> name_scope:
-    """Return a context in which variables are named within a scope; variables are not used again."""
-    refuse("variable_scope", **options)
+def variable_scope(
+    name_or_scope: str | None,
+    default_name: str | None = None,
+    values: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Any = None,
+    reuse: Any = None,
+    dtype: Any = None,
+    use_resource: Any = None,
+    constraint: Any = None,
+    auxiliary_name_scope: bool = True,
+) -> name_scope:
+    """Return a context in which variables are named within a scope; variables are not used again.
+
+    Without a name the scope has the default one, with a number from its second use on.
+    """
+    refuse(
+        "variable_scope",
+        initializer=initializer,
+        regularizer=regularizer,
+        partitioner=partitioner,
+        custom_getter=custom_getter,
+        reuse=reuse,
+        dtype=dtype,
+        constraint=constraint,
+        auxiliary_name_scope=None if auxiliary_name_scope else "False",
+    )
+    if name_or_scope is None:
+        if default_name is None:
+            raise TypeError("If default_name is None then name_or_scope is required")
+        scope = current_scope() + default_name
+        name_or_scope = unique_name(scope)[len(current_scope()) :]
     return name_scope(name_or_scope)
 
 
 def get_variable(
-    name: str, shape: Any = None, dtype: Any = None, initializer: Any = None, trainable: bool | None = None,
-    **options: Any,
+    name: str, shape: Any = None, dtype: Any = None, initializer: Any = None, regularizer: Any = None,
+    trainable: bool | None = None, collections: Any = None, caching_device: Any = None,
+    partitioner: Any = None, validate_shape: bool = True, use_resource: Any = None, custom_getter: Any = None,
+    constraint: Any = None, synchronization: Any = None, aggregation: Any = None,
 ) -> Variable:  # fmt: skip
     """Make a variable; ValueError where its name is taken."""
-    refuse("get_variable", **options)
+    refuse(
+        "get_variable", regularizer=regularizer, collections=collections, partitioner=partitioner,
+        validate_shape=None if validate_shape else "False", custom_getter=custom_getter,
+    )  # fmt: skip
     graph = graphs.current()
     full_name = scoped(name)
     if graph is not None and any(one._full_name() == full_name for one in graph.variables):
@@ -106,18 +184,21 @@ def get_variable(
         kind = initializer if initializer is not None else keras.initializers.GlorotUniform()
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         initializer = keras.initializers.get(kind)(extents, dtype or "float32")
-    return Variable(initializer, dtype=dtype, trainable=trainable, name=name)
+    return Variable(initializer, dtype=dtype, trainable=trainable, name=name, constraint=constraint)
 
 
-def assign(ref: Variable, value: Any, **options: Any) -> Variable:
+def assign(
+    ref: Variable, value: Any, validate_shape: bool = True, use_locking: Any = None, name: str | None = None
+) -> Variable:
+    refuse("assign", validate_shape=None if validate_shape else "False")
     return ref.assign(value)
 
 
-def assign_add(ref: Variable, value: Any, **options: Any) -> Variable:
+def assign_add(ref: Variable, value: Any, use_locking: Any = None, name: str | None = None) -> Variable:
     return ref.assign_add(value)
 
 
-def assign_sub(ref: Variable, value: Any, **options: Any) -> Variable:
+def assign_sub(ref: Variable, value: Any, use_locking: Any = None, name: str | None = None) -> Variable:
     return ref.assign_sub(value)
 
 

@@ -9,7 +9,7 @@ from ... import nn
 from ...keras.initializers import GlorotUniform, Zeros
 from ...keras.initializers import get as initializer_of
 from ...names import name_scope, unique_name
-from ...shaping import reshape
+from ...shaping import reshape, transpose
 from ...tensor import Tensor, as_tensor
 from ...unknown import refuse
 from ...variable import Variable
@@ -60,6 +60,10 @@ def dropout(
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
-    """Return each example's values in one row."""
+    """Return each example's values in one row, the channels of a place next to each other."""
+    if data_format not in ("channels_last", "channels_first"):
+        raise ValueError(f"The `data_format` argument must be channels_first or channels_last: {data_format}")
     x = as_tensor(inputs)
+    if data_format == "channels_first" and x.ndim > 2:
+        x = transpose(x, [0, *range(2, x.ndim), 1])
     return reshape(x, [-1, math.prod(x.shape[1:])])

@@ -9,24 +9,35 @@ from ...functions import reduce_sum, stack
 from ...ops.elementwise import cast
 from ...ops.neural import sigmoid_cross_entropy as _sigmoid_cross_entropy
 from ...tensor import OPERATIONS, Tensor, as_tensor
-from . import add_to_collection, get_collection
+from . import GraphKeys, add_to_collection, get_collection
 
 __all__ = [
-    "absolute_difference", "add_loss", "get_losses", "get_total_loss", "mean_squared_error",
+    "absolute_difference", "add_loss", "get_losses", "get_regularization_losses", "get_total_loss",
+    "mean_squared_error",
     "sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
 ]  # fmt: skip
 
 _op = OPERATIONS
 _COLLECTION = "losses"
+_REDUCTION = "weighted_sum_by_nonzero_weights"
 
 
-def _collected(losses: Tensor, weights: Any, collection: str | None) -> Tensor:
-    """Return the mean of the losses whose weight is not zero, each times its weight."""
+def _collected(losses: Tensor, weights: Any, collection: str | None, reduction: str) -> Tensor:
+    """Return the losses, each times its weight, as one, and add them to a collection."""
     weight = _op["ones_like"](losses) * cast(weights, losses.dtype)
-    present: Tensor = cast(weight != 0, losses.dtype)
-    count = reduce_sum(present)
-    # Where nothing weighs anything the loss is zero, and not 0/0.
-    loss = reduce_sum(losses * weight) / _op["maximum"](count, 1.0)
+    loss = losses * weight
+    if reduction != "none":
+        loss = reduce_sum(loss)
+    divisors: dict[str, Any] = {
+        "weighted_mean": lambda: reduce_sum(weight),
+        "weighted_sum_over_batch_size": lambda: _op["size"](losses, dtype=losses._value.dtype),
+        _REDUCTION: lambda: reduce_sum(cast(weight != 0, losses.dtype)),
+    }
+    if reduction in divisors:
+        # Where nothing weighs anything the loss is zero, and not 0/0.
+        loss = _op["divide_no_nan"](loss, divisors[reduction]())
+    elif reduction not in ("none", "weighted_sum"):
+        raise ValueError(f"Invalid Reduction Key {reduction}.")
     if collection is not None:
         add_to_collection(collection, loss)
     return loss
@@ -34,49 +45,53 @@ def _collected(losses: Tensor, weights: Any, collection: str | None) -> Tensor:
 
 def sparse_softmax_cross_entropy(
     labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION,
+    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
 ) -> Tensor:  # fmt: skip
     """Return the loss of class ids."""
     ids = as_tensor(labels)
     if ids.ndim == as_tensor(logits).ndim:
         ids = _op["squeeze"](ids, axis=(-1,))
-    return _collected(nn.sparse_softmax_cross_entropy_with_logits(ids, logits), weights, loss_collection)
+    return _collected(
+        nn.sparse_softmax_cross_entropy_with_logits(ids, logits), weights, loss_collection, reduction
+    )
 
 
 def softmax_cross_entropy(
     onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION,
+    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
 ) -> Tensor:  # fmt: skip
     """Return the loss of probabilities."""
     x = as_tensor(logits)
     labels = cast(onehot_labels, x.dtype) * (1.0 - label_smoothing) + label_smoothing / x.shape[-1]
-    return _collected(nn.softmax_cross_entropy_with_logits(labels, x), weights, loss_collection)
+    return _collected(nn.softmax_cross_entropy_with_logits(labels, x), weights, loss_collection, reduction)
 
 
 def sigmoid_cross_entropy(
     multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0,
-    scope: str | None = None, loss_collection: str | None = _COLLECTION,
+    scope: str | None = None, loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
 ) -> Tensor:  # fmt: skip
     """Return the loss of labels that are each true or not."""
     x = as_tensor(logits)
     labels = cast(multi_class_labels, x.dtype) * (1.0 - label_smoothing) + 0.5 * label_smoothing
-    return _collected(_sigmoid_cross_entropy(labels, x), weights, loss_collection)
+    return _collected(_sigmoid_cross_entropy(labels, x), weights, loss_collection, reduction)
 
 
 def mean_squared_error(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION,
+    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
 ) -> Tensor:  # fmt: skip
     x = as_tensor(predictions)
-    return _collected(_op["squared_difference"](x, cast(labels, x.dtype)), weights, loss_collection)
+    return _collected(
+        _op["squared_difference"](x, cast(labels, x.dtype)), weights, loss_collection, reduction
+    )
 
 
 def absolute_difference(
     labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION,
+    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
 ) -> Tensor:  # fmt: skip
     x = as_tensor(predictions)
-    return _collected(abs(x - cast(labels, x.dtype)), weights, loss_collection)
+    return _collected(abs(x - cast(labels, x.dtype)), weights, loss_collection, reduction)
 
 
 def add_loss(loss: Any, loss_collection: str | None = _COLLECTION) -> None:
@@ -85,9 +100,16 @@ def add_loss(loss: Any, loss_collection: str | None = _COLLECTION) -> None:
 
 
 def get_losses(scope: str | None = None, loss_collection: str = _COLLECTION) -> list[Any]:
-    return get_collection(loss_collection)
+    return get_collection(loss_collection, scope)
 
 
-def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss") -> Tensor:
-    """Return the sum of the losses that were collected."""
-    return reduce_sum(stack(get_losses()))
+def get_regularization_losses(scope: str | None = None) -> list[Any]:
+    return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+
+
+def get_total_loss(
+    add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
+) -> Tensor:
+    """Return the sum of the losses that were collected, and of those of regularization."""
+    extra = get_regularization_losses(scope) if add_regularization_losses else []
+    return reduce_sum(stack([*get_losses(scope), *extra]))

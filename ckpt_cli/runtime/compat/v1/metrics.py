@@ -15,6 +15,7 @@ from ...functions import reduce_sum
 from ...names import name_scope
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor, define
+from ...unknown import refuse
 from ...variable import Variable
 
 __all__ = ["accuracy", "auc", "mean", "precision", "recall"]
@@ -55,19 +56,38 @@ def _share(scope: str, counted: Tensor, total: Tensor) -> Metric:
     return value, value
 
 
-def mean(values: Any, weights: Any = None, name: str | None = None) -> Metric:
+def _refuse(name: str, metrics: Any, updates: Any, **others: Any) -> None:
+    refuse(f"metrics.{name}", metrics_collections=metrics, updates_collections=updates, **others)
+
+
+def mean(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    _refuse("mean", metrics_collections, updates_collections)
     number = cast(values, "float32")
     weight = _weights(number, weights)
     return _share(name or "mean", number * weight, weight)
 
 
-def accuracy(labels: Any, predictions: Any, weights: Any = None, name: str | None = None) -> Metric:
+def accuracy(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
     """Return the share of predictions that are the labels."""
+    _refuse("accuracy", metrics_collections, updates_collections)
     prediction = as_tensor(predictions)
     label = cast(labels, prediction.dtype)
     if label.shape != prediction.shape:
         label = _op["reshape"](label, shape=(-1, *prediction.shape[1:]))
-    return mean(cast(_op["equal"](label, prediction), "float32"), weights, name or "accuracy")
+    return mean(cast(_op["equal"](label, prediction), "float32"), weights, name=name or "accuracy")
 
 
 def _among(chosen: Any, labels: Any, predictions: Any, weights: Any, name: str) -> Metric:
@@ -77,13 +97,29 @@ def _among(chosen: Any, labels: Any, predictions: Any, weights: Any, name: str) 
     return _share(name, both * weight, cast(chosen, "float32") * weight)
 
 
-def precision(labels: Any, predictions: Any, weights: Any = None, name: str | None = None) -> Metric:
+def precision(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
     """Return the share of predicted positives that are positive; labels and predictions are 0 or 1."""
+    _refuse("precision", metrics_collections, updates_collections)
     return _among(predictions, labels, predictions, weights, name or "precision")
 
 
-def recall(labels: Any, predictions: Any, weights: Any = None, name: str | None = None) -> Metric:
+def recall(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
     """Return the share of positives that were predicted so; labels and predictions are 0 or 1."""
+    _refuse("recall", metrics_collections, updates_collections)
     return _among(labels, labels, predictions, weights, name or "recall")
 
 
@@ -121,10 +157,12 @@ define("area_under_curve", _area, None)
 
 
 def auc(
-    labels: Any, predictions: Any, weights: Any = None, num_thresholds: int = _THRESHOLDS, curve: str = "ROC",
-    name: str | None = None, summation_method: str | None = None,
+    labels: Any, predictions: Any, weights: Any = None, num_thresholds: int = _THRESHOLDS,
+    metrics_collections: Any = None, updates_collections: Any = None, curve: str = "ROC",
+    name: str | None = None, summation_method: str | None = None, thresholds: Any = None,
 ) -> Metric:  # fmt: skip
     """Return the area under the ROC or PR curve, over 200 thresholds."""
+    _refuse("auc", metrics_collections, updates_collections, thresholds=thresholds)
     if num_thresholds != _THRESHOLDS:
         raise NotImplementedError(f"auc: num_thresholds={num_thresholds} is not supported")
     if curve not in ("ROC", "PR"):

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from formats.location import parse_location
 from formats.model.checkpoint_files import data_shards
+from formats.tf.run.state_file import FILE_NAME
 
 from ... import graphs
 from ...checkpoint import Checkpoint
 from ...names import name_scope
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
 from ...state_file import get_checkpoint_state, latest_checkpoint, update_state_file
+from ...unknown import refuse
 from ...variable import Variable
 
 if TYPE_CHECKING:
@@ -97,19 +99,29 @@ def NewCheckpointReader(filepattern: str) -> CheckpointReader:  # noqa: N802  Te
 
 
 def update_checkpoint_state(
-    save_dir: str, model_checkpoint_path: str, all_model_checkpoint_paths: Any = None, **options: Any
-) -> None:
+    save_dir: str, model_checkpoint_path: str, all_model_checkpoint_paths: Any = None,
+    latest_filename: str | None = None, all_model_checkpoint_timestamps: Any = None,
+    last_preserved_timestamp: Any = None,
+) -> None:  # fmt: skip
     """Write a directory's state file."""
+    refuse(
+        "update_checkpoint_state", latest_filename=None if latest_filename == FILE_NAME else latest_filename,
+        all_model_checkpoint_timestamps=all_model_checkpoint_timestamps,
+        last_preserved_timestamp=last_preserved_timestamp,
+    )  # fmt: skip
     paths = list(all_model_checkpoint_paths or ())
     if model_checkpoint_path not in paths:
         paths.append(model_checkpoint_path)
     update_state_file(save_dir, model_checkpoint_path, paths)
 
 
-def remove_checkpoint(checkpoint_prefix: str, *options: Any) -> None:
+def remove_checkpoint(
+    checkpoint_prefix: str, checkpoint_format_version: int = 2, meta_graph_suffix: str = "meta"
+) -> None:
     """Delete a checkpoint's files, its .meta among them."""
+    refuse("remove_checkpoint", checkpoint_format_version=None if checkpoint_format_version == 2 else "1")
     prefix = parse_location(checkpoint_prefix)
-    paths = [prefix + ".meta", prefix + ".index", *data_shards(prefix)]
+    paths = [f"{prefix}.{meta_graph_suffix}", prefix + ".index", *data_shards(prefix)]
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -41,7 +41,7 @@ class EinsumDense(Layer):
         activity_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**kwargs)  # Keras does not follow activity_regularizer here, either.
         self.equation, self.bias_axes = equation, bias_axes
         self.partial_output_shape: Any = (
             list(output_shape) if isinstance(output_shape, list | tuple) else [output_shape]

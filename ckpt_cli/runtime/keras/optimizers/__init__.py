@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...unknown import accept
 from . import legacy, schedules
 from .modern import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, Lion, Nadam, Optimizer, RMSprop
 
@@ -18,11 +19,14 @@ _CLASSES: dict[str, Any] = {
 }
 
 
-def get(identifier: object) -> object:
+def get(identifier: Any, **kwargs: Any) -> Any:
     """Return the optimizer that a name stands for, or the optimizer itself."""
     if isinstance(identifier, str):
         if identifier.lower() not in _CLASSES:
             raise ValueError(f"Unknown optimizer: '{identifier}'.")
+        if kwargs.pop("use_legacy_optimizer", False):
+            return getattr(legacy, _CLASSES[identifier.lower()].__name__)()
+        accept("get", kwargs, "")
         return _CLASSES[identifier.lower()]()
     if isinstance(identifier, dict):
         return _CLASSES[str(identifier["class_name"]).lower()](**identifier["config"])

@@ -47,7 +47,9 @@ def clipped(
     return pairs
 
 
-def computed(loss: Any, var_list: Any, tape: GradientTape | None) -> list[tuple[Any, Any]]:
+def computed(
+    loss: Any, var_list: Any, tape: GradientTape | None, grad_loss: Any = None
+) -> list[tuple[Any, Any]]:
     """Return gradients and variables of a loss, given as a function or as a tensor with its tape."""
     if not callable(loss) and tape is None:
         raise ValueError(
@@ -60,7 +62,7 @@ def computed(loss: Any, var_list: Any, tape: GradientTape | None) -> list[tuple[
                 tape.watch(var_list)
             loss = loss()
     variables = var_list() if callable(var_list) else list(var_list)
-    return list(zip(tape.gradient(loss, variables), variables, strict=True))
+    return list(zip(tape.gradient(loss, variables, grad_loss), variables, strict=True))
 
 
 def apply_by_rows(operation: str, gradient: Any, **what: Any) -> Any:

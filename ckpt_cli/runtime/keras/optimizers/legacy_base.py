@@ -226,7 +226,7 @@ class Optimizer(AutoTrackable):
     def minimize(
         self, loss: Any, var_list: Any, grad_loss: Any = None, name: str | None = None, tape: Any = None
     ) -> Any:
-        return self.apply_gradients(computed(loss, var_list, tape), name=name)
+        return self.apply_gradients(computed(loss, var_list, tape, grad_loss), name=name)
 
     def get_updates(self, loss: Any, params: Any) -> list[Any]:
         """Take one step on what the open graph has recorded, as model functions of Estimators do."""

@@ -78,6 +78,8 @@ class Optimizer(AutoTrackable):
             )
         if use_ema:
             raise NotImplementedError("use_ema=True is not supported")
+        self.use_ema, self.ema_momentum, self.jit_compile = use_ema, ema_momentum, False
+        self.ema_overwrite_frequency = ema_overwrite_frequency
         if clipnorm is not None and global_clipnorm is not None:
             raise ValueError("At most one of `clipnorm` and `global_clipnorm` can be set.")
         self.name = name
@@ -251,10 +253,13 @@ class Optimizer(AutoTrackable):
     def get_config(self) -> dict[str, Any]:
         rate = self._learning_rate
         rate = float(rate.numpy()) if isinstance(rate, Variable) else rate
-        common = {"name": self.name, "weight_decay": self.weight_decay, "clipnorm": self.clipnorm}
-        return common | {
-            "clipvalue": self.clipvalue,
-            "global_clipnorm": self.global_clipnorm,
+        names = (
+            "name", "weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "use_ema", "ema_momentum",
+            "ema_overwrite_frequency", "jit_compile",
+        )  # fmt: skip
+        return {
+            **{name: getattr(self, name) for name in names},
+            "is_legacy_optimizer": False,
             "learning_rate": rate,
             **{name: getattr(self, name) for name in self._settings},
         }

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...unknown import refuse
 
 __all__ = [
     "CosineDecay",
@@ -87,8 +88,10 @@ class CosineDecay(LearningRateSchedule):
     """initial · ((1 - alpha) · (1 + cos(pi · step / steps)) / 2 + alpha)."""
 
     def __init__(
-        self, initial_learning_rate: float, decay_steps: int, alpha: float = 0.0, name: str | None = None
-    ) -> None:
+        self, initial_learning_rate: float, decay_steps: int, alpha: float = 0.0, name: str | None = None,
+        warmup_target: float | None = None, warmup_steps: int = 0,
+    ) -> None:  # fmt: skip
+        refuse("CosineDecay", warmup_target=warmup_target, warmup_steps=warmup_steps)
         self.initial_learning_rate, self.decay_steps, self.alpha, self.name = (
             initial_learning_rate,
             decay_steps,
