@@ -129,17 +129,17 @@ class Head:
         ids = reshape(predictions["class_ids"], [-1])
         found = {
             "accuracy": metrics.accuracy(labels, ids, weights),
-            "average_loss": metrics.mean(losses, weights, "average_loss"),
+            "average_loss": metrics.mean(losses, weights, name="average_loss"),
         }
         if self.n_classes > 2:
             return found
         positive = reshape(predictions["logistic"], [-1])
-        share, counted = metrics.mean(labels, weights, "label/mean")
+        share, counted = metrics.mean(labels, weights, name="label/mean")
         return {
             **found,
             "precision": metrics.precision(labels, ids, weights),
             "recall": metrics.recall(labels, ids, weights),
-            "prediction/mean": metrics.mean(positive, weights, "prediction/mean"),
+            "prediction/mean": metrics.mean(positive, weights, name="prediction/mean"),
             "label/mean": (share, counted),
             "accuracy_baseline": (_op["maximum"](share, 1 - share), counted),
             "auc": metrics.auc(labels, positive, weights),
