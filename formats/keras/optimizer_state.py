@@ -43,6 +43,9 @@ _WRAPPER = {
 }
 """The numbers of Keras 3's LossScaleOptimizer in its order, and what they are."""
 
+_WRAPPER_EDGES = ("_iterations", "_learning_rate", "step_counter", "dynamic_scale")
+"""The edges of its node to these numbers."""
+
 _COUNTED = re.compile(r"_\d+$")
 _SLOT_NAMES = frozenset(slot.keras2 for row in OPTIMIZERS for slot in row.slots)
 _LARGEST_RATE = 1e38  # What float32 holds.
@@ -83,6 +86,9 @@ class OptimizerState(NamedTuple):
 
     product: OptimizerVariable | None = None
     """The product of Nadam's momentums."""
+
+    scaled: bool = False
+    """Whether a LossScaleOptimizer is around it, as far as the layout tells."""
 
     wrapper: Mapping[str, str] = {}
     """The keys of the numbers that a LossScaleOptimizer around it has, by what they are."""
@@ -181,7 +187,9 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
         has_rate = len(held) > 1 and held[1].full_name.endswith("/learning_rate")
         rates = {"learning_rate": held[1]} if has_rate else {}
         slots, product = _without_product(held[1 + len(rates) :], source)
-        return OptimizerState("3", name, held[0], tuple(slots), rates, product=product, wrapper=wrapper)
+        return OptimizerState(
+            "3", name, held[0], tuple(slots), rates, product=product, wrapper=wrapper, scaled=bool(wrapper)
+        )
     return None
 
 
@@ -233,11 +241,11 @@ def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
         rates = _rates(("learning_rate",), told[1], "")
         style = "3" if keras_facts(source.facts).major == "3" else "2"
         state = OptimizerState(style, _cased(name or ""), held[0], tuple(held[1:]), rates)
-        return state._replace(wrapper=wrapper, copies=copies)
+        return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
     slots, product = _without_product(held[2:], source)
     rates = {"learning_rate": held[1]}
     state = OptimizerState("3", _cased(name), held[0], tuple(slots), rates, product=product)
-    return state._replace(wrapper=wrapper, copies=copies)
+    return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
 
 
 def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
@@ -250,7 +258,13 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     node = next((at for at in found_at if at is not None), None)
     if node is None:
         return None
-    node = dict(graph.children(node)).get("inner_optimizer", node)
+    outer = dict(graph.children(node))
+    wrapper = {}
+    is_scaled = "inner_optimizer" in outer or "loss_scale" in outer
+    if "inner_optimizer" in outer:
+        told = zip(_WRAPPER_EDGES, _WRAPPER.values(), strict=True)
+        wrapper = {what: keys[outer[edge]] for edge, what in told if outer.get(edge) in keys}
+    node = outer.get("inner_optimizer", node)
     edges = dict(graph.children(node))
 
     def held(at: int | None, name: str = "", owner: int | None = None) -> OptimizerVariable | None:
@@ -268,7 +282,7 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
         name = iteration.full_name.removesuffix("/iter")
         product = held(edges.get("momentum_cache"))
         found = tuple(slot for slot in slots if slot)
-        return OptimizerState("legacy", name, iteration, found, rates, product=product)
+        return OptimizerState("legacy", name, iteration, found, rates, product=product, scaled=is_scaled)
     listed = dict(graph.children(edges["_variables"])) if "_variables" in edges else {}
     order = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
     is_keras_3 = "_trainable_variables" in edges
@@ -282,7 +296,9 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     named = [one._replace(name=_slot_name(one.full_name)) for one in members]
     rates = {"learning_rate": learning_rate} if learning_rate is not None else {}
     name = _cased((members[0] if members else iteration).full_name.partition("/")[0])
-    return OptimizerState("3" if is_keras_3 else "2", name, iteration, tuple(named), rates, product=product)
+    style = "3" if is_keras_3 else "2"
+    state = OptimizerState(style, name, iteration, tuple(named), rates, product=product)
+    return state._replace(wrapper=wrapper, scaled=is_scaled)
 
 
 _READERS: dict[str, Callable[[CheckpointReader, Told], OptimizerState | None]] = {

@@ -171,6 +171,15 @@ _AVERAGE = SlotKind(
 )
 """The moving average of the variable itself, which any optimizer of Keras since 2.11 may keep."""
 
+ACCUMULATED = "accumulated_gradient"
+_ACCUMULATED = SlotKind(
+    ACCUMULATED,
+    keras3="gradient_accumulator",
+    list3="_accumulated_gradients",
+    made_by="gradient_accumulation_steps",
+)
+"""The sum of gradients that no step has taken yet, which Keras 3 lists behind the average."""
+
 _ROWS = (
     Optimizer(
         "Adam",
@@ -333,7 +342,8 @@ def _averaging(row: Optimizer) -> Optimizer:
     """Return a row with the average of the variable, which Keras lists before the optimizer's own slots."""
     if KERAS2 not in row.generations:
         return row
-    return row._replace(slots=(*row.slots, _AVERAGE), order=((AVERAGE,), *row.order))
+    order = ((AVERAGE,), (ACCUMULATED,), *row.order)
+    return row._replace(slots=(*row.slots, _AVERAGE, _ACCUMULATED), order=order)
 
 
 OPTIMIZERS = tuple(map(_averaging, _ROWS))

@@ -91,6 +91,8 @@ class SlotList(NamedTuple):
 
     def _may_be_there(self, slot: SlotKind) -> tuple[bool, ...]:
         """Return whether there are slots of a meaning, by settings or names; both where those do not tell."""
+        if not slot.name(self.generation):
+            return (False,)
         if not slot.made_by or self.generation in slot.idle_in:
             return (True,)
         if self.settings:

@@ -41,7 +41,14 @@ if TYPE_CHECKING:
 
 
 RATE = "learning_rate"
-_ACCUMULATES = "gradient_accumulation_steps"
+_SCALER = "loss_scale_optimizer"
+_WRAPPER = {
+    "iterations": "iteration",
+    RATE: RATE,
+    "good_steps": "step_counter",
+    "loss_scale": "dynamic_scale",
+}
+"""The numbers of Keras 3's LossScaleOptimizer in its order, by what they are."""
 _PRODUCT = {KERAS2: "_u_product", KERAS3: "variable", LEGACY: "momentum_cache"}
 """What the product of Nadam's momentums is called."""
 
@@ -61,15 +68,14 @@ class Wanted(NamedTuple):
     is_scheduled: bool
     """Whether a schedule has the place of the learning rate, which is then no variable."""
 
-    accumulates: bool
     is_scaled: bool = False
     """Whether it is within a LossScaleOptimizer."""
 
     @property
-    def state(self) -> tuple[str, frozenset[str], bool, bool, bool]:
+    def state(self) -> tuple[str, frozenset[str], bool, bool]:
         """All that decides which list it makes."""
         name = state_of(self.row) if self.row is not None else self.called
-        return name, self.made, self.is_scheduled, self.accumulates, self.is_scaled
+        return name, self.made, self.is_scheduled, self.is_scaled
 
     def meanings(self, generation: str) -> set[str]:
         """Return the meanings of the slots that it makes in a generation."""
@@ -154,11 +160,7 @@ class StoredOptimizer(NamedTuple):
         Raises NoPlaceError where that is not known.
         """
         wanted, rate = self.wanted, self.rates.get(RATE)
-        if self.scaled or (wanted is not None and wanted.is_scaled):
-            message = (
-                "a LossScaleOptimizer lists numbers of its own before it, whose layout is not known here"
-            )
-            raise NoPlaceError(message)
+        self._check_wrapper(generation)
         filled = self._filled(generation, model)
         if wanted is not None:
             filled._check(wanted, generation)
@@ -188,6 +190,27 @@ class StoredOptimizer(NamedTuple):
             listed.append((self.product, _PRODUCT[KERAS3]))
         return listed
 
+    def _check_wrapper(self, generation: str) -> None:
+        """Raise NoPlaceError if only one side has a LossScaleOptimizer, or one of another generation."""
+        if self.wanted is not None and self.wanted.is_scaled != self.scaled:
+            side, other = (
+                ("SRC's", "the configuration's") if self.scaled else ("the configuration's", "SRC's")
+            )
+            raise NoPlaceError(f"{side} optimizer is within a LossScaleOptimizer, {other} is not")
+        is_whole = generation != KERAS3 or len(self.wrapper) == len(_WRAPPER)
+        if self.scaled and not (generation == self.generation and is_whole):
+            message = "it is within a LossScaleOptimizer, whose own numbers SRC does not hold in this form"
+            raise NoPlaceError(message)
+
+    def _wrapped(self) -> list[tuple[Variable, str]]:
+        """Return the numbers that a LossScaleOptimizer of Keras 3 lists before others, with their names."""
+        held = [(name, self.wrapper.get(what)) for what, name in _WRAPPER.items()]
+        return [
+            (Variable(name, False, f"{_SCALER}/{name}", key), f"{_SCALER}/{name}")
+            for name, key in held
+            if key
+        ]
+
     def _check(self, wanted: Wanted, generation: str) -> None:
         """Raise NoPlaceError where the configuration's optimizer would take these slots for others."""
         row, other, called = self.row, wanted.row, wanted.called
@@ -195,9 +218,7 @@ class StoredOptimizer(NamedTuple):
         of_one_class = snake_case(self.name) == snake_case(called)
         if not of_one_class and (mine is None or other is None or state_of(mine) != state_of(other)):
             raise NoPlaceError(f"the configuration's optimizer is {called}")
-        if row is not None and wanted.accumulates:
-            raise NoPlaceError(f"the configuration's {called} accumulates gradients, SRC's does not")
-        if row is None and other is not None and not wanted.accumulates:
+        if row is None and other is not None:
             raise NoPlaceError(f"these are not the slots of the configuration's {called}")
         if row is None or not self.is_told:
             return
@@ -328,6 +349,8 @@ class StoredOptimizer(NamedTuple):
         """
         if LEGACY in (self.generation, generation_told(facts) if self.generation == PYTORCH else None):
             return self._legacy_graph(model)
+        if self.scaled:
+            raise NoPlaceError("it is within a LossScaleOptimizer, whose own numbers SRC does not hold")
         whole = self._filled(KERAS2, model)
         listed = whole.listed(KERAS2, model)
         for variable, full_name in listed:
@@ -370,7 +393,14 @@ class StoredOptimizer(NamedTuple):
                 node.edges.append(Edge(slot.list3, _list(found)))
         if self.product is not None:
             node.edges.append(Edge("_u_product", self.product))
-        return node
+        return self._scaler_of(node) if self.scaled else node
+
+    def _scaler_of(self, inner: Unit) -> Unit:
+        """Return the node of a LossScaleOptimizer of Keras 3."""
+        held = [variable for variable, _ in self._wrapped()]
+        names = ("_iterations", f"_{RATE}", "step_counter", "dynamic_scale")
+        edges = [Edge(name, variable) for name, variable in zip(names, held, strict=True)]
+        return Unit(edges=[Edge("_variables", _list(held)), *edges, Edge("inner_optimizer", inner)])
 
     def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
         if self.slots and not self.held:
@@ -390,13 +420,21 @@ class StoredOptimizer(NamedTuple):
     def h5_names(self, model: Unit, facts: KerasFacts) -> list[tuple[Variable, str]]:
         """Return the names, without `:0`, under which keras-h5 has the state; `facts` are the file's own."""
         if facts.major == "3":
-            return self.listed(KERAS3, model)
+            return [*self._wrapped(), *self.listed(KERAS3, model)]
         return self.listed(generation_told(facts) or (LEGACY if self.generation == LEGACY else KERAS2), model)
 
     def weights_paths(self, model: Unit, major: str) -> list[Placed]:
         """Return the paths under which keras-weights and keras have the state."""
         listed = self.listed(KERAS3 if major == "3" else KERAS2, model)
-        return [(variable, f"optimizer/vars/{number}") for number, (variable, _) in enumerate(listed)]
+        if not self.scaled:
+            return [(variable, f"optimizer/vars/{number}") for number, (variable, _) in enumerate(listed)]
+        # A LossScaleOptimizer lists the variables of the optimizer in it a second time.
+        groups = {"optimizer/vars": [*self._wrapped(), *listed], "optimizer/inner_optimizer/vars": listed}
+        return [
+            (variable, f"{group}/{number}")
+            for group, held in groups.items()
+            for number, (variable, _) in enumerate(held)
+        ]
 
 
 def _list(variables: Sequence[Variable]) -> Unit:
@@ -423,8 +461,8 @@ def wanted_by(facts: KerasFacts) -> Wanted | None:
         return None
     row = named(called)
     made = frozenset(slot.made_by for slot in (row.slots if row else ()) if settings.get(slot.made_by))
-    is_scheduled, accumulates = isinstance(settings.get(RATE), dict), bool(settings.get(_ACCUMULATES))
-    return Wanted(called, row, made, is_scheduled, accumulates, told[0] in LOSS_SCALING)
+    is_scheduled = isinstance(settings.get(RATE), dict)
+    return Wanted(called, row, made, is_scheduled, told[0] in LOSS_SCALING)
 
 
 def optimizer_of(
@@ -448,7 +486,7 @@ def optimizer_of(
         rates,
         state.settings,
         _variable(state.product) if state.product is not None else None,
-        scaled=bool(state.wrapper)
+        scaled=state.scaled
         or ((told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled),
         wrapper=state.wrapper,
         copies=state.copies,

@@ -460,7 +460,10 @@ def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
     state = _state_of(chosen, model, lambda optimizer: optimizer.weights_paths(model.unit, major))
     if state is not None and model.optimizer is not None and model.optimizer.name:
         # Keras 2 writes no names and reads none, but the class is not told otherwise.
-        names["optimizer/vars"] = snake_case(model.optimizer.name)
+        name = snake_case(model.optimizer.name)
+        names["optimizer/vars"] = "loss_scale_optimizer" if model.optimizer.scaled else name
+        if model.optimizer.scaled:
+            names["optimizer/inner_optimizer/vars"] = name
     if major == "2":
         metrics, unknown = fitted_metrics(model.facts)
         placed += metrics
