@@ -140,7 +140,7 @@ def stats(
 ) -> CheckpointStats | Several[CheckpointStats]:
     """Compute min, max, mean, std, l2, zeros, NaN and infinities of each tensor, in float64.
 
-    Strings, variants and unmapped types are skipped. Memory use does not grow with the tensors. With
+    Strings, variants and unmapped types are skipped. Memory use does not depend on tensor sizes. With
     `recursive`, `path` is a directory, and the result is a `Several` of all checkpoints in it and its
     subdirectories. `keys` to `kind` select tensors as on the command line. `jobs` is a number of threads.
     `executor` is `threads:N`, `processes:N`, `dask` or `dask://HOST:PORT`. The result depends on neither.

@@ -117,13 +117,13 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
     callback=_class_of_optimizer,
     metavar="NAME",
     help="Class of the optimizer, if SRC does not store it.\fKeras 2's .weights.h5 files do not name it. "
-    "With --like, the name also applies to a TEMPLATE that does not.",
+    "With --like, NAME also applies to a TEMPLATE that does not store it.",
 )
 @click.option(
     "--generation",
     type=click.Choice(GENERATIONS),
-    help="Keras whose objects --to object writes.\fKeras 2 and 3 do not restore each other's. "
-    "[default: that of SRC's configuration]",
+    help="Keras version whose objects --to object writes.\fKeras 2 cannot restore the objects of Keras 3, nor the reverse. "
+    "[default: as in SRC's configuration]",
 )
 @click.option("--weights-only", is_flag=True, help="Same as --kind variable.")
 @cast_option

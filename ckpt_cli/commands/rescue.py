@@ -138,7 +138,7 @@ def _show(rescue: Rescue, notes: list[str], how: How, *, as_json: bool) -> None:
     if any(row["proof"] for row in document["tensors"]):
         _list("unproved", unproved, "yellow")
     elif unproved:
-        render.note(f"these values are unproved: {unproved[0][1]}")
+        render.note(f"no checksum confirms these values: {unproved[0][1]}")
     if rescue.plan is not None:
         known = len(rescue.plan.moves) + len(rescue.lost)
         say_written(rescue.plan, f"{len(rescue.plan.moves):,} of {counted(known, 'tensor')}", how)

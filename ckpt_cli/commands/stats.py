@@ -82,7 +82,7 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Statistics are computed in float64. NaN are counted and otherwise ignored. Memory use does
-    not grow with the tensors. Strings, variants and unmapped types are skipped. With -R, covers
+    not depend on the size of tensors. Strings, variants and unmapped types are skipped. With -R, covers
     every checkpoint in PATH and its subdirectories, and each line begins with its path.
 
     \b

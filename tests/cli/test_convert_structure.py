@@ -65,7 +65,7 @@ def test_an_optimizer_without_a_class_is_named_by_an_option(ckpt: Callable, tmp_
     assert "--optimizer says RMSprop, but the optimizer of SRC is Adam" in result.err
     result = ckpt(*command, "--optimizer", "Adm")
     assert (result.code, result.out) == (2, "")
-    assert "'Adm' is not an optimizer known here; expected one of Adam, AdamW" in result.err
+    assert "'Adm' is not a known optimizer; expected one of Adam, AdamW" in result.err
     assert ckpt(*command, "--optimizer", "adam").code == 0
 
 

@@ -91,13 +91,13 @@ def test_three_more_steps_are_the_same(
 
 
 REFUSED = {
-    "lstm": "PyTorch trains two biases in its place",
-    "clipped": "has clipnorm, 1.0: PyTorch's Adam has not",
-    "decayed": "has weight_decay, 0.1: PyTorch's SGD has not",
+    "lstm": "PyTorch trains two biases in place of this one",
+    "clipped": "has clipnorm=1.0, which PyTorch's Adam does not support",
+    "decayed": "has weight_decay=0.1, which PyTorch's SGD does not support",
     "scheduled": "is a schedule",
-    "other": ": Adam, AdamW, SGD, RMSprop, Adagrad go into",
-    "averaged": "has use_ema, True",
-    "scaled": "Adam of Keras 3 is within a LossScaleOptimizer",
+    "other": "expected one of Adam, AdamW, SGD, RMSprop, Adagrad",
+    "averaged": "has use_ema=True",
+    "scaled": "Adam of Keras 3 is inside a LossScaleOptimizer",
 }
 
 

@@ -62,6 +62,6 @@ def test_what_the_table_calls_refused_is_refused(what: str, tmp_path: Path) -> N
 
 
 def test_every_refusal_in_the_table_is_tried() -> None:
-    told = {why.removeprefix("refused by name: ") for file in table.FILES for why in file.others.values()}
+    told = {why.removeprefix("rejected: ") for file in table.FILES for why in file.others.values()}
     other = {table.GRAPH, *(why for why in told if why.startswith(("of a later", "the same")))}
     assert told - other == set(REFUSED)

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
     from .keras.optimizer import StoredOptimizer
 
-WEIGHTS_ONLY = "to leave the state of optimizers out: --kind variable"
+WEIGHTS_ONLY = "to leave out optimizer state: --kind variable"
 
-_COMPILED = "--config FILE of the compiled model, a .keras or .h5 file, tells its settings"
-_RATE_GIVEN = "--learning-rate R gives it"
+_COMPILED = "pass a .keras or .h5 file of the compiled model with --config FILE; it has the settings"
+_RATE_GIVEN = "pass it with --learning-rate R"
 MOST_STEPS = 1 << 24
 """What float32, in which PyTorch counts, holds without a gap."""
 
@@ -125,7 +125,7 @@ class _Following:
         there = {source for relation in weights.relations for source in relation.sources}
         lost = next((key for key in self._trained if key not in there), None)
         if lost is not None:
-            raise ConversionError("its weight is left out, the state of the optimizer is not", key=lost)
+            raise ConversionError("the weight is left out, but not its optimizer state", key=lost)
 
     # What it is ---------------------------------------------------------------------------
 
@@ -133,12 +133,16 @@ class _Following:
         row, title = self._optimizer.row, self._optimizer.title
         if self._optimizer.scaled:
             raise ConversionError(
-                f"{title} is within a LossScaleOptimizer, whose numbers PyTorch has elsewhere"
+                f"{title} is inside a LossScaleOptimizer, which has no place in PyTorch's layout"
             )
         if row is None or row.name not in GROUPS:
-            raise ConversionError(f"the state of {title}: {', '.join(GROUPS)} go into PyTorch's layout")
+            raise ConversionError(
+                f"the state of {title} has no place in PyTorch's layout, expected one of {', '.join(GROUPS)}"
+            )
         if not self._optimizer.is_told:
-            raise ConversionError(f"nothing tells whose the slots of {title} are", hints=(_COMPILED,))
+            raise ConversionError(
+                f"SRC does not say which variables the slots of {title} belong to", hints=(_COMPILED,)
+            )
         return row
 
     def _told_settings(self) -> dict[str, Any]:
@@ -149,18 +153,21 @@ class _Following:
         title = self._optimizer.title
         lacking = sorted(name for name in settings_of(self._row.name) if found.get(name) is None)
         if lacking:
-            raise ConversionError(f"nothing tells {lacking[0]} of {title}", hints=(_COMPILED,))
+            raise ConversionError(f"SRC does not store {lacking[0]} of {title}", hints=(_COMPILED,))
         rate = found[RATE]
         if type(rate) is not float or not 0 < rate < float("inf"):
             what = "a schedule" if isinstance(rate, dict) else repr(rate)
-            raise ConversionError(f"the learning rate of {title} is {what}", hints=(_RATE_GIVEN,))
+            raise ConversionError(
+                f"the learning rate of {title} is {what}, expected a positive number", hints=(_RATE_GIVEN,)
+            )
         odd = next((name for name in settings_of(self._row.name) if not _is_number(found[name])), None)
         if odd is not None:
             raise ConversionError(f"{odd} of {title} is {found[odd]!r:.60}, expected a number")
         lack = lack_of(self._row.name, found)
         if lack is not None:
             raise ConversionError(
-                f"{title} has {lack}, {found[lack]!r:.60}: PyTorch's {self._row.pytorch} has not"
+                f"{title} has {lack}={found[lack]!r:.60}, which "
+                f"PyTorch's {self._row.pytorch} does not support"
             )
         return found
 
@@ -182,21 +189,25 @@ class _Following:
             found, expected = (
                 " and ".join(sorted(each)) or "none" for each in (kept, [w.meaning for w in wanted])
             )
-            raise ConversionError(f"{self._optimizer.title} has slots {found}, by its settings {expected}")
+            raise ConversionError(
+                f"{self._optimizer.title} has slots {found}, its settings require {expected}"
+            )
         return wanted
 
     def _steps(self) -> int:
         iteration = self._optimizer.iteration
         steps = iteration.value if iteration.key is None else self._number(iteration.key)
         if steps is None or not 0 <= steps <= MOST_STEPS:
-            raise ConversionError(f"{steps} steps, PyTorch counts to {MOST_STEPS} in float32")
+            raise ConversionError(f"{steps} steps are more than PyTorch can count in float32 ({MOST_STEPS})")
         return int(steps)
 
     def _notes(self) -> list[str]:
-        names = "optimizer/param_groups tells their names: give the optimizer its parameters in that order"
+        names = "pass them to the optimizer in the order of param_names in optimizer/param_groups"
         remark = remark_on(self._row.name, self._optimizer.generation, self._settings)
         title = f"torch.optim.{self._row.pytorch}"
-        return [f"{title}: {each}" for each in (f"parameters are counted; {names}", remark) if each]
+        return [
+            f"{title}: {each}" for each in (f"parameters are identified by number; {names}", remark) if each
+        ]
 
     # Tensors ------------------------------------------------------------------------------
 
@@ -206,12 +217,12 @@ class _Following:
         if not trained:
             return False
         if len(trained) < len(relation.sources):
-            message = f"{relation.targets[0]} is one tensor in PyTorch, of which a part alone is trained"
+            message = f"{relation.targets[0]} is one tensor in PyTorch, but only a part of it is trainable"
             raise ConversionError(message, key=trained[0])
         turn = relation.steps.turn
         if isinstance(turn, Cut) and turn.kind == "addends":
             message = (
-                "PyTorch trains two biases in its place, each by a whole step, so that their sum takes two"
+                "PyTorch trains two biases in place of this one, so their sum would take two steps at once"
             )
             raise ConversionError(message, key=relation.sources[0])
         return True
@@ -221,7 +232,7 @@ class _Following:
         for source in relation.sources:
             held = self._optimizer.held.get((self._trained[source], slot.meaning))
             if held is None or held.key is None:
-                raise ConversionError(f"{self._optimizer.title} has no {slot.meaning} of it", key=source)
+                raise ConversionError(f"{self._optimizer.title} has no {slot.meaning} for it", key=source)
             keys.append(held.key)
         targets = tuple(_of_state(numbers[target], slot.pytorch) for target in relation.targets)
         scale = scale_of(slot, self._settings[RATE])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _NAMED = (
-    "where it is saved: optimizer.state_dict() of torch.optim.Adam(model.named_parameters()), or "
+    "in the program that saves it: create torch.optim.Adam(model.named_parameters()), or set "
     'group["param_names"] = [name for name, _ in model.named_parameters()]'
 )
 _CLOSE = 1e-6
@@ -82,9 +82,9 @@ def chosen_optimizer(
         found = [one for one in every if not one.keys()]
     if len(found) > 1:
         some = " and ".join(repr(one.path or "the file itself") for one in found[:3])
-        message = f"{len(found)} optimizers, {some}: Keras' model has one"
+        message = f"found {len(found)} optimizers, {some}; a Keras model has one"
         raise ConversionError(
-            message, path=reader.location.path, hints=("--exclude leaves one out", WEIGHTS_ONLY)
+            message, path=reader.location.path, hints=("to leave one out: --exclude", WEIGHTS_ONLY)
         )
     return found[0] if found else None
 
@@ -156,13 +156,15 @@ class _Returning:
     def _told(self) -> tuple[str, dict[str, Any]]:
         """Return the class in Keras and the settings, which all groups have in common."""
         if not self._torch.groups:
-            raise ConversionError(f"{self._title} has no groups of parameters")
+            raise ConversionError(f"{self._title} has no parameter groups")
         try:
             found = [optimizer_of_group(group) for group in self._torch.groups]
         except ValueError as error:
             raise ConversionError(f"{self._title} has {error}") from error
         if any(one != found[0] for one in found):
-            raise ConversionError(f"{self._title} has groups of different settings, Keras' have one")
+            raise ConversionError(
+                f"{self._title} has parameter groups with different settings, which Keras does not support"
+            )
         name, settings = found[0]
         odd = next(
             (each for each, value in settings.items() if not isinstance(value, bool | int | float)), None
@@ -170,7 +172,9 @@ class _Returning:
         if odd is not None:
             raise ConversionError(f"{odd} of {self._title} is {settings[odd]!r:.60}, expected a number")
         if not 0 < settings[RATE] < float("inf"):
-            raise ConversionError(f"the learning rate of {self._title} is {settings[RATE]!r}")
+            raise ConversionError(
+                f"the learning rate of {self._title} is {settings[RATE]!r}, expected a positive number"
+            )
         return name, {**settings, RATE: float(settings[RATE])}
 
     def _numbered(self) -> dict[str, int]:
@@ -180,14 +184,16 @@ class _Returning:
         for group in self._torch.groups:
             numbers, names = group.get("params"), group.get("param_names")
             if type(names) is not list:
-                message = f"{self._title} has no param_names: nothing tells whose its slots are"
+                message = f"{self._title} has no param_names, so the parameters of its slots are unknown"
                 raise ConversionError(message, hints=(_NAMED,))
             if type(numbers) is not list or len(numbers) != len(names):
-                raise ConversionError(f"{self._title} has other names than parameters")
+                raise ConversionError(
+                    f"{self._title} has a different number of param_names than of parameters"
+                )
             for number, name in zip(numbers, names, strict=True):
                 if type(name) is not str or type(number) is not int or name in found or number in taken:
                     raise ConversionError(
-                        f"{self._title} has two parameters {name!r:.60}, or no number for it"
+                        f"{self._title} has parameter {name!r:.60} twice, or no number for it"
                     )
                 found[name] = number
                 taken.add(number)
@@ -197,8 +203,8 @@ class _Returning:
         if self._given.iterations is not None:
             return self._given.iterations
         if self._name == NO_STEP:
-            message = "PyTorch's SGD counts no steps, of which Keras' keeps the number"
-            raise ConversionError(message, hints=("--iterations N gives it",))
+            message = "PyTorch's SGD does not store a step count, but Keras' SGD needs one"
+            raise ConversionError(message, hints=("pass it with --iterations N",))
         steps = {name: self._step(name, number) for name, number in self._numbers.items()}
         first = next(iter(steps), None)
         odd = (
@@ -206,7 +212,7 @@ class _Returning:
         )
         if first is None or odd is not None:
             told = f"{steps[odd]} for {odd!r}, {steps[first]} for {first!r}" if odd and first else "none"
-            raise ConversionError(f"{self._title} has taken different numbers of steps: {told}")
+            raise ConversionError(f"{self._title} has different step counts: {told}")
         return steps[first]
 
     def _step(self, name: str, number: int) -> int:
@@ -217,22 +223,24 @@ class _Returning:
                 raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=found.key)
             found = float(self._reader[found.key].read())
         if not isinstance(found, int | float) or found != found // 1 or not 0 <= found <= MOST_STEPS:
-            raise ConversionError(f"{found!r:.60} steps of {name!r}, expected a count up to {MOST_STEPS}")
+            raise ConversionError(
+                f"step count {found!r:.60} of {name!r}, expected an integer up to {MOST_STEPS}"
+            )
         return int(found)
 
     def _notes(self, config: KerasFacts) -> list[str]:
         generation = generation_told(config) or ""
         _, settings = settings_in(config)
         others = [
-            f"{name} {value:.9g}, the configuration {settings[name]:.9g}"
+            f"{name}={value:.9g} (configuration: {settings[name]:.9g})"
             for name, value in {**self._settings, RATE: self._rate}.items()
             if isinstance(settings.get(name), bool | int | float)
             and abs(value - settings[name]) > _CLOSE * abs(value)
             and name != "initial_accumulator_value"  # which begins a sum, and this one has begun
         ]
-        goes_on = "Keras goes on with the configuration's, but for a rate that it stores"
+        goes_on = "Keras uses the configuration, except for a learning rate stored in the file"
         remark = remark_on(self._name, generation, self._settings)
-        told = (f"has {'; '.join(others)}: {goes_on}" if others else None, remark)
+        told = (f"{', '.join(others)}; {goes_on}" if others else None, remark)
         return [f"torch.optim.{self._row.pytorch}: {each}" for each in told if each]
 
     # Tensors ------------------------------------------------------------------------------
@@ -244,10 +252,10 @@ class _Returning:
             return False
         turn = relation.steps.turn
         if isinstance(turn, Join) and turn.kind == "sum":
-            message = "PyTorch trains two biases, each by a whole step, of which Keras' is the sum"
+            message = "PyTorch trains two biases separately; Keras has only their sum"
             raise ConversionError(message, key=relation.sources[0])
         if len(trained) < len(relation.sources):
-            message = f"{relation.targets[0]} is one variable in Keras, of which a part alone is trained"
+            message = f"{relation.targets[0]} is one variable in Keras, but only a part of it is trainable"
             raise ConversionError(message, key=trained[0])
         return True
 
@@ -256,14 +264,16 @@ class _Returning:
         sources = {source for relation in trained for source in relation.sources}
         lost = next((name for name in self._numbers if name not in sources), None)
         if lost is not None:
-            raise ConversionError(f"{self._title} has a parameter of no weight of the model", key=lost)
+            raise ConversionError(
+                f"{self._title} has a parameter that is not a weight of the model", key=lost
+            )
         changed = {target for relation in trained for target in relation.targets}
         every = {id(variable) for variable in trained_order(self._weights.model)}
         for name, variable in model_names(self._weights.model).items():
             if (name in changed) != (id(variable) in every):
-                does = "does not train it" if name in changed else "trains it"
-                has = "has" if name in changed else "has not"
-                message = f"the configuration {does}, {self._title} {has} its parameter"
+                does = "does not train this weight" if name in changed else "trains this weight"
+                has = "does" if name in changed else "does not"
+                message = f"the configuration {does}, but {self._title} {has}"
                 raise ConversionError(message, key=name)
 
     def _slot(self, relation: Relation, slot: SlotKind) -> Relation:
@@ -276,11 +286,11 @@ class _Returning:
         state = self._torch.states.get(self._numbers[name], {})
         found = state.get(slot)
         if not isinstance(found, KeptTensor):
-            raise ConversionError(f"{self._title} has no {slot} of it", key=name)
+            raise ConversionError(f"{self._title} has no {slot} for it", key=name)
         known = {"step", *(each.pytorch for each in self._slots)}
         for other, value in state.items():
             if isinstance(value, KeptTensor) and other not in known:
-                message = f"{self._title} has {other!r:.60} of it, by its settings it keeps none"
+                message = f"{self._title} has {other!r:.60} for it, but its settings do not use this"
                 raise ConversionError(message, key=name)
         return found.key
 

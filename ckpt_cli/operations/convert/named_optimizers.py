@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 _SUM_OF_GRADIENTS = (
-    "momentum stays the sum of gradients that TensorFlow 1 keeps, and Keras' SGD would go on otherwise: "
-    "--learning-rate R makes it that of legacy Keras"
+    "momentum stays the sum of gradients, as in TensorFlow 1, but Keras' SGD multiplies it by "
+    "-learning_rate; to convert it to legacy Keras, pass --learning-rate R"
 )
-_NO_STEPS = StepCount(0, "nothing in SRC tells, and no step depends on it")
+_NO_STEPS = StepCount(0, "not stored in SRC, and not needed")
 
 
 class _Optimizer(NamedTuple):
@@ -77,7 +77,7 @@ class NamedOptimizers:
             self.notes += [f"{one.state.path}: {_SUM_OF_GRADIENTS}" for one in sums]
             return {}
         if not sums:
-            why = "SRC has no momentum of TensorFlow 1 to turn"
+            why = "SRC has no momentum of TensorFlow 1 to convert"
             raise changes_nothing(self.source, "--learning-rate", why)
         full_names = {key: name for name, key in invented.keys.items()}
         for one in sums:
@@ -108,7 +108,7 @@ class NamedOptimizers:
                 key = add_count(invented.graph, one.state.path)
                 moves.append(self._count(key, f"{one.state.path}/iter", steps))
         if self.given.iterations is not None and not self.given.whatever and not moves:
-            why = "no optimizer among these names gets a count of steps"
+            why = "no optimizer among these names gets a step count"
             raise changes_nothing(self.source, "--iterations", why)
         return moves
 

@@ -87,7 +87,7 @@ def known_optimizer(name: str) -> str:
     if row is not None or is_another(name):
         return row.name if row is not None else name
     known = ", ".join(one.name for one in OPTIMIZERS if one.generations)
-    raise ValueError(f"{name!r:.60} is not an optimizer known here; expected one of {known}, Adafactor, Muon")
+    raise ValueError(f"{name!r:.60} is not a known optimizer; expected one of {known}, Adafactor, Muon")
 
 
 def contradiction(source: CheckpointReader, said: str | None, known: str) -> ConversionError | None:
@@ -99,12 +99,12 @@ def contradiction(source: CheckpointReader, said: str | None, known: str) -> Con
     return ConversionError(message, path=source.location.path, hints=("leave out --optimizer",))
 
 
-AS_THEY_ARE = "tensors are taken as they are"
+AS_THEY_ARE = "tensors are copied unchanged"
 
 
 def changes_nothing(source: CheckpointReader, option: str, why: str) -> ConversionError:
     """Return the error of an option that is given where it has no effect."""
-    hints = ("--like TEMPLATE, a checkpoint of the program that goes on, takes it",)
+    hints = ("to use it, pass a checkpoint of the new program with --like TEMPLATE",)
     return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
 
 
@@ -174,7 +174,9 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
                 raise
             carried.notes.append(f"{error.message}; TEMPLATE's own state is kept")
             carried.kept.update(theirs.keys)
-            carried.dropped.update(dict.fromkeys(one.keys, "state of an optimizer that TEMPLATE has not"))
+            carried.dropped.update(
+                dict.fromkeys(one.keys, "state of an optimizer that TEMPLATE does not have")
+            )
         _copy(one, theirs, carried)
     return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
 
@@ -185,7 +187,7 @@ def _copy(mine: TrainingState, theirs: TrainingState, carried: _Carrying) -> Non
         if first in carried.origins:
             carried.origins[key] = carried.origins[first]
             carried.kept.discard(key)
-    carried.dropped.update(dict.fromkeys(mine.copies, "a second copy, of a LossScaleOptimizer's list"))
+    carried.dropped.update(dict.fromkeys(mine.copies, "a second copy in the list of a LossScaleOptimizer"))
 
 
 def name_optimizer(mine: TrainingState, theirs: TrainingState) -> tuple[str, ...]:
@@ -229,7 +231,7 @@ def _counterpart(
     if len(found) > 1:
         names = ", ".join(f"{state.title} at {state.path!r}" for state in found)
         message = f"several optimizers of SRC train the variables of TEMPLATE's {theirs.path!r}: {names}"
-        hints = ("--exclude leaves out the state of all but one", KEEP_OPTIMIZER)
+        hints = ("to leave out the state of all but one: --exclude", KEEP_OPTIMIZER)
         raise OptimizerError(message, hints=hints)
     return found[0] if found else None
 
@@ -259,7 +261,7 @@ class _Pair(NamedTuple):
         row, into = both[0]
         flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
         if flaw is not None:
-            raise self._refused(f"{spell(mine, row)} does not go on as {spell(theirs, into)}: {flaw}")
+            raise self._refused(f"{spell(mine, row)} cannot continue as {spell(theirs, into)}: {flaw}")
         origins, notes = dict(self._slots(row, into, carried)), carried.notes
         numbers = self._numbers(row, into, notes)
         carried.origins.update(origins)
@@ -282,16 +284,16 @@ class _Pair(NamedTuple):
         slots = set(self.theirs.slots.values())
         carried.kept.update(self.theirs.keys - slots - filled - self.pairs.keys())
         used = {origin.key for origin in carried.origins.values()}
-        kept = f"what {TITLES[self.theirs.generation]} does not save of an optimizer"
+        kept = f"optimizer state that {TITLES[self.theirs.generation]} does not save"
         for key in self.mine.keys - used - carried.dropped.keys():
             carried.dropped[key] = kept
 
     def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
         mine, theirs = self.mine, self.theirs
         if len({state_of(one) for one in mine.known}) > len({state_of(one) for one in theirs.known}):
-            notes.append(f"nothing in SRC tells {spell(mine)}: it is taken for {row.name}, as TEMPLATE's is")
+            notes.append(f"SRC does not name the class of {spell(mine)}; using {row.name}, as in TEMPLATE")
         if (mine.generation, row.name) != (theirs.generation, into.name):
-            notes.append(f"optimizer: {spell(mine, row)} goes on as {spell(theirs, into)}")
+            notes.append(f"optimizer: {spell(mine, row)} continues as {spell(theirs, into)}")
 
     def _refused(self, message: str) -> OptimizerError:
         return OptimizerError(message, hints=(KEEP_OPTIMIZER,))
@@ -310,14 +312,14 @@ class _Pair(NamedTuple):
         elif not self._are_called_alike:
             unknown = mine if not mine.known else theirs
             what = (
-                f"nothing tells whose {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are"
+                f"the variables of {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are unknown"
                 if unknown.unowned
-                else f"what {spell(unknown)} keeps is not known"
+                else f"the slots of {spell(unknown)} are not known"
                 if unknown.slots or is_another(unknown.called)
-                else f"{spell(unknown)} has no slots, as before its first step"
+                else f"{spell(unknown)} has no slots; it may not have taken a step"
             )
             other = f"TEMPLATE's is {spell(theirs)}" if unknown is mine else f"SRC's is {spell(mine)}"
-            error = self._refused(f"{what}, so nothing of it is carried; {other}")
+            error = self._refused(f"{what}, so its state cannot be converted; {other}")
             error.hints = (*name_optimizer(mine, theirs), *error.hints)
             raise error
         for (variable, name), key in theirs.slots.items():
@@ -403,7 +405,7 @@ class _Pair(NamedTuple):
             what = f"TEMPLATE's {spell(self.theirs, into)} keeps {name!r}, SRC's {spell(self.mine)} does not"
             if self.theirs.generation not in into.slot(meaning).idle_in:
                 raise self._refused(what)
-            notes.append(f"{what}: it starts at 0")
+            notes.append(f"{what}; it starts at 0")
 
     def _zeros(self, key: str) -> np.ndarray[Any, Any]:
         import numpy as np
@@ -430,15 +432,15 @@ class _Pair(NamedTuple):
             held = state.numbers.get(LEARNING_RATE, ())[:1]
             for rate in [*(float(reader[key].read()) for key in held), state.rate or 0.0]:
                 if rate > 0:
-                    said = f"momentum is turned by the learning rate of {side}, {rate:.6g}"
+                    said = f"momentum is converted with the learning rate of {side}, {rate:.6g}"
                     notes += [said] if said not in notes else []
                     return rate
         message = (
-            f"TensorFlow 1 keeps the sum of gradients as momentum, Keras -learning_rate times that, and "
-            f"neither SRC nor TEMPLATE holds the rate of {spell(self.mine, row)}"
+            f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
+            f"neither SRC nor TEMPLATE stores the learning rate of {spell(self.mine, row)}"
         )
         error = self._refused(message)
-        error.hints = ("--learning-rate R gives it", *error.hints)
+        error.hints = ("pass it with --learning-rate R", *error.hints)
         raise error
 
     # Numbers ------------------------------------------------------------------------
@@ -500,12 +502,12 @@ class _Pair(NamedTuple):
         """Return 0 steps; raise ConversionError where the state depends on a count that SRC does not tell."""
         if into.counts and is_wanted:
             error = self._refused(
-                f"nothing in SRC tells how many steps {spell(self.mine, row)} has taken, "
-                f"and those of {spell(self.theirs, into)} depend on it"
+                f"SRC does not store the step count of {spell(self.mine, row)}, "
+                f"and {spell(self.theirs, into)} depends on it"
             )
-            error.hints = ("--iterations N says how many there were", *error.hints)
+            error.hints = ("pass the step count with --iterations N", *error.hints)
             raise error
-        return StepCount(0, "nothing in SRC tells, and no step depends on it")
+        return StepCount(0, "not stored in SRC, and not needed")
 
     def _check_bias(self, row: Optimizer, into: Optimizer, steps: int) -> None:
         """Refuse to go on with a correction of bias that SRC's optimizer has not made, while that matters."""
@@ -513,8 +515,8 @@ class _Pair(NamedTuple):
         if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
             return
         message = (
-            f"{spell(self.mine, row)} and {spell(self.theirs, into)} keep the same, but only one of them "
-            f"corrects bias: after {steps} steps its own go {correction:.3g} times as far"
+            f"{spell(self.mine, row)} and {spell(self.theirs, into)} have the same slots, but only one "
+            f"corrects bias: after {steps} steps its steps are {correction:.3g} times as large"
         )
         raise self._refused(message)
 
@@ -530,7 +532,7 @@ class _Pair(NamedTuple):
 
         dtype = self.template.specs[key].dtype
         if dtype.family in ("int", "uint") and value > np.iinfo(dtype.numpy).max:
-            message = f"{value} steps are more than {dtype} counts, as TEMPLATE does"
+            message = f"{value} steps do not fit into {dtype}, the dtype in TEMPLATE"
             raise ConversionError(message, path=self.source.location.path, key=key)
         return np.array(value, dtype.numpy)
 
@@ -543,8 +545,8 @@ def _alike(held: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
 def reason_of_idle(generation: str) -> str:
     """Return why slots are left out that a generation makes without need."""
     return (
-        f"{TITLES[generation]} keeps momentum where it is 0, too, and the target's optimizer has none: "
-        "had SRC's one, the next steps are others"
+        f"{TITLES[generation]} stores momentum even if it is 0, but the target's optimizer has none: "
+        "if SRC used momentum, the next steps will differ"
     )
 
 

@@ -64,7 +64,7 @@ class Resume:
             raise ConversionError(message, path=path, hints=hints)
         if not writer.target.is_local and writer.is_one_object:
             hints = ("remove --resume, or write shards: DST/ --to safetensors --shard-size",)
-            message = "is one object, and a store keeps nothing of an unfinished upload of it"
+            message = "is one object, whose upload cannot be resumed"
             raise ConversionError(message, path=path, hints=hints)
         sources, changed = _known_by(plan)
         header = {

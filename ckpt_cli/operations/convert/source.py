@@ -182,7 +182,7 @@ class Chosen:
         weights, tables, unnamed = [], [], []
         for key in self.keys:
             if self._is_added_count(key):
-                self.dropped.append(Dropped(key, "a step count that other tensors already hold"))
+                self.dropped.append(Dropped(key, "a step count that other tensors already contain"))
             elif self._is_save_counter(key):
                 self.dropped.append(Dropped(key, "the save counter of an object-based checkpoint"))
             elif (

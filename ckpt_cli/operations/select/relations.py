@@ -115,7 +115,7 @@ class _Relating:
         part = int(captures[row.free]) if row.free is not None else number
         parts = self._joined.setdefault((row.new, target), {})
         if (at := (row.free is not None, part)) in parts:
-            message = f"{parts[at][0]!r} and {name!r} are the same part of it"
+            message = f"{parts[at][0]!r} and {name!r} become the same part of this tensor"
             raise DuplicateKeyError(message, key=target, hints=(str(row),))
         parts[at] = name, row
 
@@ -125,7 +125,7 @@ class _Relating:
         numbers = [number for _, number in sorted(parts)]
         rows = self._names.group(row)
         if any(other.steps != row.steps or other.free != row.free for other in rows):
-            message = "the lines of the map that make it disagree"
+            message = "the lines of the map for this tensor disagree"
             raise ConversionError(message, key=target, hints=_shown(rows))
         if row.free is None:
             missing = [other for other in rows if other not in {mine for _, mine in held}]

@@ -11,10 +11,10 @@ several classes of the file.
 from typing import NamedTuple
 
 GRAPH = "needs graph mode"
-PRIVATE = "refused by name: not in TensorFlow's public API"
+PRIVATE = "rejected: not in TensorFlow's public API"
 
 
-KINDS = ((GRAPH,), ("refused by name",), ("of a later", "the same"))
+KINDS = ((GRAPH,), ("rejected",), ("of a later", "the same"))
 """How a reason begins, by column of the table."""
 
 
@@ -53,11 +53,11 @@ FILES = [
                    "test_reference_variable test_trackable_save_restore_nested"),
             **_all(PRIVATE, "testAddVariable testInitNotCalled testShapeDtype testFreezing "
                    "test_defer_objects_with_values_only"),
-            **_all("refused by name: a path that is a tensor",
+            **_all("rejected: a path that is a tensor",
                    "test_write_checkpoint_path_tensor_from_function "
                    "test_write_checkpoint_path_tensor_does_not_exist_from_function"),
             "test_checkpoint_saved_model_compatibility":
-                "refused by name: tf.saved_model.save",
+                "rejected: tf.saved_model.save",
         },
     ),
     File(
@@ -147,9 +147,9 @@ FILES = [
             **_all(GRAPH, "test_no_default_session test_no_graph_pollution"),
             **_all(PRIVATE, "test_weight_preprocessing "
                    "test_preprocess_weights_for_loading_rnn_should_be_idempotent"),
-            "test_tensorflow_format_overwrite": "refused by name: overwrite=False asks nobody, it is FileExistsError",
-            "test_load_weights_from_saved_model": "refused by name: saving a model whole",
-            "test_directory_passed": "refused by name: a prefix that ends in a slash",
+            "test_tensorflow_format_overwrite": "rejected: overwrite=False raises FileExistsError, without a prompt",
+            "test_load_weights_from_saved_model": "rejected: saving a model whole",
+            "test_directory_passed": "rejected: a prefix that ends in a slash",
             "test_sequential_weight_loading_group_name_with_incorrect_length": "the same as sequential_weight_loading",
             "test_sequential_weight_loading_group_name_with_incorrect_shape": "the same as sequential_weight_loading",
         },
@@ -166,7 +166,7 @@ FILES = [
         {
             **_all(GRAPH, "testSaveWithOnlyKerasSession testUsageGraph testWithDefun testManySavesGraph "
                    "testManyRestoresGraph testSaveGraphLoadEager testSaveEagerLoadGraph testLoadFromNameBasedSaver"),
-            "test_trackable_save_restore": "refused by name: tf.compat.v1.make_template",
+            "test_trackable_save_restore": "rejected: tf.compat.v1.make_template",
         },
     ),
 ]  # fmt: skip
@@ -175,7 +175,7 @@ FILES = [
 def markdown():
     """Return the table as the documentation shows it."""
     lines = [
-        "| file | passes here | needs graph mode | refused by name | other |",
+        "| file | passes here | needs graph mode | rejected | other |",
         "| --- | --- | --- | --- | --- |",
     ]
     for file in FILES:

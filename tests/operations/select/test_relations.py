@@ -85,7 +85,7 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
         (["a\tx\tsplit(0,2)"], {"a": (4,)}, "cut into 2 parts, but the map names 1"),
         (["a\tx\tsplit(0,2)", "a\ty\tunstack(0)"], {"a": (2,)}, "has two new names, 'x' and 'y'"),
         (["b{n}\tx\tstack(0)"], {"b0": (), "b2": ()}, "parts 0 to 2, found 0, 2"),
-        (["b{n}\tx\tstack(0)"], {"b0": (), "b00": ()}, "'b0' and 'b00' are the same part of it"),
+        (["b{n}\tx\tstack(0)"], {"b0": (), "b00": ()}, "'b0' and 'b00' become the same part of this tensor"),
         (["b{n}\tx\tstack(0)"], {f"b{n}": () for n in range(1, 9)}, "parts 0 to 8, found 1, 2, 3, 4, 5$"),
         (["b{n}\tx\tconcat(0)"], {"b0": (1,)}, "does not give the number of parts"),
         (["a\tx\tperm(1,0)"], {"a": (2,)}, "needs 2 dimensions"),
