@@ -123,7 +123,7 @@ class Unpacker:
         if 0xD4 <= first <= 0xD8:
             return self._extent(1 << (first - 0xD4), start, has_code=True)
         if first not in _LENGTHS:
-            raise MalformedError(f"byte {first:#04x} begins no value", start)
+            raise MalformedError(f"byte {first:#04x} does not start a value", start)
         length = int.from_bytes(self._take(_LENGTHS[first]), "big")
         if first <= 0xC9:
             return self._extent(length, start, has_code=first >= 0xC7)

@@ -43,7 +43,7 @@ def save_twice(directory: str) -> None:
 REFUSED: dict[str, tuple[type[Exception], Any]] = {
     "a path that is a tensor": (TypeError, lambda _: tf.train.Checkpoint().write(tf.constant("ckpt"))),
     "tf.saved_model.save": (AttributeError, lambda directory: tf.saved_model.save(tf.Module(), directory)),
-    "overwrite=False asks nobody, it is FileExistsError": (FileExistsError, save_twice),
+    "overwrite=False raises FileExistsError, without a prompt": (FileExistsError, save_twice),
     "saving a model whole": (AttributeError, lambda directory: tf.keras.Model().save(directory)),
     "a prefix that ends in a slash": (
         ConversionError,

@@ -124,7 +124,7 @@ MALFORMED = {
     "48 bytes, int8 of shape": packed({"w": array(W, "int8")}),
     "levels deep": DEEP,
     "a map or list of": packed({"w": 1, "v": b"\xdd\xff\xff\xff\xff"}),
-    "begins no value": packed({"w": 1, "v": b"\xc1"}),
+    "does not start a value": packed({"w": 1, "v": b"\xc1"}),
     "not a shape, a dtype and bytes": packed({"w": 1, "v": extension(1, packed([1, 2]))}),
     "invalid shape": packed({"v": extension(1, packed([[-1], "int8", binary(b"")]))}),
     "without the name of a dtype": packed({"v": extension(1, packed([[1], 5, binary(b"1")]))}),
