@@ -133,21 +133,21 @@ class Pipeline(NamedTuple):
         """Return what is next; None where the state does not tell."""
         passes: tuple[int, ...] = ()
         ahead: list[tuple[list[np.ndarray[Any, Any]], int]] = []
-        batches = 0
         for step in self.steps:
             if step.name == "Range":
                 return self._value(step, passes, ahead)
             if step.name in _COUNTS:
                 count = next((step.numbers[key] for key in _COUNTS[step.name] if key in step.numbers), None)
-                held = sum(_rows(element, batches - above) for element, above in ahead)
+                held = sum(_rows(element, batches) for element, batches in ahead)
                 return None if count is None else Position(passes, count - held, step.name)
             if step.name not in _THROUGH or step.has_ended:
                 return None
             if step.name in _AHEAD:
-                ahead += [(element, batches) for element in step.held]
+                ahead += [(element, 0) for element in step.held]
             if step.name in _PASSES:
                 passes += (step.numbers.get("i", 0),)
-            batches += step.name in _BATCHES
+            if step.name in _BATCHES:
+                ahead = [(element, batches + 1) for element, batches in ahead]
         return None
 
     def _value(self, step: Step, passes: tuple[int, ...], ahead: list[Any]) -> Position | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from formats.tf.run.iterator_state import decode
-from formats.tf.run.pipeline import Position, apart, pipeline
+from formats.tf.run.pipeline import Pipeline, Position, Step, apart, pipeline
 from tests.iterators import RELEASES, Saved, saved_iterators
 
 if TYPE_CHECKING:
@@ -121,6 +121,32 @@ def test_apart_before_the_first_of_a_pass() -> None:
 def test_other_pipelines() -> None:
     found = apart(one("tf215", "range", 1), one("tf215", "slices", 1))
     assert found == "different pipelines: Prefetch(Range) and Prefetch(TensorSlice)"
+
+
+@pytest.mark.parametrize(
+    ("names", "position"),
+    [
+        (("Prefetch", "TensorSlice"), 98),  # of two elements, each of one
+        (("Prefetch", "BatchV2", "TensorSlice"), 92),  # of two batches of four
+        (("Prefetch", "BatchV2", "BatchV2", "TensorSlice"), 76),  # of two batches of three batches of four
+        (("BatchV2", "Prefetch", "TensorSlice"), 98),
+        (("BatchV2", "Prefetch", "BatchV2", "TensorSlice"), 92),
+        (("ParallelBatch", "TensorSlice"), 92),
+        (("BatchV2", "ParallelBatch", "TensorSlice"), 92),
+    ],
+)
+def test_what_is_held_ahead_was_not_given_out(names: tuple[str, ...], position: int) -> None:
+    shape = (3, 4, 5) if names.count("BatchV2") == 2 and names[0] == "Prefetch" else (4, 5)
+    held = [[np.zeros(shape, np.float32)], [np.zeros(shape, np.float32)]]
+    steps = [
+        Step(
+            names[: at + 1],
+            {"index": 100} if name == "TensorSlice" else {},
+            held if name in ("Prefetch", "ParallelBatch") else [],
+        )
+        for at, name in enumerate(names)
+    ]
+    assert Pipeline(steps).position == Position((), position, "TensorSlice")
 
 
 def test_parallel_steps() -> None:
