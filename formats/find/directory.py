@@ -155,7 +155,7 @@ def count_below(path: Location) -> str | None:
         if not found:
             return None
         return f"{_counted(found, 'checkpoint', 's')} in {_counted(holding, 'director', 'ies', 'y')} below"
-    return f"at least {found:,} checkpoints below" if found else None
+    return f"at least {_counted(found, 'checkpoint', 's')} below" if found else None
 
 
 def _counted(number: int, stem: str, many: str, one: str = "") -> str:
