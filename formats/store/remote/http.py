@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from ..base import Identity
 
 
-_LARGEST_WITHOUT_RANGES = AT_ONCE
-_LARGEST_LISTING = 64 << 20
+_LARGEST_ANSWER = AT_ONCE
 _ASK_OTHERWISE = frozenset({400, 403, 405, 501})
 """What servers answer to a HEAD that would answer a GET: a signature can be for that alone."""
 
@@ -185,7 +184,7 @@ class HttpStore(ServerStore):
             count(path, len(answer.body))
             if answer.status == 200:
                 self._wholes[path, version] = _whole_of(answer, path, identity)
-                while sum(map(len, self._wholes.values())) > _LARGEST_WITHOUT_RANGES:
+                while sum(map(len, self._wholes.values())) > _LARGEST_ANSWER:
                     self._wholes.popitem(last=False)
                 return answer.body[begin:end]
             if len(answer.body) == end - begin:
@@ -339,7 +338,7 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
     path, size = asked.path, int(identity[-1])
     etag = str(identity[0])
 
-    is_small = size <= _LARGEST_WITHOUT_RANGES
+    is_small = size <= _LARGEST_ANSWER
 
     def room(status: int, _: Mapping[str, str]) -> int:
         return {206: end - begin, 200: size if is_small else 0}.get(status, 0)
@@ -373,7 +372,7 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
 
 def _room_of_listing(status: int, headers: Mapping[str, str]) -> int:
     is_one = status == 200 and "json" in (headers.get("Content-Type") or "").lower()
-    return _LARGEST_LISTING if is_one else 0
+    return _LARGEST_ANSWER if is_one else 0
 
 
 def parsed_listing(answer: Answer) -> list[tuple[str, Entry | str]] | None:

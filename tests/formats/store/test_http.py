@@ -344,7 +344,7 @@ def test_more_than_a_server_tells_of_is_no_file_of_that_size(web: Web) -> None:
 def test_a_large_file_of_a_server_without_ranges_is_refused(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_LARGEST_WITHOUT_RANGES", len(DATA) - 1)
+    monkeypatch.setattr(http, "_LARGEST_ANSWER", len(DATA) - 1)
     web.knows_ranges = False
     with pytest.raises(
         InaccessibleError, match="does not support range requests, and 1,048,576 bytes are too many"
