@@ -141,7 +141,9 @@ def fix(
         way = _way(checkpoint, target, names, renames, flags)
         if way is not None and (best is None or way.carried > best.carried):
             best = way._replace(options=[*more, *flags])
-    carried = max(_restored(found, optimizers, checkpoint), best.carried if best is not None else (0, 0))
+    carried = _restored(found, optimizers, checkpoint)
+    if best is not None:
+        carried = max(carried, best.carried)
     slots = _count(checkpoint, checkpoint.kinds, "slot")
     if by_path is not None and takes_all(by_path, checkpoint, target):
         by_rename = _restored(by_path, optimizers, checkpoint)
