@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,26 @@ def agrees(block: bytes) -> bool:
 def test_blocks_that_a_table_has_are_found(content: dict[bytes, bytes], interval: int) -> None:
     block = encode_block(sorted(content.items()), interval)
     assert agrees(block) == all(len(key) < 1 << 14 for key in content)
+
+
+@pytest.mark.parametrize(
+    ("size", "is_found"), [(1, True), (127, True), (128, True), (16_383, True), (16_384, False)]
+)
+def test_lengths_of_one_or_two_bytes_are_found(size: int, is_found: bool) -> None:
+    long = b"k" * (size - 1)
+    assert agrees(encode_block([(b"a" + long, b""), (b"b", b"")])) == is_found
+    assert agrees(encode_block([(b"a", b""), (b"b", b"v" * size)])) == is_found
+    if size < 2000:  # the rest of a key that shares so much with the one before it
+        assert agrees(encode_block([(b"a" + long, b""), (b"a" + long + b"b", b"")]))
+
+
+def test_a_block_whose_last_lengths_go_on_behind_it_is_left() -> None:
+    block = bytearray(encode_block([(b"a", b""), (b"b", b"")], 1))
+    end = len(block) - 12
+    for at in range(end - 4, end - 1):
+        spoiled = block.copy()
+        spoiled[at:] = b"\xff" * (end - at) + spoiled[end:]
+        assert not agrees(bytes(spoiled))
 
 
 @given(
