@@ -103,6 +103,7 @@ def test_a_lock_that_did_not_change_has_expired(store: MemoryStore, ckpt: Callab
     assert done.code == 0, done.err
     assert time.monotonic() - began >= 0.5
     assert "process 4711 on other has not renewed its lock; waiting up to 0.5 s" in done.err
+    assert done.err.count("has not renewed its lock") == 1
     assert PATH not in store.names
     assert ckpt("verify", TARGET).code == 0
 
