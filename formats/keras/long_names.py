@@ -33,6 +33,8 @@ def by_long_names(one: ObjectTree, other: ObjectTree, side: int) -> Pairs:
     if not other.is_of_program and named.keys() <= weights.keys() and len(weights) == len(other.leaves):
         pairs = [(leaf, weights[name]) for name, leaf in named.items()]
         return [pair if side else pair[::-1] for pair in pairs]
+    if other.is_of_program:
+        return []  # Its objects have no names of their own, and may lead back to one another.
     objects = _objects(other.root)
     for skipped in range(max((len(node.chain) for node in objects), default=0)):
         prefixes = {"_".join(node.chain[skipped:]) + "_": node for node in objects if node.chain[skipped:]}

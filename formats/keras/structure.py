@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _COUNTED = re.compile(r"(?P<base>.+)_(?P<number>[0-9]{1,9})", re.DOTALL)
 _LAYER_EDGE = re.compile(r"layer(_with_weights)?-(?P<number>[0-9]{1,9})")
 _DEEPEST = 64
+_MOST_MODELS = 64
+"""Objects at the root that are tried as the model."""
 
 
 class StructureError(ValueError):
@@ -199,7 +201,7 @@ class _GraphTree:
         reached = self._graph.reachable(without=self._optimizers)
         root = self._node(ROOT)
         near = [child for _, child in self._graph.children(ROOT) if self._leads_on(child)]
-        models = [self._node(number) for number in dict.fromkeys((*near, ROOT))]
+        models = [self._node(number) for number in dict.fromkeys((*near[:_MOST_MODELS], ROOT))]
         strays = {
             self._names[leaf.key]: leaf
             for node, leaf in self._leaves.items()

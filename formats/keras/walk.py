@@ -156,6 +156,9 @@ class _TreeWalk:
 
     def _sequences(self, mine: list[StoredObject], theirs: list[StoredObject]) -> Pairs:
         """Return the pairs of members of two containers, opening lists and dictionaries if need be."""
+        called = _by_own_names(mine, theirs)
+        if called:
+            return [pair for node, other in called for pair in self._pairs(node, other)]
         attempts = [(mine, theirs)]
         attempts += [
             (_opened(mine, lists_alone=alone), _opened(theirs, lists_alone=alone)) for alone in (True, False)
@@ -342,6 +345,16 @@ def _by_name(one: StoredObject, other: StoredObject) -> list[tuple[StoredObject,
         if partner is not None:
             found.append((child, partner))
     return found
+
+
+def _by_own_names(
+    mine: list[StoredObject], theirs: list[StoredObject]
+) -> list[tuple[StoredObject, StoredObject]]:
+    """Return members by their layers' names, if both sides have the same ones; their order may differ."""
+    named = [{node.name: node for node in side} for side in (mine, theirs)]
+    if "" in named[0] or named[0].keys() != named[1].keys() or not len(mine) == len(theirs) == len(named[0]):
+        return []
+    return [(node, named[1][name]) for name, node in named[0].items()]
 
 
 def _opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:

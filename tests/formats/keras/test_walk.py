@@ -78,6 +78,13 @@ def test_names_that_keras_made_up_tell_the_class() -> None:
     assert paired(program(node("", parts=mine)), file(node("", parts=theirs))) == {"x": "b", "y": "a"}
 
 
+def test_layers_of_the_same_names_pair_by_these_whatever_their_order() -> None:
+    mine = listed(node("one", leaf("a", name="w")), node("two", leaf("b", name="w")))
+    theirs = container(dense=node("two", leaf("x")), dense_1=node("one", leaf("y")))
+    found = paired(program(node("", parts=mine)), file(node("", parts=theirs)))
+    assert found == {"x": "b", "y": "a"}
+
+
 def test_trained_variables_come_first_in_a_file() -> None:
     """`seen` was set between two that are trained, all of one shape."""
     own = leaf("w", ROW, "w", 0), leaf("seen", ROW, "seen"), leaf("b", ROW, "b", 1)
@@ -111,6 +118,14 @@ def test_a_cycle_ends() -> None:
     mine = node("", net=node("", leaf("a", name="kernel")))
     mine.children["root"] = mine
     assert paired(program(mine), file(node("", net=node("", leaf("x"))))) == {"x": "a"}
+
+
+def test_a_cycle_ends_for_layers_stored_flat() -> None:
+    block = node("", leaf("a", name="kernel"))
+    block.children["parent"] = mine = node("", block=block)
+    stored = StoredVariable("x", SQUARE, "float", "kernel", "block/kernel")
+    flat = StoredObject("block", "block", [stored], is_flat=True)
+    assert paired(program(mine), file(StoredObject(members=[flat], is_list=True))) == {"x": "a"}
 
 
 def test_two_models_of_one_structure_are_ambiguous() -> None:
