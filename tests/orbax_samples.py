@@ -21,4 +21,8 @@ def summed(array: np.ndarray[Any, Any]) -> list[Any]:
     return [name, list(array.shape), hashlib.sha256(np.ascontiguousarray(whole).tobytes()).hexdigest()]
 
 
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 NARROW = ("int4", "uint4", "int2", "uint2")

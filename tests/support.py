@@ -49,8 +49,9 @@ FORMAT_IDS = {
     "keras3-zip": "keras",
     "npz": "npz",
     "safetensors": "safetensors",
+    "orbax": "orbax",
 }
-"""The manifest's names of formats, and ours.  An Orbax directory is none of ours."""
+"""The manifest's names of formats, and ours."""
 
 BUNDLES = ("tf-v2-object", "tf-v2-name")
 

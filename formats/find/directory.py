@@ -39,6 +39,7 @@ from ..model.checkpoint_files import (
     step_of,
 )
 from ..model.foreign import foreign_directory
+from ..model.orbax_files import is_orbax, is_unfinished, named_step, orbax_location, step_at
 from ..model.probe import HEAD_SIZE, Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
@@ -78,9 +79,14 @@ class Member(NamedTuple):
         return f"{above}/{path.name}" if above else path.name
 
     @property
+    def step(self) -> int | None:
+        """The step that its name says."""
+        return step_at(self.location) if is_orbax(self.location) else step_of(self.name)
+
+    @property
     def order(self) -> tuple[bool, int, float, str]:
         """Oldest first: by step where names have one, then by time."""
-        step = step_of(self.name)
+        step = self.step
         return (step is not None, step or 0, self.modified, self.name)
 
 
@@ -132,11 +138,15 @@ def directories_below(path: Location) -> Iterator[Location]:
     while waiting:
         parent = waiting.pop()
         yield parent
+        if orbax_location(parent) is not None:
+            continue
         try:
             names = [name for name, kind in parent.listing() if kind == FOLDER]
         except CheckpointError:
             continue
-        waiting += [parent / name for name in reversed(names) if not is_leftover(name, directory=True)]
+        below = [parent / name for name in reversed(names) if not is_leftover(name, directory=True)]
+        # A step is a member of the run above it.
+        waiting += [each for each in below if named_step(each.name) is None or orbax_location(each) is None]
 
 
 def count_below(path: Location) -> str | None:
@@ -196,7 +206,8 @@ class Directory:
         self.path = path
         self._notes: list[str] = []
         self._listings: list[str] = []
-        self.state = self._read_state(state_path or (path / FILE_NAME))
+        is_state = orbax_location(path) is None  # which has a file of this name, too
+        self.state = self._read_state(state_path or (path / FILE_NAME)) if is_state else None
         if self.state is None or path.store.lists_first:
             self._names  # noqa: B018  at once, for a saver may be at work; else nobody may need it
 
@@ -241,6 +252,9 @@ class Directory:
 
     def _by_name(self) -> dict[str, CheckpointLocation]:
         """Return, by absolute path, what is a checkpoint by its name, or may be one by its content."""
+        whole = orbax_location(self.path)
+        if whole is not None:  # found below a directory; the files in it are its own
+            return {whole.path.absolute(): whole}
         found: dict[str, CheckpointLocation] = {}
         named = {
             path.name
@@ -255,12 +269,14 @@ class Directory:
             path = self.path / name
             if is_leftover(name, directory=is_directory):
                 continue
+            if is_directory:
+                self._add_step(path, found)
+                continue
             if name.endswith(".index"):
                 prefix = path.removesuffix(".index")
                 found[prefix.absolute()] = bundle(prefix)  # goes before a V1 file of that name
             elif (
-                not is_directory
-                and name != FILE_NAME
+                name != FILE_NAME
                 and not is_part(name)
                 and not name.endswith(_PASSED_OVER)
                 and not is_event_file(name)
@@ -268,6 +284,14 @@ class Directory:
                 location = _located(path)
                 found.setdefault(location.path.absolute(), location)
         return found
+
+    def _add_step(self, path: Location, found: dict[str, CheckpointLocation]) -> None:
+        """Add a folder that is a complete step of Orbax'."""
+        step = orbax_location(path) if named_step(path.name) is not None else None
+        if step is not None and is_unfinished(path):
+            self._notes.append(f"{path}: an unfinished step of Orbax, without commit_success.txt; not listed")
+        elif step is not None:
+            found.setdefault(path.absolute(), step)
 
     def _member(self, location: CheckpointLocation) -> Member | None:
         """Return a location as a member; None where it is none after all, or has just gone."""
@@ -325,7 +349,7 @@ class Directory:
         if not sound:
             return None
         newest = sound[-1]
-        why = "the highest step" if step_of(newest.name) is not None else "the newest"
+        why = "the highest step" if newest.step is not None else "the newest"
         return newest.location._replace(note=f"{newest.location.path}: {why} (there is no state file)")
 
     @cached_property

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, as_ours, forget_locals
 from ..location import Location, parse_location
+from ..model.orbax_files import orbax_location
 from ..model.probe import Probe
 from ..store.content_cache import LARGEST_KEPT, whole
 from ..tf.run.state_file import looks_like_state_file
@@ -28,8 +29,9 @@ def is_directory(path: Location) -> bool:
 
 
 def _is_one(directory: Location) -> bool:
-    """Whether a directory is one checkpoint: a SavedModel, or a sharded model."""
-    return saved_model_prefix(directory) is not None or sharded_folder(directory) is not None
+    """Whether a directory is one checkpoint: a SavedModel, a sharded model, or one of Orbax'."""
+    is_one = saved_model_prefix(directory) is not None or sharded_folder(directory) is not None
+    return is_one or orbax_location(directory) is not None
 
 
 def locate(path: Location) -> CheckpointLocation:

@@ -28,6 +28,7 @@ from ..model.checkpoint_files import (
     is_part,
     v1_shards,
 )
+from ..model.orbax_files import location_of_file, orbax_location
 from ..model.weight_map import files_of_map
 from ..store.siblings import SHARD, V1_SHARD, hub_shard
 
@@ -130,7 +131,9 @@ def _of_folder(path: Location) -> CheckpointLocation | None:
     if prefix is not None:
         return _bundle_at(prefix)
     index = sharded_folder(path)
-    return None if index is None else CheckpointLocation(index, index, _beside_note(index))
+    if index is None:
+        return orbax_location(path)
+    return CheckpointLocation(index, index, _beside_note(index))
 
 
 def _at(path: Location) -> CheckpointLocation | None:
@@ -152,6 +155,9 @@ def _at(path: Location) -> CheckpointLocation | None:
 
 
 def _of_file(path: Location) -> CheckpointLocation:
+    orbax = location_of_file(path)
+    if orbax is not None:
+        return orbax
     shard = V1_SHARD.fullmatch(path)
     if shard:
         return _v1(shard["prefix"], shard["count"], path)

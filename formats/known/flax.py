@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..core.dtypes import DTYPES
 from ..model.checkpoint_files import FLAX_INDEX_SUFFIX
+from ..model.orbax_files import is_orbax
 from ..model.reader import Family, Format
 from ..model.shards import broken_index, refuse_without_index
 from ..model.weight_map import FLAX, shard_suffix
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _sniff(probe: Probe) -> bool:
-    if probe.is_table:
+    if probe.is_table or is_orbax(probe.location):
         return False
     if begins_as_tree(probe.head, probe.size):
         refuse_without_index(probe.location)

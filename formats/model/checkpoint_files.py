@@ -72,7 +72,7 @@ DCP_SUFFIX = ".distcp"
 _DCP_MARK = b"torch.distributed.checkpoint.metadata"
 
 
-_STEP = re.compile(r"-(\d+)$")
+_STEP = re.compile(r"(?:-|^checkpoint_)(\d+)$")
 
 
 _SUFFIXES = (".weights.h5", ".ckpt", *FILE_SUFFIXES, ".bin")
@@ -82,7 +82,10 @@ _SUFFIXES = (".weights.h5", ".ckpt", *FILE_SUFFIXES, ".bin")
 _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 
 
-_LEFTOVER_DIRECTORY = re.compile(r".+_temp(_[0-9a-f]{32})?", re.DOTALL)
+ORBAX_TEMPORARY = re.compile(r".+\.orbax-checkpoint-tmp(-\d+)?", re.DOTALL)
+"""What Orbax calls a step while it writes it."""
+
+_LEFTOVER_DIRECTORY = re.compile(rf".+_temp(_[0-9a-f]{{32}})?|{ORBAX_TEMPORARY.pattern}", re.DOTALL)
 
 
 Fingerprint = dict["Location", "Identity"]
@@ -115,6 +118,10 @@ class CheckpointLocation(NamedTuple):
         found = [self.head] if self.head.is_file() else []
         if self.head == self.path + ".index":
             return found + data_shards(self.path)
+        if self.head.startswith(self.path + "/"):
+            from .orbax_files import files_below
+
+            return [*found, *(path for path in files_below(self.path) if path != self.head)]
         if self.head != self.path:
             return v1_shards(self.path) or lone_shards(self.head) or found
         if self.head.name == DCP_METADATA:
@@ -261,7 +268,7 @@ def bundle_prefix(path: Location) -> Location:
 
 
 def step_of(name: str) -> int | None:
-    """Return the step in a checkpoint's name, the integer after its last `-`."""
+    """Return the step in a checkpoint's name: the integer after its last `-`, or `checkpoint_` of Flax."""
     base = _without_shard(name.rpartition("/")[2])
     for suffix in _SUFFIXES:
         base = base.removesuffix(suffix)

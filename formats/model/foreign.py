@@ -210,8 +210,8 @@ def foreign_directory(path: Location) -> Foreign | None:
     steps = (path / name for name in itertools.islice(sorted(names), _MOST_STEPS))
     if any(_ORBAX_FILES & found for found in (names, *map(_names, steps))):
         return Foreign(
-            "this is an Orbax checkpoint directory, which cannot be read here",
-            f"read it with orbax.checkpoint.PyTreeCheckpointer().restore(PATH), then {_TO_NPZ}",
+            "this directory has files of an Orbax checkpoint, but no tree: _METADATA is missing",
+            "copy the whole directory again",
         )
     return None
 

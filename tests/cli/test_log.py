@@ -421,7 +421,7 @@ def test_every_directory_there_is_gives_rows_or_says_why_not(ckpt: Callable) -> 
         names.sort()
         listed = ckpt("ls", "--json", directory)
         found = ckpt("log", "--json", directory)
-        if found.code == 3:  # a SavedModel is one checkpoint, an Orbax directory none of ours
+        if found.code == 3:  # a SavedModel is one checkpoint
             assert "variables" in names or listed.code == 3
             assert found.err.count("ckpt: error:") == 1
             continue

@@ -45,6 +45,8 @@ GOLDENS = [
     ("pytorch", "pytorch/dtypes.pt"),
     ("pytorch", "pytorch/hf_bin/pytorch_model.bin.index.json"),
     ("pytorch-dcp", "pytorch/dcp/.metadata"),
+    ("orbax", "orbax/new/pytree/_METADATA"),
+    ("orbax", "orbax/new/sharded_zarr3/_METADATA"),
     ("flax", "orbax/new/flax_msgpack/flax_model.msgpack"),
     ("flax", "orbax/new/flax_legacy/checkpoint_10"),
 ]

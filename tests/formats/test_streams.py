@@ -72,7 +72,7 @@ def read_there(found: FileRange) -> bytes:
     return found.read(0, found.size, np.empty(found.size, np.uint8)).tobytes()
 
 
-READABLE = [golden["path"] for golden in manifest()["checkpoints"] if golden["format"] != "orbax"]
+READABLE = [golden["path"] for golden in manifest()["checkpoints"]]
 
 
 @pytest.mark.parametrize("path", READABLE)

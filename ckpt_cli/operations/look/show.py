@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import VARIANT, from_numpy
 from formats.location import other_names
-from formats.model.checkpoint_files import step_of
 from formats.model.hub_config import hub_config
+from formats.model.orbax_files import step_at
 
 from .stats import Statistics, statistics
 from .values import as_json
@@ -49,7 +49,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
         "path": reader.location.path,
         "format": reader.format.name,
         "producer": metadata.pop("producer", None),
-        "step": step_of(reader.location.name),
+        "step": step_at(reader.location),
         "files": [_file(path) for path in reader.files()],
         "shared": [{"name": path.name, "with": names} for path, names in other_names(reader.files()).items()],
         "kinds": kinds,

@@ -10,7 +10,7 @@ from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member, count_below
 from formats.find.opening import open_location
 from formats.find.resolve import spelling
-from formats.model.checkpoint_files import is_event_file, is_leftover, step_of
+from formats.model.checkpoint_files import is_event_file, is_leftover
 
 from .steps import stored_step
 
@@ -63,7 +63,7 @@ def _member_row(member: Member, *, kept: bool | None, long: bool) -> _ListingRow
         "name": member.called(spelling(member.location)),
         "path": spelling(member.location),
         "format": None,
-        "step": step_of(member.name),
+        "step": member.step,
         "tensors": None,
         "nbytes": None,
         "modified": iso_time(member.modified),

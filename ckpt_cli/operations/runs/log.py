@@ -188,7 +188,7 @@ class RunLog:
     def _row(self, member: Member, advance: Callable[[int], None]) -> LogRow | None:
         """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
         name = member.called(spelling(member.location))
-        blank = LogRow(name, member.location.path, None, step_of(member.name), iso_time(member.modified))
+        blank = LogRow(name, member.location.path, None, member.step, iso_time(member.modified))
         for attempt in range(ATTEMPTS):
             state = _state(member.location.head)
             try:

@@ -11,6 +11,7 @@ from formats.find.opening import is_directory, open_location
 from formats.find.registry import detect_format
 from formats.find.resolve import find_listed, resolve, sharded_folder, suggest
 from formats.model.checkpoint_files import CheckpointLocation, bundle, step_of
+from formats.model.orbax_files import is_orbax
 from formats.store.base import NO_FOLDER
 from formats.store.urls import scheme_of
 from formats.tf.run.leftovers import find_leftovers, half_sent_in
@@ -95,7 +96,10 @@ class Run:
         self.state = self.directory.state
         self.has_file = self.state_path.is_file()
         listed = dict.fromkeys((*self.state.paths, self.state.latest)) if self.state else {}
-        members = {member.location.path: member for member in self.directory.members}
+        # A state file is TensorFlow's: Orbax reads none, and lists its steps by their names.
+        members = {
+            member.location.path: member for member in self.directory.members if not is_orbax(member.location)
+        }
         sound = any(member.error is None for member in members.values())
         self.leftovers: Sequence[Leftover | HalfSent] = (
             half_sent_in(self.path)

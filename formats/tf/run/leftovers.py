@@ -8,6 +8,7 @@
     P_temp_<32 hex>/ckpt.journal  what an interrupted conversion has finished, and can be gone on with
     P.data-S-of-N, no P.index     the index is written last and deleted first
     P.data-S-of-M, P.index of N   second names of an exchange (`formats.tf.bundle.commit`)
+    STEP.orbax-checkpoint-tmp*/   a step that Orbax has not finished; after an hour without a change
     P-S-of-M.safetensors          the same of a sharded safetensors checkpoint
 
 In a bucket it is what an interrupted conversion has sent, and its journal
@@ -30,12 +31,13 @@ import contextlib
 import os
 import re
 import stat
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CheckpointError
 from ...location import Location
-from ...model.checkpoint_files import INDEX_SUFFIX
+from ...model.checkpoint_files import INDEX_SUFFIX, ORBAX_TEMPORARY
 from ...model.weight_map import files_of_map
 from ...store.journal import describe_finished
 from ...store.local.locks import is_locked
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
 _FILE = re.compile(rf".+\.tempstate\d+|{FILE_NAME}\.tmp[0-9a-f]{{32}}", re.DOTALL)
 _STAGING = re.compile(r".+_temp_[0-9a-f]{32}", re.DOTALL)
 _PART = re.compile(r"part-\d{5,}-of-\d{5,}(\.index|\.data-\d{5,}-of-\d{5,})?(\.tempstate\d+)?")
+
+_RECENT = 3600
+"""Seconds within which a directory that no lock protects may be one that is being written."""
 
 
 class Freed:
@@ -109,8 +114,17 @@ class Leftover(NamedTuple):
                 os.unlink(self.path)
 
 
+def unfinished_orbax(path: Location) -> Leftover:
+    """Return a step that Orbax has not finished; a program may be writing it, and holds no lock."""
+    found = Leftover(path, "an unfinished step of Orbax")
+    is_recent = time.time() - found.modified < _RECENT
+    return found._replace(in_the_way="it changed within the last hour") if is_recent else found
+
+
 def interrupted(path: Location) -> Leftover | None:
-    """Return what an interrupted conversion left in a directory that is called so; None where nobody did."""
+    """Return what an interrupted conversion or save left in a directory that is called so, or None."""
+    if ORBAX_TEMPORARY.fullmatch(path):
+        return unfinished_orbax(path)
     what = describe_leftover(path) if _STAGING.fullmatch(path) else None
     return (
         None if what is None else Leftover(path, what, "a program is writing it" if is_locked(path) else None)
@@ -196,6 +210,8 @@ def find_leftovers(directory: Location, listed: Collection[str], *, has_checkpoi
 
 def _staged(path: Location) -> list[Leftover]:
     """Return a directory of parts or of staged files as a leftover; nothing where it is none."""
+    if ORBAX_TEMPORARY.fullmatch(path):
+        return [unfinished_orbax(path)]
     ours = bool(_STAGING.fullmatch(path))
     if not ours and not path.endswith("_temp"):
         return []

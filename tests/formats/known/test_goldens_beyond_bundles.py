@@ -195,9 +195,3 @@ def test_damaged_files_are_refused_as_the_manifest_says(damaged):
     if "h5_cut" in path:
         assert isinstance(caught.value, formats.CorruptCheckpointError)
         assert f"the file has {os.path.getsize(path)} bytes, its superblock says 13864" in str(caught.value)
-
-
-def test_an_orbax_directory_is_named():
-    with pytest.raises(formats.UnknownFormatError, match="Orbax") as caught:
-        formats.open_checkpoint(data_path("interop/orbax/tree"))
-    assert caught.value.hints

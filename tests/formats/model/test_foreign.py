@@ -83,13 +83,13 @@ def test_what_is_in_an_archive_is_said(tmp_path, what, members):
 
 
 @pytest.mark.parametrize("below", ["", "1000", "default"])
-def test_an_orbax_directory_is_named_also_by_that_of_its_steps(tmp_path, below):
+def test_what_is_left_of_an_orbax_directory_is_named(tmp_path, below):
     os.makedirs(tmp_path / below, exist_ok=True)
-    for name in ("_METADATA", "manifest.ocdbt"):
+    for name in ("_sharding", "manifest.ocdbt"):
         (tmp_path / below / name).write_bytes(b"{}")
-    with pytest.raises(formats.UnknownFormatError, match="an Orbax checkpoint directory") as caught:
+    with pytest.raises(formats.UnknownFormatError, match="files of an Orbax checkpoint") as caught:
         formats.open_checkpoint(str(tmp_path))
-    assert "restore" in caught.value.hints[0]
+    assert "copy" in caught.value.hints[0]
 
 
 @pytest.mark.parametrize("name", ["saved_model/module/saved_model.pb", "name_based/adam/model.ckpt-5.meta"])

@@ -1,0 +1,44 @@
+"""Orbax: what JAX's programs and `keras.callbacks.OrbaxCheckpoint` save, a folder for each tree.
+
+DIR/_METADATA               see `formats.orbax.tree`
+DIR/manifest.ocdbt          see `formats.orbax.values`
+DIR/NAME/.zarray            see `formats.orbax.zarr`
+
+STEP/_CHECKPOINT_METADATA   see `formats.model.orbax_files`
+STEP/ITEM/_METADATA
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.dtypes import DTYPES
+from ..model.orbax_files import is_orbax
+from ..model.reader import Family, Format
+
+if TYPE_CHECKING:
+    from ..model.probe import Probe
+    from ..model.reader import CheckpointReader
+
+
+def _sniff(probe: Probe) -> bool:
+    return is_orbax(probe.location)
+
+
+def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+    from ..orbax.reader import OrbaxReader
+
+    return OrbaxReader(probe, FORMAT, lenient=lenient)
+
+
+FORMAT = Format(
+    "orbax",
+    "Orbax checkpoint",
+    Family.ARRAYS,
+    (),
+    _sniff,
+    _open,
+    None,
+    frozenset(dtype.name for dtype in DTYPES if dtype.is_number),
+)
+"""A folder is known by its location: `formats.model.orbax_files` looks into it."""

@@ -1,0 +1,182 @@
+"""Tensors of zarr arrays, read chunk by chunk.
+
+Each chunk is decoded once where a row of chunks fits in memory; of larger rows, a part is read at a time,
+and chunks that several parts need are decoded again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ..core.chunks import PIECE, array_chunks
+from ..core.region import boxes, fill, full_index, index_shape, within
+from ..core.slicing import allocate
+from ..errors import CorruptCheckpointError
+from ..model.tensor import LazyTensor
+from .flax_tensors import normalise
+from .zarr import is_absent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from ..core.chunks import Chunk
+    from ..core.region import Index, Region
+    from ..core.spec import TensorSpec
+    from .values import TreeValues, Value
+    from .zarr import ShardIndex, ZarrArray
+
+_BAND = 64 << 20
+"""Bytes of a tensor that are held while it is read in pieces, or two chunks of it."""
+
+_MOST_INDEXES = 64
+"""Indexes of shards that are kept."""
+
+Cell = tuple[int, ...]
+
+
+class ZarrTensor(LazyTensor):
+    """An array of chunks."""
+
+    def __init__(self, values: TreeValues, spec: TensorSpec, name: str, array: ZarrArray) -> None:
+        super().__init__(spec)
+        self._values = values
+        self._name = name
+        self._array = array
+        self._indexes: dict[Cell, np.ndarray[Any, Any]] = {}
+        self._lock = Lock()
+        self.unstored = 0
+        """Chunks that were read and are not stored, so that they hold the fill value."""
+
+    @property
+    def path(self) -> str:
+        return self._values.files.folder
+
+    def read(self) -> np.ndarray[Any, Any]:
+        return self.read_region(full_index(self.spec.shape))
+
+    def read_region(self, index: Index) -> np.ndarray[Any, Any]:
+        out = allocate(self.spec, index_shape(index), self.path, self._array.numpy)
+        self._values.files.require_open()  # small values are in memory
+        fill(out, index, self._pieces(self._cells(index)))
+        normalise(out)
+        return out
+
+    def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        return self.region_chunks(full_index(self.spec.shape), max_bytes)
+
+    def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
+        for box in self._bands(index_shape(index)):
+            yield from array_chunks(self.read_region(within(index, box)), max_bytes)
+
+    def _bands(self, shape: tuple[int, ...]) -> Iterator[Index]:
+        """Yield boxes that cover a shape: rows of chunks, as many as fit, or parts of a row."""
+        itemsize = self._array.dtype.itemsize or 1
+        most = max(_BAND, 2 * self._array.cell_bytes) // itemsize
+        rows = self._array.cell[0] if shape else 0
+        row = math.prod(shape[1:])
+        if not shape or rows * row > most or not row:
+            yield from boxes(shape, most)
+            return
+        step = max(1, most // (rows * row)) * rows
+        for at in range(0, shape[0], step):
+            yield (slice(at, min(at + step, shape[0]), 1), *full_index(shape[1:]))
+
+    def _cells(self, index: Index) -> Iterator[Cell]:
+        """Yield the positions of the chunks that an index needs, in order."""
+        ranges = [
+            range(part.start // size, (part.stop - 1) // size + 1)
+            for part, size in zip(index, self._array.cell, strict=True)
+            if part.stop > part.start
+        ]
+        if len(ranges) == len(index):
+            yield from itertools.product(*ranges)
+
+    def _pieces(
+        self, cells: Iterator[Cell]
+    ) -> Iterator[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]]:
+        for cell in cells:
+            region = tuple(
+                (at * size, min((at + 1) * size, dim))
+                for at, size, dim in zip(cell, self._array.cell, self.spec.shape, strict=True)
+            )
+            yield region, lambda part, cell=cell: self._decoded(cell)[(*part, ...)]  # type: ignore[misc]
+
+    def _decoded(self, cell: Cell) -> np.ndarray[Any, Any]:
+        """Return the elements of a chunk.  Raises CorruptCheckpointError."""
+        try:
+            stored = self._stored(cell)
+            if stored is not None:
+                return self._array.elements(stored)
+            filled = self._array.filled()
+            if filled is not None:
+                self.unstored += 1
+                return filled
+        except ValueError as error:
+            raise self._corrupt(f"chunk {list(cell)}: {error}", "tensor-size") from error
+        raise self._corrupt(f"chunk {list(cell)} is missing", "shard-missing")
+
+    def _stored(self, cell: Cell) -> bytes | None:
+        """Return a chunk as it is stored; None where it is not."""
+        shard = self._array.shard
+        largest = self._array.codecs.largest(self._array.cell_bytes)
+        if shard is not None:
+            return self._in_shard(cell, shard, largest)
+        value = self._found(cell)
+        if value is None:
+            return None
+        if _size(value) > largest:
+            raise self._corrupt(f"chunk {list(cell)} has {_size(value)} bytes, at most {largest} expected")
+        return self._values.read(value)
+
+    def _in_shard(self, cell: Cell, shard: ShardIndex, largest: int) -> bytes | None:
+        """Return an inner chunk as it is stored; None where it is not."""
+        outer = tuple(at // count for at, count in zip(cell, shard.counts, strict=True))
+        inner = tuple(at % count for at, count in zip(cell, shard.counts, strict=True))
+        value = self._found(outer)
+        if value is None:
+            return None
+        ranges = self._index(outer, shard, value)
+        number = 0
+        for at, count in zip(inner, shard.counts, strict=True):
+            number = number * count + at
+        offset, length = map(int, ranges[number])
+        if is_absent(offset, length):
+            return None
+        if length > largest or offset + length > _size(value):
+            message = f"chunk {list(cell)} is {length} bytes at {offset} of a shard of {_size(value)}"
+            raise self._corrupt(message)
+        return self._values.read(value, offset, offset + length)
+
+    def _index(self, outer: Cell, shard: ShardIndex, value: Value) -> np.ndarray[Any, Any]:
+        with self._lock:
+            found = self._indexes.get(outer)
+        if found is not None:
+            return found
+        size = _size(value)
+        if shard.nbytes > size:
+            raise self._corrupt(f"shard {list(outer)} has {size} bytes, its index alone {shard.nbytes}")
+        begin = size - shard.nbytes if shard.is_at_end else 0
+        try:
+            found = shard.ranges(self._values.read(value, begin, begin + shard.nbytes))
+        except ValueError as error:
+            raise self._corrupt(f"index of shard {list(outer)}: {error}", "block-checksum") from error
+        with self._lock:
+            if len(self._indexes) == _MOST_INDEXES:
+                self._indexes.clear()
+            self._indexes[outer] = found
+        return found
+
+    def _found(self, position: Cell) -> Value | None:
+        return self._values.find(f"{self._name}/{self._array.chunk_key(position)}")
+
+    def _corrupt(self, message: str, code: str = "tensor-size") -> CorruptCheckpointError:
+        return CorruptCheckpointError(message, path=self.path, key=self.spec.key, code=code)
+
+
+def _size(value: Value) -> int:
+    return len(value) if isinstance(value, bytes) else value.size

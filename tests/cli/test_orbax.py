@@ -1,0 +1,115 @@
+"""Commands on Orbax checkpoints, and on a CheckpointManager's directory, which is a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TEMPORARY = "4.orbax-checkpoint-tmp"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of the steps 2 and 10, with an unfinished step 4."""
+    path = tmp_path / "run"
+    shutil.copytree(data_path("orbax", "new/unfinished"), path)
+    shutil.copytree(path / "2", path / "10")
+    return path
+
+
+def age(path: Path, seconds: float) -> None:
+    """Make a folder and all in it older."""
+    then = time.time() - seconds
+    for folder, _, names in os.walk(path, topdown=False):
+        for name in (*names, "."):
+            os.utime(os.path.join(folder, name), (then, then))
+
+
+def test_a_directory_of_steps_is_a_run(run: Path, ckpt: Callable) -> None:
+    done = ckpt("ls", "--json", run)
+    assert [(row["name"], row["format"], row["step"]) for row in done.json["checkpoints"]] == [
+        ("2", "orbax", 2),
+        ("10", "orbax", 10),
+    ]
+    assert done.json["latest"] == "10"
+    assert f"{TEMPORARY}: an unfinished step of Orbax" in done.err
+    assert [row["step"] for row in ckpt("log", "--json", run).json["checkpoints"]] == [2, 10]
+    shown = ckpt("show", "--json", run)
+    assert (shown.json["step"], shown.json["metadata"]["items"]) == (10, {"config": {"width": 8}})
+    assert ckpt("diff", run / "2", run / "10").code == 0
+    verified = ckpt("verify", run)
+    assert verified.code == 0
+    assert "orbax stores no checksums, so values cannot be verified" in verified.err
+
+
+def test_prefixed_steps_are_in_order(run: Path, ckpt: Callable) -> None:
+    for name, new in (("2", "model_000002"), ("10", "model_000010")):
+        (run / name).rename(run / new)
+    found = ckpt("ls", "--json", run).json
+    assert [row["step"] for row in found["checkpoints"]] == [2, 10]
+    assert found["latest"] == "model_000010"
+
+
+def test_an_old_unfinished_step_is_removed_and_a_recent_one_is_not(run: Path, ckpt: Callable) -> None:
+    kept = ckpt("state", "--fix", run)
+    assert "changed within the last hour" in kept.err
+    assert (run / TEMPORARY).is_dir()
+    age(run / TEMPORARY, 7200)
+    assert ckpt("state", "--fix", run).code == 0
+    assert sorted(os.listdir(run)) == ["10", "2"]  # and no state file of TensorFlow's
+
+
+def test_a_file_that_changed_deep_within_an_unfinished_step_keeps_it(run: Path, ckpt: Callable) -> None:
+    age(run / TEMPORARY, 7200)
+    (run / TEMPORARY / "state" / "manifest.ocdbt").touch()
+    ckpt("state", "--fix", run)
+    assert (run / TEMPORARY).is_dir()
+
+
+def test_every_checkpoint_is_found_once_below_a_directory(run: Path, ckpt: Callable) -> None:
+    shutil.copytree(data_path("orbax", "old/aggregate"), run / "other")
+    done = ckpt("ls", "-R", "-q", run)
+    paths = [row[0].rpartition("run/")[2] for row in done.rows]
+    assert paths == ["2", "10", "other"]
+    assert "state file" not in done.err
+
+
+def test_keys_of_one_stored_name_are_reported(ckpt: Callable) -> None:
+    path = data_path("orbax", "new/clash")
+    assert "one was overwritten" in ckpt("ls", path).err
+    found = ckpt("verify", "--json", path)
+    assert found.code == 1
+    assert found.json["results"][0]["findings"][0]["code"] == "overlap"
+    assert ckpt("show", path, "a.b/c").code == 3
+
+
+def test_weights_alone_are_converted(tmp_path: Path, ckpt: Callable) -> None:
+    target = tmp_path / "w.safetensors"
+    done = ckpt("convert", data_path("orbax", "new/pytree"), target, "--weights-only")
+    assert done.code == 0
+    assert ckpt("diff", data_path("orbax", "new/pytree"), target, "--kind", "variable").code == 0
+    assert all(row[0].startswith("params/") for row in ckpt("ls", target).rows)
+
+
+def test_digests_notice_what_no_checksum_does(tmp_path: Path, ckpt: Callable) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(data_path("orbax", "new/uncompressed"), path)
+    listing = tmp_path / "digests.json"
+    listing.write_text(ckpt("ls", "--json", "-l", "--digest", "sha256", path).out)
+    assert ckpt("verify", path, "--against", listing).code == 0
+    data = next(each for each in path.rglob("d/*") if each.stat().st_size > 1600)
+    flipped = bytearray(data.read_bytes())
+    flipped[100] ^= 1
+    data.write_bytes(flipped)
+    assert ckpt("verify", path).code == 0
+    assert ckpt("verify", path, "--against", listing).code == 1
