@@ -15,7 +15,7 @@ from tests.readme import commands, rendered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COLUMNS, LINES = 100, 50
+COLUMNS, LINES = 100, 52
 
 
 def command(name: str) -> Subcommand:
