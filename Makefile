@@ -222,7 +222,7 @@ docs: $(DOCS)/installed
 # The versions that the GitHub action installs, for every Python from the lowest on: the newest of today.
 constraints: $(RELEASE)/installed
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
-	$(RELEASE)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra remote \
+	$(RELEASE)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra remote --extra sign \
 		--custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml -
 
 # What would be uploaded: the source, and a wheel built from it alone.  Both are checked, then the wheel is installed

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .api.ls import ls
     from .api.match import match
     from .api.rename import rename
+    from .api.sign import sign
     from .api.stats import stats
     from .api.verify import verify
 
@@ -45,6 +46,7 @@ __all__ = [
     "match",
     "open",
     "rename",
+    "sign",
     "stats",
     "verify",
 ]
@@ -65,6 +67,7 @@ _HOMES = {
     "match": "ckpt_cli.api.match",
     "open": "ckpt_cli.api.checkpoint",
     "rename": "ckpt_cli.api.rename",
+    "sign": "ckpt_cli.api.sign",
     "stats": "ckpt_cli.api.stats",
     "verify": "ckpt_cli.api.verify",
 }

@@ -412,6 +412,11 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
         document(SUMMARY, {"identity": IDENTITY}),
         document(SHOWN, {"slice": TEXT, "iterator": ITERATOR}),
     ),
+    "sign": (
+        document(
+            {"path": TEXT, "output": TEXT, "tensors": COUNT, "sha256": maybe(TEXT), "identity": IDENTITY}
+        ),
+    ),
     "state": (document(STATE),),
     "stats": (STATS, document({"results": listed(STATS)})),
     "verify": (document({"ok": FLAG, "results": listed(VERIFIED)}),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
@@ -10,25 +11,44 @@ from formats.model.verification import Finding, by_cause
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
 from .calls import collecting, format_id, lent, location, public
+from .changing import key_changes
 from .rules import SHARING_RULES, excludes, needs
 from .tables import ResultTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
+    from formats.model.reader import CheckpointReader
     from formats.store.work.workers import Workers
 
     from ..operations.reporting import Reporter
     from .calls import PathLike
+    from .changing import KeyChanges
 
-__all__ = ["RULES", "CheckedCheckpoint", "VerifyOptions", "VerifyResult", "verify", "verify_each"]
+__all__ = [
+    "RULES",
+    "CheckedCheckpoint",
+    "VerifyOptions",
+    "VerifyResult",
+    "signed_contract",
+    "verify",
+    "verify_each",
+]
 
 _THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
 """What is done to each byte of a round trip."""
 
-RULES = (needs("--input", "--outputs-like"), excludes("--locked", "--against"))
+RULES = (
+    needs("--input", "--outputs-like"),
+    excludes("--locked", "--against"),
+    needs("--signature", "--public-key"),
+    needs("--public-key", "--signature"),
+    needs("--layout", "--signature"),
+    needs("--map", "--signature"),
+    needs("--config", "--layout", "--map"),
+)
 
 
 class VerifyOptions(NamedTuple):
@@ -39,7 +59,7 @@ class VerifyOptions(NamedTuple):
     outputs_like: Location | None = None
     input: Location | None = None
     trains_like: Location | None = None
-    contract: Contract | None = None
+    contracts: tuple[Contract, ...] = ()
     locked: bool = False
 
 
@@ -82,10 +102,13 @@ def _verify(
     with reporter.progress(total, place.name, ("verifying",)) as advance:
         result = verify_one(place, workers.expecting(total), advance)
     is_sound = result.ok
-    contract = Contract(_lock_of(place)) if options.locked else options.contract
-    if contract is not None:
+    locks = (Contract.listed(_lock_of(place)),) if options.locked else ()
+    for contract in (*locks, *options.contracts):
+        before = len(result.findings)
         with reporter.progress(total, f"{place.name} against {contract.path}") as advance:
             result = hold(result, place, contract, workers, advance)
+        if result.ok and len(result.findings) == before and contract.remark:
+            reporter.note(f"{result.path}: {contract.remark}")
     if not is_sound:
         return result  # what is damaged proves nothing further
     if options.roundtrip is not None:
@@ -137,6 +160,31 @@ def _compare_outputs(result: Result, like: str, input_file: Location | None, rep
     else:
         reporter.note(f"{result.path}: {counted(found.elements, 'output')}, equal to those of {like}")
     return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
+
+
+def signed_contract(signature: Location, public_key: Location, changes: KeyChanges) -> Contract:
+    """Return what a signature proves; the changes make of a checkpoint what was signed."""
+    from ..operations.signing.contract import SignedContract
+    from ..operations.signing.keys import public_key as read_key
+
+    return SignedContract(signature, read_key(public_key), partial(_as_signed, changes))
+
+
+def _as_signed(changes: KeyChanges, reader: CheckpointReader) -> tuple[CheckpointReader, Mapping[str, str]]:
+    """Return a checkpoint in the layout that was signed, and new names of its keys."""
+    layout = changes.framework_layout()
+    if layout is not None:
+        from formats.model.identity import canonical_names
+
+        from ..operations.convert.framework_layout import lay_out
+
+        return lay_out(reader, [*canonical_names(reader)], layout).reader, {}
+    rules = changes.rules()
+    if not rules:
+        return reader, {}
+    from ..operations.select.keys import renamed
+
+    return reader, renamed(reader, rules).changed
 
 
 # The function -----------------------------------------------------------------------------
@@ -207,6 +255,11 @@ def verify(
     trains_like: PathLike | None = None,
     against: PathLike | None = None,
     locked: bool = False,
+    signature: PathLike | None = None,
+    public_key: PathLike | None = None,
+    layout: str | None = None,
+    map: PathLike | Mapping[str, str] | None = None,  # noqa: A002  the option's name
+    config: PathLike | None = None,
     recursive: bool = False,
     jobs: int | None = None,
     executor: str | None = None,
@@ -221,7 +274,10 @@ def verify(
     `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are
     other checkpoints of the same model: compares the model's outputs, on the array in the file `input` or
     on seeded numbers, or the weights after one training step. `against` is a saved listing to compare with;
-    `locked` uses the `.lock` file next to each checkpoint. `jobs` and `executor` control parallel work.
+    `locked` uses the `.lock` file next to each checkpoint. `signature` is a file of `ckpt.sign`, and
+    `public_key` proves it: compares the tensors with those that were signed. `layout`, `map` and
+    `config` give the checkpoint the signed names and axes, as in `ckpt.diff`. `jobs` and `executor`
+    control parallel work.
 
     Raises CheckpointError if a listing or the other checkpoint cannot be used, and ValueError for invalid
     arguments.
@@ -235,14 +291,17 @@ def verify(
     other, array, trained, listing = (
         None if path is None else location(path) for path in (outputs_like, input, trains_like, against)
     )
-    contract = None if listing is None else Contract(listing)
+    contracts: tuple[Contract, ...] = () if listing is None else (Contract.listed(listing),)
+    if signature is not None and public_key is not None:
+        changes = key_changes(map=map, layout=layout, config=config)
+        contracts += (signed_contract(location(signature), location(public_key), changes),)
     options = VerifyOptions(
         recursive,
         None if roundtrip is None else format_id(roundtrip),
         other,
         array,
         trained,
-        contract,
+        contracts,
         locked,
     )
     with collecting() as said, lent(jobs, executor) as workers:

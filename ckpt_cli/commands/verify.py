@@ -12,16 +12,20 @@ from formats.errors import MEMORY, NOT_READ, REFUSED
 from formats.location import parse_location
 from formats.model.checkpoint_files import data_shards
 
-from ..api.verify import RULES, VerifyOptions, verify_each
+from ..api.verify import RULES, VerifyOptions, signed_contract, verify_each
 from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
+    changes_of,
     color_option,
     completing,
+    config_option,
     form_option,
     format_option,
     json_option,
+    layout_option,
+    map_option,
     path_argument,
     recursive_option,
     sharing_options,
@@ -73,6 +77,21 @@ _MOST_SHOWN = 20
     metavar="LISTING",
     help="Also compare each tensor with a saved listing.",
 )
+@click.option(
+    "--signature",
+    type=LocalPath(),
+    metavar="FILE",
+    help="Also compare the tensors with those signed by ckpt sign.",
+)
+@click.option(
+    "--public-key",
+    type=LocalPath(),
+    metavar="PEM",
+    help="The public key that proves --signature.",
+)
+@layout_option
+@map_option
+@config_option
 @click.option("--locked", is_flag=True, help="Compare each PATH with PATH.lock, if that exists.")
 @recursive_option()
 @sharing_options
@@ -116,26 +135,35 @@ def command(
     (ckpt ls PATH --json -l --digest sha256 > model.lock). The format may differ. For a
     damaged checkpoint, it also says what else differs.
 
+    --signature proves that these are the tensors that ckpt sign signed, in any format and order.
+    Strings, variants and the save counter do not count. If a conversion renamed or transposed
+    tensors, --layout and --map give PATH the names and axes that were signed.
+
     \b
       ckpt verify run/ckpt-10 --json                for a script
       ckpt verify new.npz --outputs-like old.keras  after a conversion
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
     as_json = as_json or options["form"] == "json"
-    contract = None if options["against"] is None else Contract(options["against"])
+    contracts: tuple[Contract, ...] = (
+        () if options["against"] is None else (Contract.listed(options["against"]),)
+    )
+    if options["signature"] is not None:
+        changes = changes_of(options)
+        contracts += (signed_contract(options["signature"], options["public_key"], changes),)
     asked = VerifyOptions(
         recursive,
         options["to"],
         options["like"],
         options["input_file"],
         options["trains_like"],
-        contract,
+        contracts,
         options["locked"],
     )
     results = verify_each(paths or (parse_location("."),), asked, workers, SCREEN)
     _print(results, "json" if as_json else options["form"])
     for result in results:
-        _say_what_follows(result, is_held=contract is not None or options["locked"])
+        _say_what_follows(result, is_held=bool(contracts) or options["locked"])
     if len(results) > 1:
         is_shown = render.is_terminal() and options["form"] == "text" and not as_json
         (print if is_shown else render.note)(_totals(results))
@@ -189,7 +217,9 @@ def _sentence(result: Result) -> str:
     return f"{where}{offset}: {finding.message}"
 
 
-_NO_DAMAGE = frozenset(("contract", "roundtrip", "outputs", "training", "config-shape", *NOT_READ))
+_NO_DAMAGE = frozenset(
+    ("contract", "signature", "roundtrip", "outputs", "training", "config-shape", *NOT_READ)
+)
 """Codes of findings about a model, or about who asks; the file itself may be sound."""
 
 
@@ -226,6 +256,7 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "damaged": ("DAMAGED", {"fg": "red", "bold": True}),
     "refused": ("REFUSED", {"fg": "red", "bold": True}),
     "other": ("NOT AS LISTED", {"fg": "red", "bold": True}),
+    "unsigned": ("NOT AS SIGNED", {"fg": "red", "bold": True}),
     "unreadable": ("UNREADABLE", {"fg": "red", "bold": True}),
     "none": ("NONE", {"fg": "red", "bold": True}),
 }
@@ -236,7 +267,9 @@ def _status(result: Result) -> str:
     if result.ok:
         return "ok"
     codes = {finding.code for finding in result.findings if finding.severity == "error"}
-    if codes - NOT_READ == {"contract"}:
+    if codes - NOT_READ == {"signature"}:
+        return "unsigned"
+    if codes - NOT_READ and codes - NOT_READ <= {"contract", "signature"}:
         return "other"
     if codes == {REFUSED}:
         return "refused"
@@ -251,6 +284,7 @@ def _totals(results: list[Result]) -> str:
         "damaged": "damaged",
         "refused": "refused",
         "other": "not as listed",
+        "unsigned": "not as signed",
         "unreadable": "unreadable",
         "none": "no checkpoint",
     }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from contextlib import closing
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.escape import escape
@@ -23,7 +24,7 @@ from .digest import digests
 from .object_names import is_save_counter, plain_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from .reader import CheckpointReader
 
@@ -44,25 +45,31 @@ class CanonicalTensor(NamedTuple):
         return f"{escape(self.name)}\t{self.dtype or ''}\t{shape}\t{self.digest}\n"
 
 
-def canonical_names(reader: CheckpointReader) -> dict[str, str]:
-    """Return the names of the tensors that count, by key, sorted by the names' bytes.
-
-    Where two tensors would have one name, both keep the suffix they are stored with.
-    Raises CorruptCheckpointError if damage hides a tensor.
-    """
-    names = {}
+def check_complete(reader: CheckpointReader) -> None:
+    """Raise CorruptCheckpointError if damage hides a tensor that counts."""
     for key, spec in reader.specs.items():
-        name = reader.own_keys.get(key, key)
-        if spec.dtype.family == "bytes" or is_save_counter(name, spec):
-            continue
-        if reader.is_unread(key):
+        if spec.dtype.family != "bytes" and reader.is_unread(key):
             raise reader.undecoded(key)
-        names[key] = name
     for finding in reader.findings:
         if finding.severity == "error":
             raise CorruptCheckpointError(
                 finding.message, path=finding.file, offset=finding.offset, code=finding.code
             )
+
+
+def canonical_names(
+    reader: CheckpointReader, renamed: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return the names of the tensors that count, by key, sorted by the names' bytes.
+
+    `renamed` has other keys for some of them.  Where two tensors would have one name, both keep the suffix
+    they are stored with.
+    """
+    names = {}
+    for key, spec in reader.specs.items():
+        name = renamed.get(key) or reader.own_keys.get(key, key)
+        if spec.dtype.family != "bytes" and not is_save_counter(name, spec):
+            names[key] = name
     owners = Counter(map(plain_key, names.values()))
     plain = {key: name if owners[plain_key(name)] > 1 else plain_key(name) for key, name in names.items()}
     return dict(sorted(plain.items(), key=lambda item: key_bytes(item[1])))
@@ -77,6 +84,7 @@ def canonical_tensors(
 
     Raises what `digests` does, and CheckpointError where the checkpoint changed meanwhile.
     """
+    check_complete(reader)
     names = canonical_names(reader)
     with closing(digests(reader, names, ALGORITHM, workers)) as found:
         for key, digest in found:

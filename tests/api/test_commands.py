@@ -44,6 +44,7 @@ ONLY_PRINTED = {
     "ls": {"tree", "depth", "keys", "null", "json"},
     "log": {"json"},
     "match": {"json", "allow-unused"},
+    "sign": {"json"},
     "stats": {"json", "fail-on", "files", "format"},
     "verify": {"json", "format"},
 }
@@ -163,9 +164,10 @@ def test_keywords_are_the_options_of_the_command(command: str) -> None:
 
 @pytest.mark.parametrize("command", sorted(ONLY_PRINTED))
 def test_an_unknown_keyword_is_a_type_error(command: str, place: Path) -> None:
+    named = {"output": "new.sig"} if command == "sign" else {}
     args = ("run", "run") if command in ("match", "diff") else ("run",)
     with pytest.raises(TypeError, match="no_such_option"):
-        getattr(ckpt, command)(*args, no_such_option=True)
+        getattr(ckpt, command)(*args, **named, no_such_option=True)
 
 
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [

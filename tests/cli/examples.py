@@ -16,8 +16,11 @@ import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import ckpt_cli.runtime as tf
+from ckpt_cli import sign
 from tests.support import data_path, partitioned, shard_path, write_bundle
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ GENERAL = {
     "report": "report moved other -o new.html",
     "rescue": "rescue moved new/saved-1",
     "show": "show moved",
+    "sign": "sign moved --key private.pem -o new.sig",
     "state": "state moved",
     "stats": "stats moved",
     "verify": "verify full.h5",
@@ -74,6 +78,8 @@ _CHANGING = {
 }
 
 _CONVERT = "convert run/ckpt-10 new/c-1"
+_SIGN = "sign run/ckpt-10 --key private.pem"
+_SIGNED = "--signature full.sig --public-key public.pem"
 _LIKE = "convert run/ckpt-9 new/c-1 --like run/ckpt-10"
 _RENAME = "rename run/ckpt-10 new/r-1 --sub net=>n"
 
@@ -227,6 +233,13 @@ OWN = {
         "--digest": ("show run/ckpt-10", "--digest"),
         "--jobs": ("show run/ckpt-10 --digest -v", "-j 7"),
     },
+    "sign": {
+        "--key": ("sign run/ckpt-10 -o new.sig", "--key private.pem"),
+        "--output": (_SIGN, "-o new.sig"),
+        "--overwrite": (f"{_SIGN} -o there.html", "--overwrite"),
+        "--dry-run": (f"{_SIGN} -o new.sig", "-n"),
+        "--jobs": (f"{_SIGN} -o new.sig", "-j 7"),
+    },
     "state": {
         "--set": ("state run", "--set ckpt-8"),
         "--fix": ("state moved", "--fix"),
@@ -250,6 +263,11 @@ OWN = {
         "--format": ("verify flipped-10", "--format sarif"),
         "--locked": ("verify left-1 right-1", "--locked"),
         "--against": ("verify bert-2", "--against right.lock"),
+        "--signature": ("verify full.h5", _SIGNED),
+        "--public-key": ("verify full.h5 --signature full.sig", "--public-key public.pem"),
+        "--layout": (f"verify full.h5 {_SIGNED}", "--layout pytorch"),
+        "--map": (f"verify full.h5 {_SIGNED}", "--map names.tsv"),
+        "--config": (f"verify weights.h5 {_SIGNED} --layout pytorch", "--config full.h5"),
         "--jobs": ("verify run/ckpt-10", "-j 7"),
         "--executor": ("verify run/ckpt-10", "--executor threads:7"),
     },
@@ -317,6 +335,19 @@ def lay_out(directory: Path) -> None:
     (directory / "error.txt").write_text("Key net/kernel not found in checkpoint\n")
     np.save(directory / "there.npy", np.zeros(3))
     _write_small(directory)
+    _write_signature(directory)
+
+
+def _write_signature(directory: Path) -> None:
+    """Write a key that only its owner can read, its public key, and what it signed."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    (directory / "private.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    (directory / "private.pem").chmod(0o600)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (directory / "public.pem").write_bytes(public)
+    sign(directory / "full.h5", output=directory / "full.sig", key=directory / "private.pem")
 
 
 def _files_of(directory: str, prefix: str) -> list[str]:

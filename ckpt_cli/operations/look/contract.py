@@ -20,33 +20,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from formats.core.spec import TensorSpec
+    from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import CheckpointReader
 
 
 class Contract:
-    """What a listing says that tensors are; read once, for all checkpoints that are held against it.
+    """What a listing says that tensors are; read once, for all checkpoints that are held against it."""
 
-    Raises UnsupportedFeatureError where `path` is no listing, or one without digests.
-    """
+    def __init__(self, path: Location, specs: Mapping[str, TensorSpec], digests: Mapping[str, str]) -> None:
+        self.path = path
+        self.specs = specs
+        self.digests = digests
 
-    def __init__(self, path: str) -> None:
+    @classmethod
+    def listed(cls, path: str) -> Contract:
+        """Return what a saved listing says.
+
+        Raises UnsupportedFeatureError where `path` is no listing, or one without digests.
+        """
         with open_checkpoint(path) as reader:
-            self.path = reader.location.path
+            where = reader.location.path
             if reader.format.has_values:
                 message = f"a checkpoint ({reader.format.name}), expected a saved listing"
                 listed = command_line("ls", spelling(reader.location), "--json", "-l", "--digest", "sha256")
                 hints = (f"to list it: {listed} > model.lock",)
-                raise UnsupportedFeatureError(message, path=self.path, hints=hints)
-            self.specs: Mapping[str, TensorSpec] = dict(reader.specs)
-            self.digests: dict[str, str] = {}
-            for key in self.specs:
+                raise UnsupportedFeatureError(message, path=where, hints=hints)
+            digests: dict[str, str] = {}
+            for key in reader.specs:
                 digest = None if reader.is_unread(key) else reader[key].listed_digest
                 if digest is None:
                     message = "the listing has no digest for it; it was made without --digest"
                     hints = ("make the listing again with --json -l --digest sha256",)
-                    raise UnsupportedFeatureError(message, path=self.path, key=key, hints=hints)
-                self.digests[key] = digest
+                    raise UnsupportedFeatureError(message, path=where, key=key, hints=hints)
+                digests[key] = digest
+            return cls(where, dict(reader.specs), digests)
+
+    @property
+    def remark(self) -> str:
+        """What is proved where nothing is found, if that is worth a note."""
+        return ""
 
     def findings(
         self,
@@ -63,19 +76,21 @@ class Contract:
         """
         found: dict[str, Finding] = {}
         named = {finding.key for finding in damage}
-        with open_location(location, lenient=bool(damage)) as reader:
+        with open_location(location, lenient=bool(damage)) as opened:
+            reader = self._view(opened)
 
             def differs(key: str, message: str) -> None:
                 found[key] = Finding("error", "contract", message, key, location.head)
 
-            names = self._names_in(reader)
+            names, covered = self._names_in(reader)
             specs = {names[key]: spec for key, spec in self.specs.items()}
-            for key in specs.keys() | reader.specs.keys():
-                message = self._spec_flaw(specs.get(key), reader.specs.get(key))
+            for key in specs.keys() | covered:
+                message = self._spec_flaw(specs.get(key), reader.specs[key] if key in covered else None)
                 if message is not None:
-                    differs(key, message)
+                    differs(key, message + _spelled_out(key))
             digests = {names[key]: text for key, text in self.digests.items()}
-            listed = {key: text for key, text in digests.items() if key not in found.keys() | named}
+            settled = found.keys() | named
+            listed = {key: text for key, text in digests.items() if key not in settled}
             compared = _each_apart if damage else digests_like
             for key, text in compared(reader, listed, workers):
                 advance(reader.specs[key].nbytes or 0)
@@ -87,12 +102,20 @@ class Contract:
                 reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
 
-    def _names_in(self, reader: CheckpointReader) -> dict[str, str]:
-        """Return what a checkpoint calls each tensor of the listing: an export of objects has plain keys."""
+    def _view(self, reader: CheckpointReader) -> CheckpointReader:
+        """Return the tensors to compare: those of the checkpoint, as they are."""
+        return reader
+
+    def _names_in(self, reader: CheckpointReader) -> tuple[dict[str, str], Collection[str]]:
+        """Return the key of each tensor of the listing, and the keys to compare, which here are all.
+
+        An export of objects has plain keys.
+        """
         plain = {}
         if reader.format.family is Family.ARRAYS:
             plain = {reader.own_keys.get(key, key): key for key in reader.specs}
-        return {key: key if key in reader.specs else plain.get(plain_key(key), key) for key in self.specs}
+        names = {key: key if key in reader.specs else plain.get(plain_key(key), key) for key in self.specs}
+        return names, reader.specs.keys()
 
     def _spec_flaw(self, listed: TensorSpec | None, spec: TensorSpec | None) -> str | None:
         """Return what dtype and shape, or their absence, say against a tensor."""
@@ -104,9 +127,14 @@ class Contract:
             return f"missing: {self.path} lists it as {listed.dtype} of shape {list(listed.shape)}"
         if spec.shape != listed.shape:
             return f"shape {list(spec.shape)}, {self.path} has {list(listed.shape)}"
-        if spec.dtype is not listed.dtype:
+        if spec.dtype is not listed.dtype and (spec.dtype_name, listed.dtype.name) != (None, ""):
             return f"dtype {spec.dtype}, {self.path} has {listed.dtype}"
         return None
+
+
+def _spelled_out(key: str) -> str:
+    """Return how a key is spelled whose characters may look like others; nothing where all are ASCII."""
+    return "" if key.isascii() else f" (spelled {key!a})"
 
 
 def _each_apart(

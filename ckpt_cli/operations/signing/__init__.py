@@ -1,0 +1,1 @@
+"""Signed statements of tensors: keys, envelopes, and what is held against them."""

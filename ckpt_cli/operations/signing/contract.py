@@ -1,0 +1,93 @@
+"""Holding a checkpoint against a signed statement: whether these are those tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.core.words import counted
+from formats.model.identity import canonical_names
+from formats.model.verification import Finding
+from formats.store.work.workers import SERIAL, Workers
+
+from ..look.contract import Contract
+from .envelope import PAYLOAD_TYPE, Envelope, read_envelope
+from .statement import Statement, read_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.model.reader import CheckpointReader
+
+    from .keys import PublicKey
+
+    View = Callable[[CheckpointReader], tuple[CheckpointReader, Mapping[str, str]]]
+
+_NOTHING = Statement({}, {}, "", "")
+
+
+class SignedContract(Contract):
+    """What a signed statement says that tensors are, and whether a key proves it.
+
+    `view` returns a checkpoint in the names and layout that were signed, and new names for its keys.
+    Raises UnsupportedFeatureError where `path` is no envelope.
+    """
+
+    def __init__(self, path: Location, key: PublicKey, view: View) -> None:
+        self._flaw, statement = _proved(read_envelope(path), key)
+        super().__init__(path, statement.specs, statement.digests)
+        self._source = statement.source
+        self._as_signed = view
+        self._renamed: Mapping[str, str] = {}
+        self._is_of_this = True
+
+    def findings(
+        self,
+        location: CheckpointLocation,
+        workers: Workers = SERIAL,
+        advance: Callable[[int], None] = lambda _: None,
+        *,
+        damage: Collection[Finding] = (),
+    ) -> list[Finding]:
+        """Return why the signature proves nothing, or in what a checkpoint is another than was signed."""
+        if self._flaw:
+            return [Finding("error", "signature", self._flaw, None, self.path)]
+        found = super().findings(location, workers, advance, damage=damage)
+        if found and not self._is_of_this:
+            message = f"signed for another checkpoint, {self._source[:80]!a}: none of its tensors is here"
+            return [Finding("error", "signature", message, None, self.path)]
+        return found
+
+    @property
+    def remark(self) -> str:
+        return f"{counted(len(self.specs), 'tensor')} as signed in {self.path}"
+
+    def _view(self, reader: CheckpointReader) -> CheckpointReader:
+        found, self._renamed = self._as_signed(reader)
+        return found
+
+    def _names_in(self, reader: CheckpointReader) -> tuple[dict[str, str], Collection[str]]:
+        """Return the key of each tensor that was signed, and the keys of the tensors that signing covers."""
+        names = canonical_names(reader, self._renamed)
+        keys = {name: key for key, name in names.items()}
+        self._is_of_this = not keys.keys().isdisjoint(self.specs)
+        return {name: keys.get(name, name) for name in self.specs}, names.keys()
+
+
+def _proved(envelope: Envelope, key: PublicKey) -> tuple[str, Statement]:
+    """Return why an envelope proves nothing, or nothing and its statement.
+
+    The payload is read only once the signature is known to be the key's.
+    """
+    if envelope.payload_type != PAYLOAD_TYPE:
+        kind = ascii(envelope.payload_type[:80])
+        return f"signs a payload of type {kind}, expected {PAYLOAD_TYPE!r}", _NOTHING
+    if not envelope.signatures:
+        return "has no signature", _NOTHING
+    if not envelope.is_signed_by(key):
+        return f"not signed with the key of {key.path}", _NOTHING
+    try:
+        return "", read_statement(envelope.payload)
+    except ValueError as error:
+        return f"signs something else than the tensors of a checkpoint: {error}", _NOTHING
