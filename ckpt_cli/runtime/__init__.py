@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 import warnings
 
-from . import compat, data, errors, keras, linalg, math, nest, nn, ops, random, train
+from . import compat, data, dispatch, errors, keras, linalg, math, nest, nn, ops, random, train
 from .dtypes import (
     DType,
     as_dtype,
@@ -53,6 +53,7 @@ from .tape import GradientTape, UnconnectedGradients
 from .tensor import Tensor, TensorShape
 from .variable import Variable
 
+dispatch.dispatch(globals(), _functions)
 half, double = float16, float64
 bool = bool_
 

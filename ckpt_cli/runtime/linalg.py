@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .dispatch import dispatch
 from .functions import einsum, eye, global_norm, matmul, norm, tensordot
 from .tensor import Tensor, as_tensor
 
@@ -18,3 +19,6 @@ def matvec(
     matrix, vector = as_tensor(a), as_tensor(b)
     product = matmul(matrix, vector[..., None], transpose_a=transpose_a, adjoint_a=adjoint_a)
     return product[..., 0]
+
+
+dispatch(globals(), __all__, "linalg")

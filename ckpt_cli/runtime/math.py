@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .dispatch import dispatch
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
 from .nn import log_softmax, softmax, softplus
@@ -11,3 +12,6 @@ __all__ = ["log_sigmoid", "log_softmax", "softmax", "softplus", *_functions]  # 
 
 def log_sigmoid(x: object, name: str | None = None) -> object:
     return -softplus(-x)  # type: ignore[operator]
+
+
+dispatch(globals(), _functions, "math")

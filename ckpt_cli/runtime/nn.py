@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import functions
+from .dispatch import dispatch
 from .errors import InvalidArgumentError
 from .functions import sigmoid
 from .keras import activations
@@ -146,3 +147,6 @@ def softmax_cross_entropy_with_logits(
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
     return OPERATIONS["sparse_cross_entropy"](logits, labels)
+
+
+dispatch(globals(), __all__, "nn")

@@ -624,7 +624,6 @@ REFUSED = {
     ),
     "a constraint by name": lambda: L.Dense(2, kernel_constraint="max_norm"),
     "several steps at once": lambda: K.Sequential().compile("sgd", "mse", steps_per_execution=2),
-    "a metric that is a function": lambda: K.metrics.get(abs),
     "several outputs": lambda: compiled(K.Model(ROWS, [L.Dense(1)(ROWS)] * 2)).fit(TWO, [TWO, TWO]),
     "outputs by name": lambda: compiled(K.Model(ROWS, {"a": L.Dense(1)(ROWS)})).evaluate(TWO, {"a": TWO}),
     "an order by chunks": lambda: compiled(K.Model(ROWS, L.Dense(1)(ROWS))).fit(TWO, TWO, shuffle="batch"),

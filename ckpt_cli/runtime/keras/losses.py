@@ -109,7 +109,7 @@ mse = MSE = mean_squared_error
 mae = MAE = mean_absolute_error
 
 
-def _of_one_rank(labels: Any, predictions: Any) -> tuple[Any, Any]:
+def of_one_rank(labels: Any, predictions: Any) -> tuple[Any, Any]:
     """Return tensors of which one has a last axis of one more, without it; losses would broadcast them.
 
     keras/utils/losses_utils.py, squeeze_or_expand_dimensions
@@ -205,7 +205,7 @@ class LossFunction(Loss):
         self.fn, self._options = function, options
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        return self.fn(*_of_one_rank(y_true, y_pred), **self._options)
+        return self.fn(*of_one_rank(y_true, y_pred), **self._options)
 
     def get_config(self) -> dict[str, Any]:
         return {**Loss.get_config(self), **self._options, "fn": self.fn.__name__}

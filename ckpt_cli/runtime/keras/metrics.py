@@ -4,66 +4,98 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..dtypes import as_dtype
 from ..functions import argmax, reduce_mean, reduce_sum
 from ..module import Module
+from ..names import to_snake_case
 from ..ops.elementwise import cast
 from ..shaping import reshape
 from ..tensor import OPERATIONS, Tensor, as_tensor
+from ..unknown import accept
 from ..variable import Variable
-from .losses import of_rank
+from . import initializers, losses
+from .losses import of_one_rank, of_rank
+from .masks import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "Accuracy",
-    "BinaryAccuracy",
-    "CategoricalAccuracy",
-    "Mean",
-    "Metric",
-    "SparseCategoricalAccuracy",
-    "get",
-]
+    "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy", "CategoricalCrossentropy",
+    "Mean", "MeanAbsoluteError", "MeanMetricWrapper", "MeanSquaredError", "Metric",
+    "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "binary_accuracy", "categorical_accuracy",
+    "get", "sparse_categorical_accuracy",
+]  # fmt: skip
 
 _op = OPERATIONS
 
 
 class Metric(Module):
-    """A mean of something, kept as a total and a count."""
+    """Variables that `update_state` changes and `result` looks at; subclasses make them with `add_weight`."""
+
+    _counted: list[Variable]
 
     def __init__(self, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(name=name)
-        self.total = Variable(0.0, name="total", trainable=False)
-        self.count = Variable(0.0, name="count", trainable=False)
+        super().__init__(name=name or to_snake_case(type(self).__name__))
+        self._dtype = as_dtype(dtype or "float32").name
+        object.__setattr__(self, "_counted", [])
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype
 
     @property
     def variables(self) -> list[Any]:  # type: ignore[override]
         """In the order in which they were made."""
-        return [self.total, self.count]
+        return list(self._counted)
 
     weights = variables
 
-    def _observe(self, values: Any, sample_weight: Any = None) -> None:
-        number = cast(values, "float32")
-        weights = _op["ones_like"](number)
-        if sample_weight is not None:
-            number, weights = _weighted(number, of_rank(cast(sample_weight, "float32"), number))
-        self.total.assign_add(reduce_sum(number * weights))
-        self.count.assign_add(reduce_sum(weights))
+    def add_weight(
+        self, name: str, shape: Any = (), aggregation: Any = None, synchronization: Any = None,
+        initializer: Any = "zeros", dtype: Any = None,
+    ) -> Variable:  # fmt: skip
+        first = initializers.get(initializer)(tuple(shape), dtype=dtype or self._dtype)
+        variable = Variable(first, name=name, trainable=False)
+        self._counted.append(variable)
+        return variable
 
-    def update_state(self, *arguments: Any, **options: Any) -> None:
-        raise NotImplementedError
+    def update_state(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("Must be implemented in subclasses.")
 
-    def result(self) -> Tensor:
-        return _op["divide_no_nan"](self.total, self.count)
+    def result(self) -> Any:
+        raise NotImplementedError("Must be implemented in subclasses.")
 
     def reset_state(self) -> None:
-        self.total.assign(0.0)
-        self.count.assign(0.0)
+        for variable in self.variables:
+            variable.assign(_op["zeros_like"](variable))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "dtype": self._dtype}
 
     def __call__(self, *arguments: Any, **options: Any) -> Tensor:
         self.update_state(*arguments, **options)
         return self.result()
+
+
+class Mean(Metric):
+    """A mean, kept as a total and a count."""
+
+    def __init__(self, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+        self.total = self.add_weight("total")
+        self.count = self.add_weight("count")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        number = cast(values, self._dtype)
+        weights = _op["ones_like"](number)
+        if sample_weight is not None:
+            number, weights = _weighted(number, of_rank(cast(sample_weight, self._dtype), number))
+        self.total.assign_add(reduce_sum(number * weights))
+        self.count.assign_add(reduce_sum(weights))
+
+    def result(self) -> Tensor:
+        return _op["divide_no_nan"](self.total, self.count)
 
 
 def _weighted(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,68 +106,131 @@ def _weighted(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return reduce_mean(values, list(range(weights.ndim, values.ndim))), weights
 
 
-class Mean(Metric):
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        self._observe(values, sample_weight)
+class MeanMetricWrapper(Mean):
+    """The mean of a function of labels and predictions."""
 
+    _function: Callable[..., Any]
+    _options: dict[str, Any]
 
-class _Matches(Metric):
-    """A share of predictions that are right."""
+    def __init__(
+        self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(name, dtype)
+        self._put_function(fn, kwargs)
 
-    _is_right: Callable[[Tensor, Tensor], Tensor]
+    def _put_function(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        object.__setattr__(self, "_function", function)
+        object.__setattr__(self, "_options", options)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        self._observe(self._is_right(as_tensor(y_true), as_tensor(y_pred)), sample_weight)
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+        labels, predictions = cast(y_true, self._dtype), cast(y_pred, self._dtype)
+        if hasattr(y_pred, "_keras_logits"):
+            predictions._keras_logits = y_pred._keras_logits
+        labels, predictions = of_one_rank(labels, predictions)
+        found = self._function(labels, predictions, **self._options)
+        mask = mask_of(found)
+        if mask is not None:  # an ignored class
+            mask = cast(mask, self._dtype)
+            sample_weight = mask if sample_weight is None else cast(sample_weight, self._dtype) * mask
+        Mean.update_state(self, found, sample_weight)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self._options}
 
 
 def _same(labels: Tensor, found: Tensor) -> Tensor:
     """Compare labels with predictions of the same places, whatever their dtypes."""
-    return reshape(cast(labels, found.dtype), [-1, *found.shape[1:]]) == found
+    return cast(reshape(cast(labels, found.dtype), [-1, *found.shape[1:]]) == found, "float32")
 
 
-class Accuracy(_Matches):
-    _is_right = staticmethod(_same)
+def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
+    prediction = as_tensor(y_pred)
+    hits = cast(y_true, prediction.dtype) == cast(prediction > threshold, prediction.dtype)
+    return reduce_mean(cast(hits, "float32"), -1)
 
 
-class BinaryAccuracy(_Matches):
-    def __init__(self, name: str | None = None, dtype: Any = None, threshold: float = 0.5) -> None:
-        super().__init__(name, dtype)
-        self._is_right = lambda labels, found: _same(labels, cast(found > threshold, found.dtype))
+def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
+    return cast(argmax(y_true, -1) == argmax(y_pred, -1), "float32")
 
 
-class CategoricalAccuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: argmax(labels, -1) == argmax(found, -1))
+def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
+    return _same(as_tensor(y_true), argmax(y_pred, -1))
 
 
-class SparseCategoricalAccuracy(_Matches):
-    _is_right = staticmethod(lambda labels, found: _same(labels, argmax(found, -1)))
+def accuracy(y_true: Any, y_pred: Any) -> Tensor:
+    return _same(as_tensor(y_true), as_tensor(y_pred))
 
 
-_BY_NAME: dict[str, type[Metric]] = {
-    "accuracy": SparseCategoricalAccuracy,
-    "acc": SparseCategoricalAccuracy,
-    "binary_accuracy": BinaryAccuracy,
-    "categorical_accuracy": CategoricalAccuracy,
-    "sparse_categorical_accuracy": SparseCategoricalAccuracy,
-}
+def _class(function: Callable[..., Any], class_name: str, **own: Any) -> type[MeanMetricWrapper]:
+    """Return the class of a metric that is the mean of a function, with options of the function's own."""
+    own_name = to_snake_case(class_name)
+
+    def init(self: Any, name: str | None = own_name, dtype: Any = None, **options: Any) -> None:
+        accept(class_name, options, " ".join(own))
+        MeanMetricWrapper.__init__(self, function, name, dtype, **own | options)
+
+    about = {"__init__": init, "__doc__": f"The mean of {function.__name__}."}
+    return type(class_name, (MeanMetricWrapper,), about)
 
 
-def get(identifier: Any, labels: Any = None, predictions: Any = None) -> Metric:
-    """Return a metric of its own for a name, or the metric itself; "accuracy" is one for what it compares."""
-    if not isinstance(identifier, str):
-        if not isinstance(identifier, Metric):
-            raise NotImplementedError(f"metric {identifier!r} is not supported")
+Accuracy = _class(accuracy, "Accuracy")
+BinaryAccuracy = _class(binary_accuracy, "BinaryAccuracy", threshold=0.5)
+CategoricalAccuracy = _class(categorical_accuracy, "CategoricalAccuracy")
+SparseCategoricalAccuracy = _class(sparse_categorical_accuracy, "SparseCategoricalAccuracy")
+MeanSquaredError = _class(losses.mean_squared_error, "MeanSquaredError")
+MeanAbsoluteError = _class(losses.mean_absolute_error, "MeanAbsoluteError")
+_SMOOTHED: dict[str, Any] = {"from_logits": False, "label_smoothing": 0}
+BinaryCrossentropy = _class(losses.binary_crossentropy, "BinaryCrossentropy", **_SMOOTHED)
+CategoricalCrossentropy = _class(
+    losses.categorical_crossentropy, "CategoricalCrossentropy", **_SMOOTHED, axis=-1
+)
+SparseCategoricalCrossentropy = _class(
+    losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy", from_logits=False,
+    ignore_class=None, axis=-1,
+)  # fmt: skip
+
+_FUNCTIONS = {
+    one.__name__: one
+    for one in (binary_accuracy, categorical_accuracy, sparse_categorical_accuracy, accuracy)
+} | {name: one for name, one in losses._FUNCTIONS.items() if not name.startswith("huber")}
+_CLASSES = {
+    one.__name__: one
+    for one in (
+        Accuracy, BinaryAccuracy, BinaryCrossentropy, CategoricalAccuracy, CategoricalCrossentropy, Mean,
+        MeanAbsoluteError, MeanSquaredError, SparseCategoricalAccuracy, SparseCategoricalCrossentropy,
+    )
+}  # fmt: skip
+
+
+def get(identifier: Any) -> Any:
+    """Return the function or metric that a name, a configuration or one of these itself stands for."""
+    if isinstance(identifier, dict) and identifier.get("class_name") in _CLASSES:
+        return _CLASSES[identifier["class_name"]](**identifier.get("config", {}))
+    if isinstance(identifier, str) and identifier in _CLASSES:
+        return _CLASSES[identifier]()
+    if isinstance(identifier, str) and identifier in _FUNCTIONS:
+        return _FUNCTIONS[identifier]
+    if callable(identifier):
         return identifier
-    if identifier in ("accuracy", "acc") and predictions is not None:
-        return _accuracy(as_tensor(labels), as_tensor(predictions))()
-    if identifier not in _BY_NAME:
-        raise NotImplementedError(f"metric {identifier!r} is not supported")
-    return _BY_NAME[identifier]()
+    raise NotImplementedError(f"metric {identifier!r} is not supported")
 
 
-def _accuracy(labels: Tensor, predictions: Tensor) -> type[Metric]:
-    """Return which accuracy Keras takes, by the last axes."""
+def as_metric(identifier: Any, labels: Any, predictions: Any) -> Metric:
+    """Return a metric as `compile` makes one; "accuracy" and "crossentropy" follow the shapes."""
+    about, found = str(identifier).lower(), identifier
+    if about in ("accuracy", "acc", "crossentropy", "ce"):
+        kind = "accuracy" if about.startswith("acc") else "crossentropy"
+        found = f"{_kind(as_tensor(labels), as_tensor(predictions))}_{kind}"
+    found = get(found)
+    if isinstance(found, Metric):
+        return found
+    name = identifier if isinstance(identifier, str) else getattr(identifier, "__name__", None)
+    return MeanMetricWrapper(found, name or identifier.name)
+
+
+def _kind(labels: Tensor, predictions: Tensor) -> str:
+    """Return what kind of classes Keras takes there to be, by the last axes."""
     if predictions.shape[-1] == 1:
-        return BinaryAccuracy
+        return "binary"
     is_sparse = labels.ndim < predictions.ndim or labels.shape[-1] == 1
-    return SparseCategoricalAccuracy if is_sparse else CategoricalAccuracy
+    return "sparse_categorical" if is_sparse else "categorical"

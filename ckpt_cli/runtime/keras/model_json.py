@@ -105,7 +105,7 @@ def _class_of(model: Model) -> str:
 def _described(layer: Layer, shape: Any) -> Item:
     if isinstance(layer, Model):
         _class_of(layer)
-        if "_metric_names" in layer.__dict__:
+        if "compiled_metrics" in layer.__dict__:
             raise NotImplementedError(f"{layer.name}: a compiled model within another is not known in JSON")
     item = described(layer)
     if shape is None or isinstance(layer, InputLayer):

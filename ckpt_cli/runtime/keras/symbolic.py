@@ -40,18 +40,27 @@ class KerasTensor:
     layer_of_operation: ClassVar[type[Any]]
     """Makes a layer of an operator; `layers.structural`, which knows layers, sets it."""
 
-    def __init__(self, zeros: Tensor, call: Call | None = None) -> None:
-        self.zeros = zeros
-        self.call = call
+    layer_of_function: ClassVar[Any]
+    """Makes a layer of a public function."""
+
+    def __init__(self, zeros: Tensor, call: Call | None = None, batch: int | None = None) -> None:
+        self.zeros, self.call, self.batch = zeros, call, batch
+
+    def _applied(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Return symbols for what a public function makes of this one, and of others."""
+        arguments = [list(args), kwargs]
+        symbols = [one for one in flatten(arguments) if isinstance(one, KerasTensor)]
+        return self.layer_of_function(function, name, arguments)(symbols)
 
     @classmethod
     def of_shape(cls, shape: tuple[int | None, ...], dtype: dtypes.DType) -> KerasTensor:
         """Return a symbolic tensor; dimensions that are None are taken for 1."""
-        return cls(Tensor(np.zeros([1 if dim is None else int(dim) for dim in shape], dtype.numpy_dtype)))
+        zeros = Tensor(np.zeros([1 if dim is None else int(dim) for dim in shape], dtype.numpy_dtype))
+        return cls(zeros, batch=shape[0] if shape else None)
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape((None, *self.zeros.shape[1:]))
+        return TensorShape((self.batch, *self.zeros.shape[1:]))
 
     @property
     def dtype(self) -> dtypes.DType:
@@ -95,6 +104,33 @@ class KerasTensor:
     def __pow__(self, other: Any) -> Any:
         return self._operate("pow", self, other)
 
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._operate("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._operate("floordiv", self, other)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._operate("floormod", self, other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._operate("matmul", self, other)
+
+    def __abs__(self) -> Any:
+        return self._operate("abs", self)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._operate("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._operate("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._operate("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._operate("greater_equal", self, other)
+
     def __ne__(self, other: object) -> Any:
         return True if other is None else self._operate("not_equal", self, other)
 
@@ -125,6 +161,8 @@ def call_symbolically(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any
     call = Call(layer, args, kwargs)
     with without_effect():
         result = layer(*map_structure(_zeros, args), **map_structure(_zeros, kwargs))
-    call.outputs = map_structure(lambda output: KerasTensor(output, call), result)
+    batches = {one.batch for one in call.inputs}
+    batch = batches.pop() if len(batches) == 1 else None
+    call.outputs = map_structure(lambda output: KerasTensor(output, call, batch), result)
     layer._inbound.append(call)
     return call.outputs

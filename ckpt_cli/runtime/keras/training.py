@@ -25,10 +25,12 @@ from ..ops.random import Traced
 from ..tape import GradientTape
 from ..tensor import OPERATIONS, TensorLike, as_tensor
 from ..unknown import refuse
-from . import losses, metrics, optimizers
+from . import losses, optimizers
+from . import metrics as metric_classes
 from .base_layer import deduplicated, iterate_layers
 from .callbacks import CallbackList, History, Logs
 from .masks import mask_of
+from .utils import unpack_x_y_sample_weight as unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +50,8 @@ class Trainer:
 
     optimizer: Any
     loss: Any
+    compiled_loss: Any
+    compiled_metrics: Any
     run_eagerly: bool
     stop_training: bool
     _training: Traced | None
@@ -64,52 +68,79 @@ class Trainer:
         object.__setattr__(self, "run_eagerly", bool(options.pop("run_eagerly", False)))
         refuse("compile", **options)
         self.optimizer = optimizers.get(optimizer)
-        object.__setattr__(self, "loss", losses.as_loss(loss))
-        object.__setattr__(self, "_metric_names", list(metrics or []))
+        object.__setattr__(self, "loss", loss)
+        object.__setattr__(self, "compiled_loss", _CompiledLoss(losses.as_loss(loss)))
+        object.__setattr__(self, "compiled_metrics", _CompiledMetrics(list(metrics or [])))
         object.__setattr__(self, "_training", None)
         layers = deduplicated(list(iterate_layers(self)))  # type: ignore[arg-type]
         object.__setattr__(self, "_compiled_state", [(layer, layer.trainable) for layer in layers])
-        self._begin()
 
     def _assert_compiled(self) -> None:
-        if "_metric_names" not in self.__dict__:
+        if "compiled_metrics" not in self.__dict__:
             raise RuntimeError(
                 "You must compile your model before training/testing. Use `model.compile(optimizer, loss)`."
             )
 
-    def _loss_function(self) -> Any:
+    @property
+    def metrics(self) -> list[Any]:
+        """The loss, the metrics of `compile` once they have counted, and those that layers have."""
+        compiled = self.__dict__.get("compiled_loss"), self.__dict__.get("compiled_metrics")
+        found = [metric for one in compiled if one is not None for metric in one.metrics]
+        layers = deduplicated(list(iterate_layers(self)))  # type: ignore[arg-type]
+        own = (part for layer in layers for part in vars(layer).values())
+        return found + [one for one in own if isinstance(one, metric_classes.Metric)]
+
+    @property
+    def metrics_names(self) -> list[str]:
+        return [metric.name for metric in self.metrics]
+
+    def reset_metrics(self) -> None:
+        """Begin to count: what `train_step` and `test_step` return are means over what follows."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Return the loss of a batch, with those that layers add, and count it. Models may have another."""
+        added = self.losses  # type: ignore[attr-defined]
+        return self.compiled_loss(y, y_pred, sample_weight, regularization_losses=added)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> dict[str, Any]:
+        """Count a batch, and return the metrics by name. Models may have another."""
+        self.compiled_metrics.update_state(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            found.update(result if isinstance(result, dict) else {metric.name: result})
+        return found
+
+    def _require_loss(self) -> None:
         self._assert_compiled()
         if self.loss is None:
             raise ValueError("no loss was given to compile(), and this step computes none of its own")
-        return self.loss
-
-    def _begin(self) -> None:
-        """Begin to count: what `train_step` and `test_step` return are means over what follows."""
-        object.__setattr__(self, "_progress", _Progress(self._metric_names))  # type: ignore[attr-defined]
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """Take one step on a batch, (x, y, weights); return loss and metrics. Models may have another."""
         x, y, weights = unpacked(data)
-        loss_function = self._loss_function()
         with GradientTape() as tape:
             predictions = self(x, training=True)  # type: ignore[operator]
-            y, weights = _matched(y, predictions, weights)
-            loss = self._with_added_losses(loss_function(y, predictions, weights))
+            self._require_loss()
+            loss = self.compute_loss(x, y, predictions, weights)
         variables = self.trainable_variables  # type: ignore[attr-defined]
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
+        return self.compute_metrics(x, y, predictions, weights)
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """Compute loss and metrics of a batch, (x, y, weights). Models may have another."""
         x, y, weights = unpacked(data)
         predictions = self(x, training=False)  # type: ignore[operator]
-        y, weights = _matched(y, predictions, weights)
-        loss = self._with_added_losses(self._loss_function()(y, predictions, weights))
-        return self._progress.after(x, y, loss, predictions)  # type: ignore[attr-defined]
-
-    def _with_added_losses(self, loss: Any) -> Any:
-        added = self.losses  # type: ignore[attr-defined]
-        return loss + functools.reduce(operator.add, added) if added else loss
+        self._require_loss()
+        self.compute_loss(x, y, predictions, weights)
+        return self.compute_metrics(x, y, predictions, weights)
 
     def predict_step(self, data: Any) -> Any:
         """Return the outputs for one batch. Models may have another."""
@@ -159,7 +190,7 @@ class Trainer:
         self, epoch: int, batches: _Counted, weighed: Callable[[Any], Any], told: CallbackList, logs: Logs
     ) -> Logs:
         """Train for an epoch; return its loss and metrics.  One without batches has those of before, as 0."""
-        self._begin()
+        self.reset_metrics()
         told.tell("on_epoch_begin", epoch)
         for step, data in enumerate(batches):
             told.tell("on_train_batch_begin", step)
@@ -213,7 +244,7 @@ class Trainer:
         return logs if return_dict else _alone(logs)
 
     def _evaluated(self, data: _Data, batch_size: int | None, told: CallbackList) -> Logs:
-        self._begin()
+        self.reset_metrics()
         told.tell("on_test_begin")
         logs: Logs = {}
         for step, batch in enumerate(chain.from_iterable(_epochs(data, batch_size, False, 1, None))):
@@ -242,7 +273,7 @@ class Trainer:
     def _on_batch(self, step: Any, batch: Any, reset_metrics: bool, return_dict: bool) -> Any:
         self._assert_compiled()
         if reset_metrics:
-            self._begin()
+            self.reset_metrics()
         with self._as_compiled(), self._trained_as_compiled():
             logs = _floats(step(batch))
         return logs if return_dict else _alone(logs)
@@ -356,18 +387,6 @@ def _array(leaf: Any) -> Any:
     return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
-def unpacked(data: Any) -> tuple[Any, Any, Any]:
-    """Return the inputs, labels and weights of a batch, None where it has no labels or no weights."""
-    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
-    if len(parts) > 3:
-        raise ValueError(
-            "Data is expected to be in format `x`, `(x,)`, `(x, y)`, or `(x, y, sample_weight)`, "
-            f"found: {len(parts)} parts"
-        )
-    x, y, weights = (*parts, None, None)[:3]
-    return x, y, weights
-
-
 def _by_class(weights: dict[int, float] | None) -> Callable[[Any], Any]:
     """Return what weighs each example of a batch as its class is weighed, times what it weighs already.
 
@@ -425,41 +444,52 @@ def _matched(labels: Any, predictions: Any, weights: Any) -> tuple[Any, Any]:
     return labels, weights if mask is None else losses.of_rank(weights, mask) * cast(mask, weights.dtype)
 
 
-class _Progress:
-    """The loss and the metrics of one pass over the data, as far as it has got."""
+class _CompiledLoss:
+    """The loss that was given to `compile`, and its mean so far."""
 
-    def __init__(self, names: list[Any]) -> None:
-        self._total, self._count, self._metrics = 0.0, 0, _Metrics(names)
+    def __init__(self, loss: Any) -> None:
+        self._loss, self._mean = loss, metric_classes.Mean(name="loss")
 
-    def after(self, x: Any, y: Any, loss: Any, predictions: Any) -> dict[str, float]:
-        """Count one batch, and return the means so far."""
-        size = len(flatten(x)[0])
-        self._total += float(loss) * size
-        self._count += size
-        self._metrics.update(y, predictions)
-        return {"loss": self._total / self._count, **self._metrics.result()}
+    @property
+    def metrics(self) -> list[Any]:
+        return [] if self._loss is None else [self._mean]
+
+    def __call__(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, regularization_losses: Any = None
+    ) -> Any:
+        added = list(regularization_losses or ())
+        if self._loss is None:
+            return functools.reduce(operator.add, added) if added else as_tensor(0.0)
+        labels, weights = _matched(y_true, y_pred, sample_weight)
+        loss = self._loss(labels, y_pred, weights)
+        loss = loss + functools.reduce(operator.add, added) if added else loss
+        self._mean.update_state(loss, _examples(labels))
+        return loss
 
 
-class _Metrics:
-    """The metrics of one pass over the data."""
+def _examples(labels: Any) -> Any:
+    leaf = flatten(labels)[0]
+    return len(leaf) if np.ndim(leaf) else 1
 
-    def __init__(self, names: list[Any]) -> None:
-        self._given = {getattr(name, "name", str(name)): name for name in names}
-        for one in names:
-            if isinstance(one, metrics.Metric):
-                one.reset_state()
-        self._metrics: dict[str, Any] = {}
 
-    def update(self, y: Any, predictions: Any) -> None:
-        if not self._metrics:
-            self._metrics = {name: metrics.get(one, y, predictions) for name, one in self._given.items()}
-        mask = mask_of(predictions)
+class _CompiledMetrics:
+    """The metrics that were given to `compile`; names become metrics with the first batch."""
+
+    def __init__(self, given: list[Any]) -> None:
+        self._given = flatten(given)
+        self.metrics: list[Any] = []
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        labels, _ = _matched(y_true, y_pred, None)
+        if not self.metrics:
+            self.metrics = [metric_classes.as_metric(one, labels, y_pred) for one in self._given]
+            names = [one.name for one in self.metrics]
+            if len(set(names)) < len(names):
+                raise ValueError(f"Found two metrics with the same name: {names}")
+        mask = mask_of(y_pred)
         weighted = {} if mask is None else {"sample_weight": mask}
-        for metric in self._metrics.values():
-            metric.update_state(y, predictions, **weighted)
-
-    def result(self) -> dict[str, float]:
-        return {name: float(metric.result()) for name, metric in self._metrics.items()}
+        for metric in self.metrics:
+            metric.update_state(labels, y_pred, **weighted)
 
 
 def _epochs(

@@ -10,7 +10,7 @@ import numpy as np
 from ..ops.random import reset_seed
 from .initializers import reset_seeds
 
-__all__ = ["set_random_seed", "to_categorical"]
+__all__ = ["pack_x_y_sample_weight", "set_random_seed", "to_categorical", "unpack_x_y_sample_weight"]
 
 
 def set_random_seed(seed: int) -> None:
@@ -25,3 +25,21 @@ def to_categorical(y: Any, num_classes: int | None = None, dtype: str = "float32
     """Return integers as rows with a one at their place."""
     labels = np.asarray(y, int)
     return np.eye(num_classes or int(labels.max()) + 1, dtype=dtype)[labels]
+
+
+def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
+    """Return a batch's inputs, labels and weights, None for what it does not have."""
+    parts = tuple(data) if isinstance(data, list | tuple) else (data,)
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(
+            "Data is expected to be in format `x`, `(x,)`, `(x, y)`, or `(x, y, sample_weight)`, "
+            f"found: {len(parts)} parts"
+        )
+    return (*parts, None, None)[:3]
+
+
+def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """Return a batch of inputs, labels and weights."""
+    if y is None:
+        return (x,) if isinstance(x, list | tuple) else x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)

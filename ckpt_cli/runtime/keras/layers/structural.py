@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import dtypes
 from ...names import unique_name
+from ...nest import flatten, pack_sequence_as
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, TensorShape, as_tensor
 from ...unknown import refuse
@@ -53,7 +54,8 @@ class InputLayer(Layer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        shape = kwargs.pop("batch_input_shape", None) or (batch_size, *(input_shape or ()))
+        given = kwargs.pop("batch_shape", None) or kwargs.pop("batch_input_shape", None)
+        shape = given or (batch_size, *(input_shape or ()))
         refuse("Input", sparse=kwargs.pop("sparse", None), ragged=kwargs.pop("ragged", None))
         super().__init__(name=name or _input_name(), dtype=dtype, **kwargs)
         self._put("_batch_input_shape", tuple(shape))
@@ -94,8 +96,38 @@ _OPERATION_NAMES = {
     "pow": "tf.math.pow",
     "slice": "tf.__operators__.getitem",
     "not_equal": "tf.math.not_equal",
+    "less": "tf.math.less",
+    "less_equal": "tf.math.less_equal",
+    "greater": "tf.math.greater",
+    "greater_equal": "tf.math.greater_equal",
+    "floordiv": "tf.math.floordiv",
+    "floormod": "tf.math.floormod",
+    "matmul": "tf.linalg.matmul",
+    "abs": "tf.math.abs",
 }
 """What Keras calls the layers it makes of operators."""
+
+
+class FunctionLayer(Layer):
+    """A function of `tf` as a layer: what `tf.concat([x, y], 1)` on symbolic tensors becomes."""
+
+    _function: Any
+    _arguments: Any
+
+    def __init__(self, function: Any, name: str, arguments: Any) -> None:
+        super().__init__(name=unique_name(name))
+        self._put("_function", function)
+        self._put("_arguments", arguments)
+        self._put("built", True)
+
+    def _converted(self, inputs: Any) -> Any:
+        return inputs
+
+    def call(self, inputs: list[Any]) -> Any:
+        values = iter(inputs)
+        leaves = [next(values) if isinstance(one, KerasTensor) else one for one in flatten(self._arguments)]
+        args, kwargs = pack_sequence_as(self._arguments, leaves)
+        return self._function(*args, **kwargs)
 
 
 class TFOpLambda(Layer):
@@ -124,6 +156,7 @@ class TFOpLambda(Layer):
 
 
 KerasTensor.layer_of_operation = TFOpLambda
+KerasTensor.layer_of_function = FunctionLayer
 
 
 def _require_several(what: str, shapes: Any) -> None:

@@ -215,6 +215,7 @@ class RMSprop(Optimizer):
         **kwargs: Any,
     ) -> None:
         settings = {"rho": rho, "momentum": momentum, "epsilon": epsilon, "centered": centered}
+        kwargs.setdefault("ema_overwrite_frequency", 100)
         super().__init__(name, learning_rate, settings, **kwargs)
 
     def _build_slots(self, variables: list[Any]) -> None:
