@@ -14,21 +14,20 @@ __all__ = ["dispatch"]
 
 _NAMES = {
     "tf.math": (
-        "abs", "add", "argmax", "argmin", "ceil", "cos", "cumsum", "divide", "equal", "erf", "exp", "expm1", "floor", "floordiv",
-        "floormod", "greater", "greater_equal", "less", "less_equal", "log", "log1p", "logical_and", "logical_not",
-        "logical_or", "maximum", "minimum", "multiply", "multiply_no_nan", "negative", "not_equal", "pow",
-        "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-        "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "round", "rsqrt", "sigmoid", "sign", "sin",
-        "softplus", "sqrt", "square", "squared_difference", "subtract", "tan", "tanh",
+        "abs", "add", "argmax", "argmin", "ceil", "cos", "cumsum", "divide", "equal", "erf", "exp",
+        "expm1", "floor", "floordiv", "floormod", "greater", "greater_equal", "less", "less_equal",
+        "log", "log1p", "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply",
+        "multiply_no_nan", "negative", "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any",
+        "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std",
+        "reduce_sum", "reduce_variance", "round", "rsqrt", "sigmoid", "sign", "sin", "softplus", "sqrt",
+        "square", "squared_difference", "subtract", "tan", "tanh",
     ),
     "tf.linalg": ("matmul", "einsum", "norm", "matvec"),
     "tf.compat.v1": ("transpose", "gather", "gather_nd", "pad", "shape", "squeeze", "size"),
 }  # fmt: skip
 """What Keras calls the layers of functions that are public in several places."""
 
-_LAYERS = {
-    "math": "tf.math.", "linalg": "tf.linalg.", "nn": "tf.nn.", "": "tf.",
-}  # fmt: skip
+_LAYERS = {"math": "tf.math.", "linalg": "tf.linalg.", "nn": "tf.nn.", "": "tf."}
 
 
 def dispatch(namespace: dict[str, Any], names: Iterable[str], module: str = "") -> None:
