@@ -11,22 +11,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..core.words import counted
 from .arrangement import arranged
 from .layers import WEIGHTS
 from .long_names import by_long_names
+from .members import MemberMerge, MemberStream, by_own_names, of_same_classes, opened, streams_of
 from .structure import StructureError, kind_of, spell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from .structure import ObjectTree, Pairs, StoredObject, StoredVariable
-
-
-_MOST_STATES = 4096
-"""Ways to begin that are followed at once; layers that could be merged in more ways are ambiguous anyway."""
 
 
 def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
@@ -59,25 +54,6 @@ def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
     if not found:
         raise StructureError("no object that could be the model")
     return found[0]
-
-
-class _Stream(NamedTuple):
-    """Members of one class in their order, or all members if their order is known."""
-
-    label: str
-    nodes: list[StoredObject]
-
-
-class _MergeStep(NamedTuple):
-    """How members were taken so far: in how many ways, and the last step to here."""
-
-    number: int
-    came_from: tuple[int, ...] = ()
-    stream: int = 0
-
-
-_MergeSteps = dict[tuple[int, ...], _MergeStep]
-"""The ways by how many members of each stream they have taken."""
 
 
 class _TreeWalk:
@@ -156,105 +132,43 @@ class _TreeWalk:
 
     def _sequences(self, mine: list[StoredObject], theirs: list[StoredObject]) -> Pairs:
         """Return the pairs of members of two containers, opening lists and dictionaries if need be."""
-        called = _by_own_names(mine, theirs)
+        called = by_own_names(mine, theirs)
         if called:
             return [pair for node, other in called for pair in self._pairs(node, other)]
         attempts = [(mine, theirs)]
         attempts += [
-            (_opened(mine, lists_alone=alone), _opened(theirs, lists_alone=alone)) for alone in (True, False)
+            (opened(mine, lists_alone=alone), opened(theirs, lists_alone=alone)) for alone in (True, False)
         ]
         flaws = []
         for left, right in attempts:
             try:
-                return self._merged(_streams(left), _streams(right))
+                return self._merged(streams_of(left), streams_of(right))
             except StructureError as error:
                 if error.is_ambiguous:
                     raise
                 flaws.append(error)
         raise flaws[0]
 
-    def _merged(self, mine: list[_Stream], theirs: list[_Stream]) -> Pairs:
+    def _merged(self, mine: list[MemberStream], theirs: list[MemberStream]) -> Pairs:
+        counts = not any(tree.is_of_program for tree in self._trees)
         if len(mine) > 1 and len(theirs) > 1:
-            both = _of_same_classes(mine, theirs)
+            both = of_same_classes(mine, theirs)
         elif len(theirs) > 1:
-            both = self._merge(mine[0].nodes, theirs, 0)
+            both = MemberMerge(mine[0].nodes, theirs, self._flaw, counts=counts).pairs()
         else:
-            both = [(node, other) for other, node in self._merge(theirs[0].nodes, mine, 1)]
+            merge = MemberMerge(
+                theirs[0].nodes, mine, lambda other, node: self._flaw(node, other), counts=counts
+            )
+            both = [(node, other) for other, node in merge.pairs()]
         return [pair for node, other in both for pair in self._pairs(node, other)]
 
-    def _merge(
-        self, ordered: list[StoredObject], streams: list[_Stream], side: int
-    ) -> list[tuple[StoredObject, StoredObject]]:
-        """Return the one way in which streams merge into an order; or raise StructureError."""
-        total = sum(len(stream.nodes) for stream in streams)
-        if total != len(ordered):
-            first = spell(ordered[0])
-            raise StructureError(
-                f"{counted(len(ordered), 'object')} starting with {first}, {total} in the other checkpoint"
-            )
+    def _flaw(self, node: StoredObject, other: StoredObject) -> StructureError | None:
+        """Return why two objects are not one; None if they may be, in whatever way."""
         try:
-            return self._only_way(ordered, streams, side, by_name=True)
+            self._pairs(node, other)
         except StructureError as error:
-            if error.is_ambiguous:
-                raise
-        return self._only_way(ordered, streams, side, by_name=False)
-
-    def _only_way(
-        self, ordered: list[StoredObject], streams: list[_Stream], side: int, *, by_name: bool
-    ) -> list[tuple[StoredObject, StoredObject]]:
-        labels = {stream.label for stream in streams}
-        ways: _MergeSteps = {(0,) * len(streams): _MergeStep(1)}
-        history = []
-        for node in ordered:
-            said = _class_told(node.name, labels) if by_name else None
-            following: _MergeSteps = {}
-            for counts, way in ways.items():
-                for at in self._next(node, streams, counts, side):
-                    if said is None or streams[at].label == said:
-                        after = (*counts[:at], counts[at] + 1, *counts[at + 1 :])
-                        known = following[after].number if after in following else 0
-                        following[after] = _MergeStep(min(known + way.number, 2), counts, at)
-            if not following:
-                raise self._why_not(node, streams, ways, side)
-            if len(following) > _MOST_STATES:
-                raise StructureError(f"{spell(node)} matches several objects", is_ambiguous=True)
-            history.append(following)
-            ways = following
-        if any(way.number > 1 for way in ways.values()):
-            raise StructureError(_ambiguity(ordered, history), is_ambiguous=True)
-        chosen = _traced(ordered, streams, history)
-        if not any(tree.is_of_program for tree in self._trees):
-            _check_numbers(chosen, labels)
-        return chosen
-
-    def _next(
-        self, node: StoredObject, streams: list[_Stream], counts: tuple[int, ...], side: int
-    ) -> list[int]:
-        """Return the streams whose next member can be this object."""
-        left = [at for at, stream in enumerate(streams) if counts[at] < len(stream.nodes)]
-        return [at for at in left if self._fits(node, streams[at].nodes[counts[at]], side)]
-
-    def _fits(self, node: StoredObject, other: StoredObject, side: int) -> bool:
-        try:
-            self._pairs(*((node, other) if side == 0 else (other, node)))
-        except StructureError as error:
-            return error.is_ambiguous
-        return True
-
-    def _why_not(
-        self, node: StoredObject, streams: list[_Stream], ways: Iterable[tuple[int, ...]], side: int
-    ) -> StructureError:
-        """Return why an object has no counterpart: what is wrong with the one that should be it."""
-        counts = next(iter(ways))
-        left = [
-            stream.nodes[at] for stream, at in zip(streams, counts, strict=True) if at < len(stream.nodes)
-        ]
-        if len(left) == 1:
-            try:
-                self._pairs(*((node, left[0]) if side == 0 else (left[0], node)))
-            except StructureError as error:
-                return error
-        return StructureError(f"the other checkpoint has no object with the variables of {spell(node)}")
+            return None if error.is_ambiguous else error
+        return None
 
     # Variables ----------------------------------------------------------------------------
 
@@ -347,61 +261,6 @@ def _by_name(one: StoredObject, other: StoredObject) -> list[tuple[StoredObject,
     return found
 
 
-def _by_own_names(
-    mine: list[StoredObject], theirs: list[StoredObject]
-) -> list[tuple[StoredObject, StoredObject]]:
-    """Return members by their layers' names, if both sides have the same ones; their order may differ."""
-    named = [{node.name: node for node in side} for side in (mine, theirs)]
-    if "" in named[0] or named[0].keys() != named[1].keys() or not len(mine) == len(theirs) == len(named[0]):
-        return []
-    return [(node, named[1][name]) for name, node in named[0].items()]
-
-
-def _opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:
-    """Return nodes with what they hold in the place of lists, or of all that may be dictionaries."""
-    found: list[StoredObject] = []
-    for node in nodes:
-        inner = [*node.members, *node.children.values()]
-        opens = inner and not node.leaves and not node.is_flat and (node.is_list or not lists_alone)
-        found += inner if opens else [node]
-    return list({id(node): node for node in found}.values())
-
-
-def _streams(nodes: list[StoredObject]) -> list[_Stream]:
-    """Return members by class if that is what orders them, else all in one stream."""
-    streams: dict[str, list[StoredObject]] = {}
-    for node in nodes:
-        streams.setdefault(node.label, []).append(node)
-    return [_Stream(label, held) for label, held in streams.items()]
-
-
-def _class_told(name: str, labels: set[str]) -> str | None:
-    """Return the class that Keras named a layer after: `dense_3` is a `dense` if there are some."""
-    if name in labels:
-        return name
-    base, _, number = name.rpartition("_")
-    return base if number.isdigit() and base in labels else None
-
-
-def _check_numbers(chosen: list[tuple[StoredObject, StoredObject]], labels: set[str]) -> None:
-    """Refuse members of one class whose names that Keras made up count in another order than they stand in.
-
-    So the values of a dictionary do, which some layouts sort by its keys, and others do not.
-    """
-    last: dict[str, int] = {}
-    for node, other in chosen:
-        base = _class_told(node.name, labels)
-        if base is None or base != other.label or other.path.split("/")[-2:-1] == ["layers"]:
-            continue
-        number = int(node.name[len(base) + 1 :] or 0)
-        if number < last.get(base, -1):
-            message = (
-                f"{spell(node)} matches several objects: its container and the model differ in their order"
-            )
-            raise StructureError(message, is_ambiguous=True)
-        last[base] = number
-
-
 def _same_names(mine: list[StoredVariable], theirs: list[StoredVariable]) -> Pairs | None:
     """Return pairs by name; None if names do not tell."""
     sides = [{_any_keras(leaf): leaf for leaf in leaves} for leaves in (mine, theirs)]
@@ -442,32 +301,3 @@ def _full_name(leaf: StoredVariable) -> object:
 
 def _named_kind(leaf: StoredVariable) -> object:
     return (_any_keras(leaf), *kind_of(leaf)) if leaf.name else None
-
-
-def _of_same_classes(mine: list[_Stream], theirs: list[_Stream]) -> list[tuple[StoredObject, StoredObject]]:
-    """Return the members of two containers of dataset paths, class by class."""
-    labels = {stream.label: stream.nodes for stream in theirs}
-    if {stream.label: len(stream.nodes) for stream in mine} != {
-        label: len(nodes) for label, nodes in labels.items()
-    }:
-        raise StructureError("the two containers have objects of different classes")
-    return [pair for stream in mine for pair in zip(stream.nodes, labels[stream.label], strict=True)]
-
-
-def _traced(
-    ordered: list[StoredObject], streams: list[_Stream], history: list[_MergeSteps]
-) -> list[tuple[StoredObject, StoredObject]]:
-    """Return the members that the one way has taken."""
-    counts = next(iter(history[-1]))
-    chosen = []
-    for node, ways in zip(reversed(ordered), reversed(history), strict=True):
-        way = ways[counts]
-        counts = way.came_from
-        chosen.append((node, streams[way.stream].nodes[counts[way.stream]]))
-    return chosen[::-1]
-
-
-def _ambiguity(ordered: list[StoredObject], history: list[_MergeSteps]) -> str:
-    """Return a message that names the first layer whose counterpart is not told."""
-    at = next((at for at, ways in enumerate(history) if len(ways) > 1), len(history) - 1)
-    return f"{spell(ordered[at])} matches several objects of the other checkpoint, which have equal shapes"

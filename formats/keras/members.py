@@ -1,0 +1,205 @@
+"""Members of containers in one order: those of dataset paths have an order only within a class.
+
+All ways to merge the classes into the other side's order are followed at once, by how many members of
+each class they have taken, and exactly one has to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.words import counted
+from .structure import StoredObject, StructureError, spell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+_MOST_STATES = 4096
+"""Ways to begin that are followed at once; layers that could be merged in more ways are ambiguous anyway."""
+
+
+Flaw = Callable[[StoredObject, StoredObject], "StructureError | None"]
+"""Says why two objects are not one; None if they may be."""
+
+
+class MemberStream(NamedTuple):
+    """Members of one class in their order, or all members if their order is known."""
+
+    label: str
+    nodes: list[StoredObject]
+
+
+class _MergeStep(NamedTuple):
+    """How members were taken so far: in how many ways, and the last step to here."""
+
+    number: int
+    came_from: tuple[int, ...] = ()
+    stream: int = 0
+
+
+_MergeSteps = dict[tuple[int, ...], _MergeStep]
+"""The ways by how many members of each stream they have taken."""
+
+
+class MemberMerge:
+    """Members whose order is known, and streams whose members are to be put into it.
+
+    `counts` says that names which Keras made up have to count in the order of the members.
+    """
+
+    def __init__(
+        self, ordered: list[StoredObject], streams: list[MemberStream], flaw: Flaw, *, counts: bool
+    ) -> None:
+        self._ordered = ordered
+        self._streams = streams
+        self._flaw = flaw
+        self._counts = counts
+
+    def pairs(self) -> list[tuple[StoredObject, StoredObject]]:
+        """Return the one way in which streams merge into an order; or raise StructureError."""
+        total = sum(len(stream.nodes) for stream in self._streams)
+        if total != len(self._ordered):
+            first = spell(self._ordered[0])
+            raise StructureError(
+                f"{counted(len(self._ordered), 'object')} starting with {first}, "
+                f"{total} in the other checkpoint"
+            )
+        try:
+            return self._only_way(by_name=True)
+        except StructureError as error:
+            if error.is_ambiguous:
+                raise
+        return self._only_way(by_name=False)
+
+    def _only_way(self, *, by_name: bool) -> list[tuple[StoredObject, StoredObject]]:
+        streams = self._streams
+        labels = {stream.label for stream in streams}
+        ways: _MergeSteps = {(0,) * len(streams): _MergeStep(1)}
+        history = []
+        for node in self._ordered:
+            said = _class_told(node.name, labels) if by_name else None
+            following: _MergeSteps = {}
+            for counts, way in ways.items():
+                for at in self._next(node, counts):
+                    if said is None or streams[at].label == said:
+                        after = (*counts[:at], counts[at] + 1, *counts[at + 1 :])
+                        known = following[after].number if after in following else 0
+                        following[after] = _MergeStep(min(known + way.number, 2), counts, at)
+            if not following:
+                raise self._why_not(node, ways)
+            if len(following) > _MOST_STATES:
+                raise StructureError(f"{spell(node)} matches several objects", is_ambiguous=True)
+            history.append(following)
+            ways = following
+        if any(way.number > 1 for way in ways.values()):
+            raise StructureError(_ambiguity(self._ordered, history), is_ambiguous=True)
+        chosen = _traced(self._ordered, streams, history)
+        if self._counts:
+            _check_numbers(chosen, labels)
+        return chosen
+
+    def _next(self, node: StoredObject, counts: tuple[int, ...]) -> list[int]:
+        """Return the streams whose next member can be this object."""
+        left = [at for at, stream in enumerate(self._streams) if counts[at] < len(stream.nodes)]
+        return [at for at in left if self._flaw(node, self._streams[at].nodes[counts[at]]) is None]
+
+    def _why_not(self, node: StoredObject, ways: Iterable[tuple[int, ...]]) -> StructureError:
+        """Return why an object has no counterpart: what is wrong with the one that should be it."""
+        counts = next(iter(ways))
+        left = [
+            stream.nodes[at]
+            for stream, at in zip(self._streams, counts, strict=True)
+            if at < len(stream.nodes)
+        ]
+        flaw = self._flaw(node, left[0]) if len(left) == 1 else None
+        if flaw is not None:
+            return flaw
+        return StructureError(f"the other checkpoint has no object with the variables of {spell(node)}")
+
+
+def by_own_names(
+    mine: list[StoredObject], theirs: list[StoredObject]
+) -> list[tuple[StoredObject, StoredObject]]:
+    """Return members by their layers' names, if both sides have the same ones; their order may differ."""
+    named = [{node.name: node for node in side} for side in (mine, theirs)]
+    if "" in named[0] or named[0].keys() != named[1].keys() or not len(mine) == len(theirs) == len(named[0]):
+        return []
+    return [(node, named[1][name]) for name, node in named[0].items()]
+
+
+def opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:
+    """Return nodes with what they hold in the place of lists, or of all that may be dictionaries."""
+    found: list[StoredObject] = []
+    for node in nodes:
+        inner = [*node.members, *node.children.values()]
+        opens = inner and not node.leaves and not node.is_flat and (node.is_list or not lists_alone)
+        found += inner if opens else [node]
+    return list({id(node): node for node in found}.values())
+
+
+def streams_of(nodes: list[StoredObject]) -> list[MemberStream]:
+    """Return members by class if that is what orders them, else all in one stream."""
+    streams: dict[str, list[StoredObject]] = {}
+    for node in nodes:
+        streams.setdefault(node.label, []).append(node)
+    return [MemberStream(label, held) for label, held in streams.items()]
+
+
+def _class_told(name: str, labels: set[str]) -> str | None:
+    """Return the class that Keras named a layer after: `dense_3` is a `dense` if there are some."""
+    if name in labels:
+        return name
+    base, _, number = name.rpartition("_")
+    return base if number.isdigit() and base in labels else None
+
+
+def _check_numbers(chosen: list[tuple[StoredObject, StoredObject]], labels: set[str]) -> None:
+    """Refuse members of one class whose names that Keras made up count in another order than they stand in.
+
+    So the values of a dictionary do, which some layouts sort by its keys, and others do not.
+    """
+    last: dict[str, int] = {}
+    for node, other in chosen:
+        base = _class_told(node.name, labels)
+        if base is None or base != other.label or other.path.split("/")[-2:-1] == ["layers"]:
+            continue
+        number = int(node.name[len(base) + 1 :] or 0)
+        if number < last.get(base, -1):
+            message = (
+                f"{spell(node)} matches several objects: its container and the model differ in their order"
+            )
+            raise StructureError(message, is_ambiguous=True)
+        last[base] = number
+
+
+def of_same_classes(
+    mine: list[MemberStream], theirs: list[MemberStream]
+) -> list[tuple[StoredObject, StoredObject]]:
+    """Return the members of two containers of dataset paths, class by class."""
+    labels = {stream.label: stream.nodes for stream in theirs}
+    if {stream.label: len(stream.nodes) for stream in mine} != {
+        label: len(nodes) for label, nodes in labels.items()
+    }:
+        raise StructureError("the two containers have objects of different classes")
+    return [pair for stream in mine for pair in zip(stream.nodes, labels[stream.label], strict=True)]
+
+
+def _traced(
+    ordered: list[StoredObject], streams: list[MemberStream], history: list[_MergeSteps]
+) -> list[tuple[StoredObject, StoredObject]]:
+    """Return the members that the one way has taken."""
+    counts = next(iter(history[-1]))
+    chosen = []
+    for node, ways in zip(reversed(ordered), reversed(history), strict=True):
+        way = ways[counts]
+        counts = way.came_from
+        chosen.append((node, streams[way.stream].nodes[counts[way.stream]]))
+    return chosen[::-1]
+
+
+def _ambiguity(ordered: list[StoredObject], history: list[_MergeSteps]) -> str:
+    """Return a message that names the first layer whose counterpart is not told."""
+    at = next((at for at, ways in enumerate(history) if len(ways) > 1), len(history) - 1)
+    return f"{spell(ordered[at])} matches several objects of the other checkpoint, which have equal shapes"
