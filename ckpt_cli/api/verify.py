@@ -32,6 +32,7 @@ __all__ = [
     "CheckedCheckpoint",
     "VerifyOptions",
     "VerifyResult",
+    "contract_at",
     "signed_contract",
     "verify",
     "verify_each",
@@ -162,6 +163,16 @@ def _compare_outputs(result: Result, like: str, input_file: Location | None, rep
     return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
 
 
+def contract_at(path: Location) -> Contract:
+    """Return what a saved listing, or a repository of the Hub, says."""
+    if path.store.scheme == "hf":
+        from ..operations.look.hub_contract import HubContract, is_repository
+
+        if is_repository(path):
+            return HubContract(path)
+    return Contract.listed(path)
+
+
 def signed_contract(signature: Location, public_key: Location, changes: KeyChanges) -> Contract:
     """Return what a signature proves; the changes make of a checkpoint what was signed."""
     from ..operations.signing.contract import SignedContract
@@ -273,7 +284,8 @@ def verify(
 
     `roundtrip` is a format: converts there and back, and compares. `outputs_like` and `trains_like` are
     other checkpoints of the same model: compares the model's outputs, on the array in the file `input` or
-    on seeded numbers, or the weights after one training step. `against` is a saved listing to compare with;
+    on seeded numbers, or the weights after one training step. `against` is a saved listing to compare
+    with, or a repository of the Hub, `hf://ORG/REPO`: compares files with its sizes and checksums;
     `locked` uses the `.lock` file next to each checkpoint. `signature` is a file of `ckpt.sign`, and
     `public_key` proves it: compares the tensors with those that were signed. `layout`, `map` and
     `config` give the checkpoint the signed names and axes, as in `ckpt.diff`. `jobs` and `executor`
@@ -291,7 +303,7 @@ def verify(
     other, array, trained, listing = (
         None if path is None else location(path) for path in (outputs_like, input, trains_like, against)
     )
-    contracts: tuple[Contract, ...] = () if listing is None else (Contract.listed(listing),)
+    contracts: tuple[Contract, ...] = () if listing is None else (contract_at(listing),)
     if signature is not None and public_key is not None:
         changes = key_changes(map=map, layout=layout, config=config)
         contracts += (signed_contract(location(signature), location(public_key), changes),)

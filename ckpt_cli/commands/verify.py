@@ -12,7 +12,7 @@ from formats.errors import MEMORY, NOT_READ, REFUSED
 from formats.location import parse_location
 from formats.model.checkpoint_files import data_shards
 
-from ..api.verify import RULES, VerifyOptions, signed_contract, verify_each
+from ..api.verify import RULES, VerifyOptions, contract_at, signed_contract, verify_each
 from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
@@ -30,7 +30,6 @@ from ..cli.options import (
     recursive_option,
     sharing_options,
 )
-from ..operations.look.contract import Contract
 from ..render import base as render
 from ..render.report import SCREEN
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from formats.location import Location
     from formats.store.work.workers import Workers
 
+    from ..operations.look.contract import Contract
     from ..operations.look.verify import Result
 
 
@@ -75,7 +75,7 @@ _MOST_SHOWN = 20
     "--against",
     type=LocalPath(),
     metavar="LISTING",
-    help="Also compare each tensor with a saved listing.",
+    help="Also compare each tensor with a saved listing, or files with hf://ORG/REPO.",
 )
 @click.option(
     "--signature",
@@ -135,19 +135,21 @@ def command(
     (ckpt ls PATH --json -l --digest sha256 > model.lock). The format may differ. For a
     damaged checkpoint, it also says what else differs.
 
+    --against hf://ORG/REPO[@REV] compares files with the sizes and checksums that the Hub lists,
+    and downloads nothing: the checkpoint's files, and all files that both sides have.
+
     --signature proves that these are the tensors that ckpt sign signed, in any format and order.
     Strings, variants and the save counter do not count. If a conversion renamed or transposed
     tensors, --layout and --map give PATH the names and axes that were signed.
 
     \b
       ckpt verify run/ckpt-10 --json                for a script
+      ckpt verify model/ --against hf://org/model   after a download
       ckpt verify new.npz --outputs-like old.keras  after a conversion
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
     as_json = as_json or options["form"] == "json"
-    contracts: tuple[Contract, ...] = (
-        () if options["against"] is None else (Contract.listed(options["against"]),)
-    )
+    contracts: tuple[Contract, ...] = () if options["against"] is None else (contract_at(options["against"]),)
     if options["signature"] is not None:
         changes = changes_of(options)
         contracts += (signed_contract(options["signature"], options["public_key"], changes),)

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import threading
 import traceback
 from typing import TYPE_CHECKING
@@ -762,3 +763,75 @@ def test_what_is_no_url_is_refused_without_its_secrets(
 def test_completion_says_nothing_of_what_is_no_url(url: str, offered: Callable[..., list[str]]) -> None:
     assert offered("ls", UNFIT[url]) == []
     assert offered("show", UNFIT[url], "x") == []
+
+
+@pytest.fixture
+def model(hub: Hub, tmp_path: Path) -> Path:
+    """Return a folder as it was downloaded: sharded safetensors, with files beside them."""
+    folder = tmp_path / "model"
+    shutil.copytree(data_path("hf"), folder)
+    (folder / "sub").mkdir()
+    (folder / "sub" / "vocab.txt").write_bytes(b"a\nb\n")
+    for path in folder.rglob("*"):
+        if path.is_file():
+            hub.files[str(path.relative_to(folder))] = path.read_bytes()
+    hub.files["README.md"] = b"read me"
+    hub.files["onnx/model.onnx"] = b"another export"
+    (folder / "mine.txt").write_bytes(b"notes")
+    return folder
+
+
+def test_local_files_have_the_sums_of_the_hub(hub: Hub, model: Path, ckpt: Callable[..., Result]) -> None:
+    hub.web.asked().clear()
+    done = ckpt("verify", model, "--against", "hf://org/repo")
+    assert (done.code, len(done.rows)) == (0, 1), done
+    assert "files as in hf://org/repo" in done.err
+    assert "not compared: only in hf://org/repo: README.md" in done.err
+    assert "mine.txt" in done.err
+    assert not any("resolve" in path for _, path in hub.web.asked())
+    assert hub.storage.asked() == []
+    assert hub.token not in done.out + done.err
+
+
+@pytest.mark.parametrize("name", ["sub/vocab.txt", "model.safetensors.index.json", "shard"])
+@pytest.mark.parametrize("change", ["content", "size", "there"])
+def test_a_file_with_another_sum_is_named(
+    name: str, change: str, hub: Hub, model: Path, ckpt: Callable[..., Result]
+) -> None:
+    if name == "shard":
+        name = min(path.name for path in model.glob("*.safetensors"))
+    data = hub.files[name]
+    if change == "there":
+        del hub.files[name]
+    else:
+        hub.files[name] = data[:-1] + (b"" if change == "size" else bytes([data[-1] ^ 1]))
+    done = ckpt("verify", model, "--against", "hf://org/repo", "--json")
+    findings = done.json["results"][0]["findings"]
+    if name == "sub/vocab.txt" and change == "there":
+        assert (done.code, findings) == (0, [])  # no file of the checkpoint, and the Hub does not have it
+        return
+    (finding,) = findings
+    assert (done.code, finding["code"], finding["file"]) == (1, "contract", str(model / name))
+    words = {
+        "content": "content differs",
+        "size": "bytes, hf://org/repo has",
+        "there": "not in hf://org/repo",
+    }
+    assert words[change] in finding["message"]
+
+
+def test_a_shard_that_the_index_names_is_missing(hub: Hub, model: Path, ckpt: Callable[..., Result]) -> None:
+    name = min(path.name for path in model.glob("*.safetensors"))
+    (model / name).unlink()
+    done = ckpt("verify", model, "--against", "hf://org/repo", "--json")
+    (finding,) = [one for one in done.json["results"][0]["findings"] if one["code"] == "contract"]
+    assert (done.code, finding["file"]) == (1, str(model / name))
+    assert finding["message"] == "missing: hf://org/repo has it"
+
+
+def test_a_repository_that_is_not_there_is_an_error(
+    hub: Hub, model: Path, ckpt: Callable[..., Result]
+) -> None:
+    done = ckpt("verify", model, "--against", "hf://org/other")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("ckpt: error: hf://org/other: ")

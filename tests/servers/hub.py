@@ -18,6 +18,11 @@ SMALL = 1000
 """Bytes below which the Hub sends a file itself."""
 
 
+def blob_id(data: bytes) -> str:
+    """Return what git calls a file of this content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
 class Hub:
     """The files of one repository, `org/repo`; `web` is asked first, then `storage`.
 
@@ -74,7 +79,7 @@ class Hub:
             return {"type": "directory", "oid": "0" * 40, "size": 0, "path": path}
         found: dict[str, object] = {
             "type": "file",
-            "oid": hashlib.sha1(data).hexdigest(),
+            "oid": blob_id(data),
             "size": len(data),
             "path": path,
         }
@@ -87,7 +92,7 @@ class Hub:
         if data is None:
             handler.say(404, b"", {"X-Error-Code": "EntryNotFound"})
         elif len(data) < SMALL:
-            self.web.etags[handler.place] = f'"{hashlib.sha1(data).hexdigest()}"'
+            self.web.etags[handler.place] = f'"{blob_id(data)}"'
             handler.answer(data)
         else:
             checksum = hashlib.sha256(data).hexdigest()

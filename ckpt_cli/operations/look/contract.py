@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class Contract:
     """What a listing says that tensors are; read once, for all checkpoints that are held against it."""
 
+    of_files = False
+    """Whether files are compared, whatever can be read of the tensors in them."""
+
     def __init__(self, path: Location, specs: Mapping[str, TensorSpec], digests: Mapping[str, str]) -> None:
         self.path = path
         self.specs = specs

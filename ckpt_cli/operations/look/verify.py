@@ -162,7 +162,9 @@ def hold(
 
     Damage hides no other difference, as long as a key can be listed.
     """
-    if result.ok:
+    if contract.of_files:
+        found = contract.findings(location, workers, advance, damage=result.findings)
+    elif result.ok:
         found = contract.findings(location, workers, advance)
     elif not result.listed:
         found = []

@@ -1,0 +1,124 @@
+"""Comparing local files with a repository of the Hub, by sizes and checksums, without downloads.
+
+The Hub lists the SHA-256 of files that it keeps in LFS, and the git blob id of small ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from formats.core import notices
+from formats.core.chunks import PIECE
+from formats.core.words import counted, first_of
+from formats.errors import SHARD_MISSING
+from formats.model.verification import Finding
+from formats.store.remote.hub import place_of
+from formats.store.work.workers import SERIAL, Workers
+
+from .contract import Contract
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from formats.location import Location
+    from formats.model.checkpoint_files import CheckpointLocation
+    from formats.store.base import Entry
+
+_SHA256_DIGITS = 64
+
+
+def is_repository(path: Location) -> bool:
+    """Whether a path is a repository of the Hub, and not a file in one."""
+    return path.store.scheme == "hf" and not place_of(path).inside
+
+
+class HubContract(Contract):
+    """The files of a repository, to hold local ones against: those of a checkpoint, and all that both have.
+
+    Raises CheckpointError where the Hub does not list the repository.
+    """
+
+    of_files = True
+
+    def __init__(self, path: Location) -> None:
+        super().__init__(path, {}, {})
+        path.listing()
+        self._compared = 0
+
+    @property
+    def remark(self) -> str:
+        return f"{counted(self._compared, 'file')} as in {self.path}"
+
+    def findings(
+        self,
+        location: CheckpointLocation,
+        workers: Workers = SERIAL,  # noqa: ARG002  a file has one checksum, from its beginning to its end
+        advance: Callable[[int], None] = lambda _: None,
+        *,
+        damage: Collection[Finding] = (),
+    ) -> list[Finding]:
+        """Return in what files are others than those of the repository, in the order of their names."""
+        folder = location.head.parent
+        missing = (finding.file for finding in damage if finding.file and finding.code == SHARD_MISSING)
+        own = {path.relative_to(folder) for path in (*location.files(), *map(folder.of, missing))}
+        listed = dict(_files(self.path, folder))
+        both = {name for name in listed if (folder / name).is_file()}
+        self._compared = len(own | both)
+        self._tell_others(folder, own, listed)
+        found = []
+        for name in sorted(own | both):
+            message = self._flaw(folder / name, listed.get(name), advance)
+            if message:
+                found.append(Finding("error", "contract", message, None, folder / name))
+        return found
+
+    def _flaw(self, path: Location, listed: Entry | None, advance: Callable[[int], None]) -> str:
+        """Return in what a file is another than the repository's; nothing where it is the same."""
+        here = path.entry()
+        if here is None:
+            return f"missing: {self.path} has it" if listed else f"missing here and in {self.path}"
+        if listed is None:
+            return f"not in {self.path}"
+        if here.size != listed.size:
+            return f"{here.size:,} bytes, {self.path} has {listed.size:,}"
+        stored = str(listed.identity[0])
+        is_sha256 = len(stored) == _SHA256_DIGITS
+        total = (
+            hashlib.sha256() if is_sha256 else hashlib.sha1(b"blob %d\0" % here.size, usedforsecurity=False)
+        )
+        with path.open() as file:
+            for begin in range(0, here.size, PIECE):
+                piece = file.read(begin, min(PIECE, here.size - begin))
+                total.update(piece)
+                advance(len(piece))
+        word = "sha256" if is_sha256 else "git blob"
+        if total.hexdigest() != stored:
+            return f"content differs: {word} {total.hexdigest()}, {self.path} has {stored}"
+        return ""
+
+    def _tell_others(self, folder: Location, own: set[str], listed: dict[str, Entry]) -> None:
+        """Note which files only one side has: they are not compared."""
+        there = sorted(name for name in listed if name not in own and not (folder / name).is_file())
+        names = [name for name, is_folder in folder.names() if not is_folder and not name.startswith(".")]
+        here = [name for name in names if name not in own and name not in listed]
+        parts = [f"only in {self.path}: {first_of(there)}"] * bool(there)
+        parts += [f"only in {folder}: {first_of(here)}"] * bool(here)
+        if parts:
+            notices.tell(f"not compared: {'; '.join(parts)}")
+
+
+def _files(repository: Location, folder: Location, inside: str = "") -> Iterator[tuple[str, Entry]]:
+    """Yield the files of a repository with their sizes and checksums, by their paths in it.
+
+    Folders that do not exist in `folder` are not listed.
+    """
+    for name, is_folder in (repository / inside if inside else repository).names():
+        path = f"{inside}/{name}" if inside else name
+        if is_folder:
+            if (folder / path).is_folder():
+                yield from _files(repository, folder, path)
+            continue
+        entry = (repository / path).entry()
+        if entry is not None:
+            yield path, entry
