@@ -153,14 +153,19 @@ def training_in_h5(config: str | None, major: str) -> str | None:
     """Return how a model is compiled as whole models in HDF5 have it, out of what a `.keras` archive says.
 
     None where it is not compiled, or no optimizer is told of, without which Keras takes none of it.
-    Keras 2 spells an object by class and settings alone.
+    Keras 2 spells an object by class and settings alone, and its newer optimizers by the names under which
+    it registers them: by class alone it finds the legacy ones.
     """
     compiled = parse_object(config).get("compile_config") if config is not None else None
     optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
     if not isinstance(compiled, dict) or not isinstance(optimizer, dict):
         return None
     told = {key: compiled.get(key) for key in ("loss", "metrics", "weighted_metrics", "loss_weights")}
-    told["optimizer_config"] = {key: optimizer.get(key) for key in ("class_name", "config")}
+    name, settings = optimizer.get("class_name"), optimizer.get("config")
+    is_legacy = isinstance(settings, dict) and settings.get("is_legacy_optimizer")
+    if major == "2" and optimizer.get("module") == "keras.optimizers" and not is_legacy:
+        name = f"Custom>{name}"
+    told["optimizer_config"] = {"class_name": name, "config": settings}
     return json.dumps(_by_class(told) if major == "2" else told)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from formats.keras.config import training_in_h5
 from formats.keras.model import ModelError, from_config, from_names, legacy_order
 
 
@@ -54,3 +55,23 @@ def test_in_h5_files_what_is_not_trained_comes_last(trainable: bool, expected: l
 def test_names_that_tell_no_layer(weights: Any) -> None:
     with pytest.raises(ModelError):
         from_names(weights)
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "major", "name"),
+    [
+        ("keras.optimizers", {}, "2", "Custom>AdamW"),
+        ("keras.optimizers", {"is_legacy_optimizer": True}, "2", "AdamW"),
+        ("keras.optimizers.legacy", {}, "2", "AdamW"),
+        ("mine", {}, "2", "AdamW"),
+        ("keras.optimizers", {}, "3", "AdamW"),
+        ("keras.optimizers", None, "2", "Custom>AdamW"),
+    ],
+)
+def test_keras_2_finds_its_newer_optimizers_as_it_registers_them(
+    module: str, settings: Any, major: str, name: str
+) -> None:
+    """Keras 2.15 loads no .h5 of an optimizer without a legacy one, AdamW for one, under another name."""
+    optimizer = {"module": module, "class_name": "AdamW", "config": settings, "registered_name": None}
+    told = training_in_h5(json.dumps({"compile_config": {"optimizer": optimizer}}), major)
+    assert json.loads(told or "{}")["optimizer_config"]["class_name"] == name

@@ -156,11 +156,11 @@ def subclassed_blocks(seed):
 
 
 @family()
-def slashes(seed):
-    """Names that formats spell otherwise."""
+def dots(seed):
+    """Names with signs that separate others."""
     x = keras.Input((4,))
     hidden = layers.Dense(4, "tanh", name="block_1.dense-a")(x)
-    hidden = layers.Dense(4, "tanh", name="Block 1 dense")(hidden)
+    hidden = layers.Dense(4, "tanh", name="Block.1.dense")(hidden)
     return Program(keras.Model(x, layers.Dense(2, name="vars")(hidden)), numbers(8, 4), optimizer="adam")
 
 
@@ -351,8 +351,8 @@ def additive(seed):
 @family()
 def einsum(seed):
     stack = [
-        layers.EinsumDense("abc,cd->abd", output_shape=(None, 4), bias_axes="d", activation="tanh"),
-        layers.EinsumDense("abc,cde->abde", output_shape=(None, 2, 2)),
+        layers.EinsumDense("abc,cd->abd", output_shape=(5, 4), bias_axes="d", activation="tanh"),
+        layers.EinsumDense("abc,cde->abde", output_shape=(5, 2, 2)),
         layers.Flatten(),
     ]
     return sequential((5, 3), *stack, optimizer=optimizers.Adadelta(0.5))

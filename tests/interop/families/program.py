@@ -78,7 +78,8 @@ class Program:
 
     def variables(self):
         """Return the variables of the model that hold numbers."""
-        return [each for each in self.model.weights if tf.as_dtype(each.dtype) not in NO_NUMBERS]
+        weights = (each for each in self.model.weights if hasattr(each, "dtype"))  # no table of words
+        return [each for each in weights if tf.as_dtype(each.dtype) not in NO_NUMBERS]
 
     def weights(self):
         return [np.asarray(tf.cast(each, tf.float32)) for each in self.variables()]
