@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,3 +174,23 @@ def test_a_generation_changes_nothing_without_objects(ckpt: Callable, tmp_path: 
     result = ckpt("convert", source, tmp_path / "m.weights.h5", "--generation", "keras2")
     assert (result.code, result.out) == (3, "")
     assert "--generation changes nothing" in result.err
+
+
+def test_bins_of_other_data_are_not_taken_for_srcs(ckpt: Callable, tmp_path: Path) -> None:
+    """A Discretization has learned its bins from data: its configuration holds them, and no tensor."""
+    source = data_path("keras3_mlp", "mlp.keras")
+    with formats.open_checkpoint(source) as reader:
+        text = reader.facts.config  # type: ignore[attr-defined]
+    config = json.loads(text)
+    layer = config["config"]["layers"][-1]["config"]
+    configs = []
+    for bins in ([0.0, 1.0], [0.0, 2.0]):
+        layer["bin_boundaries"] = bins
+        configs.append(tmp_path / f"{bins[1]}.json")
+        configs[-1].write_text(json.dumps(config))
+    one = tmp_path / "one.keras"
+    assert ckpt("convert", source, one, "--config", configs[0]).code == 0
+    assert ckpt("convert", one, tmp_path / "same.weights.h5", "--config", configs[0]).code == 0
+    result = ckpt("convert", one, tmp_path / "other.weights.h5", "--config", configs[1])
+    assert (result.code, result.out) == (3, "")
+    assert f"bin_boundaries of layer '{layer['name']}' differ between the configurations" in result.err
