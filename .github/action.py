@@ -1,4 +1,4 @@
-"""Runs `ckpt` with the input `arguments` of action.yml: once for code scanning, once for the step's log."""
+"""Runs `ckpt` with the inputs of action.yml: once for code scanning, once for the step's log."""
 
 from __future__ import annotations
 
@@ -35,9 +35,21 @@ def words_of(text: str) -> list[str]:
     return words
 
 
+def signed(command: str, signature: str, public_key: str) -> list[str]:
+    """Return the options that verify a signature; ValueError where one of them is missing."""
+    if not (signature or public_key):
+        return []
+    if not (signature and public_key):
+        raise ValueError("signature and public-key go together")
+    if command != "verify":
+        raise ValueError(f"signature needs verify as the first word, found {command!r}")
+    return [f"--signature={signature}", f"--public-key={public_key}"]
+
+
 def main() -> int:
     try:
         command, *words = words_of(os.environ["ARGUMENTS"])
+        words = [*signed(command, os.environ.get("SIGNATURE", ""), os.environ.get("PUBLIC_KEY", "")), *words]
     except ValueError as error:
         message = " ".join(str(error).split()).replace("%", "%25")  # one line, as GitHub wants it
         print(f"::error title=ckpt::the action's input arguments: {message}")

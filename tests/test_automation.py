@@ -89,7 +89,7 @@ class Step(NamedTuple):
     ran: list[list[str]]
 
 
-def _act(tmp_path: Path, arguments: str, prints: str = "{}", ends: int = 0) -> Step:
+def _act(tmp_path: Path, arguments: str, prints: str = "{}", ends: int = 0, **inputs: str) -> Step:
     """Run that step as the service does, with a `ckpt` that says what it was called with."""
     script = textwrap.dedent(re.split(r"\n    - ", _text("action.yml").split("      run: |\n")[2])[0])
     programs = tmp_path / "ckpt" / "bin"
@@ -102,7 +102,7 @@ def _act(tmp_path: Path, arguments: str, prints: str = "{}", ends: int = 0) -> S
     output.write_text("")
     said.write_text("")
     variables = {"RUNNER_TEMP": tmp_path, "GITHUB_OUTPUT": output, "ARGUMENTS": arguments, "ACTION": ROOT}
-    variables |= {"SAID": said, "PRINTS": prints, "ENDS": ends}
+    variables |= {"SAID": said, "PRINTS": prints, "ENDS": ends, **inputs}
     environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
@@ -166,6 +166,20 @@ def test_the_action_rejects_what_it_cannot_split(tmp_path: Path, arguments: str,
     assert done == Step(code=2, shown=shown, output="", ran=[])
 
 
+def test_the_action_verifies_a_signature(tmp_path: Path) -> None:
+    text = _text("action.yml")
+    for name in ("signature", "public-key"):
+        assert f"{name.upper().replace('-', '_')}: ${{{{ inputs.{name} }}}}\n" in text
+    inputs = {"SIGNATURE": "a model.sig", "PUBLIC_KEY": "-key.pem"}
+    done = _act(tmp_path, "verify models/", **inputs)
+    options = ["--signature=a model.sig", "--public-key=-key.pem"]
+    assert done.ran == [["verify", "--format", form, *options, "models/"] for form in ("sarif", "github")]
+    alone = _act(tmp_path, "verify models/", SIGNATURE="model.sig")
+    assert (alone.code, alone.ran, "signature and public-key go together" in alone.shown) == (2, [], True)
+    other = _act(tmp_path, "stats models/", **inputs)
+    assert (other.code, other.ran, "signature needs verify" in other.shown) == (2, [], True)
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     """Pages name the release that the version leads to."""
     assert _project()["version"] == VERSION
@@ -200,6 +214,7 @@ def test_the_action_installs_known_releases() -> None:
             assert re.fullmatch(r"==[\w.]+", str(found.specifier)), line
     project = tomllib.loads(_text("pyproject.toml"))
     needed = [*_project()["dependencies"], *_project()["optional-dependencies"]["remote"]]
+    needed += _project()["optional-dependencies"]["sign"]
     for text in [*needed, *project["build-system"]["requires"]]:
         asked = Requirement(text)
         for python in ("3.11", "3.12", "3.13", "3.14"):

@@ -213,7 +213,8 @@ def action(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[lis
     runner = tmp_path_factory.mktemp("runner")
     variables = {"RUNNER_TEMP": str(runner), "ACTION": str(project)}
     constraints = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
-    assert steps[0]["env"] == {"ACTION": "${{ github.action_path }}", **constraints}
+    extra = {"EXTRA": "${{ inputs.signature != '' && '[sign]' || '' }}"}
+    assert steps[0]["env"] == {"ACTION": "${{ github.action_path }}", **constraints, **extra}
     _run(*BASH, steps[0]["run"], **OFFLINE, **variables, **constraints)
     installed = _run(str(runner / "ckpt" / "bin" / "python"), "-m", "pip", "freeze")
     pinned = (project / "constraints.txt").read_text().replace("-", "_").lower().split()
@@ -245,7 +246,9 @@ def test_the_action_does_what_it_says(
     output, summary = tmp_path / "output", tmp_path / "summary"
     output.touch()
     variables = {"RUNNER_TEMP": runner, "GITHUB_OUTPUT": output, "GITHUB_STEP_SUMMARY": summary}
-    assert steps[1]["env"] == {"ACTION": "${{ github.action_path }}", "ARGUMENTS": "${{ inputs.arguments }}"}
+    inputs = {"ARGUMENTS": "arguments", "SIGNATURE": "signature", "PUBLIC_KEY": "public-key"}
+    asked = {name: f"${{{{ inputs.{value} }}}}" for name, value in inputs.items()}
+    assert steps[1]["env"] == {"ACTION": "${{ github.action_path }}", **asked}
     variables["ACTION"] = project
     texts = {name: str(value) for name, value in variables.items()}
     shown = _run(*BASH, steps[1]["run"], cwd=tmp_path, code=code, **texts, ARGUMENTS=arguments)
@@ -273,7 +276,7 @@ def test_the_action_installs_no_other_releases(
     text = (copy / "constraints.txt").read_text()
     (copy / "constraints.txt").write_text(re.sub(rf"(?m)^{needed}==.*", f"{needed}==0.0.1", text))
     step = action[0][0]
-    variables = {"RUNNER_TEMP": str(tmp_path), **step["env"], "ACTION": str(copy)}
+    variables = {"RUNNER_TEMP": str(tmp_path), **step["env"], "ACTION": str(copy), "EXTRA": ""}
     _run(*BASH, step["run"], code=1, **OFFLINE, **variables)
 
 
