@@ -71,6 +71,9 @@ class Wanted(NamedTuple):
     is_scaled: bool = False
     """Whether it is within a LossScaleOptimizer."""
 
+    may_be_scaled: bool = False
+    """Whether `compile` may put it into one without saying so, as it does for half precision."""
+
     @property
     def state(self) -> tuple[str, frozenset[str], bool, bool]:
         """All that decides which list it makes."""
@@ -192,7 +195,9 @@ class StoredOptimizer(NamedTuple):
 
     def _check_wrapper(self, generation: str) -> None:
         """Raise NoPlaceError if only one side has a LossScaleOptimizer, or one of another generation."""
-        if self.wanted is not None and self.wanted.is_scaled != self.scaled:
+        wanted = self.wanted
+        may_differ = wanted is None or (self.scaled and wanted.may_be_scaled)
+        if wanted is not None and wanted.is_scaled != self.scaled and not may_differ:
             side, other = (
                 ("SRC's", "the configuration's") if self.scaled else ("the configuration's", "SRC's")
             )
@@ -462,7 +467,8 @@ def wanted_by(facts: KerasFacts) -> Wanted | None:
     row = named(called)
     made = frozenset(slot.made_by for slot in (row.slots if row else ()) if settings.get(slot.made_by))
     is_scheduled = isinstance(settings.get(RATE), dict)
-    return Wanted(called, row, made, is_scheduled, told[0] in LOSS_SCALING)
+    is_half = "mixed_float16" in (facts.config or "")
+    return Wanted(called, row, made, is_scheduled, told[0] in LOSS_SCALING, is_half)
 
 
 def optimizer_of(
