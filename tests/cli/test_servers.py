@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats import CheckpointError
+from formats import CheckpointError, TensorSpec, create_checkpoint
+from formats.core.dtypes import BY_NAME
 from formats.location import parse_location
 from formats.model.checkpoint_files import lone_shards, v1_shards
 from formats.store import content_cache
@@ -835,3 +836,20 @@ def test_a_repository_that_is_not_there_is_an_error(
     done = ckpt("verify", model, "--against", "hf://org/other")
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith("ckpt: error: hf://org/other: ")
+
+
+def test_copies_on_the_hub_are_compared_by_their_sums(
+    hub: Hub, model: Path, ckpt: Callable[..., Result]
+) -> None:
+    values = np.arange(1 << 20, dtype=np.float32)
+    spec = TensorSpec("w", BY_NAME["float32"], values.shape)
+    with create_checkpoint(str(model / "large.safetensors"), format="safetensors", specs=[spec]) as writer:
+        writer.write("w", values)
+    large = (model / "large.safetensors").read_bytes()
+    hub.files |= {"a/m.safetensors": large, "b/m.safetensors": large, "c/m.safetensors": large[:-1] + b"!"}
+    done = ckpt("diff", "hf://org/repo/a/m.safetensors", "hf://org/repo/b/m.safetensors", "-v")
+    assert (done.code, done.out) == (0, "")
+    sent = int(re.findall(r"([\d,]+) bytes", done.err.splitlines()[-1])[0].replace(",", ""))
+    assert sent < len(large) / 4, done.err
+    other = ckpt("diff", "hf://org/repo/a/m.safetensors", "hf://org/repo/c/m.safetensors")
+    assert (other.code, other.rows[0][0]) == (1, "value")
