@@ -51,6 +51,7 @@ from .names import name_scope
 from .specs import TensorSpec
 from .tape import GradientTape, UnconnectedGradients
 from .tensor import Tensor, TensorShape
+from .unknown import absent
 from .variable import Variable
 
 dispatch.dispatch(globals(), _functions)
@@ -80,7 +81,7 @@ def __getattr__(name: str) -> object:
     """Import what few programs need when it is first asked for."""
     if name in _LAZY:
         return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise absent(__name__, name)
 
 
 def executing_eagerly() -> object:

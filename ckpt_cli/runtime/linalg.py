@@ -7,6 +7,7 @@ from typing import Any
 from .dispatch import dispatch
 from .functions import einsum, eye, global_norm, matmul, norm, tensordot
 from .tensor import Tensor, as_tensor
+from .unknown import absent
 
 __all__ = ["einsum", "eye", "global_norm", "matmul", "matvec", "norm", "tensordot"]
 
@@ -22,3 +23,7 @@ def matvec(
 
 
 dispatch(globals(), __all__, "linalg")
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -6,6 +6,7 @@ from .dispatch import dispatch
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
 from .nn import log_softmax, softmax, softplus
+from .unknown import absent
 
 __all__ = ["log_sigmoid", "log_softmax", "softmax", "softplus", *_functions]  # noqa: PLE0604
 
@@ -15,3 +16,7 @@ def log_sigmoid(x: object, name: str | None = None) -> object:
 
 
 dispatch(globals(), _functions, "math")
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

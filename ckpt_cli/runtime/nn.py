@@ -13,7 +13,7 @@ from .ops import convolution, windows
 from .ops.neural import keep_logits, sigmoid_cross_entropy, softmax_cross_entropy
 from .signatures import with_signature
 from .tensor import OPERATIONS, Tensor, as_tensor
-from .unknown import refuse
+from .unknown import absent, refuse
 
 __all__ = [
     "avg_pool2d", "bias_add", "conv2d", "depthwise_conv2d", "dropout", "elu", "embedding_lookup", "gelu",
@@ -150,3 +150,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
 
 
 dispatch(globals(), __all__, "nn")
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

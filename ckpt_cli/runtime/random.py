@@ -10,6 +10,7 @@ from .generator import Algorithm, Generator, create_rng_state, get_global_genera
 from .ops.arrays import static_shape
 from .ops.random import reset_seed
 from .tensor import OPERATIONS, Tensor, as_tensor
+from .unknown import absent
 
 __all__ = [
     "Algorithm",
@@ -85,3 +86,7 @@ def uniform(
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     return OPERATIONS["shuffle"](value, seed=seed)
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["accept", "refuse"]
+__all__ = ["absent", "accept", "refuse"]
 
 
 def refuse(where: str, **arguments: Any) -> None:
@@ -22,3 +22,14 @@ def accept(where: str, options: dict[str, Any], without_effect: str) -> None:
     for name in options:
         if name not in without_effect.split():
             raise TypeError(f"{where}() got an unexpected keyword argument '{name}'")
+
+
+def absent(module: str, name: str) -> AttributeError:
+    """Return the error of a name that a module of TensorFlow may have and the runtime's does not."""
+    place = module.replace("ckpt_cli.runtime", "tf", 1)
+    if name.startswith("__"):
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    return AttributeError(
+        f"{place}.{name} is not part of ckpt's runtime (module {module!r} has no attribute {name!r}); "
+        "docs/runtime.md says what is"
+    )

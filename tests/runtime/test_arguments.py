@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 from typing import Any
 
@@ -131,3 +132,14 @@ def test_collections_are_those_of_a_scope() -> None:
         v1.losses.add_loss(tf.constant(1.0))
         with pytest.raises(NotImplementedError, match="get_collection: argument scope"):
             v1.losses.get_losses("head")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("", "strings"), (".nn", "ctc_loss"), (".keras.layers", "ConvLSTM2D"), (".keras.metrics", "AUC"),
+     (".compat.v1", "placeholder"), (".data", "TFRecordDataset"), (".keras.optimizers", "SGDW")],
+)  # fmt: skip
+def test_what_is_absent_is_said(module: str, name: str) -> None:
+    place = f"tf{module}.{name}"
+    with pytest.raises(AttributeError, match=f"{place} is not part of ckpt's runtime"):
+        getattr(importlib.import_module(f"ckpt_cli.runtime{module}"), name)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import pytest
 
 import ckpt_cli.runtime as tf
+from tests.interop.conftest import ROOT
 from tests.interop.edges import answer, cases, families, read_answers
 
 CLOSE = {"float32": 1e-5, "float16": 2e-3, "complex64": 1e-5, "float64": 1e-6, "complex128": 1e-9}
@@ -76,6 +78,39 @@ TITLES = [(family, title) for family in families() for title in cases(family)]
 def test_edges_are_tensorflows(family: str, title: str) -> None:
     program = cases(family)[title]
     assert not difference(answer(tf, program), read_answers(family)[program])
+
+
+def table() -> str:
+    """Return the table of `docs/runtime.md`: programs of each family, and their results."""
+    names = {"losses": "Losses", "values": "Values, dtypes and errors", "arguments": "Arguments of functions"}
+    names |= {
+        "operations": "Operations by dtype, derivatives",
+        "keras": "Keras: metrics, steps, symbolic tensors",
+    }
+    rows = [
+        "| programs about | programs | results | equal | not supported |",
+        "| --- | --: | --: | --: | --: |",
+    ]
+    for family in families():
+        found = [answer(tf, program) for program in cases(family).values()]
+        rejected = sum(map(_rejections, found))
+        total = sum(map(_parts, found))
+        title = names[family.partition("_")[2]]
+        rows.append(f"| {title} | {len(found)} | {total} | {total - rejected} | {rejected} |")
+    return "\n".join(rows)
+
+
+def _parts(found: Any) -> int:
+    return sum(map(_parts, found["list"])) if "list" in found else 1
+
+
+def _rejections(found: Any) -> int:
+    return sum(map(_rejections, found["list"])) if "list" in found else is_rejected(found)
+
+
+def test_the_table_in_the_docs_is_current() -> None:
+    with open(os.path.join(ROOT, "docs", "runtime.md"), encoding="utf-8") as file:
+        assert table() in file.read()
 
 
 @pytest.mark.parametrize("family", families())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..unknown import absent
 from . import (
     activations,
     backend,
@@ -22,3 +23,7 @@ __all__ = [
     "Input", "Model", "Sequential", "activations", "backend", "callbacks", "initializers", "layers",
     "losses", "metrics", "models", "optimizers", "regularizers", "utils",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

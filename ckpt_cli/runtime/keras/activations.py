@@ -11,6 +11,7 @@ from ..functions import clip_by_value
 from ..ops.elementwise import cast, where
 from ..ops.neural import KERAS, keep_logits
 from ..tensor import OPERATIONS, Tensor, as_tensor
+from ..unknown import absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,3 +168,7 @@ def as_float(x: Any, dtype: Any) -> Tensor:
 def is_known(name: str, function: Any) -> bool:
     """Whether a name stands for this very function."""
     return _BY_NAME.get(name) is function
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

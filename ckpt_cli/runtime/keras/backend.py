@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..names import clear_names
+from ..unknown import absent
 
 __all__ = ["clear_session", "epsilon", "floatx", "get_value", "set_value"]
 
@@ -28,3 +29,7 @@ def get_value(x: Any) -> Any:
 
 def set_value(x: Any, value: Any) -> None:
     x.assign(value)
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..unknown import refuse
+from ..unknown import absent, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -289,3 +289,7 @@ class EarlyStopping(_Monitor):
             self.model.stop_training = True
             if self.best_weights is not None:
                 self.model.set_weights(self.best_weights)
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -9,6 +9,7 @@ from ..names import to_snake_case
 from ..ops.elementwise import cast, where
 from ..ops.neural import KERAS, sigmoid_cross_entropy, softmax_cross_entropy, with_last_axis
 from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor
+from ..unknown import absent
 from .masks import all_of, hang_mask, mask_of
 
 if TYPE_CHECKING:
@@ -274,3 +275,7 @@ def as_loss(identifier: Any) -> Loss | None:
     if found is None or isinstance(found, Loss):
         return found
     return LossFunction(found, name=to_snake_case(getattr(found, "__name__", type(found).__name__)))
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -11,7 +11,7 @@ from ..names import to_snake_case
 from ..ops.elementwise import cast
 from ..shaping import reshape
 from ..tensor import OPERATIONS, Tensor, as_tensor
-from ..unknown import accept
+from ..unknown import absent, accept
 from ..variable import Variable
 from . import initializers, losses
 from .losses import of_one_rank, of_rank
@@ -234,3 +234,7 @@ def _kind(labels: Tensor, predictions: Tensor) -> str:
         return "binary"
     is_sparse = labels.ndim < predictions.ndim or labels.shape[-1] == 1
     return "sparse_categorical" if is_sparse else "categorical"
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

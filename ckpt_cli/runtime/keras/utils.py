@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.random import reset_seed
+from ..unknown import absent
 from .initializers import reset_seeds
 
 __all__ = ["pack_x_y_sample_weight", "set_random_seed", "to_categorical", "unpack_x_y_sample_weight"]
@@ -43,3 +44,7 @@ def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> 
     if y is None:
         return (x,) if isinstance(x, list | tuple) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

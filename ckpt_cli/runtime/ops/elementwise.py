@@ -101,6 +101,8 @@ def _divide(x: Any, y: Any) -> Any:
 
 
 def _divide_no_nan(x: Any, y: Any) -> Any:
+    if x.ndim == y.ndim == 0 and x.dtype.kind == "f":  # a mean's, at each step of training
+        return x / y if y else x.dtype.type(0)
     quotient = _divide(x, y)
     return np.where(y == 0, quotient.dtype.type(0), quotient)
 

@@ -17,7 +17,7 @@ from ...functions import __all__ as _functions
 from ...names import current_scope, name_scope, scoped, unique_name
 from ...signatures import with_signature
 from ...tensor import Tensor
-from ...unknown import refuse
+from ...unknown import absent, refuse
 from ...variable import Variable
 from . import nn, train
 
@@ -80,7 +80,7 @@ def __getattr__(name: str) -> object:
     """Import what few programs need when it is first asked for."""
     if name in _LAZY:
         return importlib.import_module(f".{name}", _LAZY[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise absent(__name__, name)
 
 
 class GraphKeys:

@@ -11,7 +11,7 @@ from ...keras.initializers import get as initializer_of
 from ...names import name_scope, unique_name
 from ...shaping import reshape, transpose
 from ...tensor import Tensor, as_tensor
-from ...unknown import refuse
+from ...unknown import absent, refuse
 from ...variable import Variable
 
 __all__ = ["dense", "dropout", "flatten"]
@@ -67,3 +67,7 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
     if data_format == "channels_first" and x.ndim > 2:
         x = transpose(x, [0, *range(2, x.ndim), 1])
     return reshape(x, [-1, math.prod(x.shape[1:])])
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

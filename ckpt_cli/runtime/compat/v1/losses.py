@@ -9,6 +9,7 @@ from ...functions import reduce_sum, stack
 from ...ops.elementwise import cast
 from ...ops.neural import sigmoid_cross_entropy as _sigmoid_cross_entropy
 from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...unknown import absent
 from . import GraphKeys, add_to_collection, get_collection
 
 __all__ = [
@@ -113,3 +114,7 @@ def get_total_loss(
     """Return the sum of the losses that were collected, and of those of regularization."""
     extra = get_regularization_losses(scope) if add_regularization_losses else []
     return reduce_sum(stack([*get_losses(scope), *extra]))
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

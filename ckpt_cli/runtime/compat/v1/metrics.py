@@ -15,7 +15,7 @@ from ...functions import reduce_sum
 from ...names import name_scope
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor, define
-from ...unknown import refuse
+from ...unknown import absent, refuse
 from ...variable import Variable
 
 __all__ = ["accuracy", "auc", "mean", "precision", "recall"]
@@ -175,3 +175,7 @@ def auc(
     counts.assign_add(_op["confusion"](labels, prediction, _weights(prediction, weights)))
     value = _op["area_under_curve"](counts, curve=curve)
     return value, value
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

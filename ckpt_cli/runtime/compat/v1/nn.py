@@ -9,6 +9,7 @@ from ...nn import *  # noqa: F403
 from ...nn import __all__ as _names
 from ...signatures import with_signature
 from ...tensor import OPERATIONS
+from ...unknown import absent
 
 __all__ = list(_names)
 
@@ -41,3 +42,7 @@ def dropout(  # type: ignore[no-redef]
     if (keep_prob is None) == (rate is None):
         raise ValueError("Only one of keep_prob and rate can be given, and one must be.")
     return nn.dropout(x, rate if rate is not None else 1 - keep_prob, noise_shape, seed)
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -16,7 +16,7 @@ from ...checkpoint import Checkpoint
 from ...names import name_scope
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
 from ...state_file import get_checkpoint_state, latest_checkpoint, update_state_file
-from ...unknown import refuse
+from ...unknown import absent, refuse
 from ...variable import Variable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         package = __name__.removesuffix(".compat.v1.train")
         return getattr(importlib.import_module(f"{package}.estimator.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise absent(__name__, name)
 
 
 def _graph() -> graphs.Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...unknown import absent
 from ..base_layer import Layer
 from .attention import EinsumDense, MultiHeadAttention
 from .convolution import (
@@ -62,3 +63,7 @@ __all__ = [
     "Subtract", "TimeDistributed",
     "UnitNormalization",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...unknown import accept
+from ...unknown import absent, accept
 from . import legacy, schedules
 from .modern import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Ftrl, Lion, Nadam, Optimizer, RMSprop
 
@@ -31,3 +31,7 @@ def get(identifier: Any, **kwargs: Any) -> Any:
     if isinstance(identifier, dict):
         return _CLASSES[str(identifier["class_name"]).lower()](**identifier["config"])
     return identifier
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)
