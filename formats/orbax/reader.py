@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.dtypes import INVALID
 from ..core.spec import key_bytes
-from ..core.words import command_line, counted
+from ..core.words import counted
 from ..errors import CheckpointError, CorruptCheckpointError
 from ..model.orbax_files import (
     JSON_ITEM,
@@ -99,8 +99,7 @@ class OrbaxReader(CheckpointReader):
                 self._others.append(folder.name)
         if not self._items:
             message = f"a step without a tree: none of its items ({len(folders)}) has _METADATA"
-            hints = (f"to see what is there: {command_line('ls', self._folder.parent)}",)
-            raise CorruptCheckpointError(message, path=self._folder, code="shard-missing", hints=hints)
+            raise CorruptCheckpointError(message, path=self._folder, code="shard-missing")
 
     def _item_folders(self) -> list[Location]:
         handlers = self._step.get("item_handlers")
