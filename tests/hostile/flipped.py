@@ -33,7 +33,7 @@ import numpy as np
 
 import formats
 from formats.find.registry import format_named
-from tests import msgpack_files, torch_files
+from tests import msgpack_files, orbax_files, torch_files
 from tests.hostile.budget_server import import_all
 from tests.hostile.commands import run_command
 from tests.support import digest, partitioned, strings, write_bundle
@@ -101,7 +101,7 @@ class Specimen(NamedTuple):
     def has_checksums(self, file: str) -> bool:
         """Whether checksums cover a file of it."""
         return (
-            self.format not in ("safetensors", "hdf5", "listing", "flax")
+            self.format not in ("safetensors", "hdf5", "listing", "flax", "orbax")
             and os.path.basename(file) != self.bare
         )
 
@@ -196,6 +196,7 @@ SPECIMENS = (
     Specimen("pytorch", "pytorch", _torch, ".pt"),
     Specimen("pytorch-dcp", "pytorch-dcp", _distributed, bare=".metadata"),
     Specimen("flax", "flax", _flax, ".msgpack"),
+    Specimen("orbax", "orbax", lambda path: orbax_files.save(path, TENSORS)),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),
     Specimen("keras", "keras", lambda path: _keras(path, zipfile.ZIP_STORED), ".keras", *KERAS),

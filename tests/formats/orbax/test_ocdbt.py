@@ -1,0 +1,108 @@
+"""OCDBT databases that no tensorstore wrote: each is an error, in little time and memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cramjam
+import numpy as np
+import pytest
+
+import formats
+from tests.orbax_files import (
+    MANIFEST,
+    NODE,
+    frame,
+    interior_body,
+    leaf_body,
+    manifest,
+    numbers,
+    save,
+    stored,
+    write,
+)
+from tests.support import same
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+W = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
+LEAF = frame(NODE, leaf_body(stored({"w": W})))
+
+
+def test_a_database_by_hand_is_read(tmp_path: Path) -> None:
+    with formats.open_checkpoint(save(str(tmp_path / "o"), {"w": W, "b": W[0], "n": np.array(3)})) as reader:
+        assert same(reader["w"].read(), W)
+        assert (list(reader), reader["n"].read()) == (["b", "n", "w"], 3)
+
+
+def test_an_interior_node_leads_to_leaves(tmp_path: Path) -> None:
+    first, second = (frame(NODE, leaf_body(stored({name: W}))) for name in "bw")
+    children = [(b"b/", 0, len(first)), (b"w/", len(first), len(second))]
+    root = frame(NODE, interior_body(children, 1))
+    nodes = first + second + root
+    path = write(
+        str(tmp_path / "o"),
+        [("b",), ("w",)],
+        manifest(len(first + second), len(root), height=1),
+        nodes,
+    )
+    with formats.open_checkpoint(path) as reader:
+        assert same(reader["b"].read(), reader["w"].read())
+
+
+def _circle() -> tuple[bytes, bytes]:
+    body = interior_body([(b"w", 0, 0)], 1)
+    size = len(frame(NODE, body))
+    root = frame(NODE, interior_body([(b"v", 0, size), (b"w", 0, size)], 2))
+    return manifest(0, len(root), height=2), root
+
+
+def _of_root(body: bytes, compression: int = 0, height: int = 0) -> tuple[bytes, bytes]:
+    node = frame(NODE, body, compression)
+    return manifest(0, len(node), height=height), node
+
+
+def _twice() -> tuple[bytes, bytes]:
+    root = frame(NODE, interior_body([(b"v", 0, len(LEAF)), (b"w", 0, len(LEAF))], 1))
+    return manifest(len(LEAF), len(root), height=1), LEAF + root
+
+
+BOMB = bytes(cramjam.zstd.compress(bytes(200_000_000), 19))
+DAMAGED = {
+    "twice in the tree": _circle(),
+    "occurs twice": _twice(),
+    "a node of height 0, expected 3": _of_root(leaf_body(stored({"w": W})), height=3),
+    "of height 200": (manifest(0, len(LEAF), height=200), LEAF),
+    "do not ascend": _of_root(leaf_body({b"w/1": b"", b"w/0": b""})),
+    "without entries": _of_root(bytes([0]) + numbers(0, 0)),
+    "numbers expected": _of_root(bytes([0]) + numbers(3, 0, 0, 0)),
+    "1099511627776 entries": _of_root(bytes([0]) + numbers(0, 1 << 40)),
+    "entries, ": _of_root(bytes([0]) + numbers(1 << 40)),
+    "runs past the end": _of_root(bytes([0]) + b"\xff" * 20),
+    "follow the last field": _of_root(leaf_body(stored({"w": W})) + b"x"),
+    "at most 100000000 bytes of content": _of_root(BOMB, 1),
+    "not a zstd frame": _of_root(b"xxxx", 1),
+    "compression 7": _of_root(b"", 7),
+    "not in this folder": (manifest(0, len(LEAF), path=b"../../etc/passwd"), LEAF),
+    "is missing": (manifest(0, len(LEAF), path=b"d/1"), LEAF),
+    "but the file has": (manifest(len(LEAF), len(LEAF)), LEAF),
+    "a node of": (manifest(0, 1 << 60), LEAF),
+    "begins with": (frame(NODE, b""), LEAF),
+    "a frame of 3 bytes": (b"abc", LEAF),
+    "a frame of": (manifest(0, len(LEAF)) + b"x", LEAF),
+    "bytes expected, ": (frame(MANIFEST, bytes(8)), LEAF),
+    "no version": (
+        frame(MANIFEST, bytes(16) + numbers(0, 1, 1) + b"\0" + numbers(0, 0, 0, 0)),
+        LEAF,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_contradicts_the_format_is_an_error(tmp_path: Path, what: str) -> None:
+    root, nodes = DAMAGED[what]
+    path = write(str(tmp_path / "o"), [("w",)], root, nodes)
+    for lenient in (False, True):
+        with pytest.raises(formats.CheckpointError, match=what):
+            formats.open_checkpoint(path, lenient=lenient)
