@@ -7,28 +7,32 @@ with formats.open_checkpoint("run/ckpt-10") as reader:
 
 from __future__ import annotations
 
-from .core.spec import TensorSpec
-from .errors import (
-    CheckpointError,
-    CheckpointExistsError,
-    CheckpointNotFoundError,
-    ChecksumError,
-    ConversionError,
-    CorruptCheckpointError,
-    DuplicateKeyError,
-    InaccessibleError,
-    ResourceError,
-    TensorNotFoundError,
-    UnknownFormatError,
-    UnsupportedDtypeError,
-    UnsupportedFeatureError,
-)
-from .find.creating import create_checkpoint
-from .find.opening import open_checkpoint
-from .find.registry import detect_format
-from .model.reader import CheckpointReader
-from .model.tensor import LazyTensor
-from .model.writer import CheckpointWriter
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .core.spec import TensorSpec
+    from .errors import (
+        CheckpointError,
+        CheckpointExistsError,
+        CheckpointNotFoundError,
+        ChecksumError,
+        ConversionError,
+        CorruptCheckpointError,
+        DuplicateKeyError,
+        InaccessibleError,
+        ResourceError,
+        TensorNotFoundError,
+        UnknownFormatError,
+        UnsupportedDtypeError,
+        UnsupportedFeatureError,
+    )
+    from .find.creating import create_checkpoint
+    from .find.opening import open_checkpoint
+    from .find.registry import detect_format
+    from .model.reader import CheckpointReader
+    from .model.tensor import LazyTensor
+    from .model.writer import CheckpointWriter
 
 __all__ = [
     "CheckpointError",
@@ -52,3 +56,39 @@ __all__ = [
     "detect_format",
     "open_checkpoint",
 ]
+
+_MODULES = {
+    "CheckpointError": "errors",
+    "CheckpointExistsError": "errors",
+    "CheckpointNotFoundError": "errors",
+    "CheckpointReader": "model.reader",
+    "CheckpointWriter": "model.writer",
+    "ChecksumError": "errors",
+    "ConversionError": "errors",
+    "CorruptCheckpointError": "errors",
+    "DuplicateKeyError": "errors",
+    "InaccessibleError": "errors",
+    "LazyTensor": "model.tensor",
+    "ResourceError": "errors",
+    "TensorNotFoundError": "errors",
+    "TensorSpec": "core.spec",
+    "UnknownFormatError": "errors",
+    "UnsupportedDtypeError": "errors",
+    "UnsupportedFeatureError": "errors",
+    "create_checkpoint": "find.creating",
+    "detect_format": "find.registry",
+    "open_checkpoint": "find.opening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is asked for: a module of this package may be all that a start needs."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
