@@ -239,7 +239,9 @@ def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
     if name is None or len(held) < 2 or source.specs[keys[1]].shape:
         # Of Keras 2; or of Keras 3 with a schedule, which is no variable.
         rates = _rates(("learning_rate",), told[1], "")
-        style = "3" if keras_facts(source.facts).major == "3" else "2"
+        # This program names the optimizer of Keras 2, too, whose configuration then has no schedule.
+        may_be_scheduled = not told[1] or isinstance(told[1].get("learning_rate"), dict)
+        style = "3" if keras_facts(source.facts).major == "3" and may_be_scheduled else "2"
         state = OptimizerState(style, _cased(name or ""), held[0], tuple(held[1:]), rates)
         return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
     slots, product = _without_product(held[2:], source)
