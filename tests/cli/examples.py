@@ -111,6 +111,8 @@ OWN = {
         "--keys": ("convert run/ckpt-10 new.npz", "--keys stored"),
         "--iterations": (f"{_LIKE} -n --json", "--iterations 7"),
         "--learning-rate": (f"{_LIKE} -n --json", "--learning-rate 0.5"),
+        "--optimizer": ("convert blocks-1 new/b.weights.h5 --like nameless.weights.h5", "--optimizer Adam"),
+        "--generation": ("convert full.h5 new/c-1", "--generation keras3"),
         "--weights-only": (_CONVERT, "--weights-only"),
         "--cast": (_CONVERT, "--cast float16"),
         "--shard-size": (_CONVERT, "--shard-size 100"),
@@ -329,6 +331,11 @@ def lay_out(directory: Path) -> None:
     for name, there in (("full", "full.h5"), ("weights_only", "weights.h5")):
         shutil.copy(data_path("keras_mlp", f"mlp.{name}.h5"), directory / there)
     shutil.copy(data_path("keras_mlp", "mlp.input.npy"), directory / "input.npy")
+    for suffix in (".index", ".data-00000-of-00001"):
+        blocks = data_path("structure", "keras2_blocks", "trained", f"ckpt{suffix}")
+        shutil.copy(blocks, directory / f"blocks-1{suffix}")
+    nameless = data_path("structure", "keras2_blocks", "fresh", "model.weights.h5")
+    shutil.copy(nameless, directory / "nameless.weights.h5")
     (directory / "playground" / "tf_ckpts").mkdir(parents=True)
     (directory / "there.dot").write_text("graph {}")
     (directory / "there.html").write_text("<title>another</title>")

@@ -53,7 +53,7 @@ PLACES = {
     "ckpt_cli/operations/select/selection.py unmatched": ["show graphless nosuch"],
     "ckpt_cli/operations/select/selection.py close_keys": ["show run/ckpt-10 '0123456789'"],
     "ckpt_cli/operations/compare/match.py ": ["match full.h5 run/ckpt-10", "graph bert-2"],
-    "ckpt_cli/operations/look/contract.py __init__": ["verify bert-2 --against bert-2"],
+    "ckpt_cli/operations/look/contract.py listed": ["verify bert-2 --against bert-2"],
     "ckpt_cli/operations/convert/accounting.py look_at_names": [
         f"convert bert-2 new-1 --like {_TEMPLATE}",
         f"convert bert-2 new-1 --like {_TEMPLATE} --weights-only --partial",
@@ -88,6 +88,8 @@ NO_HINTS = {
     "ckpt_cli/commands/match.py command": "a note",
     "ckpt_cli/commands/state.py _show_flaws": "a note",
     "ckpt_cli/commands/verify.py _say_what_follows": "a note",
+    "ckpt_cli/commands/verify.py command": "the help of an option",
+    "ckpt_cli/operations/signing/envelope.py read_envelope": "the name of the program that signs",
     "ckpt_cli/cli/resume.py _same_command": "the command as it was given: tests/cli/test_resume.py runs it",
     "ckpt_cli/cli/install.py _is_ours": "a mark in a file",
     **dict.fromkeys(
