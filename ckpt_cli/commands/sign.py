@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     "--key",
     type=LocalPath(),
     metavar="PEM",
-    help="Private key that only its owner can read (mode 600). [default: the text in CKPT_SIGN_KEY]",
+    help="Private key, of mode 600. [default: text in CKPT_SIGN_KEY]"
+    "\fOnly its owner may be able to read the file.",
 )
 @output_option("FILE", "Write the signature to FILE.", required=True)
 @overwrite_option("Replace FILE if it exists.")

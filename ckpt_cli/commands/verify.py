@@ -75,7 +75,8 @@ _MOST_SHOWN = 20
     "--against",
     type=LocalPath(),
     metavar="LISTING",
-    help="Also compare each tensor with a saved listing, or files with hf://ORG/REPO.",
+    help="Also compare with a saved listing, or hf://ORG/REPO."
+    "\fOf a listing each tensor is compared, of a repository of the Hub each file.",
 )
 @click.option(
     "--signature",

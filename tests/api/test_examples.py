@@ -9,6 +9,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import ckpt_cli as ckpt
 from tests.support import data_path
@@ -28,6 +30,12 @@ def _blocks(text: str) -> list[str]:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Lay out what the examples speak of, in the current directory."""
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "private.pem").write_bytes(pem)
+    (tmp_path / "private.pem").chmod(0o600)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "public.pem").write_bytes(public)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -42,8 +42,10 @@ OTHERS = {
     "ls as JSON": "ls --json -l {bad}",
     "show of a tensor": "show {bad} a",
 }
-READ_NONE = {"completion", "demo", "explain", "help", "state"}
-"""Commands that look into no checkpoint, or at its index alone to tell whether it is one."""
+READ_NONE = {"completion", "demo", "explain", "help", "sign", "state"}
+"""Commands that look into no checkpoint, or at its index alone to tell whether it is one.
+
+`sign` has tests of its own in tests/cli/test_sign.py."""
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ COMMANDS = tuple(
     ls {} k*
     ls -1 {}
     ls @
+    sign {} -n --key nosuch.pem -o +.sig
     ls --json @
     ls -R @
     log @

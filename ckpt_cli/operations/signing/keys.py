@@ -92,7 +92,7 @@ def private_key(path: Location | None) -> PrivateKey:
     Raises CheckpointError, which never quotes the file.
     """
     if path is None:
-        return PrivateKey(_loaded(os.environ.get(ENVIRONMENT, "").encode(), ENVIRONMENT), ENVIRONMENT)
+        return PrivateKey(_loaded(os.environ.get("CKPT_SIGN_KEY", "").encode(), ENVIRONMENT), ENVIRONMENT)
     system_path = path.store.system_path(path)
     if system_path is None:
         raise UnsupportedFeatureError(f"a private key must be a local file, or in {ENVIRONMENT}", path=path)
