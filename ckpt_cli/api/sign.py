@@ -119,7 +119,7 @@ def sign(
 
     ```python
     ckpt.sign("run/ckpt-10", output="model.sig", key="private.pem")
-    assert ckpt.verify("model.npz", signature="model.sig", public_key="public.pem").ok
+    assert ckpt.verify("run/ckpt-10", signature="model.sig", public_key="public.pem").ok
     ```
     """
     options = SignOptions(None if key is None else location(key), overwrite, dry_run)
