@@ -18,6 +18,7 @@ from ..model.checkpoint_files import (
     DCP_SUFFIX,
     FILE_SUFFIXES,
     FLAX_INDEX_SUFFIX,
+    H5_INDEX_SUFFIX,
     INDEX_SUFFIX,
     TORCH_INDEX_SUFFIX,
     CheckpointLocation,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _FOLDER_INDEXES = (
     ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX),
     ("pytorch_model" + TORCH_INDEX_SUFFIX, "diffusion_pytorch_model" + TORCH_INDEX_SUFFIX),
+    ("tf_model" + H5_INDEX_SUFFIX,),
     ("flax_model" + FLAX_INDEX_SUFFIX, "diffusion_flax_model" + FLAX_INDEX_SUFFIX),
 )
 """What transformers and diffusers call the index of a folder that is one model; the first are preferred."""
@@ -144,7 +146,7 @@ def _at(path: Location) -> CheckpointLocation | None:
         return bundle(path)._replace(note=other if path.is_file() else None)
     if path.is_file():
         return _of_chunks(path) if path.endswith(DCP_SUFFIX) else _of_file(path)
-    if path.endswith((".safetensors", ".bin", ".msgpack")) and (path + ".index.json").is_file():
+    if path.endswith((".safetensors", ".bin", ".msgpack", ".h5")) and (path + ".index.json").is_file():
         return CheckpointLocation(path + ".index.json", path + ".index.json")
     shards = v1_shards(path)
     if not shards:

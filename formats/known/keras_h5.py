@@ -10,6 +10,9 @@
         /<weight name>       a dataset; `d1/kernel:0` of layer `d1` is /d1/d1/kernel:0
       /top_level_model_weights   what belongs to no layer
 
+    tf_model.h5.index.json          Hugging Face's index and shards, see `formats.model.shards`; the index has
+    tf_model-00001-of-00002.h5      full names, and `layer_names` are the paths of the datasets
+
 A key is the weight's name without `:0`.  Names that occur twice are told apart by their
 layer, `<layer>/<name>`; optimizer weights are `optimizer_weights/<name>`.  The order of
 names is the model's, and loading by topology goes by nothing else; HDF5's own order is
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
 from ..h5.facts import h5_facts
@@ -41,13 +44,17 @@ from ..keras.facts import (
     WeightGroup,
     weight_keys,
 )
+from ..model.checkpoint_files import H5_INDEX_SUFFIX
 from ..model.reader import Family, Format
+from ..model.shards import ShardedReader, broken_index, refuse_without_index
 from ..model.verification import Finding
+from ..model.weight_map import H5, shard_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..core.spec import TensorSpec
+    from ..errors import CheckpointError
     from ..h5.node import Node
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
@@ -60,7 +67,8 @@ _OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rat
 class KerasH5Reader(KerasFileReader):
     """A Keras HDF5 file, of weights or of a model with its optimizer."""
 
-    def __init__(self, probe: Probe, *, lenient: bool) -> None:
+    def __init__(self, probe: Probe, *, lenient: bool, called: Mapping[str, str] | None = None) -> None:
+        """Open a file; `called` gives the names of datasets that stand where layers are, by their paths."""
         facts = probe.ask(h5_facts)
         assert facts is not None
         assert facts.model_group is not None
@@ -72,6 +80,8 @@ class KerasH5Reader(KerasFileReader):
         self._optimizer = WeightGroup(OPTIMIZER_WEIGHTS)
         self._optimizer_keys: frozenset[str] = frozenset()
         self._layers: dict[str, WeightGroup] = {}
+        self._bare = WeightGroup("")
+        self._called = called or {}
         self._add_weights()
         self._add_optimizer()
         self.seal()
@@ -91,8 +101,12 @@ class KerasH5Reader(KerasFileReader):
         layers = list(dict.fromkeys(self._strings(self._group, "layer_names", base)))
         weights: list[Weight] = []
         groups: dict[str, Node] = {}
+        bare: list[str] = []
         for layer in (*layers, TOP_LEVEL):
             group = self._file.find(layer, self._group)
+            if group is not None and group.is_dataset and layer != TOP_LEVEL:
+                bare.append(layer)  # as in a shard of Hugging Face's
+                continue
             if group is None or not group.is_group:
                 if layer != TOP_LEVEL:
                     message = f"layer_names lists {layer!r}, but there is no such group"
@@ -101,6 +115,7 @@ class KerasH5Reader(KerasFileReader):
             groups[layer] = group
             names = dict.fromkeys(self._strings(group, "weight_names", base + layer))
             weights += [Weight(layer, name, f"{base}{layer}/{name}") for name in names]
+        self._add_bare(bare, base)
         within: dict[tuple[str, str], Node | None] = {}
         held: dict[str, list[tuple[str, str]]] = {layer: [] for layer in groups}
         for key, weight in zip(weight_keys(weights), weights, strict=True):
@@ -112,6 +127,14 @@ class KerasH5Reader(KerasFileReader):
                 within[place] = self._find(head, groups[weight.layer])
             self.add(key, self._file, weight.path, self._dataset(last, within[place]))
         self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
+
+    def _add_bare(self, paths: list[str], base: str) -> None:
+        """Add the datasets that stand where layers are."""
+        names = [self._called.get(path.removesuffix(":0"), path) for path in paths]
+        keys = weight_keys([Weight("", name, base + path) for name, path in zip(names, paths, strict=True)])
+        for key, path in zip(keys, paths, strict=True):
+            self.add(key, self._file, base + path, self._dataset(path, self._group))
+        self._bare = WeightGroup("", tuple(zip(keys, names, strict=True)))
 
     def _add_optimizer(self) -> None:
         group = self._file.find(OPTIMIZER_WEIGHTS)
@@ -145,7 +168,7 @@ class KerasH5Reader(KerasFileReader):
     @cached_property
     def full_names(self) -> Mapping[str, str]:
         """The names of weights, which in Keras 2 are those of the variables."""
-        groups = (*self._layers.values(), self._optimizer)
+        groups = (*self._layers.values(), self._bare, self._optimizer)
         return {key: name for group in groups for key, name in group.names}
 
     def kind(self, key: str, spec: TensorSpec) -> str:
@@ -203,13 +226,70 @@ class KerasH5Reader(KerasFileReader):
         return self._places[key].path.removesuffix(":0")
 
 
+class KerasH5Shards(ShardedReader):
+    """Shards in such files, and the index that names them."""
+
+    has_checksums = False
+
+    def _mapped(self, document: dict[str, Any]) -> dict[str, str]:
+        """Return the file of each key, which is a full name, as in a model in one file."""
+        found = super()._mapped(document)
+        self._called = {stored_name(name).removesuffix(":0"): name for name in found}
+        return {name.removesuffix(":0"): file for name, file in found.items()}
+
+    def open_shard(self, probe: Probe, *, lenient: bool) -> KerasH5Reader | None:
+        facts = probe.ask(h5_facts)
+        is_one = facts is not None and facts.is_keras_h5
+        return KerasH5Reader(probe, lenient=lenient, called=self._called) if is_one else None
+
+    def index_size(self, shard: CheckpointReader) -> int:
+        return sum(len(key) for key in shard.specs)
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        held = (shard.kinds for shard in self.shards())
+        return dict.fromkeys(self.specs, "variable") | {
+            key: kind for kinds in held for key, kind in kinds.items()
+        }
+
+    @cached_property
+    def full_names(self) -> Mapping[str, str]:
+        """The names of variables."""
+        return {key: name for shard in self.shards() for key, name in shard.full_names.items()}
+
+    @cached_property
+    def facts(self) -> KerasFacts:
+        """The layers of the model, as the file of a model in one file has them."""
+        layers: dict[str, list[tuple[str, str]]] = {}
+        for path, name in self._called.items():
+            layers.setdefault(path.partition("/")[0], []).append((name.removesuffix(":0"), name))
+        return KerasFacts(
+            IN_H5, layers=tuple(WeightGroup(name, tuple(held)) for name, held in layers.items())
+        )
+
+
+def stored_name(name: str) -> str:
+    """Return the dataset's path of a variable as transformers makes it out of its full name."""
+    return name if "model." in name or "/" not in name else name.partition("/")[2]
+
+
 def _sniff(probe: Probe) -> bool:
     facts = probe.ask(h5_facts)
-    return facts is not None and facts.is_keras_h5
+    if facts is not None and facts.is_keras_h5:
+        refuse_without_index(probe.location)
+        return True
+    return shard_suffix(probe.json, probe.location.head) == H5
 
 
-def _open(probe: Probe, lenient: bool) -> KerasH5Reader:
+def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+    facts = probe.ask(h5_facts)
+    if facts is None:
+        return KerasH5Shards(probe, FORMAT, lenient=lenient)
     return KerasH5Reader(probe, lenient=lenient)
+
+
+def _refusal(probe: Probe) -> CheckpointError | None:
+    return broken_index(probe.location.head, H5_INDEX_SUFFIX)
 
 
 def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
@@ -226,7 +306,7 @@ FORMAT = Format(
     "keras-h5",
     "Keras HDF5 weights or model",
     Family.KERAS,
-    (".h5", ".hdf5"),
+    (".h5", ".hdf5", H5_INDEX_SUFFIX),
     _sniff,
     _open,
     _create,
@@ -234,4 +314,5 @@ FORMAT = Format(
     _salvage,
     most_dimensions=MOST_DIMENSIONS,
     names_layers=True,
+    refusal=_refusal,
 )

@@ -10,6 +10,7 @@ from ..errors import CheckpointError
 from ..store.content_cache import LARGEST_KEPT, whole
 from ..store.siblings import (
     FLAX_SHARD,
+    H5_SHARD,
     SAFETENSORS_SHARD,
     SHARD,
     TORCH_SHARD,
@@ -33,10 +34,11 @@ WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
 INDEX_SUFFIX = ".safetensors.index.json"
 TORCH_INDEX_SUFFIX = ".bin.index.json"
 FLAX_INDEX_SUFFIX = ".msgpack.index.json"
-HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX, FLAX_INDEX_SUFFIX)
+H5_INDEX_SUFFIX = ".h5.index.json"
+HUB_INDEXES = (INDEX_SUFFIX, TORCH_INDEX_SUFFIX, FLAX_INDEX_SUFFIX, H5_INDEX_SUFFIX)
 """The indexes of Hugging Face's shards."""
 
-MAP = re.compile(r".+(\.(safetensors|bin|msgpack)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
+MAP = re.compile(r".+(\.(safetensors|bin|msgpack|h5)\.index(\.[^.]+)?\.json|\.weights\.json)", re.DOTALL)
 """A map of shards; that of a variant of a model is called NAME.safetensors.index.VARIANT.json."""
 
 
@@ -233,7 +235,7 @@ def shards_beside(path: Location) -> list[Location]:
     Where names are asked for one by one there are none: the index names its own.
     """
     prefix, suffix = os.path.splitext(path.removesuffix(INDEX))
-    pattern = {".bin": TORCH_SHARD, ".msgpack": FLAX_SHARD}.get(suffix, SAFETENSORS_SHARD)
+    pattern = {".bin": TORCH_SHARD, ".msgpack": FLAX_SHARD, ".h5": H5_SHARD}.get(suffix, SAFETENSORS_SHARD)
     return _beside(path.of(prefix), pattern, lambda: 0)
 
 

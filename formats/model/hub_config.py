@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAME = "config.json"
 _LARGEST = 1 << 20
-_WHOLE = ("model.safetensors", "pytorch_model.bin", "flax_model.msgpack")
+_WHOLE = ("model.safetensors", "pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
 """What the weights of a folder are called that are in one file."""
 
 _MARKS = ("model_type", "architectures", "_class_name")

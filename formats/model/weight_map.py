@@ -6,6 +6,7 @@
     NAME.safetensors.index.json   Hugging Face: tensors, by key, in safetensors files
     NAME.bin.index.json           Hugging Face: tensors, by key, in PyTorch files
     NAME.msgpack.index.json       Hugging Face: tensors, by key, in Flax' files
+    NAME.h5.index.json            Hugging Face: variables of TensorFlow, by full name, in HDF5 files
     NAME.weights.json             Keras 3: objects, by path, in HDF5 files
 
 What the shards are called tells these apart.  A map comes from anybody, so a file that it
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 WEIGHT_MAP = "weight_map"
 MOST_SHARDS = 10_000
 
-SAFETENSORS, PYTORCH, FLAX, KERAS = ".safetensors", ".bin", ".msgpack", ".weights.h5"
+SAFETENSORS, PYTORCH, FLAX, H5, KERAS = ".safetensors", ".bin", ".msgpack", ".h5", ".weights.h5"
 INDEX = ".index.json"
 _PYTORCH_SUFFIXES = (".bin", ".pt", ".pth")
 
@@ -49,7 +50,8 @@ def shard_suffix(document: dict[str, Any] | None, path: str) -> str | None:
     for suffixes, found in ((SAFETENSORS, SAFETENSORS), (_PYTORCH_SUFFIXES, PYTORCH), (FLAX, FLAX)):
         if any(isinstance(name, str) and name.endswith(suffixes) for name in names):
             return found
-    return KERAS
+    is_h5 = any(isinstance(name, str) and name.endswith(H5) and not name.endswith(KERAS) for name in names)
+    return H5 if is_h5 else KERAS
 
 
 def _flat(values: Iterable[Any]) -> Iterable[Any]:

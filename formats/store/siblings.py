@@ -2,7 +2,7 @@
 
     bundle       prefix.data-00000-of-00002
     V1           prefix-00000-of-00002
-    Hugging Face prefix-00001-of-00002.safetensors, .bin, .msgpack
+    Hugging Face prefix-00001-of-00002.safetensors, .bin, .msgpack, .h5
 
 A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
 who ask (`Location.listing`), however many checkpoints lie in it.  A store that is better
@@ -34,9 +34,11 @@ TORCH_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})
 FLAX_SHARD = re.compile(
     r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.msgpack)", re.DOTALL
 )
-"""Shards of Hugging Face's, where PREFIX.safetensors.index.json (.bin, .msgpack) lies beside them."""
+H5_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.h5)", re.DOTALL)
+"""Shards of Hugging Face's, where PREFIX.safetensors.index.json (.bin, .msgpack, .h5) lies beside them."""
 
-_PATTERNS = (SHARD, V1_SHARD, SAFETENSORS_SHARD, TORCH_SHARD, FLAX_SHARD)
+_HUB_PATTERNS = (SAFETENSORS_SHARD, TORCH_SHARD, FLAX_SHARD, H5_SHARD)
+_PATTERNS = (SHARD, V1_SHARD, *_HUB_PATTERNS)
 
 LONGEST_STEM = 48
 """Characters of the target's name in a staging directory's: a name has at most 255 bytes."""
@@ -47,6 +49,7 @@ _SPELLED = {
     SAFETENSORS_SHARD: ("-{shard:05d}-of-{count:05d}.safetensors", 1),
     TORCH_SHARD: ("-{shard:05d}-of-{count:05d}.bin", 1),
     FLAX_SHARD: ("-{shard:05d}-of-{count:05d}.msgpack", 1),
+    H5_SHARD: ("-{shard:05d}-of-{count:05d}.h5", 1),
 }
 """How names are written, and the number of the first shard."""
 
@@ -64,7 +67,7 @@ _MOST_KEPT = 16
 
 def hub_shard(path: str) -> re.Match[str] | None:
     """Return what the name of a shard of Hugging Face's says; None where it is no such name."""
-    return SAFETENSORS_SHARD.fullmatch(path) or TORCH_SHARD.fullmatch(path) or FLAX_SHARD.fullmatch(path)
+    return next(filter(None, (pattern.fullmatch(path) for pattern in _HUB_PATTERNS)), None)
 
 
 def is_shard_of(path: str, target: str) -> bool:

@@ -12,6 +12,7 @@ import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.operations.convert.keras.plan import read_config
 from formats.location import parse_location
+from tests.formats.known.test_keras_h5_shards import BERT, write_hub_shards
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -151,3 +152,16 @@ def test_metrics_that_are_not_known_are_named(ckpt: Callable[..., Any], tmp_path
     result = ckpt("convert", source, tmp_path / "m.weights.h5", "--config", config)
     assert result.code == 0, result.err
     assert "no state of the metrics AUC is written: load the weights before the model is fitted" in result.err
+
+
+def test_shards_become_a_model_in_one_file(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    """Layers and names of weights are what transformers looks for in tf_model.h5."""
+    (tmp_path / "model").mkdir()
+    arrays = write_hub_shards(tmp_path / "model")
+    result = ckpt("convert", tmp_path / "model", tmp_path / "tf_model.h5")
+    assert result.code == 0, result.err
+    with h5py.File(tmp_path / "tf_model.h5") as file:
+        assert list(file.attrs["layer_names"]) == ["bert", "mlm___cls"]
+        assert list(file["bert"].attrs["weight_names"]) == list(BERT)[:3]
+        for name in list(BERT)[:3]:
+            assert (file["bert"][name][()] == arrays[name.removesuffix(":0")]).all()
