@@ -17,6 +17,7 @@ from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.convert import execute, pairing, planner
 from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
+from ..operations.convert.keras.assets import with_assets
 from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
 from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import Given
@@ -143,13 +144,15 @@ def planned_conversion(
         path = options.changes.config if options.changes.framework_layout() is None else None
         with structure_in(path, into) as structure:
             if structure is None or have_one_layout(reader.format, into):
-                yield _job(_plan(reader, keys, target, options, reporter), options)
+                yield _job(_plan(reader, keys, target, options, reporter), reader, options)
             else:
                 rules = options.strictness
-                yield _job(plan_by_structure(reader, keys, structure, target, into, rules), options)
+                plan = plan_by_structure(reader, keys, structure, target, into, rules)
+                yield _job(plan, reader, options)
         return
     with opened(options.like, reporter) as template:
-        yield _job(_plan_like(reader, keys, _Template(template, target), options, reporter), options)
+        plan = _plan_like(reader, keys, _Template(template, target), options, reporter)
+        yield _job(plan, reader, options)
 
 
 def convert_one(
@@ -169,7 +172,8 @@ def convert_one(
         return written
 
 
-def _job(plan: Plan, options: ConvertOptions) -> Job:
+def _job(plan: Plan, source: CheckpointReader, options: ConvertOptions) -> Job:
+    plan = with_assets(plan, source, partial=options.partial)
     ways = (CLONE, LINK) if options.link else ()
     run = partial(execute.execute, plan, shard_size=options.shard_size, ways=ways, resume=options.resume)
     return Job(plan, run, options.write.how(plan.target))

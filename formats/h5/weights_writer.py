@@ -76,10 +76,11 @@ class ArchiveWriter(WeightsWriter):
             hints = ("pass --config FILE, or --like TEMPLATE with another archive",)
             raise ConversionError(message, path=target.path, hints=hints)
         super().__init__(format, target)
-        assets = facts.assets
-        if assets:
-            more = f" and {len(assets) - 1} more" if len(assets) > 1 else ""
-            self.notes.append(f"left out {assets[0]!r}{more}; Keras needs these assets to load the model")
+        self._assets = facts.contents
+        left = [name for name in facts.assets if name not in self._assets]
+        if left:
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            self.notes.append(f"left out {left[0]!r}{more}; Keras needs these assets to load the model")
 
     def _h5_name(self) -> str:
         return "model.weights.h5"
@@ -96,6 +97,8 @@ class ArchiveWriter(WeightsWriter):
                 member.file_size = os.path.getsize(weights)
                 with open(weights, "rb") as source, archive.open(member, "w") as sink:
                     copy_pieces(source, sink)
+                for name, content in self._assets.items():
+                    archive.writestr(zipfile.ZipInfo(name), content)
             if self.target.journal is None:  # else another process may have to make the archive again
                 os.unlink(weights)
 
@@ -103,8 +106,11 @@ class ArchiveWriter(WeightsWriter):
         texts = {name: text.encode("utf-8", "surrogateescape") for name, text in self._texts().items()}
         try:
             with refusing(self.target.path), zipfile.ZipFile(self.target.path) as archive:
-                *told, weights = members = archive.infolist()
-                if [member.filename for member in members] != [*texts, self._h5_name()]:
+                members = archive.infolist()
+                if [member.filename for member in members] != [*texts, self._h5_name(), *self._assets]:
+                    return False
+                told, weights, assets = members[: len(texts)], members[len(texts)], members[len(texts) + 1 :]
+                if [member.file_size for member in assets] != [*map(len, self._assets.values())]:
                     return False
                 if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                     return False
@@ -112,7 +118,8 @@ class ArchiveWriter(WeightsWriter):
                     return False
                 with archive.open(weights) as there:
                     is_laid_out = self._is_laid_out_as(there, weights.file_size)
-                return is_laid_out and [*map(archive.read, told)] == [*texts.values()]
+                held = [*map(archive.read, (*told, *assets))]
+                return is_laid_out and held == [*texts.values(), *self._assets.values()]
         except (zipfile.BadZipFile, RuntimeError) as error:  # of an archive that this library does not write
             if is_exhausted(error):
                 raise

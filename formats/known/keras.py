@@ -3,7 +3,7 @@
     metadata.json        {"keras_version", "date_saved"}
     config.json          the model's configuration; text here, nothing in it is run
     model.weights.h5     see formats.h5.weights
-    assets/...           vocabularies and the like: no tensors, passed over
+    assets/...           vocabularies and the like: no tensors; carried into other archives
 
 Keras stores members without compression, so the weights are read where they lie.  The
 member's checksum covers all of them: it is compared once, before the first value is read.
@@ -28,7 +28,7 @@ from ..h5.weights import WeightsReader
 from ..h5.weights_writer import ArchiveWriter
 from ..h5.writer import H5_DTYPES, MOST_DIMENSIONS
 from ..keras.config import Layer, LayerWeights, check_in_order, layers_of
-from ..keras.facts import IN_ARCHIVE, WeightGroup
+from ..keras.facts import IN_ARCHIVE, KerasFacts, WeightGroup
 from ..model.reader import Family, Format
 from ..model.verification import Finding, Verification
 from ..store.work.workers import SERIAL, Workers
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ..h5.safe import H5File
-    from ..keras.facts import KerasFacts
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
     from ..model.writer import CheckpointWriter, WriteTarget
@@ -52,6 +51,9 @@ WEIGHTS = "model.weights.h5"
 ASSETS = "assets/"
 _OTHER_WEIGHTS = ("model.weights.npz", "model.weights.json")
 _MOST_TEXT = 64 << 20
+_MOST_ASSETS = 256 << 20
+"""Bytes of all assets together, which are held while an archive is written."""
+
 _MOST_INFLATED = 16 << 20
 """Bytes of a configuration beyond what is stored of it: a deflated one can be a thousand times as long."""
 
@@ -177,6 +179,16 @@ class KerasReader(WeightsReader):
             layers=tuple(layers),
             assets=tuple(name for name in self._archive.names if name.startswith(ASSETS)),
         )
+
+    def proved_facts(self) -> KerasFacts:
+        facts = super().proved_facts()
+        assert isinstance(facts, KerasFacts)
+        left, contents = _MOST_ASSETS, {}
+        for name in facts.assets:
+            most = min(left, self._archive.member(name).stored + _MOST_INFLATED)
+            contents[name] = self._archive.read(name, most)
+            left -= len(contents[name])
+        return facts._replace(contents=contents)
 
     def _keys_below(self, group: str) -> list[str]:
         groups = sorted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -165,3 +166,50 @@ def test_shards_become_a_model_in_one_file(ckpt: Callable[..., Any], tmp_path: P
         assert list(file["bert"].attrs["weight_names"]) == list(BERT)[:3]
         for name in list(BERT)[:3]:
             assert (file["bert"][name][()] == arrays[name.removesuffix(":0")]).all()
+
+
+def with_assets(source: str, target: Path, **assets: str) -> Path:
+    """Write a copy of a `.keras` archive with vocabularies of layers."""
+    shutil.copy(source, target)
+    with zipfile.ZipFile(target, "a") as archive:
+        for layer, text in assets.items():
+            archive.writestr(f"assets/layers/{layer}/vocabulary.txt", text)
+    return target
+
+
+def assets_in(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if name.startswith("assets/")}
+
+
+def test_assets_go_from_archive_to_archive(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    """Keras did not load what was written: the vocabulary of a layer was left out."""
+    keras = data_path("keras3_mlp", "mlp.keras")
+    source = with_assets(keras, tmp_path / "source.keras", lookup="ant\nbee", other="x")
+    template = with_assets(keras, tmp_path / "like.keras", lookup="cat", other="y")
+    for number, options in enumerate(([], ["--like", template], ["--config", template])):
+        target = tmp_path / f"{number}.keras"
+        result = ckpt("convert", source, target, *options)
+        assert result.code == 0, result.err
+        assert assets_in(target) == assets_in(source)
+        assert "left out" not in result.err
+        assert ckpt("verify", target).code == 0
+
+
+def test_assets_that_the_source_does_not_store(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    keras = data_path("keras3_mlp", "mlp.keras")
+    weights = data_path("keras3_mlp", "mlp.weights.h5")
+    template = with_assets(keras, tmp_path / "like.keras", lookup="cat")
+    for option in ("--like", "--config"):
+        result = ckpt("convert", weights, tmp_path / "m.keras", option, template)
+        assert result.code == 3
+        assert "model needs assets, such as vocabularies, which SRC does not store: " in result.err
+        assert "'assets/layers/lookup/vocabulary.txt'" in result.err
+    taken = ckpt("convert", weights, tmp_path / "m.keras", "--like", template, "--partial")
+    assert taken.code == 0, taken.err
+    assert "warning: 1 asset of TEMPLATE taken, as SRC stores none: 'assets/" in taken.err
+    assert assets_in(tmp_path / "m.keras") == assets_in(template)
+    other = with_assets(keras, tmp_path / "other.keras", another="cat")
+    result = ckpt("convert", other, tmp_path / "o.keras", "--like", template)
+    assert result.code == 3
+    assert "the assets are not those of the file that gives the configuration" in result.err

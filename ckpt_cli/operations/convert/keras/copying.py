@@ -64,7 +64,9 @@ def copied(chosen: Chosen) -> tuple[list[Move], KerasFacts]:
     refuse_learned(source, told.config, config.config if config is not None else None)
     text = config.config if config is not None else told.config
     version = version_told(text, (config.version if config is not None else None) or told.version)
-    facts = told._replace(config=text, version=version, training_config=None, assets=())
+    given = config or KerasFacts()
+    facts = told._replace(config=text, version=version, training_config=None)
+    facts = facts._replace(assets=given.assets, contents=given.contents)
     return chosen.with_keys(), facts.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
 
 
@@ -102,4 +104,4 @@ def plan_by_structure(  # noqa: PLR0917  as plan_like
     facts = keras_facts(template.proved_facts())
     if not has_state:
         facts = facts._replace(optimizer=None)
-    return plan._replace(format=into.name, moves=moves, facts=facts._replace(assets=()))
+    return plan._replace(format=into.name, moves=moves, facts=facts)

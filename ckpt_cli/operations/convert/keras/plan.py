@@ -95,7 +95,8 @@ def read_config(path: Location) -> KerasFacts:
         facts = keras_facts(reader.proved_facts())
     if facts.config is None:
         raise ConversionError("holds no model configuration", path=path)
-    return KerasFacts(version=facts.version, config=facts.config, training_config=facts.training_config)
+    kept = ("version", "config", "training_config", "assets", "contents")
+    return KerasFacts(**{name: getattr(facts, name) for name in kept})
 
 
 def _is_json(file: File) -> bool:
@@ -214,7 +215,7 @@ def _model(chosen: Chosen) -> Model:
     texts = KerasFacts(version=version_told(config, facts.version or own.version), config=config)
     # Of how it is compiled another Keras would understand nothing.
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
-    texts = texts._replace(training_config=compiled)
+    texts = texts._replace(training_config=compiled, assets=facts.assets, contents=facts.contents)
     brought = chosen.settings.optimizer
     optimizer = (
         brought._replace(wanted=wanted_by(texts))
