@@ -363,3 +363,20 @@ def test_an_object_graph_with_fewer_layers_is_refused() -> None:
     config["config"]["layers"] *= 2
     error = refused(data_path("keras3_mlp", "mlp_ckpt"), "keras-weights", json.dumps(config))
     assert "differ from its configuration" in error.message
+
+
+def test_a_vocabulary_in_a_table_is_refused_where_keras_2_counts_it_as_a_weight(tmp_path: Path) -> None:
+    """What came behind was numbered otherwise than Keras 2 looks for it, and nothing was restored."""
+    dense = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
+    for vocabulary in (None, ["a", "b"]):
+        lookup = {"class_name": "StringLookup", "config": {"name": "words", "vocabulary": vocabulary}}
+        layers = [{"class_name": "InputLayer", "config": {"batch_input_shape": [None, 2]}}, lookup, dense]
+        config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": layers}})
+        path = tmp_path / f"{vocabulary is None}.h5"
+        save(path, {"d/kernel": np.ones((2, 1), np.float32)}, "keras-h5", facts=KerasFacts(config=config))
+        if vocabulary is None:
+            error = refused(str(path), "tf-object")
+            assert "layer 'words' keeps its vocabulary in a table" in error.message
+            assert "--like TEMPLATE" in error.hints[0]
+        else:
+            assert not converted(path, tmp_path / "m", "tf-object").dropped

@@ -388,6 +388,21 @@ def _refuse_unknown(chosen: Chosen, model: Model) -> None:
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
+def _refuse_tables(chosen: Chosen, model: Model) -> None:
+    """Refuse layers whose vocabulary Keras 2 keeps in a table of the graph, and counts as weights."""
+    units = [model.unit]
+    for unit in units:
+        units += unit.children()
+        if unit.class_name in _WITH_VOCABULARY and unit.config.get("vocabulary") is None:
+            message = f"layer {unit.name!r} keeps its vocabulary in a table, which only its program can write"
+            hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
+            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
+_WITH_VOCABULARY = ("IntegerLookup", "StringLookup", "TextVectorization")
+"""Layers that learn a vocabulary from data if their configuration has none."""
+
+
 def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     _refuse_unknown(chosen, model)
     give_names(model.unit)
@@ -397,6 +412,7 @@ def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
         state = _state_of(chosen, model, lambda optimizer: optimizer.keras3_node(model.unit))
         graph, placed = graph_of(as_in_keras_3(model.unit), state)
     else:
+        _refuse_tables(chosen, model)
         node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
         graph, placed = graph_of(model.unit, *(node or ()))
     return _laid(chosen, model, placed, graph)
