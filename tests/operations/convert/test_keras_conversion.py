@@ -380,3 +380,26 @@ def test_a_vocabulary_in_a_table_is_refused_where_keras_2_counts_it_as_a_weight(
             assert "--like TEMPLATE" in error.hints[0]
         else:
             assert not converted(path, tmp_path / "m", "tf-object").dropped
+
+
+def test_layers_that_no_table_knows_are_not_laid_out_by_guess(tmp_path: Path) -> None:
+    """Keras 3 looked for the weights within such a layer below it, and loaded nothing that was written."""
+    layer = {"class_name": "RNN", "config": {"name": "d"}}
+    layers = [{"class_name": "InputLayer", "config": {"batch_shape": [None, 2]}}, layer]
+    config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": layers}})
+    kernel = {"d/kernel": np.ones((2, 1), np.float32)}
+    save(tmp_path / "m.h5", kernel, "keras-h5", facts=KerasFacts(config=config))
+    error = refused(str(tmp_path / "m.h5"), "keras-weights")
+    assert (
+        "layer 'd' is of class RNN, and its attributes, which keras-weights needs, are unknown"
+        in error.message
+    )
+    dense = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False, "lora_rank": 2}}
+    text = json.dumps(
+        {"module": "keras", "class_name": "Sequential", "config": {"layers": [layers[0], dense]}}
+    )
+    save(tmp_path / "m.weights.h5", {"layers/dense/vars/0": kernel["d/kernel"]}, "keras-weights")
+    (tmp_path / "config.json").write_text(text)
+    config_of = read_config(parse_location(str(tmp_path / "config.json")))
+    with pytest.raises(ConversionError, match="layer 'd' has other weights with 'lora_rank'"):
+        planned(str(tmp_path / "m.weights.h5"), "/nowhere/x", "keras-h5", config_of)

@@ -19,7 +19,7 @@ from formats.find.opening import open_checkpoint
 from formats.keras.compiled_metrics import fitted_metrics
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
-from formats.keras.layers import are_of_one_layer, is_seed
+from formats.keras.layers import LAYERS, are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.keras.objects_of_keras3 import as_in_keras_3
@@ -368,8 +368,8 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 # tf-object --------------------------------------------------------------------------------
 
 
-def _refuse_unknown(chosen: Chosen, model: Model) -> None:
-    """Refuse a layer whose attributes no table knows: objects go by these, and would not be restored."""
+def _refuse_unknown(chosen: Chosen, model: Model, needs: str = "an object graph") -> None:
+    """Refuse a layer whose attributes no table knows: a target that goes by these would not be loaded."""
     units = [model.unit]
     for unit in units:
         units += unit.children()
@@ -381,8 +381,21 @@ def _refuse_unknown(chosen: Chosen, model: Model) -> None:
                 if unit.class_name
                 else f"with weights {', '.join(sorted(names))}"
             )
+            message = f"layer {unit.name!r} is {what}, and its attributes, which {needs} needs, are unknown"
+            hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
+            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
+def _refuse_otherwise(chosen: Chosen, model: Model) -> None:
+    """Refuse a layer that one of its options gives other weights, which formats do not hold alike."""
+    units = [model.unit]
+    for unit in units:
+        units += unit.children()
+        row = LAYERS.get(unit.class_name)
+        option = row.otherwise(unit.config.get) if row is not None else None
+        if option is not None and unit.has_weights():
             message = (
-                f"layer {unit.name!r} is {what}, and its attributes, which an object graph needs, are unknown"
+                f"layer {unit.name!r} has other weights with {option!r}, and {chosen.into.name} needs them"
             )
             hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
@@ -422,6 +435,7 @@ def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
 
 
 def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
+    _refuse_otherwise(chosen, model)
     major = model.facts.major
     suffix = "" if major == "3" else ":0"
     # A Sequential of Keras 3 has its name before those of its layers.
@@ -475,6 +489,8 @@ def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
 
 def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
     major = model.facts.major
+    if chosen.source.format.names_layers:
+        _refuse_unknown(chosen, model, chosen.into.name)
     placed, names = weights_layout(model.unit, major=major)
     state = _state_of(chosen, model, lambda optimizer: optimizer.weights_paths(model.unit, major))
     if state is not None and model.optimizer is not None and model.optimizer.name:
