@@ -23,7 +23,7 @@ keras/src/legacy/saving/legacy_h5_format.py
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ from ..model.checkpoint_files import H5_INDEX_SUFFIX
 from ..model.reader import Family, Format
 from ..model.shards import ShardedReader, broken_index, refuse_without_index
 from ..model.verification import Finding
-from ..model.weight_map import H5, shard_suffix
+from ..model.weight_map import H5, shard_path, shard_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -234,13 +234,20 @@ class KerasH5Shards(ShardedReader):
     def _mapped(self, document: dict[str, Any]) -> dict[str, str]:
         """Return the file of each key, which is a full name, as in a model in one file."""
         found = super()._mapped(document)
-        self._called = {stored_name(name).removesuffix(":0"): name for name in found}
+        # By shard: names that differ in their first part alone are one path, each in a file of its own.
+        self._called: dict[str, dict[str, str]] = {}
+        for name, file in found.items():
+            called = self._called.setdefault(shard_path(self._path, file), {})
+            called[stored_name(name).removesuffix(":0")] = name
+        # What the index says is in another shard has its name all the same, for the message that says so.
+        self._anywhere = {path: name for called in self._called.values() for path, name in called.items()}
         return {name.removesuffix(":0"): file for name, file in found.items()}
 
     def open_shard(self, probe: Probe, *, lenient: bool) -> KerasH5Reader | None:
         facts = probe.ask(h5_facts)
         is_one = facts is not None and facts.is_keras_h5
-        return KerasH5Reader(probe, lenient=lenient, called=self._called) if is_one else None
+        called = ChainMap(self._called.get(probe.location.head, {}), self._anywhere)
+        return KerasH5Reader(probe, lenient=lenient, called=called) if is_one else None
 
     def index_size(self, shard: CheckpointReader) -> int:
         return sum(len(key) for key in shard.specs)
@@ -261,8 +268,9 @@ class KerasH5Shards(ShardedReader):
     def facts(self) -> KerasFacts:
         """The layers of the model, as the file of a model in one file has them."""
         layers: dict[str, list[tuple[str, str]]] = {}
-        for path, name in self._called.items():
-            layers.setdefault(path.partition("/")[0], []).append((name.removesuffix(":0"), name))
+        for called in self._called.values():
+            for path, name in called.items():
+                layers.setdefault(path.partition("/")[0], []).append((name.removesuffix(":0"), name))
         return KerasFacts(
             IN_H5, layers=tuple(WeightGroup(name, tuple(held)) for name, held in layers.items())
         )

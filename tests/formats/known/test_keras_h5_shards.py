@@ -14,6 +14,7 @@ from formats.errors import CheckpointError, CorruptCheckpointError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 BERT = {
     "tf_bert/bert/embeddings/word_embeddings/weight:0": (7, 4),
     "tf_bert/bert/encoder/layer_._0/attention/self/query/kernel:0": (4, 4),
@@ -90,3 +91,19 @@ def test_a_missing_shard_is_one_finding(tmp_path: Path) -> None:
     with formats.open_checkpoint(str(tmp_path), lenient=True) as reader:
         found = [finding for one in reader.verify() for finding in one.findings]
         assert [finding.code for finding in found] == ["shard-missing"]
+
+
+def test_names_that_differ_in_their_first_part_are_told_by_their_shards(tmp_path: Path) -> None:
+    """transformers drops the first part, so both are one path, each in a file of its own."""
+    weight_map = {}
+    for number, name in enumerate(("a/x/w:0", "b/x/w:0"), 1):
+        weight_map[name] = f"tf_model-{number:05d}-of-00002.h5"
+        with h5py.File(tmp_path / weight_map[name], "w") as shard:
+            shard["x/w:0"] = np.full(3, number, np.float32)
+            shard.attrs["layer_names"] = [b"x/w:0"]
+    (tmp_path / "tf_model.h5.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with formats.open_checkpoint(str(tmp_path)) as reader:
+        assert {key: reader[key].read().tolist() for key in reader} == {
+            "a/x/w": [1.0] * 3,
+            "b/x/w": [2.0] * 3,
+        }

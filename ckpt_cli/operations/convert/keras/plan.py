@@ -392,7 +392,7 @@ def _refuse_otherwise(chosen: Chosen, model: Model) -> None:
     for unit in units:
         units += unit.children()
         row = LAYERS.get(unit.class_name)
-        option = row.otherwise(unit.config.get) if row is not None else None
+        option = row.otherwise(dict(unit.config).get) if row is not None else None
         if option is not None and unit.has_weights():
             message = (
                 f"layer {unit.name!r} has other weights with {option!r}, and {chosen.into.name} needs them"
