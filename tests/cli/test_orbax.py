@@ -61,6 +61,7 @@ def test_prefixed_steps_are_in_order(run: Path, ckpt: Callable) -> None:
 
 
 def test_an_old_unfinished_step_is_removed_and_a_recent_one_is_not(run: Path, ckpt: Callable) -> None:
+    age(run / TEMPORARY, 60)  # the samples are as old as the checkout
     kept = ckpt("state", "--fix", run)
     assert "changed within the last hour" in kept.err
     assert (run / TEMPORARY).is_dir()
