@@ -265,5 +265,6 @@ FORMAT = Format(
     _salvage,
     magic=("a zip archive", ZIP),
     most_dimensions=MOST_DIMENSIONS,
+    has_assets=True,
     unshared="a .keras archive contains its weights as an HDF5 file",
 )

@@ -328,6 +328,9 @@ class Format(NamedTuple):
     keeps_structure: bool = False
     """Whether plain values, as an optimizer's settings, are written around the tensors."""
 
+    has_assets: bool = False
+    """Whether files that are no tensors, such as vocabularies, belong to a checkpoint."""
+
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 

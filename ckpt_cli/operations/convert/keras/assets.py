@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from formats.core.words import counted, first_of
 from formats.errors import ConversionError
+from formats.find.registry import format_named
 from formats.keras.facts import KerasFacts, keras_facts
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def with_assets(plan: Plan, source: CheckpointReader, *, partial: bool = False) 
     Raises ConversionError if SRC lacks assets that the configuration needs.
     """
     facts = plan.facts
-    if plan.format != "keras" or not isinstance(facts, KerasFacts):
+    if not format_named(plan.format).has_assets or not isinstance(facts, KerasFacts):
         return plan
     own = keras_facts(source.proved_facts())
     if own.assets == facts.assets and own.contents == facts.contents:
