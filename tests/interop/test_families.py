@@ -32,9 +32,12 @@ def starter() -> Iterator[Starter]:
 
 
 @pytest.fixture(scope="module")
-def families(tensorflow: TensorFlow, tmp_path_factory: pytest.TempPathFactory) -> drive.Families:
+def families(tensorflow: TensorFlow, tmp_path_factory: pytest.TempPathFactory) -> Iterator[drive.Families]:
+    """Use a process of their own: they set the number of threads, for which it is too late after any work."""
     generation = "keras2" if tensorflow.is_old else "keras3"
-    return drive.Families(tensorflow, generation, str(tmp_path_factory.mktemp("families")))
+    own = type(tensorflow)(tensorflow.release)
+    yield drive.Families(own, generation, str(tmp_path_factory.mktemp("families")))
+    own.close()
 
 
 def test_training_goes_on_from_what_is_converted(families: drive.Families, starter: Starter) -> None:

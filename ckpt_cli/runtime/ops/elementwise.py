@@ -258,14 +258,23 @@ def _softplus(x: Any) -> Any:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _op = OPERATIONS
 
-define("sign", np.sign, lambda g, out, x: _op["zeros_like"](x))
+
+def _sign(x: Any) -> Any:
+    """Return the sign, of complex numbers x / |x|: numpy 1 took the sign of the real part."""
+    if x.dtype.kind != "c":
+        return np.sign(x)
+    size = np.abs(x)
+    return np.divide(x, size, out=np.zeros_like(x), where=size != 0)
+
+
+define("sign", _sign, lambda g, out, x: _op["zeros_like"](x))
 define("negative", np.negative, lambda g, out, x: -g)
 define("ensured", lambda x: x, lambda g, out, x: g)
 define("stop_gradient", lambda x: x, None)
 abs_ = define("abs", np.abs, lambda g, out, x: _op["abs_back"](g, x))
 define(
     "abs_back",
-    lambda g, x: g * np.sign(x) if x.dtype.kind != "c" else (g * np.sign(x)).astype(x.dtype),
+    lambda g, x: (g * _sign(x)).astype(x.dtype, copy=False),
     lambda h, out, g, x: _op["abs_back"](h, x),
     lambda h, out, g, x: _op["zeros_like"](x),
 )
