@@ -17,7 +17,7 @@ from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.convert import execute, pairing, planner
 from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
-from ..operations.convert.keras.assets import with_assets
+from ..operations.convert.keras.assets import with_learned
 from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
 from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import Given
@@ -173,7 +173,7 @@ def convert_one(
 
 
 def _job(plan: Plan, source: CheckpointReader, options: ConvertOptions) -> Job:
-    plan = with_assets(plan, source, partial=options.partial)
+    plan = with_learned(plan, source, partial=options.partial)
     ways = (CLONE, LINK) if options.link else ()
     run = partial(execute.execute, plan, shard_size=options.shard_size, ways=ways, resume=options.resume)
     return Job(plan, run, options.write.how(plan.target))

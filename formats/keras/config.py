@@ -29,10 +29,6 @@ _MOST_DEPTH = 32
 Config = dict[str, Any]
 
 
-_LEARNED = ("bin_boundaries", "vocabulary", "idf_weights")
-"""Settings that a layer has learned from data, which no tensor holds."""
-
-
 class Layer(NamedTuple):
     """A layer of a configuration; `layers` are those of a nested model."""
 
@@ -127,23 +123,6 @@ def class_called(item: Config) -> str:
 
 _LIBRARIES = ("keras", "tf_keras", "tensorflow")
 """Where Keras' own classes are."""
-
-
-def learned_elsewhere(one: str | None, other: str | None) -> str | None:
-    """Return what a layer learned from other data in one configuration than in another."""
-    if one is None or other is None:
-        return None
-    sides = [_learned(text) for text in (one, other)]
-    for key in sides[0].keys() & sides[1].keys():
-        values = sides[0][key], sides[1][key]
-        if values[0] != values[1] and all(isinstance(value, list | str) for value in values):
-            return f"{key[1]} of layer {key[0]!r}"
-    return None
-
-
-def _learned(text: str) -> dict[tuple[str, str], Any]:
-    layers = [layer for top in layers_of(text)[0] for layer in top.leaves()]
-    return {(layer.name, name): layer.config.get(name) for layer in layers for name in _LEARNED}
 
 
 def version_told(config: str | None, version: str | None) -> str | None:

@@ -8,6 +8,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import pytest
 
 import ckpt_cli.runtime as tf
 import formats
@@ -213,3 +214,95 @@ def test_assets_that_the_source_does_not_store(ckpt: Callable[..., Any], tmp_pat
     result = ckpt("convert", other, tmp_path / "o.keras", "--like", template)
     assert result.code == 3
     assert "the assets are not those of the file that gives the configuration" in result.err
+
+
+def with_layer(source: str, target: Path, class_name: str, **settings: Any) -> Path:
+    """Write a copy of a `.keras` archive whose model has one more layer, without weights."""
+    with zipfile.ZipFile(source) as held, zipfile.ZipFile(target, "w") as archive:
+        for name in held.namelist():
+            content = held.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                item = {"module": "keras.layers", "class_name": class_name, "registered_name": None}
+                config["config"]["layers"].append({**item, "config": settings})
+                content = json.dumps(config).encode()
+            archive.writestr(name, content)
+    return target
+
+
+ADAPTED = {"bin_boundaries": [0.5, 1.5], "num_bins": 3}
+
+
+def test_boundaries_that_the_source_does_not_store(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    """Conversion through .pt gave the model TEMPLATE's boundaries: other outputs, with exit 0."""
+    keras = data_path("keras3_mlp", "mlp.keras")
+    source = with_layer(keras, tmp_path / "a.keras", "Discretization", name="bins", **ADAPTED)
+    template = with_layer(
+        keras, tmp_path / "b.keras", "Discretization", name="bins_1", bin_boundaries=[0.1, 0.2], num_bins=3
+    )
+    between = ckpt("convert", source, tmp_path / "m.npz")
+    assert between.code == 0
+    assert "left out bin_boundaries of layer 'bins': npz does not store a configuration" in between.err
+    for options in (["--like", template], ["--to", "keras", "--config", template]):
+        result = ckpt("convert", data_path("keras3_mlp", "mlp.weights.h5"), tmp_path / "m.keras", *options)
+        assert result.code == 3
+        assert "learned settings, which SRC does not store: bin_boundaries of layer 'bins_1'" in result.err
+        assert "hint: to take them from TEMPLATE" in result.err
+    result = ckpt("convert", tmp_path / "m.npz", tmp_path / "m.keras", "--like", template)
+    assert (result.code, "which SRC does not store: bin_boundaries" in result.err) == (3, True)
+    taken = ckpt("convert", tmp_path / "m.npz", tmp_path / "m.keras", "--like", template, "--partial")
+    assert taken.code == 0, taken.err
+    assert "warning: bin_boundaries of layer 'bins_1' of TEMPLATE taken, as SRC stores none" in taken.err
+
+
+@pytest.mark.parametrize(
+    ("class_name", "own", "other"),
+    [
+        ("Discretization", ADAPTED, {**ADAPTED, "bin_boundaries": [0.1, 0.2]}),
+        ("Discretization", ADAPTED, {**ADAPTED, "bin_boundaries": None}),
+        ("Normalization", {"mean": [1.0], "variance": [2.0]}, {"mean": [1.5], "variance": [2.0]}),
+        ("StringLookup", {"vocabulary": ["a", "b"]}, {"vocabulary": ["b", "a"]}),
+        (
+            "TimeDistributed",
+            {"layer": {"class_name": "Discretization", "config": {"name": "in", **ADAPTED}}},
+            {"layer": {"class_name": "Discretization", "config": {"name": "in_1", "bin_boundaries": [3.0]}}},
+        ),
+    ],
+)
+def test_settings_learned_from_other_data(
+    class_name: str, own: dict[str, Any], other: dict[str, Any], ckpt: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Layers pair by order where Keras numbers their names; wrapped layers count, too."""
+    keras = data_path("keras3_mlp", "mlp.keras")
+    source = with_layer(keras, tmp_path / "a.keras", class_name, name="layer", **own)
+    for name in ("layer", "layer_1"):
+        template = with_layer(keras, tmp_path / "b.keras", class_name, name=name, **other)
+        for option in ("--like", "--config"):
+            result = ckpt("convert", source, tmp_path / "m.keras", option, template)
+            assert result.code == 3, (name, option)
+            assert "differ between the configurations" in result.err
+        template = with_layer(keras, tmp_path / "b.keras", class_name, name=name, **own)
+        same = ckpt("convert", source, tmp_path / f"{name}.keras", "--like", template)
+        assert same.code == 0, same.err
+
+
+def test_constants_of_a_program_are_named_where_they_are_unknown(
+    ckpt: Callable[..., Any], tmp_path: Path
+) -> None:
+    keras = data_path("keras3_mlp", "mlp.keras")
+    template = with_layer(keras, tmp_path / "b.keras", "Discretization", name="bins", bin_boundaries=[0.1])
+    result = ckpt(
+        "convert", data_path("keras3_mlp", "mlp.weights.h5"), tmp_path / "m.keras", "--like", template
+    )
+    assert result.code == 0, result.err
+    assert "SRC does not store bin_boundaries of layer 'bins': what the configuration says is used" in (
+        result.err
+    )
+
+
+def test_assets_that_the_target_does_not_store_are_named(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    source = with_assets(data_path("keras3_mlp", "mlp.keras"), tmp_path / "a.keras", lookup="ant")
+    for name in ("m.weights.h5", "m.h5", "m.npz"):
+        result = ckpt("convert", source, tmp_path / name)
+        assert result.code == 0, result.err
+        assert "left out 1 asset ('assets/layers/lookup/vocabulary.txt'): " in result.err

@@ -12,7 +12,6 @@ from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted, first_of
 from formats.errors import ConversionError
 from formats.find.resolve import spelling
-from formats.keras.config import learned_elsewhere
 from formats.model.object_keys import table_part
 from formats.model.object_names import is_step
 
@@ -140,15 +139,6 @@ def look_at_names(source: CheckpointReader, template: CheckpointReader) -> str:
             f"to propose pairs from structure: {command_line('match', one, other, '--save-map', 'map.tsv')}"
         )
     return f"to see the names on both sides: {command_line('diff', '--no-values', one, other)}"
-
-
-def refuse_learned(source: CheckpointReader, own: str | None, other: str | None) -> None:
-    """Refuse a configuration that holds what a layer has learned from other data than SRC's."""
-    what = learned_elsewhere(own, other)
-    if what is not None:
-        message = f"{what} differ between the configurations, which hold them in place of tensors"
-        hints = ("pass a file whose layers were adapted to the same data",)
-        raise ConversionError(message, path=source.location.path, hints=hints)
 
 
 def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:

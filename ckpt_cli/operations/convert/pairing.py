@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import ConversionError
-from formats.keras.facts import keras_facts
 from formats.keras.match import pairs_within_layers
 from formats.model.object_names import plain_key
 
@@ -25,7 +24,6 @@ from .accounting import (
     has_any_rows,
     place,
     refuse_different,
-    refuse_learned,
     refuse_left,
 )
 from .keras.models import pairs_between_models
@@ -336,7 +334,6 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
     Raises ConversionError, which lists them, for weights and slots without a value
     (unless `partial`), and for pairs that differ in shape, or in dtype without a cast.
     """
-    refuse_learned(source, keras_facts(source.facts).config, keras_facts(template.facts).config)
     try:
         pairing = pair(source, keys, template, rules, names)
     except OptimizerError as error:

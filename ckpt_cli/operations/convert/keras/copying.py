@@ -15,7 +15,6 @@ from formats.keras.facts import KerasFacts, keras_facts
 from formats.keras.model import ModelError, from_config
 from formats.model.reader import Family
 
-from ..accounting import refuse_learned
 from ..optimizers import Given
 from ..pairing import plan_like
 
@@ -61,7 +60,6 @@ def copied(chosen: Chosen) -> tuple[list[Move], KerasFacts]:
         hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
         raise ConversionError(message, path=source.location.path, key=left, hints=hints)
     told = keras_facts(source.proved_facts())
-    refuse_learned(source, told.config, config.config if config is not None else None)
     text = config.config if config is not None else told.config
     version = version_told(text, (config.version if config is not None else None) or told.version)
     given = config or KerasFacts()

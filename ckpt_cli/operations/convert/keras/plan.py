@@ -29,7 +29,6 @@ from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
 from formats.wire.jsontext import parse_object
 
-from ..accounting import refuse_learned
 from ..optimizers import Given, contradiction, reason_of_idle
 from ..plan import Dropped, Move
 from .copying import copied, is_copied, tells_structure
@@ -199,7 +198,6 @@ def _model(chosen: Chosen) -> Model:
     own = keras_facts(source.proved_facts())
     facts = chosen.settings.config or own
     config = facts.config
-    refuse_learned(source, own.config, config)
     if config is not None:
         unit = from_config(config)
     elif chosen.into.has_object_graph and source.format.names_layers:
