@@ -92,6 +92,7 @@ def match_checkpoints(
 
     `with_paths` details name object paths, as a terminal does.
     """
+    from ..operations.compare.match import BY_OBJECT
     from ..operations.compare.match import match as match_readers
     from ..operations.compare.match_fix import fix, likely_renames, takes_all
     from ..operations.compare.match_optimizers import fates
@@ -117,7 +118,7 @@ def match_checkpoints(
                 _rows(found, {rename.target: rename.checkpoint for rename in renames}, reader, other, shown)
             ),
             takes_all(found, reader, other) and not any(fate.mistaken for fate in optimizers),
-            [] if found.by_name else list(_restored(found, other)),
+            [] if found.by != BY_OBJECT else list(_restored(found, other)),
             {"checkpoint": reader.object_paths, "target": other.object_paths},
         )
 
@@ -243,9 +244,10 @@ def match(
     """Return what restoring `checkpoint` would do to the objects that `target` was saved from.
 
     `target` is an object-based checkpoint that your program saved once, trained or not. Two name-based
-    checkpoints are matched key by key, as a Saver restores them. With `read`, matches as `Checkpoint.read()`
-    and Keras' `load_weights()` do, without a save counter. `save_map` is a new file for pairs proposed from
-    structure; check it before you pass it to `convert(..., map=...)`.
+    checkpoints are matched key by key, as a Saver restores them, and so are two Orbax or Flax checkpoints.
+    With `read`, matches as `Checkpoint.read()` and Keras' `load_weights()` do, without a save counter.
+    `save_map` is a new file for pairs proposed from structure; check it before you pass it to
+    `convert(..., map=...)`.
 
     Raises CheckpointError if one of them cannot be read, or has nothing to match by.
 

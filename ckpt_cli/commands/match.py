@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 
 _MOST_HARMLESS, _MOST_KEPT = 20, 3
+_VERDICTS = (
+    ("assert_consumed()", "assert_existing_objects_matched()"),
+    ("restores all of CHECKPOINT", "restores all of TARGET"),
+)
+"""What the verdicts are called: TensorFlow's assertions and, of trees of arrays, what they come to."""
+
 _WORDS = {MATTERS: "matters", LEFT: "left", HARMLESS: "harmless"}
 _STYLES = {MATTERS: "red", LEFT: "yellow", HARMLESS: "green"}
 
@@ -49,8 +55,8 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
     TARGET is an object-based checkpoint that your program saved once, trained or not. All of
     its objects count as built. CHECKPOINT is matched by objects or, if it has none, by full
     names. Two name-based checkpoints, such as those of Estimators, are matched key by key, as a
-    Saver restores them. Exits 0 if assert_consumed() would pass, or with --allow-unused if
-    assert_existing_objects_matched() would; otherwise 1.
+    Saver restores them, and so are two Orbax or Flax checkpoints. Exits 0 if assert_consumed()
+    would pass, or with --allow-unused if assert_existing_objects_matched() would; otherwise 1.
 
     restore() looks for a save counter, which Checkpoint.write() and Keras' save_weights() do
     not save. --read matches without one, as Checkpoint.read() and load_weights() do.
@@ -65,6 +71,7 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
       ckpt match weights weights --read         # as load_weights would
       ckpt match model_dir other_model_dir      # can training continue from model_dir?
+      ckpt match run/3 fresh/0                  # of Orbax: keys, shapes and dtypes
       ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
     check_stdout(options)
@@ -121,6 +128,9 @@ def _advise(matched: Matched, proposed: int) -> None:
     found = matched.found
     if (shapes := remedy_for_shapes(found)) is not None:
         render.note(shapes)
+    elif found.is_of_trees:
+        if found.unmatched_target or found.unused_checkpoint:
+            render.note("Orbax rejects keys that differ, unless you restore a part of the tree")
     elif matched.is_complete and not found.existing_matched and not found.lacks_only_counter:
         call = "read(path)" if found.read else "restore(path)"
         render.note(f"CHECKPOINT has no values for these; {call}.expect_partial() leaves them unchanged")
@@ -135,14 +145,10 @@ def _show(found: Match, rows: list[MatchRow], paths: Mapping[str, Mapping[str, s
     if not render.is_terminal():
         render.tsv((_WORDS[row[0]], *row[1:4]) for row in rows)
         return
-    how = "by full name" if found.by_name else "by object"
-    render.title(
-        f"{found.checkpoint} -> {found.target}", f"{counted(len(found.restored), 'value')} restored, {how}"
-    )
-    for name, holds in (
-        ("assert_consumed()", found.consumed),
-        ("assert_existing_objects_matched()", found.existing_matched),
-    ):
+    restored = f"{counted(len(found.restored), 'value')} restored, by {found.by}"
+    render.title(f"{found.checkpoint} -> {found.target}", restored)
+    verdicts = found.consumed, found.existing_matched
+    for name, holds in zip(_VERDICTS[found.is_of_trees], verdicts, strict=True):
         verdict = render.styled("holds", fg="green") if holds else render.styled("fails", fg="red")
         render.lines([f"  {name:35}{verdict}"])
     for group, style in _STYLES.items():

@@ -56,4 +56,5 @@ FORMAT = Format(
     None,
     frozenset(dtype.name for dtype in DTYPES if dtype.is_number),
     refusal=_refusal,
+    is_tree=True,
 )

@@ -40,5 +40,6 @@ FORMAT = Format(
     _open,
     None,
     frozenset(dtype.name for dtype in DTYPES if dtype.is_number),
+    is_tree=True,
 )
 """A folder is known by its location: `formats.model.orbax_files` looks into it."""

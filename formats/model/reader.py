@@ -331,6 +331,9 @@ class Format(NamedTuple):
     has_assets: bool = False
     """Whether files that are no tensors, such as vocabularies, belong to a checkpoint."""
 
+    is_tree: bool = False
+    """Whether a program restores it as a tree of arrays, each by its key."""
+
     nests_keys: bool = False
     """Whether parts of a key are groups, so that no key is the beginning of another's."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from tests import orbax_files
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -114,3 +117,74 @@ def test_digests_notice_what_no_checksum_does(tmp_path: Path, ckpt: Callable) ->
     data.write_bytes(flipped)
     assert ckpt("verify", path).code == 0
     assert ckpt("verify", path, "--against", listing).code == 1
+
+
+def tree(path: Path, **arrays: np.ndarray) -> Path:
+    """Write a checkpoint of these arrays."""
+    orbax_files.save(str(path), arrays)
+    return path
+
+
+TREE = {"a": np.ones((2, 3), np.float32), "b": np.zeros(4, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "code", "code_unused"),
+    [
+        (TREE, {}, 0, 0),
+        (TREE | {"c": TREE["b"]}, {"unmatched_target": ["c"]}, 1, 1),
+        ({"a": TREE["a"]}, {"unused_checkpoint": ["b"]}, 1, 0),
+        (
+            TREE | {"b": np.zeros(6, np.float32)},
+            {"shape_mismatch": [{"key": "b", "checkpoint": [4], "target": [6]}]},
+            1,
+            1,
+        ),
+        (
+            TREE | {"b": np.zeros(4, np.int32)},
+            {"dtype_mismatch": [{"key": "b", "checkpoint": "float32", "target": "int32"}]},
+            1,
+            1,
+        ),
+    ],
+    ids=["same", "missing", "unused", "shape", "dtype"],
+)
+def test_trees_are_matched_by_key(
+    tmp_path: Path, ckpt: Callable, target: dict, fields: dict, code: int, code_unused: int
+) -> None:
+    one, other = tree(tmp_path / "one", **TREE), tree(tmp_path / "other", **target)
+    done = ckpt("match", "--json", one, other)
+    assert done.code == code
+    lists = ("unmatched_target", "unused_checkpoint", "shape_mismatch", "dtype_mismatch")
+    assert {name: done.json[name] for name in lists if done.json[name]} == fields
+    assert ckpt("match", "--allow-unused", one, other).code == code_unused
+
+
+def test_texts_are_matched_too(tmp_path: Path, ckpt: Callable) -> None:
+    whole = data_path("orbax", "new/odd_names")
+    assert ckpt("match", whole, whole).code == 0
+    texts = ckpt("show", "--json", whole).json["metadata"]["values"]
+    bare = tmp_path / "bare"
+    shutil.copytree(whole, bare)
+    document = json.loads((bare / "_METADATA").read_text())
+    for name, entry in [*document["tree_metadata"].items()]:
+        if entry["value_metadata"]["value_type"] == "string":
+            del document["tree_metadata"][name]
+    (bare / "_METADATA").write_text(json.dumps(document))
+    assert ckpt("match", "--json", bare, whole).json["unmatched_target"] == sorted(texts)
+    assert ckpt("match", "--json", whole, bare).json["unused_checkpoint"] == sorted(texts)
+
+
+def test_a_tree_on_a_terminal_has_verdicts_of_its_own(tmp_path: Path, terminal: Callable) -> None:
+    one, other = tree(tmp_path / "one", **TREE), tree(tmp_path / "other", a=TREE["a"])
+    shown = terminal("match", one, other, NO_COLOR="1").out
+    assert "1 value restored, by key" in shown
+    assert "restores all of TARGET" in shown
+    assert "assert_consumed" not in shown
+
+
+def test_orbax_does_not_match_a_program_of_tensorflow(ckpt: Callable) -> None:
+    program = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+    done = ckpt("match", data_path("orbax", "new/pytree"), program)
+    assert done.code == 3
+    assert "CHECKPOINT has no object graph" in done.err

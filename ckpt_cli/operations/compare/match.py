@@ -1,8 +1,9 @@
 """What `restore()` of a checkpoint would do to the objects that another checkpoint was saved from.
 
 TARGET's object graph stands for the program (or, where both are name-based, TARGET's names,
-as for the Savers of TensorFlow 1 and the Estimators): each of its nodes, slot variables included,
-counts as an object that is there, and `restore` adds a save counter where there is none.
+as for the Savers of TensorFlow 1 and the Estimators; of Orbax and Flax, the keys of TARGET's tree): each of
+its nodes, slot variables included, counts as an object that is there, and
+`restore` adds a save counter where there is none.
 The matching is `formats.tf.graph.matching`, the one that the runtime restores with.  What an
 optimizer does when a slot variable comes that it has not:
 
@@ -25,6 +26,7 @@ from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.find.resolve import spelling
+from formats.model.facts import Rich
 from formats.model.object_graph import ROOT, KeyResolver
 from formats.model.object_keys import SAVE_COUNTER, VARIABLE_VALUE
 from formats.tf.graph.matching import GraphTarget, Matching
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 COUNTER_KEY = f"{SAVE_COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
 _COUNTER_SPEC = TensorSpec(COUNTER_KEY, BY_NAME["int64"], ())
+
+
+BY_OBJECT, BY_FULL_NAME, BY_KEY = "object", "full name", "key"
 
 
 class RestoredPair(NamedTuple):
@@ -70,9 +75,15 @@ class Match(NamedTuple):
     dtype_mismatch: list[Mismatch]
     failures: list[str]
     """What makes the restore fail as a whole, beside mismatches."""
-    by_name: bool = False
+    by: str = BY_OBJECT
+    """By what values find their place: BY_OBJECT, BY_FULL_NAME or BY_KEY."""
     read: bool = False
     """Whether it is what `Checkpoint.read()` would do, which looks for no save counter."""
+
+    @property
+    def is_of_trees(self) -> bool:
+        """Whether both sides are trees of arrays."""
+        return self.by == BY_KEY
 
     @property
     def lacks_only_counter(self) -> bool:
@@ -126,8 +137,11 @@ def match(checkpoint: CheckpointReader, target: CheckpointReader, *, read: bool 
     """Return what restoring one checkpoint into the object graph of another would do.
 
     With `read` it is what `Checkpoint.read()` and Keras' `load_weights` would do: the program has no save
-    counter.  For two name-based checkpoints, it is what a Saver or an Estimator would do.
+    counter.  For two name-based checkpoints, it is what a Saver or an Estimator would do, and for two
+    trees of arrays what Orbax or Flax would do.
     """
+    if checkpoint.format.is_tree and target.format.is_tree:
+        return match_trees(checkpoint, checkpoint.specs, target)
     by_name = checkpoint.format.is_by_name
     if by_name and target.format.is_by_name:
         return match_names(checkpoint, checkpoint.specs, target)
@@ -326,7 +340,7 @@ def match_by_name(checkpoint: CheckpointReader, into: ObjectGraph, target: Check
                 complete = False
     holds = complete and not fate.fails
     result = _result((checkpoint, target), checkpoint.specs, fate, (holds, holds), keys)
-    return result._replace(by_name=True)
+    return result._replace(by=BY_FULL_NAME)
 
 
 def match_names(
@@ -344,7 +358,33 @@ def match_names(
             fate.take(key, spec, specs[key])
     holds = not fate.fails and target.specs.keys() <= specs.keys()
     result = _result((checkpoint, target), specs, fate, (holds, holds), list(target.specs))
-    return result._replace(by_name=True)
+    return result._replace(by=BY_FULL_NAME)
+
+
+def match_trees(
+    checkpoint: CheckpointReader, specs: Mapping[str, TensorSpec], target: CheckpointReader
+) -> Match:
+    """Match two trees of arrays: every value of TARGET by its key, texts among them.
+
+    Orbax rejects a tree of other keys, but restores a part of one where it is told to.  It converts dtypes,
+    and old releases shapes, without a word.
+    """
+    found = match_names(checkpoint, specs, target)
+    mine, theirs = _texts(checkpoint), _texts(target)
+    existing = found.existing_matched and theirs <= mine
+    unused = [*found.unused_checkpoint, *sorted(mine - theirs)]
+    return found._replace(
+        by=BY_KEY,
+        existing_matched=existing,
+        consumed=existing and not unused,
+        unmatched_target=sorted({*found.unmatched_target, *(theirs - mine)}),
+        unused_checkpoint=unused,
+    )
+
+
+def _texts(reader: CheckpointReader) -> set[str]:
+    """Return the keys of values that are no tensors."""
+    return set(reader.facts.beside()) if isinstance(reader.facts, Rich) else set()
 
 
 def remedy_for_shapes(found: Match) -> str | None:

@@ -20,7 +20,7 @@ from formats.model.object_names import is_step
 
 from ..convert.pairing import Strictness, pair, plan_pairs
 from ..select.keys import Renamed, Rules, renamed
-from .match import graph_of, match_names, match_objects
+from .match import graph_of, match_names, match_objects, match_trees
 from .renames import pairs_by_ending
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ def fix(
     """
     if _is_whole(found) and not any(fate.mistaken for fate in optimizers):
         return None
+    if checkpoint.format.writer is None:
+        return None
     ours, theirs = spelling(checkpoint.location), spelling(target.location)
     output = local_location("fixed") / os.path.basename(found.checkpoint)
     subs = _substitutions(renames)
@@ -136,8 +138,9 @@ def fix(
     if by_path is not None and by_path.existing_matched:
         return _remedy(rename)
     best: _Way | None = None
+    is_convertible = not target.format.is_tree and _restores_into_itself(target)
     ways = [(None, []), (changed, options)] if changed is not None else [(None, [])]
-    for (names, more), flags in itertools.product(ways, _FLAGS if _restores_into_itself(target) else ()):
+    for (names, more), flags in itertools.product(ways, _FLAGS if is_convertible else ()):
         way = _way(checkpoint, target, names, renames, flags)
         if way is not None and (best is None or way.carried > best.carried):
             best = way._replace(options=[*more, *flags])
@@ -278,7 +281,9 @@ def _restores(
     specs: dict[str, TensorSpec] = {
         new: checkpoint.specs[old]._replace(key=new) for old, new in names.keys.items()
     }
-    if target.object_graph is None:
+    if target.format.is_tree:
+        found = match_trees(checkpoint, specs, target)
+    elif target.object_graph is None:
         found = match_names(checkpoint, specs, target)
     elif names.object_graph is not None:
         into = graph_of(target, "TARGET")
