@@ -131,15 +131,9 @@ def read_input(path: Location) -> np.ndarray[Any, Any]:
     return found
 
 
-def _symbols(model: Model) -> list[Any]:
-    if hasattr(model, "inputs"):
-        return list(model.inputs)
-    return [model._input._inbound[0].outputs]  # type: ignore[attr-defined]
-
-
 def inputs_of(model: Model, given: Any = None) -> list[Any]:
     """Return what the model is run on: the given array, or seeded values of the shapes it asks for."""
-    symbols = _symbols(model)
+    symbols = list(model.inputs)
     numbers = _fewest_rows(model)
     if given is None:
         random = np.random.default_rng(_SEED)

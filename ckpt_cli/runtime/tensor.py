@@ -48,6 +48,18 @@ __all__ = [
 Rule = Callable[..., Any]
 
 
+def _operator(name: str) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor]]:
+    """Return the methods of an operator, and of it with its operands the other way round."""
+
+    def operator(self: Any, other: Any) -> Tensor:
+        return OPERATIONS[name](self, other)
+
+    def reflected(self: Any, other: Any) -> Tensor:
+        return OPERATIONS[name](other, self)
+
+    return operator, reflected
+
+
 class TensorLike:
     """The operators that tensors and variables have in common."""
 
@@ -110,59 +122,24 @@ class TensorLike:
     def __complex__(self) -> complex:
         return complex(self._value)
 
-    def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if spec else str(self)
-
     def __getitem__(self, key: Any) -> Tensor:
         return OPERATIONS["slice"](self, index=static_index(key))
 
-    def __add__(self, other: Any) -> Tensor:
-        return OPERATIONS["add"](self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return OPERATIONS["add"](other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return OPERATIONS["subtract"](self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return OPERATIONS["subtract"](other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return OPERATIONS["multiply"](self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return OPERATIONS["multiply"](other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return OPERATIONS["divide"](self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return OPERATIONS["divide"](other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return OPERATIONS["floordiv"](self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return OPERATIONS["floordiv"](other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return OPERATIONS["floormod"](self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return OPERATIONS["floormod"](other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return OPERATIONS["pow"](self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return OPERATIONS["pow"](other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return OPERATIONS["matmul"](self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return OPERATIONS["matmul"](other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
+    __floordiv__, __rfloordiv__ = _operator("floordiv")
+    __mod__, __rmod__ = _operator("floormod")
+    __pow__, __rpow__ = _operator("pow")
+    __matmul__, __rmatmul__ = _operator("matmul")
+    __and__, __rand__ = _operator("bitwise_and")
+    __or__, __ror__ = _operator("bitwise_or")
+    __xor__, __rxor__ = _operator("bitwise_xor")
+    __lt__ = _operator("less")[0]
+    __le__ = _operator("less_equal")[0]
+    __gt__ = _operator("greater")[0]
+    __ge__ = _operator("greater_equal")[0]
 
     def __neg__(self) -> Tensor:
         return OPERATIONS["negative"](self)
@@ -172,36 +149,6 @@ class TensorLike:
 
     def __invert__(self) -> Tensor:
         return OPERATIONS["logical_not" if self._value.dtype.kind == "b" else "invert"](self)
-
-    def __and__(self, other: Any) -> Tensor:
-        return OPERATIONS["bitwise_and"](self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return OPERATIONS["bitwise_and"](other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return OPERATIONS["bitwise_or"](self, other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return OPERATIONS["bitwise_or"](other, self)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return OPERATIONS["bitwise_xor"](self, other)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return OPERATIONS["bitwise_xor"](other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return OPERATIONS["less"](self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return OPERATIONS["less_equal"](self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return OPERATIONS["greater"](self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return OPERATIONS["greater_equal"](self, other)
 
     def __eq__(self, other: object) -> Any:
         return self._compared("equal", other, unlike=False)
@@ -246,15 +193,20 @@ class Tensor(TensorLike):
         return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={shown(self)}>"
 
     def __str__(self) -> str:
-        text = str(self.numpy())
-        line = "\n" if "\n" in text else ""
-        return f"tf.Tensor({line}{text}, shape={self.shape}, dtype={self.dtype.name})"
+        return f"tf.Tensor({shown(self, str)}, shape={self.shape}, dtype={self.dtype.name})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec)
 
 
-def shown(tensor: TensorLike) -> str:
-    """Return a value as `repr` shows it: a scalar by its digits, whatever numpy's version would call it."""
-    value = tensor.numpy()
-    return str(value) if isinstance(value, np.generic) else repr(value)
+_AS_NUMPY_1: Any = {"legacy": "1.25"} if np.__version__ >= "2" else {}
+
+
+def shown(tensor: TensorLike, text_of: Callable[[Any], str] = repr) -> str:
+    """Return a value as text, as numpy 1.26 has it; one of several lines begins with a line of its own."""
+    with np.printoptions(**_AS_NUMPY_1):
+        text = text_of(tensor.numpy())
+    return f"\n{text}" if "\n" in text else text
 
 
 _value_of = attrgetter("_value")

@@ -6,8 +6,11 @@ have.
 """
 
 import ast
+import contextlib
+import io
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -55,6 +58,7 @@ def answer(tf, program):
     scope = {
         "tf": tf,
         "np": np,
+        "printed": printed,
         "each": lambda *trials: [_tried(trial) for trial in trials],
         "VALUES": VALUES,
     }
@@ -65,6 +69,26 @@ def answer(tf, program):
         return described(eval(compile(ast.Expression(body[-1].value), "case", "eval"), scope))
     except Exception as error:
         return _raised(error)
+
+
+def printed(run):
+    """Return the lines that a program prints, those that are overwritten as they first and last were.
+
+    Durations depend on the machine: a T stands for each.
+    """
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        run()
+    found = []
+    for line in out.getvalue().split("\n"):
+        states = [state.strip("\b").rstrip() for state in line.split("\r") if state.strip("\b")]
+        found.append([_untimed(state) for state in dict.fromkeys([*states[:1], *states[-1:]])])
+    return found
+
+
+def _untimed(text):
+    text = re.sub(r"(?<= )\d+(s|ms|us)/(step|epoch)", r"T/\2", text)
+    return re.sub(r"(?<= - )(ETA: [\d:s]+|\d+s\b)", "T", text)
 
 
 def _raised(error):

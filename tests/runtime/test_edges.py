@@ -86,6 +86,7 @@ def table() -> str:
     names |= {
         "operations": "Operations by dtype, derivatives",
         "keras": "Keras: metrics, steps, symbolic tensors",
+        "shown": "What is printed: tensors, progress, summaries",
     }
     rows = [
         "| programs about | programs | results | equal | not supported |",

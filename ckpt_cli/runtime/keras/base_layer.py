@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-__all__ = ["Layer", "deduplicated"]
+__all__ = ["Layer", "deduplicated", "shapes_of"]
 
 _training: list[Any] = []
 """Whether the calls that are open are training, innermost last; None where nobody said."""
@@ -115,6 +115,9 @@ class Layer(Module):
 
     _passes_masks: ClassVar[bool] = False
     """Whether a mask of the inputs is one of the outputs, or `compute_mask` says which is."""
+
+    _moves_axes: ClassVar[bool] = False
+    """Whether the first axis of an output may be another than that of the inputs."""
 
     _hangs_masks: ClassVar[bool] = False
     """Whether `call` gives the outputs their masks itself."""
@@ -482,13 +485,35 @@ class Layer(Module):
         inputs = KerasTensor.of_shape(tuple(input_shape), self._dtype)
         return self(inputs).shape
 
+    def _calls_for(self, what: str) -> list[Call]:
+        if not self._inbound:
+            raise AttributeError(f"Layer {self.name} is not connected, no {what} to return.")
+        return self._inbound
+
     @property
     def input(self) -> Any:
-        return self._inbound[0].inputs
+        return _inputs_of(self._calls_for("input")[0])
 
     @property
     def output(self) -> Any:
-        return self._inbound[0].outputs
+        return self._calls_for("output")[0].outputs
+
+    def _shape_of_all(self, what: str, part: Callable[[Call], Any]) -> Any:
+        shapes = [shapes_of(part(call)) for call in self._calls_for(what)]
+        if any(shape != shapes[0] for shape in shapes):
+            raise AttributeError(
+                f'The layer "{self.name}" has multiple inbound nodes, with different {what}s. Hence the '
+                f'notion of "{what}" is ill-defined for the layer.'
+            )
+        return shapes[0]
+
+    @property
+    def input_shape(self) -> Any:
+        return self._shape_of_all("input shape", _inputs_of)
+
+    @property
+    def output_shape(self) -> Any:
+        return self._shape_of_all("output shape", lambda call: call.outputs)
 
     def get_config(self) -> dict[str, Any]:
         """Return what makes a layer like this one; a layer of a program's own adds its options itself."""
@@ -510,6 +535,16 @@ class Layer(Module):
         return f"<{type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
 
     __hash__ = object.__hash__
+
+
+def _inputs_of(call: Call) -> Any:
+    """Return the symbols that a call was made of: one by itself; what an input layer puts out."""
+    symbols = call.inputs or [call.outputs]
+    return symbols[0] if len(symbols) == 1 else symbols
+
+
+def shapes_of(symbols: Any) -> Any:
+    return map_structure(lambda one: tuple(one.shape), symbols)
 
 
 _PARTS = (Layer, Container, Module)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,12 @@ logger = logging.getLogger("ckpt_cli.runtime")
 Logs = dict[str, float]
 
 
+def say(text: str) -> None:
+    """Print on standard output what Keras prints there."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 class Callback:
     """Base: every method does nothing.  `model` and `params` are set before training begins."""
 
@@ -43,14 +50,6 @@ class Callback:
     def set_params(self, params: dict[str, Any]) -> None:
         self.params = params
 
-    def on_train_begin(self, logs: Logs | None = None) -> None: ...
-
-    def on_train_end(self, logs: Logs | None = None) -> None: ...
-
-    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
-
     def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
 
     def on_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
@@ -61,13 +60,29 @@ class Callback:
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self.on_batch_end(batch, logs)
 
+    def on_train_begin(self, logs: Logs | None = None) -> None: ...
+
+    def on_train_end(self, logs: Logs | None = None) -> None: ...
+
     def on_test_begin(self, logs: Logs | None = None) -> None: ...
 
     def on_test_end(self, logs: Logs | None = None) -> None: ...
 
+    def on_predict_begin(self, logs: Logs | None = None) -> None: ...
+
+    def on_predict_end(self, logs: Logs | None = None) -> None: ...
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
+
     def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
 
     def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
 
 
 class CallbackList:
@@ -131,7 +146,7 @@ class TerminateOnNaN(Callback):
     def on_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
-            logger.warning("Batch %d: Invalid loss, terminating training", batch)
+            say(f"Batch {batch}: Invalid loss, terminating training" + "\n")
             self.model.stop_training = True
 
 
@@ -151,6 +166,8 @@ class LearningRateScheduler(Callback):
         if not isinstance(rate, float | np.floating) and getattr(rate, "shape", None) != ():
             raise ValueError(f'The output of the "schedule" function should be float. Got: {rate}')
         optimizer.learning_rate = float(rate)
+        if self.verbose > 0:
+            say(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {rate}." + "\n")
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if logs is not None:
@@ -233,9 +250,19 @@ class ModelCheckpoint(_Monitor):
                 logger.warning("Can save best model only with %s available, skipping.", self.monitor)
                 return
             if not self.is_better(current, self.best):
+                self._say(f"{self.monitor} did not improve from {self.best:.5f}")
                 return
+            self._say(
+                f"{self.monitor} improved from {self.best:.5f} to {current:.5f}, saving model to {path}"
+            )
             self.best = current
+        else:
+            self._say(f"saving model to {path}")
         self.model.save_weights(path, overwrite=True, options=self.options)
+
+    def _say(self, what: str) -> None:
+        if self.verbose > 0:
+            say(f"\nEpoch {self._epoch + 1}: {what}" + "\n")
 
 
 class EarlyStopping(_Monitor):
@@ -288,7 +315,14 @@ class EarlyStopping(_Monitor):
             self.stopped_epoch = epoch
             self.model.stop_training = True
             if self.best_weights is not None:
+                if self.verbose > 0:
+                    epoch = self.best_epoch + 1
+                    say(f"Restoring model weights from the end of the best epoch: {epoch}." + "\n")
                 self.model.set_weights(self.best_weights)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self.stopped_epoch > 0 and self.verbose > 0:
+            say(f"Epoch {self.stopped_epoch + 1}: early stopping" + "\n")
 
 
 def __getattr__(name: str) -> object:

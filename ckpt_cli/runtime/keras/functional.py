@@ -17,7 +17,7 @@ from ..nest import flatten, map_structure
 from .layers.structural import InputLayer
 from .masks import hang_masks, mask_of
 from .model import Model, layer_edges
-from .symbolic import Call, KerasTensor, conformed
+from .symbolic import Call, KerasTensor, conformed, depths
 
 if TYPE_CHECKING:
     from ..trackable import Trackable
@@ -42,7 +42,7 @@ class Functional(Model):
         self._put("_inputs", inputs)
         self._put("_outputs", outputs)
         self._put("_calls", _in_order(flatten(outputs)))
-        self._put("_ordered", _layers_by_depth(flatten(outputs), self._calls))
+        self._put("_ordered", _layers_by_depth(self._calls))
         missing = [
             call.layer.name
             for call in self._calls
@@ -59,6 +59,9 @@ class Functional(Model):
                 )
         self._put("built", True)
 
+    def _graph(self) -> list[Call]:
+        return self._calls
+
     @property
     def layers(self) -> list[Layer]:
         return list(self._ordered)
@@ -72,12 +75,12 @@ class Functional(Model):
         return flatten(self._outputs)
 
     @property
-    def input_shape(self) -> Any:
-        return map_structure(lambda one: tuple(one.shape), self._inputs)
+    def input(self) -> Any:
+        return self._inputs
 
     @property
-    def output_shape(self) -> Any:
-        return map_structure(lambda one: tuple(one.shape), self._outputs)
+    def output(self) -> Any:
+        return self._outputs
 
     def _sublayers(self) -> list[Any]:
         return [*self._ordered, *super()._sublayers()] if "_ordered" in self.__dict__ else []
@@ -153,19 +156,10 @@ def _in_order(outputs: list[KerasTensor]) -> list[Call]:
     return order
 
 
-def _layers_by_depth(outputs: list[KerasTensor], calls: list[Call]) -> list[Layer]:
-    depth: dict[int, int] = {}
-    layer_depth: dict[int, int] = {}
-    first_seen: dict[int, int] = {}
-    layers: dict[int, Layer] = {}
-    for number, call in enumerate(calls):
-        first_seen.setdefault(id(call.layer), number)
-        layers[id(call.layer)] = call.layer
-    for call in reversed(calls):
-        own = max(depth.get(id(call), 0), layer_depth.get(id(call.layer), 0))
-        depth[id(call)] = layer_depth[id(call.layer)] = own
-        for one in call.inputs:
-            if one.call is not None:
-                depth[id(one.call)] = max(own + 1, depth.get(id(one.call), 0))
+def _layers_by_depth(calls: list[Call]) -> list[Layer]:
     # A layer without inputs of its own, an input, lies at the greatest depth it is used from.
-    return [layers[key] for key in sorted(layers, key=lambda key: (-layer_depth[key], first_seen[key]))]
+    deepest: dict[int, int] = {}
+    for call, depth in depths(calls):
+        deepest[id(call.layer)] = max(depth, deepest.get(id(call.layer), 0))
+    layers = {id(call.layer): call.layer for call in calls}
+    return sorted(layers.values(), key=lambda layer: -deepest[id(layer)])

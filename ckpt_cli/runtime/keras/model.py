@@ -21,10 +21,11 @@ from ..state_file import latest_checkpoint, update_state_file
 from ..tensor import TensorShape, as_tensor
 from ..variable import without_effect
 from . import base_layer
-from .base_layer import Layer, deduplicated
+from .base_layer import Layer, deduplicated, shapes_of
 from .layers.structural import InputLayer
 from .masks import hang_masks, mask_of
-from .symbolic import KerasTensor, conformed
+from .summary import print_summary
+from .symbolic import Call, KerasTensor, conformed, has_free_batch
 from .training import Trainer
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ _OBJECT_PATHS = ".weights.h5"
 
 class Model(Trainer, Layer):
     """Base of models.  `Model(inputs, outputs)` is a Functional model, a subclass writes `call`."""
+
+    inputs: Any
+    """The symbols of the inputs, in functional models and in sequential ones that know theirs."""
 
     _texts: ClassVar[Any]
     """Writes and reads configurations of models; `model_json`, which knows all kinds, sets it."""
@@ -60,6 +64,14 @@ class Model(Trainer, Layer):
 
     def _joined(self, own: list[Any], below: list[Any]) -> list[Any]:
         return below + own  # A model's own weights come after those of its layers.
+
+    @property
+    def input_shape(self) -> Any:
+        return shapes_of(self.input)
+
+    @property
+    def output_shape(self) -> Any:
+        return shapes_of(self.output)
 
     @property
     def layers(self) -> list[Layer]:
@@ -201,13 +213,23 @@ class Model(Trainer, Layer):
         """
         return self._texts.to_json(self, **kwargs)
 
-    def summary(self, print_fn: Any = None, **options: Any) -> None:
-        """Print the layers with their numbers of parameters."""
-        say = print_fn or print
-        say(f'Model: "{self.name}"')
-        for layer in self.layers:
-            say(f" {layer.name} ({type(layer).__name__})".ljust(48) + f"{layer.count_params():>12}")
-        say(f"Total params: {self.count_params()}")
+    def _graph(self) -> list[Call] | None:
+        """Return the calls that a functional model is made of; None for other models."""
+        return None
+
+    def summary(
+        self, line_length: int | None = None, positions: Any = None, print_fn: Any = None,
+        expand_nested: bool = False, show_trainable: bool = False, layer_range: Any = None,
+    ) -> None:  # fmt: skip
+        """Print the layers with their shapes and numbers of parameters."""
+        if not self.built:
+            raise ValueError(
+                "This model has not yet been built. Build the model first by calling `build()` or by calling "
+                "the model on a batch of data."
+            )
+        print_summary(
+            self, line_length, positions, print_fn or print, expand_nested, show_trainable, layer_range
+        )
 
 
 def _layers_in(child: Any) -> list[Layer]:
@@ -247,15 +269,21 @@ class Sequential(Model):
     """Layers one after the other."""
 
     _stack: list[Layer]
+    _calls: list[Call]
+    """The calls of the layers on symbols, one each, as far as they are built."""
     _input: InputLayer | None
     _is_input_told: bool
+    _built_batch: int | None
+    """The examples of the call that told the input."""
     _passes_masks = _hangs_masks = True
 
     def __init__(self, layers: Any = None, name: str | None = None) -> None:
         super().__init__(name=name)
         self._put("_stack", [])
+        self._put("_calls", [])
         self._put("_input", None)
         self._put("_is_input_told", False)
+        self._put("_built_batch", None)
         for layer in layers or ():
             self.add(layer)
 
@@ -299,7 +327,32 @@ class Sequential(Model):
         self._put("built", True)
 
     def pop(self) -> None:
-        self._stack.pop()
+        layer = self._stack.pop()
+        if len(self._calls) > len(self._stack):
+            layer._inbound.remove(self._calls.pop())
+
+    def _forget_calls(self) -> None:
+        for layer, call in zip(self._stack, self._calls, strict=False):
+            layer._inbound.remove(call)
+        self._calls.clear()
+
+    @property
+    def input(self) -> Any:
+        if self._input is None:
+            raise AttributeError(f"Layer {self.name} is not connected, no input to return.")
+        return self._input._inbound[0].outputs
+
+    @property
+    def output(self) -> Any:
+        return self._calls[-1].outputs if self._calls else self.input
+
+    @property
+    def inputs(self) -> Any:
+        return None if self._input is None else [self.input]
+
+    @property
+    def outputs(self) -> Any:
+        return None if self._input is None else [self.output]
 
     @property
     def layers(self) -> list[Layer]:
@@ -335,9 +388,9 @@ class Sequential(Model):
         assert self._input is not None
         scope = name_scope(current_scope() if is_called and graphs.current() is not None else None)
         with scope, without_effect():
-            x = self._input._inbound[0].outputs
-            for layer in self._stack:
-                x = KerasTensor(layer(x.zeros))
+            for layer in self._stack[len(self._calls) :]:
+                layer(self.output)
+                self._calls.append(layer._inbound[-1])
         self._put("built", True)
 
     def build(self, input_shape: Any = None) -> None:
@@ -351,20 +404,26 @@ class Sequential(Model):
 
     def _build_for(self, inputs: Any) -> None:
         one = flatten(inputs)[0]
-        self._put(
-            "_input",
-            _input_of(self._first, (None, *one.shape[1:]), dtypes.as_dtype(one.dtype).name),
-        )
-        self._build_stack(is_called=True)
+        batch = None if has_free_batch() else one.shape[0]
+        self._put("_built_batch", batch)
+        self._infer_input((batch, *one.shape[1:]), dtypes.as_dtype(one.dtype).name)
         self._settle_layers()
+
+    def _infer_input(self, shape: tuple[Any, ...], dtype: str) -> None:
+        """Build the layers for an input that no layer tells; a batch of another size makes it a free one."""
+        self._forget_calls()
+        self._put("_input", _input_of(self._first, shape, dtype))
+        self._build_stack(is_called=True)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return mask_of(self.call(inputs, mask=mask))
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         hang_masks(flatten(inputs), None if mask is None else flatten(mask))
-        if self._input is not None and self._is_input_told:
-            inputs = conformed(inputs, self._input._inbound[0].outputs)
+        if self._is_input_told:
+            inputs = conformed(inputs, self.input)
+        elif self._input is not None and self.input.shape[0] not in (None, flatten(inputs)[0].shape[0]):
+            self._infer_input((None, *self.input.shape[1:]), self._input.dtype)
         for layer in self._stack:
             inputs = layer(inputs, training=training) if layer._call_spec().takes_training else layer(inputs)
         return inputs

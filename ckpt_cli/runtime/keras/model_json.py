@@ -23,7 +23,6 @@ from formats.wire.jsontext import parse_object
 
 from ..nest import flatten, map_structure
 from ..tensor import Tensor
-from ..variable import without_effect
 from . import layers
 from .configs import described
 from .from_config import Builder
@@ -50,8 +49,6 @@ _BUILT_BY_BASE = frozenset(
 )  # fmt: skip
 """Classes whose `build` is, or ends with, that of Keras' base layer: within TimeDistributed they alone say
 what shape they were built for."""
-_LENGTHS = (2, 3)
-"""What free dimensions are computed with."""
 
 
 def to_json(model: Model, **kwargs: Any) -> str:
@@ -137,15 +134,7 @@ def config_of_sequential(model: Any) -> Item:
     stack: list[Layer] = model.layers
     if model._input is None:
         return {"name": model.name, "layers": [_described(layer, None) for layer in stack]}
-    found = []
-    for length in _LENGTHS:
-        with without_effect():
-            x, shapes = _zeros(model._input, length), []
-            for layer in stack:
-                shapes.append(_shape(x))
-                x = layer(x)
-        found.append(shapes)
-    shapes = map_structure(_joined, *found)
+    shapes = [_as_built(call.inputs[0].shape, model._built_batch) for call in model._calls]
     items = [_described(layer, shape) for layer, shape in zip(stack, shapes, strict=True)]
     return {"name": model.name, "layers": [_described(model._input, None), *items]}
 
@@ -173,31 +162,14 @@ def config_of_functional(model: Functional) -> Item:
     }
 
 
-def _zeros(layer: InputLayer, length: int) -> Tensor:
-    shape = layer._batch_input_shape or ()
-    dtype = layer._inbound[0].outputs.dtype.numpy_dtype
-    return Tensor(np.zeros([length if dim is None else dim for dim in shape], dtype))
-
-
-def _shape(value: Any) -> Any:
-    return map_structure(lambda one: list(one.shape), value)
-
-
-def _joined(*dims: Any) -> Any:
-    return dims[0] if len(set(dims)) == 1 else None
+def _as_built(shape: Any, batch: int | None) -> list[int | None]:
+    """Return a shape with the size of the batch that the layers were built for."""
+    return [batch if shape[0] is None else shape[0], *shape[1:]]
 
 
 def _shapes(model: Functional) -> dict[int, Any]:
     """Return the shape of each symbolic tensor of a model by its `id`."""
-    found = []
-    for length in _LENGTHS:
-        values: dict[int, Any] = {id(one): _zeros(one.call.layer, length) for one in model.inputs}  # type: ignore[union-attr,arg-type]
-        with without_effect():
-            model._computed(values)
-        found.append({key: list(value.shape) for key, value in values.items()})
-    return {
-        key: [_joined(*dims) for dims in zip(*(one[key] for one in found), strict=True)] for key in found[0]
-    }
+    return {id(one): list(one.shape) for call in model._calls for one in flatten(call.outputs)}
 
 
 def _input_shape(call: Call, shapes: dict[int, Any]) -> Any:

@@ -1,26 +1,32 @@
 """Symbolic tensors, of which Functional models are made.
 
 A `KerasTensor` is a place in a model to be: its shape, and the call that fills it.
-Shapes are found out by computing with zeros, a batch of one, which also builds the
-layers; what a call returns for zeros has the shape it returns for anything.
+Shapes are found out by computing with zeros, which also builds the layers; what a call returns for
+zeros has the shape it returns for anything. Dimensions that are not known are told from the others by
+computing with two sizes.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..nest import flatten, map_structure
+from ..errors import InvalidArgumentError
+from ..nest import flatten, map_structure, pack_sequence_as
 from ..ops.elementwise import cast
 from ..tensor import OPERATIONS, Tensor, TensorLike, TensorShape, as_tensor
 from ..variable import without_effect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from .. import dtypes
     from .base_layer import Layer
 
-__all__ = ["Call", "KerasTensor", "call_symbolically", "conformed"]
+__all__ = ["Call", "KerasTensor", "call_symbolically", "conformed", "depths", "free_batch", "has_free_batch"]
 
 
 class Call:
@@ -32,8 +38,44 @@ class Call:
         self.outputs: Any = None
 
 
+_SIZE, _OTHER_SIZE = 64, 128
+"""What stands for a dimension that is not known, so that a stack of convolutions has something left."""
+
+
+_free_batch: ContextVar[bool] = ContextVar("free_batch", default=False)
+
+
+@contextmanager
+def free_batch(when: bool = True) -> Iterator[None]:
+    """Have models that learn their input from a call learn no size of a batch."""
+    token = _free_batch.set(when)
+    try:
+        yield
+    finally:
+        _free_batch.reset(token)
+
+
+def has_free_batch() -> bool:
+    return _free_batch.get()
+
+
+def _sizes(dims: tuple[int | None, ...], batch: int, other: int) -> list[int]:
+    return [(other if axis else batch) if dim is None else int(dim) for axis, dim in enumerate(dims)]
+
+
+def _operator(operation: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """Return the methods of an operator, and of it with its operands the other way round."""
+    return (
+        lambda self, other: self._operate(operation, self, other),
+        lambda self, other: self._operate(operation, other, self),
+    )
+
+
 class KerasTensor:
-    """The output of a call that will be made; `zeros` stands for its value."""
+    """The output of a call that will be made; `zeros` stands for its value.
+
+    `shape` has None where a dimension is not known.
+    """
 
     __array_priority__ = 100
 
@@ -43,8 +85,8 @@ class KerasTensor:
     layer_of_function: ClassVar[Any]
     """Makes a layer of a public function."""
 
-    def __init__(self, zeros: Tensor, call: Call | None = None, batch: int | None = None) -> None:
-        self.zeros, self.call, self.batch = zeros, call, batch
+    def __init__(self, zeros: Tensor, call: Call | None, dims: tuple[int | None, ...]) -> None:
+        self.zeros, self.call, self.shape = zeros, call, TensorShape(dims)
 
     def _applied(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Return symbols for what a public function makes of this one, and of others."""
@@ -54,13 +96,13 @@ class KerasTensor:
 
     @classmethod
     def of_shape(cls, shape: tuple[int | None, ...], dtype: dtypes.DType) -> KerasTensor:
-        """Return a symbolic tensor; dimensions that are None are taken for 1."""
-        zeros = Tensor(np.zeros([1 if dim is None else int(dim) for dim in shape], dtype.numpy_dtype))
-        return cls(zeros, batch=shape[0] if shape else None)
+        """Return a symbolic tensor; the batch, where it is not known, is taken for 1."""
+        return cls(Tensor(np.zeros(_sizes(shape, 1, _SIZE), dtype.numpy_dtype)), None, shape)
 
     @property
-    def shape(self) -> TensorShape:
-        return TensorShape((self.batch, *self.zeros.shape[1:]))
+    def others(self) -> Tensor:
+        """Zeros with other sizes where the dimension is not known."""
+        return Tensor(np.zeros(_sizes(tuple(self.shape), 2, _OTHER_SIZE), self.dtype.numpy_dtype))
 
     @property
     def dtype(self) -> dtypes.DType:
@@ -77,59 +119,24 @@ class KerasTensor:
     def _operate(self, operation: str, *operands: Any, **attributes: Any) -> Any:
         return self.layer_of_operation(operation, attributes)(list(operands))
 
-    def __add__(self, other: Any) -> Any:
-        return self._operate("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._operate("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._operate("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._operate("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._operate("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._operate("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._operate("divide", self, other)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
+    __floordiv__, __rfloordiv__ = _operator("floordiv")
+    __mod__, __rmod__ = _operator("floormod")
+    __pow__, __rpow__ = _operator("pow")
+    __matmul__, __rmatmul__ = _operator("matmul")
+    __lt__ = _operator("less")[0]
+    __le__ = _operator("less_equal")[0]
+    __gt__ = _operator("greater")[0]
+    __ge__ = _operator("greater_equal")[0]
 
     def __neg__(self) -> Any:
         return self._operate("negative", self)
 
-    def __pow__(self, other: Any) -> Any:
-        return self._operate("pow", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._operate("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._operate("floordiv", self, other)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._operate("floormod", self, other)
-
-    def __matmul__(self, other: Any) -> Any:
-        return self._operate("matmul", self, other)
-
     def __abs__(self) -> Any:
         return self._operate("abs", self)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._operate("less", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._operate("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._operate("greater", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._operate("greater_equal", self, other)
 
     def __ne__(self, other: object) -> Any:
         return True if other is None else self._operate("not_equal", self, other)
@@ -142,6 +149,10 @@ class KerasTensor:
 
 def _zeros(value: Any) -> Any:
     return value.zeros if isinstance(value, KerasTensor) else value
+
+
+def _others(value: Any) -> Any:
+    return value.others if isinstance(value, KerasTensor) else value
 
 
 def conformed(value: Any, symbol: KerasTensor) -> Any:
@@ -159,10 +170,38 @@ def conformed(value: Any, symbol: KerasTensor) -> Any:
 def call_symbolically(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a layer on zeros, note the call, and return symbols for what came out."""
     call = Call(layer, args, kwargs)
-    with without_effect():
+    with without_effect(), free_batch(_batch(call) is None):
         result = layer(*map_structure(_zeros, args), **map_structure(_zeros, kwargs))
-    batches = {one.batch for one in call.inputs}
-    batch = batches.pop() if len(batches) == 1 else None
-    call.outputs = map_structure(lambda output: KerasTensor(output, call, batch), result)
+        found = flatten(result)
+        dims = [(_batch(call), *one.shape[1:]) for one in found]
+        if layer._moves_axes or any(None in one.shape[1:] for one in call.inputs):
+            with suppress(InvalidArgumentError, ValueError):
+                other = flatten(layer(*map_structure(_others, args), **map_structure(_others, kwargs)))
+                dims = [_common(*pair) for pair in zip(found, other, strict=True)]
+    symbols = [KerasTensor(one, call, known) for one, known in zip(found, dims, strict=True)]
+    call.outputs = pack_sequence_as(result, symbols)
     layer._inbound.append(call)
     return call.outputs
+
+
+def _batch(call: Call) -> int | None:
+    sizes = {one.shape[0] for one in call.inputs if one.ndim}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _common(one: Any, other: Any) -> tuple[int | None, ...]:
+    """Return the dimensions that two values of one output have in common, None for each other one."""
+    return tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
+
+
+def depths(calls: list[Call]) -> list[tuple[Call, int]]:
+    """Return the distance of each call from the outputs; a layer's calls are as deep as its deepest."""
+    depth: dict[int, int] = {}
+    of_layers: dict[int, int] = {}
+    for call in reversed(calls):
+        own = max(depth.get(id(call), 0), of_layers.get(id(call.layer), 0))
+        depth[id(call)] = of_layers[id(call.layer)] = own
+        for one in call.inputs:
+            if one.call is not None:
+                depth[id(one.call)] = max(own + 1, depth.get(id(one.call), 0))
+    return [(call, depth[id(call)]) for call in calls]

@@ -1,8 +1,4 @@
-"""compile, fit, evaluate, predict: the training loop a model brings along.
-
-One `train_step` for each batch, eagerly.  There are no progress bars here: this runtime
-trains to verify checkpoints.
-"""
+"""compile, fit, evaluate, predict: the training loop of a model, one `train_step` for each batch."""
 
 from __future__ import annotations
 
@@ -30,6 +26,8 @@ from . import metrics as metric_classes
 from .base_layer import deduplicated, iterate_layers
 from .callbacks import CallbackList, History, Logs
 from .masks import mask_of
+from .progress import ProgbarLogger
+from .symbolic import free_batch
 from .utils import unpack_x_y_sample_weight as unpacked
 
 if TYPE_CHECKING:
@@ -166,8 +164,7 @@ class Trainer:
         weighed = _by_class(class_weight)
         history = History()
         steps = data.steps(batch_size) if steps_per_epoch is None else steps_per_epoch
-        callbacks = [*_listed(callbacks), history]
-        told = CallbackList(callbacks, self, verbose=_level(verbose), epochs=epochs, steps=steps)
+        told = _told(self, callbacks, history, verbose=verbose, epochs=epochs, steps=steps)
         self._put("stop_training", False)  # type: ignore[attr-defined]
         told.tell("on_train_begin")
         trained: Logs = {}
@@ -194,7 +191,7 @@ class Trainer:
         told.tell("on_epoch_begin", epoch)
         for step, data in enumerate(batches):
             told.tell("on_train_batch_begin", step)
-            with self._as_compiled(), self._trained_as_compiled():
+            with self._as_compiled(during_fit=True), self._trained_as_compiled():
                 logs = _floats(self.train_step(weighed(data)))
             told.tell("on_train_batch_end", step, logs=logs)
             if self.stop_training:
@@ -204,14 +201,14 @@ class Trainer:
         return logs if batches.count else dict.fromkeys(logs, 0.0)  # As metrics that count nothing.
 
     @contextmanager
-    def _as_compiled(self) -> Iterator[None]:
+    def _as_compiled(self, *, during_fit: bool = False) -> Iterator[None]:
         """Run a step as Keras compiles it, once for all calls of `fit` after `compile`."""
         if self.run_eagerly:
             yield
             return
         traced = self._training or Traced()
         object.__setattr__(self, "_training", traced)
-        with compiled(), traced.called():
+        with compiled(), traced.called(), free_batch(during_fit):
             yield
 
     @contextmanager
@@ -239,8 +236,8 @@ class Trainer:
         refuse("evaluate", steps=steps, **options)
         self._assert_compiled()
         data = _Data(x, y, sample_weight)
-        about = {"verbose": _level(verbose), "epochs": 1, "steps": data.steps(batch_size)}
-        logs = self._evaluated(data, batch_size, CallbackList(_listed(callbacks), self, **about))
+        told = _told(self, callbacks, verbose=verbose, epochs=1, steps=data.steps(batch_size))
+        logs = self._evaluated(data, batch_size, told)
         return logs if return_dict else _alone(logs)
 
     def _evaluated(self, data: _Data, batch_size: int | None, told: CallbackList) -> Logs:
@@ -249,7 +246,8 @@ class Trainer:
         logs: Logs = {}
         for step, batch in enumerate(chain.from_iterable(_epochs(data, batch_size, False, 1, None))):
             told.tell("on_test_batch_begin", step)
-            logs = _floats(self.test_step(batch))
+            with free_batch():
+                logs = _floats(self.test_step(batch))
             told.tell("on_test_batch_end", step, logs=logs)
         told.tell("on_test_end", logs=logs)
         return dict(logs)
@@ -282,11 +280,25 @@ class Trainer:
         """Return the outputs for one batch as arrays."""
         return map_structure(lambda output: output.numpy(), self.predict_step((_tensors(x),)))
 
-    def predict(self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **options: Any) -> Any:
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", steps: int | None = None,
+        callbacks: Any = None, **options: Any,
+    ) -> Any:  # fmt: skip
         """Return the outputs for all of x as arrays."""
-        refuse("predict", **options)
-        batches = chain.from_iterable(_epochs(_Data(x), batch_size, False, 1, None))
-        parts = [self.predict_step(data) for data in batches]
+        refuse("predict", steps=steps, **options)
+        data, parts = _Data(x), []
+        told = _told(self, callbacks, verbose=verbose, epochs=1, steps=data.steps(batch_size))
+        told.tell("on_predict_begin")
+        for step, batch in enumerate(chain.from_iterable(_epochs(data, batch_size, False, 1, None))):
+            told.tell("on_predict_batch_begin", step)
+            with free_batch():
+                parts.append(self.predict_step(batch))
+            told.tell("on_predict_batch_end", step, logs={"outputs": parts[-1]})
+        if not parts:
+            raise ValueError(
+                "Unexpected result of `predict_function` (Empty batch_outputs): there is no batch."
+            )
+        told.tell("on_predict_end")
         return map_structure(lambda *pieces: np.concatenate([piece.numpy() for piece in pieces]), *parts)
 
 
@@ -300,8 +312,12 @@ def _alone(logs: Logs) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _level(verbose: Any) -> Any:
-    return 1 if verbose == "auto" else verbose
+def _told(model: Any, callbacks: Any, *own: Any, verbose: Any, **params: Any) -> CallbackList:
+    """Return a program's callbacks, followed by this run's own and by what prints its progress."""
+    level = 1 if verbose == "auto" else verbose
+    return CallbackList(
+        [*_listed(callbacks), *own, *([ProgbarLogger()] if level else [])], model, verbose=level, **params
+    )
 
 
 def _listed(callbacks: Any) -> list[Any]:

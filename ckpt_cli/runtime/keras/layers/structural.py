@@ -46,6 +46,12 @@ def _input_name() -> str:
 class InputLayer(Layer):
     """Where a model's input comes in; returns what it is given."""
 
+    @property
+    def output_shape(self) -> Any:
+        return [super().output_shape]
+
+    input_shape = output_shape
+
     def __init__(
         self,
         input_shape: Any = None,
@@ -111,6 +117,7 @@ _OPERATION_NAMES = {
 class FunctionLayer(Layer):
     """A function of `tf` as a layer: what `tf.concat([x, y], 1)` on symbolic tensors becomes."""
 
+    _moves_axes = True
     _function: Any
     _arguments: Any
 
@@ -133,6 +140,7 @@ class FunctionLayer(Layer):
 class TFOpLambda(Layer):
     """One operation of the table as a layer: what `x + y` on symbolic tensors becomes."""
 
+    _moves_axes = True
     _operation: str
     _attributes: dict[str, Any]
 
@@ -277,6 +285,7 @@ class Rescaling(Layer):
 class Lambda(Layer):
     """A function as a layer."""
 
+    _moves_axes = True
     function: Callable[..., Any]
     arguments: dict[str, Any]
     mask: Any
