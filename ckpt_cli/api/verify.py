@@ -100,8 +100,7 @@ def _verify(
     if isinstance(place, Result):
         return place
     total = place.nbytes()
-    with reporter.progress(total, place.name, ("verifying",)) as advance:
-        result = verify_one(place, workers.expecting(total), advance)
+    result = _verify_summed(place, workers.expecting(total), total, reporter)
     is_sound = result.ok
     locks = (Contract.listed(_lock_of(place)),) if options.locked else ()
     for contract in (*locks, *options.contracts):
@@ -123,6 +122,23 @@ def _verify(
     if options.trains_like is not None:
         result = _compare_steps(result, options.trains_like, reporter)
     return result
+
+
+def _verify_summed(place: CheckpointLocation, workers: Workers, total: int, reporter: Reporter) -> Result:
+    """Verify one checkpoint and, on the Hub, the sums of its files."""
+    if place.store.scheme != "hf":
+        with reporter.progress(total, place.name, ("verifying",)) as advance:
+            return verify_one(place, workers, advance)
+    from ..operations.look.hub_contract import summing
+
+    with summing(place) as sums, reporter.progress(total, place.name, ("verifying",)) as advance:
+        result = verify_one(place, workers, advance)
+        if not result.listed:
+            return result
+        found = sums.findings(place)
+        if not found:
+            reporter.note(f"{result.path}: {sums.remark}")
+        return result._replace(findings=(*result.findings, *found), has_checksums=True)
 
 
 def _compare_steps(result: Result, like: str, reporter: Reporter) -> Result:

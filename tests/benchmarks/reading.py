@@ -101,6 +101,9 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     yield name, partial(_safetensors, name, directory, path, scale)
     name = "verify 2 GB / sha256sum"
     yield name, partial(_sha256, name, path, scale)
+    for jobs, bar in ((1, 1.2), (2, 1.0)):
+        name = f"sign 2 GB -j{jobs} / sha256sum"
+        yield name, partial(_sign, name, path, jobs, bar, scale)
     for file in os.listdir(directory):
         if not file.startswith("many"):
             os.unlink(os.path.join(directory, file))
@@ -145,6 +148,23 @@ def _sha256(name: str, path: str, scale: Scale) -> Row:
         lambda: run([*CKPT, "verify", path]).seconds,
         lambda: run(rival, watch=False).seconds,
         None,
+        scale.heavy_rounds,
+    )
+
+
+def _sign(name: str, path: str, jobs: int, bar: float, scale: Scale) -> Row:
+    """Measure signing with a key that is made here, against the sums of the files."""
+    key, target = f"{path}.private.pem", f"{path}.sig"
+    subprocess.run(
+        [installed("openssl", "openssl"), "genpkey", "-algorithm", "ed25519", "-out", key], check=True
+    )
+    os.chmod(key, 0o600)
+    rival = [installed("sha256sum", "coreutils"), f"{path}.data-00000-of-00001"]
+    return at_most(
+        name,
+        lambda: run([*CKPT, "sign", path, "--key", key, "-o", target, "--overwrite", f"-j{jobs}"]).seconds,
+        lambda: run(rival, watch=False).seconds,
+        bar,
         scale.heavy_rounds,
     )
 

@@ -196,11 +196,16 @@ def test_layout_and_map_lay_it_out_as_it_was_signed(ckpt: Callable, place: Path)
     assert ckpt("sign", "w.npz", *SIGN).code == 0
     back = ("--layout", "tensorflow", "--config", OTHER)
     assert ckpt("verify", "p.safetensors", *VERIFY).code == 1
-    assert ckpt("verify", "p.safetensors", *VERIFY, *back).code == 0
+    laid = ckpt("verify", "p.safetensors", *VERIFY, *back)
+    assert laid.code == 0
+    assert "10 renamed: bn.bias -> bn/beta, " in laid.err
+    assert "head.weight -> head/kernel: T" in laid.err
     assert ckpt("rename", "w.npz", "r.npz", "--sub", "head=>top", "-q").code == 0
     (place / "map.tsv").write_text("top/bias\thead/bias\ntop/kernel\thead/kernel\n")
     assert ckpt("verify", "r.npz", *VERIFY).code == 1
-    assert ckpt("verify", "r.npz", *VERIFY, "--map", "map.tsv").code == 0
+    mapped = ckpt("verify", "r.npz", *VERIFY, "--map", "map.tsv")
+    assert mapped.code == 0
+    assert "2 renamed: top/bias -> head/bias, top/kernel -> head/kernel" in mapped.err
     wrong = ckpt("verify", "r.npz", "--map", "map.tsv")
     assert (wrong.code, "--map does nothing without --signature" in wrong.err) == (2, True)
 

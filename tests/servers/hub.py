@@ -6,7 +6,7 @@ import hashlib
 import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.servers.web import Handler, Web, serving
 
@@ -24,13 +24,14 @@ def blob_id(data: bytes) -> str:
 
 
 class Hub:
-    """The files of one repository, `org/repo`; `web` is asked first, then `storage`.
+    """The files of one repository, `org/repo`, at one `revision`; `web` is asked first, then `storage`.
 
     `tampered` changes a page of a listing, `token` is wanted of who asks, `page` is how many names one has.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.revision = "main"
         self.web, self.storage = Web(), Web()
         self.web.fault = self._answer
         self.storage.fault = self._serve
@@ -43,12 +44,14 @@ class Hub:
 
     def _answer(self, handler: Handler, _: bytes | None) -> bool:
         parts = urlsplit(handler.path)
+        tree = f"/api/models/org/repo/tree/{self.revision}"
+        resolved = f"/org/repo/resolve/{self.revision}/"
         if self.token is not None and handler.headers.get("Authorization") != f"Bearer {self.token}":
             handler.say(401)
-        elif parts.path.startswith("/api/models/org/repo/tree/main"):
-            self._list(handler, handler.place.removeprefix("/api/models/org/repo/tree/main").strip("/"))
-        elif parts.path.startswith("/org/repo/resolve/main/"):
-            self._resolve(handler, handler.place.removeprefix("/org/repo/resolve/main/"))
+        elif parts.path.startswith(tree):
+            self._list(handler, unquote(parts.path.removeprefix(tree)).strip("/"))
+        elif parts.path.startswith(resolved):
+            self._resolve(handler, unquote(parts.path.removeprefix(resolved)))
         else:
             is_repository = parts.path.startswith(("/api/models/org/repo/", "/org/repo/"))
             missing = "RevisionNotFound" if is_repository else "RepoNotFound"

@@ -5,27 +5,26 @@ The Hub lists the SHA-256 of files that it keeps in LFS, and the git blob id of 
 
 from __future__ import annotations
 
-import hashlib
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from formats.core import notices
-from formats.core.chunks import PIECE
 from formats.core.words import counted, first_of
 from formats.errors import SHARD_MISSING
+from formats.find.resolve import saved_model_prefix
 from formats.model.verification import Finding
-from formats.store.remote.hub import place_of
+from formats.store.remote.hub import HubStore, place_of
+from formats.store.remote.hub_sums import FileSum
 from formats.store.work.workers import SERIAL, Workers
 
 from .contract import Contract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.store.base import Entry
-
-_SHA256_DIGITS = 64
+    from formats.store.base import Entry, File
 
 
 def is_repository(path: Location) -> bool:
@@ -59,7 +58,7 @@ class HubContract(Contract):
         damage: Collection[Finding] = (),
     ) -> list[Finding]:
         """Return in what files are others than those of the repository, in the order of their names."""
-        folder = location.head.parent
+        folder = _root(location)
         missing = (finding.file for finding in damage if finding.file and finding.code == SHARD_MISSING)
         own = {path.relative_to(folder) for path in (*location.files(), *map(folder.of, missing))}
         listed = dict(_files(self.path, folder))
@@ -82,20 +81,9 @@ class HubContract(Contract):
             return f"not in {self.path}"
         if here.size != listed.size:
             return f"{here.size:,} bytes, {self.path} has {listed.size:,}"
-        stored = str(listed.identity[0])
-        is_sha256 = len(stored) == _SHA256_DIGITS
-        total = (
-            hashlib.sha256() if is_sha256 else hashlib.sha1(b"blob %d\0" % here.size, usedforsecurity=False)
-        )
         with path.open() as file:
-            for begin in range(0, here.size, PIECE):
-                piece = file.read(begin, min(PIECE, here.size - begin))
-                total.update(piece)
-                advance(len(piece))
-        word = "sha256" if is_sha256 else "git blob"
-        if total.hexdigest() != stored:
-            return f"content differs: {word} {total.hexdigest()}, {self.path} has {stored}"
-        return ""
+            flaw = FileSum(path, listed.identity).flaw(file, advance)
+        return f"{flaw}, {self.path} has {listed.identity[0]}" if flaw else ""
 
     def _tell_others(self, folder: Location, own: set[str], listed: dict[str, Entry]) -> None:
         """Note which files only one side has: they are not compared."""
@@ -106,6 +94,14 @@ class HubContract(Contract):
         parts += [f"only in {folder}: {first_of(here)}"] * bool(here)
         if parts:
             notices.tell(f"not compared: {'; '.join(parts)}")
+
+
+def _root(location: CheckpointLocation) -> Location:
+    """Return the folder that a repository would have: a SavedModel's own, not the one of its variables."""
+    folder = location.head.parent
+    above = folder.parent
+    is_saved_model = saved_model_prefix(above) == location.path
+    return above if is_saved_model else folder
 
 
 def _files(repository: Location, folder: Location, inside: str = "") -> Iterator[tuple[str, Entry]]:
@@ -122,3 +118,39 @@ def _files(repository: Location, folder: Location, inside: str = "") -> Iterator
         entry = (repository / path).entry()
         if entry is not None:
             yield path, entry
+
+
+class HubSums:
+    """The sums of a checkpoint's own files on the Hub, which are taken while it is verified."""
+
+    def __init__(self, files: Sequence[File], sums: Sequence[FileSum]) -> None:
+        self._files, self._sums = files, sums
+
+    def findings(self, location: CheckpointLocation) -> list[Finding]:
+        """Return the files whose content has another sum than the Hub lists."""
+        found = []
+        for file, each in zip(self._files, self._sums, strict=True):
+            flaw = each.flaw(file)
+            if flaw:
+                message = f"{flaw}, the Hub lists {each.listed}"
+                found.append(Finding("error", "contract", message, None, location.head.of(file.path)))
+        return found
+
+    @property
+    def remark(self) -> str:
+        """Which files have the sums that are listed, by kind."""
+        kinds: dict[str, list[str]] = {}
+        for each in self._sums:
+            kinds.setdefault(each.kind, []).append(each.path.rpartition("/")[2])
+        told = "; ".join(f"{kind} of {first_of(names)}" for kind, names in kinds.items())
+        return f"{counted(len(self._sums), 'file')} with the sums that the Hub lists: {told}"
+
+
+@contextmanager
+def summing(location: CheckpointLocation) -> Iterator[HubSums]:
+    """Take the sums of the files of a checkpoint on the Hub while it is read."""
+    store = location.store
+    assert isinstance(store, HubStore)
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open()) for path in location.files() if path.is_file()]
+        yield HubSums(files, stack.enter_context(store.summing(files)))

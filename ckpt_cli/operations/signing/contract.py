@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats.core.words import counted
+from formats.core.words import counted, first_of
 from formats.model.identity import canonical_names
+from formats.model.object_names import plain_key
 from formats.model.verification import Finding
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.contract import Contract
+from ..select.view import Relaid
 from .envelope import PAYLOAD_TYPE, Envelope, read_envelope
 from .statement import Statement, read_statement
 
@@ -40,6 +42,7 @@ class SignedContract(Contract):
         self._source = statement.source
         self._as_signed = view
         self._renamed: Mapping[str, str] = {}
+        self._remarks: list[str] = []
         self._is_of_this = True
 
     def findings(
@@ -61,10 +64,11 @@ class SignedContract(Contract):
 
     @property
     def remark(self) -> str:
-        return f"{counted(len(self.specs), 'tensor')} as signed in {self.path}"
+        return "; ".join((f"{counted(len(self.specs), 'tensor')} as signed in {self.path}", *self._remarks))
 
     def _view(self, reader: CheckpointReader) -> CheckpointReader:
         found, self._renamed = self._as_signed(reader)
+        self._remarks = _changes(found, self._renamed)
         return found
 
     def _names_in(self, reader: CheckpointReader) -> tuple[dict[str, str], Collection[str]]:
@@ -73,6 +77,26 @@ class SignedContract(Contract):
         keys = {name: key for key, name in names.items()}
         self._is_of_this = not keys.keys().isdisjoint(self.specs)
         return {name: keys.get(name, name) for name in self.specs}, names.keys()
+
+
+def _changes(view: CheckpointReader, renamed: Mapping[str, str]) -> list[str]:
+    """Return what was renamed, transposed or computed, so that names and axes are those that were signed."""
+    moved, made = dict(renamed), []
+    if isinstance(view, Relaid):
+        moved |= {key: name for name, (key, *others) in _joined(view) if not others and key != name}
+        made = [f"{' + '.join(keys)} -> {name}: {view.operations[name]}" for name, keys in _joined(view)]
+        made = [text for text in made if not text.endswith(": ")]
+    told = []
+    if moved:
+        names = [f"{plain_key(old)} -> {plain_key(new)}" for old, new in moved.items()]
+        told.append(f"{len(names):,} renamed: {first_of(names)}")
+    if made:
+        told.append(f"{len(made):,} with other axes: {first_of(made)}")
+    return told
+
+
+def _joined(view: Relaid) -> list[tuple[str, tuple[str, ...]]]:
+    return [(name, keys) for name, keys in view.origins.items() if keys]
 
 
 def _proved(envelope: Envelope, key: PublicKey) -> tuple[str, Statement]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
@@ -26,13 +27,15 @@ from ..local.files import LOCAL
 from ..urls import refuse_query
 from ..work.single_flight import SingleFlight
 from .http import HttpStore
+from .hub_sums import FileSum
+from .range_cache import LOOK
 from .server import ListedStore, changed, count
 from .transport import REDIRECTS, REFUSED, Again, Answer, Asked, ask, origin, redirected, trying
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from ..base import Identity
+    from ..base import File, Identity
 
 _KINDS = ("datasets", "spaces")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
@@ -67,6 +70,21 @@ class HubStore(ListedStore):
         super().forget()
         self._web = HttpStore("https")
         self._found: dict[tuple[str, Identity], tuple[Asked, Identity]] = {}
+        self._sums: dict[tuple[str, Identity], list[FileSum]] = {}
+
+    @contextmanager
+    def summing(self, files: Iterable[File]) -> Iterator[list[FileSum]]:
+        """Take the sums of files while they are read, whoever reads them, so that they come once."""
+        sums = []
+        for file in files:
+            sums.append(FileSum(file.path, file.identity))
+            self._sums.setdefault((file.path, file.identity), []).append(sums[-1])
+            sums[-1].add(0, file.read(0, min(file.size, LOOK)))  # which may be here already
+        try:
+            yield sums
+        finally:
+            for each in sums:
+                self._sums[each.path, each.identity].remove(each)
 
     def named(self, path: str) -> str:
         refuse_query(path)
@@ -118,6 +136,12 @@ class HubStore(ListedStore):
         raise InaccessibleError(f"the Hub's listing has more than {_MOST_PAGES:,} pages", path=folder)
 
     def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
+        data = self._fetch(path, identity, begin, end)
+        for each in self._sums.get((path, identity), ()):
+            each.add(begin, data)
+        return data
+
+    def _fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
         known = self._found.get((path, identity))
         if known is not None:
             try:
