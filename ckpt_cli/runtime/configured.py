@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from formats.errors import UnsupportedFeatureError
 from formats.keras.facts import keras_facts
 from formats.keras.optimizer_state import OptimizerState, optimizer_settings, optimizer_state
+from formats.keras.optimizers import BY_NAME
 
 from .keras import optimizers
 from .keras.weights import assign, assign_weights
@@ -33,20 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Configured", "is_trained"]
 
 _COMMON = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
-_MODERN: dict[str, tuple[str, ...]] = {
-    "SGD": ("momentum", "nesterov"),
-    "Adam": ("beta_1", "beta_2", "epsilon", "amsgrad"),
-    "AdamW": ("beta_1", "beta_2", "epsilon", "amsgrad"),
-    "Adamax": ("beta_1", "beta_2", "epsilon"),
-    "Nadam": ("beta_1", "beta_2", "epsilon"),
-    "Adagrad": ("initial_accumulator_value", "epsilon"),
-    "Adadelta": ("rho", "epsilon"),
-    "RMSprop": ("rho", "momentum", "epsilon", "centered"),
-    "Ftrl": ("learning_rate_power", "initial_accumulator_value", "l1_regularization_strength",
-             "l2_regularization_strength", "l2_shrinkage_regularization_strength", "beta"),
-    "Lion": ("beta_1", "beta_2"),
-}  # fmt: skip
-"""Settings of the optimizers known here; the learning rate is one of all."""
 _IRRELEVANT = frozenset(
     ("name", "learning_rate", "lr", "decay", "jit_compile", "is_legacy_optimizer", "ema_momentum",
      "ema_overwrite_frequency")
@@ -81,9 +68,10 @@ def _optimizer(by: CheckpointReader, state: OptimizerState) -> Any:
     """Return the optimizer that a training configuration describes, in the style of the state."""
     name, settings = optimizer_settings(by)
     path = by.location.path
-    if name not in _MODERN:
+    known = getattr(optimizers, str(name)) if name in BY_NAME and name in optimizers.__all__ else None
+    if known is None:
         raise _refused(path, f"optimizer {name!r} is not known here")
-    wanted = (*_MODERN[name], *_COMMON)
+    wanted = {*known._own, *_COMMON} - {"learning_rate"}
     options = {key: value for key, value in settings.items() if key in wanted}
     for key, value in settings.items():
         if key not in wanted and key not in _IRRELEVANT and value not in (None, False):
@@ -101,7 +89,7 @@ def _optimizer(by: CheckpointReader, state: OptimizerState) -> Any:
     elif settings.get("decay"):
         raise _refused(path, f"optimizer {name!r} with decay={settings['decay']!r} is not known here")
     try:
-        return getattr(module, name)(**options)
+        return getattr(module, str(name))(**options)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise _refused(path, f"optimizer {name!r} cannot be made: {error}") from error
 

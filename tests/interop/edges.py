@@ -59,6 +59,8 @@ def answer(tf, program):
         "tf": tf,
         "np": np,
         "printed": printed,
+        "steps": lambda *makers: [_tried(lambda make=make: ten_steps(tf, make())) for make in makers],
+        "rows": lambda *makers: [_tried(lambda make=make: ten_steps(tf, make(), True)) for make in makers],
         "each": lambda *trials: [_tried(trial) for trial in trials],
         "VALUES": VALUES,
     }
@@ -69,6 +71,25 @@ def answer(tf, program):
         return described(eval(compile(ast.Expression(body[-1].value), "case", "eval"), scope))
     except Exception as error:
         return _raised(error)
+
+
+def ten_steps(tf, optimizer, by_rows=False):
+    """Return two variables and what the optimizer keeps of them after ten steps."""
+    a, b = tf.Variable([[1.0, -2.0, 3.0], [0.0, 0.5, -1.0], [0.7, 0.1, 0.2]]), tf.Variable([0.5, -0.25])
+    for step in range(10):
+        gradient = np.cos(np.arange(9.0) * 1.3 + step).reshape(3, 3).astype("f4")
+        pairs = [(tf.constant(gradient), a), (tf.constant([0.3 * step, -1.0]), b)]
+        if by_rows:
+            rows = [step % 3, 1, step % 3]
+            pairs[0] = (tf.IndexedSlices(pairs[0][0], tf.constant(rows), tf.constant([3, 3])), a)
+        optimizer.apply_gradients(pairs)
+    if hasattr(optimizer, "get_slot_names"):
+        kept = [
+            optimizer.get_slot(one, kind) for kind in sorted(optimizer.get_slot_names()) for one in (a, b)
+        ]
+    else:
+        kept = [[one.name, one] for one in optimizer.variables]
+    return [a, b, *kept]
 
 
 def printed(run):

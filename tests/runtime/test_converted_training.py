@@ -49,7 +49,7 @@ def config(optimizer, *, keras3):
     ]
     settings = {"class_name": type(optimizer).__name__, "config": optimizer.get_config()}
     whole = {**module, "class_name": "Sequential", "config": {"name": "net", "layers": layers}}
-    return json.dumps({**whole, "compile_config": {"optimizer": settings}})
+    return json.dumps({**whole, "compile_config": {"optimizer": settings}}, default=float)
 
 
 class Net(tf.keras.Model):

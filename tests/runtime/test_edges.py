@@ -86,6 +86,7 @@ def table() -> str:
     names |= {
         "operations": "Operations by dtype, derivatives",
         "keras": "Keras: metrics, steps, symbolic tensors",
+        "optimizers": "Ten steps of each optimizer, by each argument",
         "shown": "What is printed: tensors, progress, summaries",
     }
     rows = [

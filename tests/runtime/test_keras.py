@@ -642,7 +642,6 @@ REFUSED = {
         np.zeros((1, 2, 3, 4), "f4")
     ),
     "a causal image": lambda: L.Conv2D(2, 3, padding="causal"),
-    "average": lambda: K.optimizers.Adam(use_ema=True),
     "batch dimensions": lambda: tf.gather(tf.zeros([2, 2]), [[0], [1]], batch_dims=1),
 }
 

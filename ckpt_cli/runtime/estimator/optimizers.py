@@ -122,14 +122,18 @@ class Optimizer:
         """Change what changes once for each step."""
 
 
+def _now(value: Any) -> Any:
+    """Return a hyperparameter as it is in this step: functions are called."""
+    return value() if callable(value) else value
+
+
 class GradientDescentOptimizer(Optimizer):
     def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
         super().__init__(name)
         self._rate = learning_rate
 
     def _update(self, gradient: Any, variable: Any) -> None:
-        gradient = dense(gradient)
-        variable.assign_sub(self._rate * gradient)
+        variable.assign_sub(_now(self._rate) * dense(gradient))
 
 
 class MomentumOptimizer(Optimizer):
@@ -147,8 +151,8 @@ class MomentumOptimizer(Optimizer):
     def _update(self, gradient: Any, variable: Any) -> None:
         slot = self.get_slot(variable, "momentum")
         apply_by_rows(
-            "apply_train_momentum", gradient, variable=variable, accumulator=slot, lr=self._rate,
-            momentum=self._momentum, nesterov=self._is_nesterov,
+            "apply_train_momentum", gradient, variable=variable, accumulator=slot, lr=_now(self._rate),
+            momentum=_now(self._momentum), nesterov=self._is_nesterov,
         )  # fmt: skip
 
 
@@ -168,36 +172,33 @@ class AdagradOptimizer(Optimizer):
 
     def _update(self, gradient: Any, variable: Any) -> None:
         _op["apply_adagrad"](
-            gradient, variable=variable, accumulator=self.get_slot(variable, "accumulator"), lr=self._rate,
-            step=None, decay=None, epsilon=0.0, inside=False,
+            gradient, variable=variable, accumulator=self.get_slot(variable, "accumulator"),
+            lr=_now(self._rate), step=None, decay=None, epsilon=0.0, inside=False,
         )  # fmt: skip
 
 
 class AdamOptimizer(Optimizer):
     def __init__(
-        self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+        self, learning_rate: Any = 0.001, beta1: Any = 0.9, beta2: Any = 0.999, epsilon: float = 1e-8,
         use_locking: bool = False, name: str = "Adam",
     ) -> None:  # fmt: skip
         super().__init__(name)
         self._rate, self._beta1, self._beta2, self._epsilon = learning_rate, beta1, beta2, epsilon
 
     def _prepare(self, variables: list[Any]) -> None:
-        self._power1, self._power2 = (
-            self._other("beta1_power", self._beta1),
-            self._other("beta2_power", self._beta2),
-        )
+        self._power1 = self._other("beta1_power", _now(self._beta1))
+        self._power2 = self._other("beta2_power", _now(self._beta2))
         for variable in variables:
             self._slot(variable, "m")
             self._slot(variable, "v")
 
     def _update(self, gradient: Any, variable: Any) -> None:
-        gradient = dense(gradient)
-        m, v = self.get_slot(variable, "m"), self.get_slot(variable, "v")
-        m.assign_add((gradient - m) * (1 - self._beta1))
-        v.assign_add((gradient * gradient - v) * (1 - self._beta2))
-        rate = self._rate * _op["sqrt"](1 - self._power2) / (1 - self._power1)
-        variable.assign_sub(rate * m / (_op["sqrt"](v) + self._epsilon))
+        _op["apply_train_adam"](
+            dense(gradient), variable=variable, m=self.get_slot(variable, "m"),
+            v=self.get_slot(variable, "v"), powers=(self._power1, self._power2), lr=_now(self._rate),
+            betas=(_now(self._beta1), _now(self._beta2)), epsilon=_now(self._epsilon),
+        )  # fmt: skip
 
     def _finish(self) -> None:
-        self._power1.assign(self._power1 * self._beta1)
-        self._power2.assign(self._power2 * self._beta2)
+        self._power1.assign(self._power1 * _now(self._beta1))
+        self._power2.assign(self._power2 * _now(self._beta2))

@@ -180,6 +180,8 @@ class Trainer:
             told.tell("on_epoch_end", epoch, logs=logs)
             if self.stop_training:
                 break
+        if hasattr(self.optimizer, "finalize_variable_values") and epochs > 0:
+            self.optimizer.finalize_variable_values(self.trainable_variables)  # type: ignore[attr-defined]
         told.tell("on_train_end", logs=logs)
         return history
 

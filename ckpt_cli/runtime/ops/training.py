@@ -144,18 +144,29 @@ def _apply_adam(
     return _step(_adam, factors, g, (variable, m, v) if vhat is None else (variable, m, v, vhat))
 
 
-def _momentum(
-    g: Any, variable: Any, accumulator: Any, lr: Any, step: Any, decay: Any, momentum: Any, nesterov: bool
+def _train_adam(
+    g: Any, variable: Any, m: Any, v: Any, powers: Any, lr: Any, betas: Any, epsilon: float
 ) -> Any:
-    """Accumulator = accumulator·momentum - lr·g; var += accumulator (nesterov: one step ahead)."""
+    """Take a step of tf.compat.v1.train's Adam, which keeps the powers of its betas."""
+    dtype = g.dtype.type
+    one, two = (dtype(getattr(power, "_value", power)) for power in powers)
+    b1, b2 = (dtype(getattr(beta, "_value", beta)) for beta in betas)
+    alpha = _rate(lr, None, None, dtype) * np.sqrt(dtype(1) - two) / (dtype(1) - one)
+    return _step(_adam, (alpha, dtype(1) - b1, dtype(1) - b2, dtype(epsilon)), g, (variable, m, v))
+
+
+def _momentum(
+    g: Any, variable: Any, velocity: Any, lr: Any, step: Any, decay: Any, momentum: Any, nesterov: bool
+) -> Any:
+    """Velocity = velocity·momentum - lr·g; var += velocity (nesterov: one step ahead)."""
     dtype = g.dtype.type
     rate = _rate(lr, step, decay, dtype)
-    if accumulator is None:
+    if velocity is None:
         out = variable._value - rate * g
     else:
         factor = dtype(momentum._value if hasattr(momentum, "_value") else momentum)
-        moved = -g * rate + accumulator._value * factor
-        accumulator._set(moved)
+        moved = -g * rate + velocity._value * factor
+        velocity._set(moved)
         out = variable._value + ((-g * rate + moved * factor) if nesterov else moved)
     variable._set(out)
     return out
@@ -179,13 +190,13 @@ def _rmsprop(
     g: Any,
     variable: Any,
     rms: Any,
-    momentum: Any,
-    mean: Any,
+    velocity: Any,
+    mg: Any,
     lr: Any,
     step: Any,
     decay: Any,
     rho: Any,
-    factor: Any,
+    momentum: Any,
     epsilon: float,
     inside: bool,
 ) -> Any:
@@ -196,16 +207,14 @@ def _rmsprop(
     share, keep = dtype(1 - keep), dtype(keep)
     square = keep * rms._value + share * np.square(g)
     rms._set(square)
-    if mean is not None:
-        average = keep * mean._value + share * g
-        mean._set(average)
+    if mg is not None:
+        average = keep * mg._value + share * g
+        mg._set(average)
         square = square - np.square(average)
     increment = rate * g / (np.sqrt(square + dtype(epsilon)) if inside else np.sqrt(square) + dtype(epsilon))
-    if momentum is not None:
-        increment = (
-            dtype(factor._value if hasattr(factor, "_value") else factor) * momentum._value + increment
-        )
-        momentum._set(increment)
+    if velocity is not None:
+        increment = dtype(getattr(momentum, "_value", momentum)) * velocity._value + increment
+        velocity._set(increment)
     out = variable._value - increment
     variable._set(out)
     return out
@@ -223,10 +232,11 @@ def _train_momentum(g: Any, variable: Any, accumulator: Any, lr: Any, momentum: 
 
 
 def _adadelta(
-    g: Any, variable: Any, squares: Any, deltas: Any, lr: Any, step: Any, decay: Any, rho: Any, epsilon: float
-) -> Any:
+    g: Any, variable: Any, accumulated_grad: Any, accumulated_delta_var: Any, lr: Any, step: Any, decay: Any,
+    rho: Any, epsilon: float,
+) -> Any:  # fmt: skip
     """Squares = rho·squares + (1 - rho)·g²; delta = √(deltas + eps)·g / √(squares + eps); var -= lr·delta."""
-    dtype = g.dtype.type
+    dtype, squares, deltas = g.dtype.type, accumulated_grad, accumulated_delta_var
     (keep, new), eps = _shares(rho, dtype), dtype(epsilon)
     total = keep * squares._value + new * g * g
     delta = np.sqrt(deltas._value + eps) * g / np.sqrt(total + eps)
@@ -322,28 +332,22 @@ def _nadam_rows(values: Any, indices: Any, **what: Any) -> Any:
 
 
 def _ftrl(
-    g: Any,
-    variable: Any,
-    accumulator: Any,
-    linear: Any,
-    lr: Any,
-    step: Any,
-    decay: Any,
-    lr_power: Any,
-    l1: Any,
-    l2: Any,
-    l2_shrinkage: float,
-    beta: Any,
-) -> Any:
+    g: Any, variable: Any, accumulator: Any, linear: Any, lr: Any, step: Any, decay: Any,
+    learning_rate_power: Any, l1_regularization_strength: Any, l2_regularization_strength: Any,
+    l2_shrinkage_regularization_strength: float, beta: Any,
+) -> Any:  # fmt: skip
     """Follow the regularized leader: the variable is made anew of two sums over all gradients."""
     dtype = g.dtype.type
-    power, one, two, beta = (dtype(getattr(value, "_value", value)) for value in (lr_power, l1, l2, beta))
+    given = learning_rate_power, l1_regularization_strength, l2_regularization_strength, beta
+    power, one, two, beta = (dtype(getattr(value, "_value", value)) for value in given)
     rate = _rate(lr, step, decay, dtype)
     two = two + beta / (dtype(2) * rate)
     before, after = accumulator._value, accumulator._value + np.square(g)
     raised = after**-power
     total = linear._value + (
-        g + dtype(2 * l2_shrinkage) * variable._value - (raised - before**-power) / rate * variable._value
+        g
+        + dtype(2 * l2_shrinkage_regularization_strength) * variable._value
+        - (raised - before**-power) / rate * variable._value
     )
     linear._set(total)
     accumulator._set(after)
@@ -391,12 +395,13 @@ def _by_rows(step: Any, slots: tuple[str, ...]) -> Any:
 
 
 define("apply_adam", _apply_adam, None)
+define("apply_train_adam", _train_adam, None)
 define("apply_momentum", _momentum, None)
 define("apply_adagrad", _adagrad, None)
 define("apply_rmsprop", _rmsprop, None)
 define("apply_train_momentum", _train_momentum, None)
-define("apply_momentum_rows", _by_rows(_momentum, ("accumulator",)), None, None)
-define("apply_rmsprop_rows", _by_rows(_rmsprop, ("rms", "momentum", "mean")), None, None)
+define("apply_momentum_rows", _by_rows(_momentum, ("velocity",)), None, None)
+define("apply_rmsprop_rows", _by_rows(_rmsprop, ("rms", "velocity", "mg")), None, None)
 define("apply_train_momentum_rows", _by_rows(_train_momentum, ("accumulator",)), None, None)
 define("apply_adadelta", _adadelta, None)
 define("apply_adamax", _adamax, None)
@@ -404,7 +409,8 @@ define("apply_nadam", _nadam, None)
 define("apply_ftrl", _ftrl, None)
 define("apply_lion", _lion, None)
 define("advance_product", _advance_product)
-define("apply_adadelta_rows", _by_rows(_adadelta, ("squares", "deltas")), None, None)
+define("apply_adadelta_rows", _by_rows(_adadelta, ("accumulated_grad", "accumulated_delta_var")), None, None)
 define("apply_adamax_rows", _by_rows(_adamax, ("m", "u")), None, None)
 define("apply_ftrl_rows", _by_rows(_ftrl, ("accumulator", "linear")), None, None)
+define("apply_adagrad_rows", _by_rows(_adagrad, ("accumulator",)), None, None)
 define("apply_nadam_rows", _nadam_rows, None, None)

@@ -22,14 +22,21 @@ _CLASSES: dict[str, Any] = {
 def get(identifier: Any, **kwargs: Any) -> Any:
     """Return the optimizer that a name stands for, or the optimizer itself."""
     if isinstance(identifier, str):
-        if identifier.lower() not in _CLASSES:
+        # Keras 2.15 does not know the newest two by name.
+        if identifier.lower() not in _CLASSES.keys() - {"adamw", "lion"}:
             raise ValueError(f"Unknown optimizer: '{identifier}'.")
         if kwargs.pop("use_legacy_optimizer", False):
             return getattr(legacy, _CLASSES[identifier.lower()].__name__)()
         accept("get", kwargs, "")
         return _CLASSES[identifier.lower()]()
     if isinstance(identifier, dict):
-        return _CLASSES[str(identifier["class_name"]).lower()](**identifier["config"])
+        name, config = str(identifier["class_name"]).lower(), identifier["config"]
+        # Without a word of it, a configuration is that of a legacy optimizer.
+        is_legacy = config.get("is_legacy_optimizer", bool(config))
+        found = getattr(legacy, _CLASSES[name].__name__) if is_legacy else _CLASSES[name]
+        return found.from_config(config)
+    if not hasattr(identifier, "apply_gradients"):
+        raise ValueError(f"Could not interpret optimizer identifier: {identifier}")
     return identifier
 
 

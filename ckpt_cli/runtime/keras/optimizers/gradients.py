@@ -13,9 +13,20 @@ from ...tensor import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["apply_by_rows", "clipped", "computed", "present"]
+    from formats.keras.optimizers import SlotKind
+
+__all__ = ["NOT_OF_STEPS", "apply_by_rows", "clipped", "computed", "present", "slot_argument", "transformed"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
+
+
+NOT_OF_STEPS = frozenset(("learning_rate", "initial_accumulator_value", "amsgrad", "centered"))
+"""Hyperparameters that say what slots there are, and what is in them first."""
+
+
+def slot_argument(slot: SlotKind) -> str:
+    """Return what operations call a slot: by its meaning, but `momentum` is a hyperparameter."""
+    return "velocity" if slot.meaning == "momentum" else slot.meaning
 
 
 def present(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -34,7 +45,7 @@ def present(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 def clipped(
-    pairs: list[tuple[Any, Any]], clipnorm: Any, clipvalue: Any, global_clipnorm: Any
+    pairs: list[tuple[Any, Any]], clipnorm: Any = None, clipvalue: Any = None, global_clipnorm: Any = None
 ) -> list[tuple[Any, Any]]:
     """Return the pairs with their gradients clipped, by at most one of the ways."""
     if clipnorm:
@@ -44,6 +55,17 @@ def clipped(
         return list(zip(gradients, (variable for _, variable in pairs), strict=True))
     if clipvalue:
         return [(clip_by_value(gradient, -clipvalue, clipvalue), variable) for gradient, variable in pairs]
+    return pairs
+
+
+def transformed(
+    pairs: list[tuple[Any, Any]], clipvalue: Any, clipnorm: Any, global_clipnorm: Any, transformers: Any
+) -> list[tuple[Any, Any]]:
+    """Return the pairs as legacy optimizers clip them, in every way that is asked for, and transform them."""
+    for way in ({"clipvalue": clipvalue}, {"clipnorm": clipnorm}, {"global_clipnorm": global_clipnorm}):
+        pairs = clipped(pairs, **way)
+    for transform in transformers:
+        pairs = transform(pairs)
     return pairs
 
 

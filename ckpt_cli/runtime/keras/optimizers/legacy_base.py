@@ -12,16 +12,20 @@ keras/src/optimizers/legacy/optimizer_v2.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from formats.keras.optimizers import LEGACY, SlotKind
 
 from ... import graphs
 from ...indexed_slices import dense
 from ...names import name_scope
 from ...trackable import AutoTrackable
+from ...unknown import refuse
 from ...variable import Variable
-from .gradients import apply_by_rows, clipped, computed, present
+from .arguments import plain, row_of, with_signature, without_schedules
+from .gradients import NOT_OF_STEPS, apply_by_rows, computed, present, slot_argument, transformed
 from .schedules import LearningRateSchedule
 
 if TYPE_CHECKING:
@@ -30,18 +34,34 @@ if TYPE_CHECKING:
 __all__ = ["Optimizer"]
 
 
-class Optimizer(AutoTrackable):
-    """Base; a subclass has its hyperparameters and slots, and says which operation takes its step.
+_VARIABLES = frozenset(
+    ("learning_rate", "momentum", "beta_1", "beta_2", "rho", "learning_rate_power", "beta",
+     "l1_regularization_strength", "l2_regularization_strength")
+)  # fmt: skip
+"""Hyperparameters that become variables."""
 
-    `hyper` are the hyperparameters that become variables, `settings` those that stay numbers.
-    """
+_OPTIONS = ("clipnorm", "clipvalue", "global_clipnorm")
+_EPSILON = 1e-7
+"""keras.backend.epsilon(), which stands for an epsilon of 0 or None."""
+
+
+class Optimizer(AutoTrackable):
+    """Base; a subclass has its hyperparameters with their defaults, and what operation takes its step."""
 
     _operation: str
     """The row of the table of operations that applies one gradient to one variable."""
 
+    _own: ClassVar[dict[str, Any]] = {}
+    """Hyperparameters of a class with their defaults, and where another argument follows its name, that."""
+
     _by_rows: bool = False
     """Whether a gradient of some rows leaves the others alone, with `_rows` behind the operation's name."""
 
+    _takes_lr = True
+    _in_config: tuple[str, ...] = ()
+    """The order of the hyperparameters in configurations, where it is another than that of the arguments."""
+
+    _defaults: ClassVar[dict[str, Any]]
     _settings: tuple[str, ...]
     _name: str
     _hyper: dict[str, Any]
@@ -50,27 +70,44 @@ class Optimizer(AutoTrackable):
     _weights: list[Variable]
     _iterations: Variable | None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_own" in cls.__dict__:
+            with_signature(cls, cls._own if "name" in cls._own else {**cls._own, "name": cls.__name__})
+
     def __init__(
-        self, name: str, hyper: dict[str, Any], settings: dict[str, Any] | None = None, **kwargs: Any
+        self,
+        name: Any = None,
+        gradient_aggregator: Any = None,
+        gradient_transformers: Any = None,
+        **kwargs: Any,
     ) -> None:
-        rate = kwargs.pop("lr", None)
-        self.clipnorm, self.clipvalue = kwargs.pop("clipnorm", None), kwargs.pop("clipvalue", None)
-        self.global_clipnorm = kwargs.pop("global_clipnorm", None)
-        values = {**hyper, "decay": kwargs.pop("decay", 0.0)}
-        if rate is not None:
-            values["learning_rate"] = rate
-        if kwargs:
-            raise TypeError(f"Unexpected keyword argument passed to optimizer: {sorted(kwargs)[0]}.")
+        given = {"gradient_aggregator": gradient_aggregator, "gradient_transformers": gradient_transformers}
+        self._begin({"name": name}, {**given, **kwargs})
+
+    def _begin(self, values: dict[str, Any], others: dict[str, Any]) -> None:
+        values = dict(values)
         own = object.__setattr__  # What follows is no node of the graph.
-        own(self, "_name", name)
-        own(self, "_hyper", values)
+        refuse(type(self).__name__, gradient_aggregator=others.pop("gradient_aggregator", None))
+        own(self, "gradient_transformers", list(others.pop("gradient_transformers", None) or ()))
+        _check(others)
+        for name in _OPTIONS:
+            own(self, name, others.get(name))
+        if "lr" in others and self._takes_lr:
+            values["learning_rate"] = others["lr"]
+        own(self, "_name", values.pop("name"))
+        own(self, "_initial_decay", others.get("decay", 0.0))
+        if "epsilon" in values:
+            values["epsilon"] = values["epsilon"] or _EPSILON
+        hyper = {name: value for name, value in values.items() if name in _VARIABLES}
+        own(self, "_hyper", {**hyper, "decay": self._initial_decay} if hyper else {})
         own(self, "_slots", {})
         own(self, "_slot_names", [])
         own(self, "_weights", [])
         own(self, "_iterations", None)
-        own(self, "_settings", tuple(settings or ()))
-        for key, value in (settings or {}).items():
-            own(self, key, value)
+        own(self, "_settings", tuple(name for name in values if name not in _VARIABLES))
+        for name in self._settings:
+            own(self, name, values[name])
 
     def __getattr__(self, name: str) -> Any:
         if name == "lr":
@@ -165,30 +202,53 @@ class Optimizer(AutoTrackable):
         with name_scope(None):
             return self.add_slot(variable, slot_name)
 
+    @property
+    def _kept(self) -> list[SlotKind]:
+        """The slots of a variable, in the order in which each is made for all variables."""
+        row = row_of(type(self))
+        slots = [row.slot(meaning) for group in row.listed(LEGACY) for meaning in group]
+        return [slot for slot in slots if not slot.made_by or self._is_on(slot.made_by)]
+
+    def _is_on(self, name: str) -> bool:
+        value: Any = self._hyper.get(name, self.__dict__.get(name))
+        return callable(value) or bool(value > 0)
+
     def _kinds(self) -> tuple[str, ...]:
-        """Return the names of a variable's slots, in the order in which each is made for all variables."""
-        raise NotImplementedError
+        return tuple(slot.legacy for slot in self._kept)
 
     def _create_slots(self, variables: list[Any]) -> None:
-        for kind in self._kinds():
+        kept = self._kept
+        groups = [kept] if row_of(type(self)).interleaved else [[slot] for slot in kept]
+        for slots in groups:
             for variable in variables:
-                self.add_slot(variable, kind)
+                for slot in slots:
+                    first = self.__dict__.get("initial_accumulator_value", 0.0)
+                    self.add_slot(variable, slot.legacy, first if slot.meaning == "accumulator" else 0.0)
 
     def _slots_of(self, variable: Any) -> dict[str, Any]:
         """Return a variable's slots, as the operation calls them."""
-        return {kind: self.get_slot(variable, kind) for kind in self._kinds()}
+        slots = [slot for slot in row_of(type(self)).slots if slot.legacy]
+        return {slot_argument(slot): self._slot_or_none(variable, slot.legacy) for slot in slots}
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the hyperparameters, as the operation calls them."""
-        own = {name: value for name, value in self._hyper.items() if name not in ("learning_rate", "decay")}
-        return {**own, **{name: getattr(self, name) for name in self._settings}}
+        """Return the hyperparameters that the operation takes."""
+        values = {**self._hyper, **{name: getattr(self, name) for name in self._settings}}
+        return {
+            name: value() if callable(value) else value
+            for name, value in values.items()
+            if name not in NOT_OF_STEPS and name != "decay"
+        }
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None, **options: Any
     ) -> Any:
         """Take one step, and return the number of steps."""
         pairs = present(grads_and_vars)
-        pairs = clipped(pairs, self.clipnorm, self.clipvalue, self.global_clipnorm)
+        if not pairs:
+            return None
+        pairs = transformed(
+            pairs, self.clipvalue, self.clipnorm, self.global_clipnorm, self.gradient_transformers
+        )
         _ = self.iterations
         self._create_hypers()
         with self._scope():
@@ -244,9 +304,32 @@ class Optimizer(AutoTrackable):
             variable.assign(value)
 
     def get_config(self) -> dict[str, Any]:
-        values = {name: float(v.numpy()) if isinstance(v, Variable) else v for name, v in self._hyper.items()}
-        return {"name": self._name, **values, **{name: getattr(self, name) for name in self._settings}}
+        clips = {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
+        rate = {"learning_rate": plain(self._hyper["learning_rate"]), "decay": self._initial_decay}
+        own = {
+            name: plain(self._hyper[name] if name in self._hyper else self.__dict__[name])
+            for name in self._in_config or self._own
+            if name != "learning_rate"
+        }
+        return {"name": self._name, **clips, **rate, **own}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
-        return cls(**config)
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Optimizer:
+        return cls(**without_schedules(config, custom_objects))
+
+
+def _check(others: dict[str, Any]) -> None:
+    allowed = {*_OPTIONS, "lr", "decay"}
+    for name, value in others.items():
+        if name not in allowed:
+            raise TypeError(
+                f"Unexpected keyword argument passed to optimizer: {name}. Allowed kwargs are {allowed}."
+            )
+        if value is not None and value < 0:
+            raise ValueError(f"Expected {name} >= 0, received: {value}")
+    norm, of_all = others.get("clipnorm"), others.get("global_clipnorm")
+    if norm is not None and of_all is not None:
+        raise ValueError(
+            "Cannot accept both `clipnorm` and `global_clipnorm`. Received: "
+            f"`clipnorm`={norm}, `global_clipnorm`={of_all}."
+        )

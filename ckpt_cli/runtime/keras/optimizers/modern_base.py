@@ -15,16 +15,20 @@ keras/src/optimizers/optimizer.py
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from formats.keras.optimizers import AVERAGE, KERAS2, SlotKind
+
+from ...indexed_slices import dense
 from ...names import name_scope
 from ...ops.elementwise import cast
-from ...tensor import OPERATIONS
+from ...tensor import OPERATIONS, as_tensor
 from ...trackable import AutoTrackable
 from ...variable import Variable
-from .gradients import clipped, computed, present
+from .arguments import plain, row_of, with_signature, without_schedules
+from .gradients import NOT_OF_STEPS, apply_by_rows, clipped, computed, present, slot_argument
 from .schedules import LearningRateSchedule
 
 if TYPE_CHECKING:
@@ -33,68 +37,80 @@ if TYPE_CHECKING:
 __all__ = ["Optimizer"]
 
 
-class Optimizer(AutoTrackable):
-    """Base; a subclass says which slots it has, and which operation takes its step.
+_COMMON: dict[str, Any] = {
+    "weight_decay": None, "clipnorm": None, "clipvalue": None, "global_clipnorm": None, "use_ema": False,
+    "ema_momentum": 0.99, "ema_overwrite_frequency": None, "jit_compile": True,
+}  # fmt: skip
+"""Arguments of every optimizer, behind its own, with their defaults."""
 
-    `settings` are its hyperparameters, kept as attributes of their names.
-    """
+
+class Optimizer(AutoTrackable):
+    """Base; a subclass has its hyperparameters with their defaults, and what operation takes its step."""
 
     _operation: str
     """The row of the table of operations that applies one gradient to one variable."""
 
-    if TYPE_CHECKING:  # settings, and the lists that `_add_slots` makes
+    _own: ClassVar[dict[str, Any]] = {}
+    _changed: ClassVar[dict[str, Any]] = {}
+    """Hyperparameters of a class with their defaults, and other defaults of common ones."""
+
+    _by_rows: bool = False
+    """Whether a gradient of some rows leaves the others alone, with `_rows` behind the operation's name."""
+
+    if TYPE_CHECKING:  # settings, and the lists of slots
 
         def __getattr__(self, name: str) -> Any: ...
 
+    _defaults: ClassVar[dict[str, Any]]
     _settings: tuple[str, ...]
     _index: dict[int, int]
     """Place of each variable among the slots, by identity; `_index_dict` is its empty node in the graph."""
 
-    def __init__(
-        self,
-        name: str,
-        learning_rate: Any,
-        settings: dict[str, Any],
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        jit_compile: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        for unknown in kwargs:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_own" in cls.__dict__:
+            with_signature(cls, {**cls._own, **_COMMON, **cls._changed, "name": cls.__name__})
+
+    def __init__(self, name: Any, weight_decay: Any = 0, **kwargs: Any) -> None:
+        known = {key: kwargs.pop(key, default) for key, default in _COMMON.items()}
+        self._begin({**known, "name": name, "weight_decay": weight_decay}, kwargs)
+
+    def _begin(self, values: dict[str, Any], others: dict[str, Any]) -> None:
+        self._reject(others)
+        _check_averaging(values)
+        if values["clipnorm"] is not None and values["global_clipnorm"] is not None:
+            raise ValueError("At most one of `clipnorm` and `global_clipnorm` can be set.")
+        for key, value in values.items():
+            if key in self._own and callable(value) and key != "learning_rate":
+                as_tensor(value)  # which raises, as it does in Keras
+            if key not in ("learning_rate", "jit_compile"):
+                setattr(self, key, value)
+        self.jit_compile = False  # as where there is no GPU
+        own = object.__setattr__  # what follows is no node of the graph
+        own(self, "_settings", tuple(key for key in self._own if key not in ("learning_rate", *_COMMON)))
+        own(self, "_slots_of", [])
+        self._built = False
+        self._variables: Any = []
+        self._iterations: Any = Variable(0, name="iteration", dtype="int64", trainable=False)
+        self._variables.append(self._iterations)
+        if "learning_rate" in values:
+            self._learning_rate: Any = self._build_learning_rate(values["learning_rate"])
+
+    def _reject(self, others: dict[str, Any]) -> None:
+        # Keras takes these two and does nothing with them.
+        for unknown in others.keys() - {"lr", "is_legacy_optimizer"}:
             if unknown in ("decay", "gradient_aggregator", "gradient_transformers"):
                 raise ValueError(
                     f"{unknown} is deprecated in the new Keras optimizer, please check the docstring for "
-                    "valid arguments, "
-                    f"or use the legacy optimizer, e.g., tf.keras.optimizers.legacy.{type(self).__name__}."
+                    "valid arguments, or use the legacy optimizer, e.g., "
+                    f"tf.keras.optimizers.legacy.{type(self).__name__}."
                 )
             raise TypeError(
                 f"{unknown} is not a valid argument, kwargs should be empty  for "
                 "`optimizer_experimental.Optimizer`."
             )
-        if use_ema:
-            raise NotImplementedError("use_ema=True is not supported")
-        self.use_ema, self.ema_momentum, self.jit_compile = use_ema, ema_momentum, False
-        self.ema_overwrite_frequency = ema_overwrite_frequency
-        if clipnorm is not None and global_clipnorm is not None:
-            raise ValueError("At most one of `clipnorm` and `global_clipnorm` can be set.")
-        self.name = name
-        self.weight_decay, self.clipnorm = weight_decay, clipnorm
-        self.clipvalue, self.global_clipnorm = clipvalue, global_clipnorm
-        object.__setattr__(self, "_settings", tuple(settings))  # no node of the graph
-        for key, value in settings.items():
-            setattr(self, key, value)
-        self._built = False
-        self._variables: Any = []
-        self._iterations: Any = Variable(0, name="iteration", dtype="int64", trainable=False)
-        self._variables.append(self._iterations)
-        self._learning_rate: Any = self._make_learning_rate(learning_rate)
 
-    def _make_learning_rate(self, learning_rate: Any) -> Any:
+    def _build_learning_rate(self, learning_rate: Any) -> Any:
         if isinstance(learning_rate, LearningRateSchedule):
             self._current_learning_rate = Variable(
                 learning_rate(self._iterations), name="current_learning_rate", trainable=False
@@ -159,33 +175,42 @@ class Optimizer(AutoTrackable):
         self._built = True
 
     def _build_slots(self, variables: list[Any]) -> None:
-        raise NotImplementedError
+        """Make the lists of slots, all slots of a group for one variable in a row."""
+        if not self._own:
+            return  # a class of a program's own makes what it needs
+        row = row_of(type(self))
+        kept: list[dict[str, Any]] = [{} for _ in variables]
+        for group in row.listed(KERAS2):
+            slots = [slot for meaning in group if (slot := row.slot(meaning)).list2]
+            for slot in slots:
+                if self._makes(slot) or row.name == "RMSprop" != slot.meaning != AVERAGE:
+                    setattr(self, slot.list2, [])
+            pairs = list(zip(variables, kept, strict=True))
+            for variable, own, slot in ((*pair, one) for pair in pairs for one in slots):
+                made = self._new_slot(slot, variable) if self._makes(slot) else None
+                if slot.meaning != AVERAGE:
+                    own[slot_argument(slot)] = made
+        object.__setattr__(self, "_slots_of", kept)
 
-    def _slots(self, index: int) -> dict[str, Any]:
-        """Return the slots of the variable at an index, as the operation calls them."""
-        raise NotImplementedError
+    def _makes(self, slot: SlotKind) -> bool:
+        return not slot.made_by or KERAS2 in slot.idle_in or getattr(self, slot.made_by) > 0
 
-    def _add_slots(
-        self, variables: list[Any], initial: dict[str, float] | None = None, /, **prefixes: str
-    ) -> None:
-        """Give each variable its slots, all of one variable in a row.
-
-        `prefixes` are what names begin with, by the attributes that list the slots.
-        """
-        for attribute in prefixes:
-            setattr(self, attribute, [])
-        for variable in variables:
-            for attribute, prefix in prefixes.items():
-                value = np.full_like(variable._value, (initial or {}).get(attribute, 0))
-                getattr(self, attribute).append(self.add_variable_from_reference(variable, prefix, value))
+    def _new_slot(self, slot: SlotKind, variable: Any) -> Any:
+        first = getattr(self, "initial_accumulator_value", 0) if slot.meaning == "accumulator" else 0
+        value = variable._value if slot.meaning == AVERAGE else np.full_like(variable._value, first)
+        made = self.add_variable_from_reference(variable, slot.keras2, initial_value=value)
+        getattr(self, slot.list2).append(made)
+        return made
 
     def add_variable_from_reference(
-        self, model_variable: Any, variable_name: str, initial_value: Any = None
+        self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
         """Make a variable of a model variable's shape, zeros unless told, and note it in `_variables`."""
-        value = np.zeros_like(model_variable._value) if initial_value is None else initial_value
+        if initial_value is None:
+            of_shape = model_variable._value.shape if shape is None else tuple(shape)
+            initial_value = np.zeros(of_shape, model_variable._value.dtype)
         name = f"{variable_name}/{model_variable._shared_name}"
-        variable = Variable(value, name=name, dtype=model_variable.dtype, trainable=False)
+        variable = Variable(initial_value, name=name, dtype=model_variable.dtype, trainable=False)
         self._variables.append(variable)
         return variable
 
@@ -220,53 +245,106 @@ class Optimizer(AutoTrackable):
         if self.weight_decay is not None:
             for variable in (variable for _, variable in pairs if self._decays(variable)):
                 variable.assign_sub(variable * self.weight_decay * cast(self.learning_rate, variable.dtype))
-        index, common = self._index, {**self._arguments(), **self._step()}
+        common = {**self._arguments(), **self._step()}
         for gradient, variable in pairs:
-            if id(variable) not in index:
+            if id(variable) not in self._index:
                 raise KeyError(
                     f"The optimizer cannot recognize variable {variable.name}. This usually means you are "
-                    "trying to call "
-                    "the optimizer to update different parts of the model separately. Please call "
-                    "`optimizer.build(variables)` with the full list of trainable variables before the "
-                    "training loop or "
-                    f"use legacy optimizer `tf.keras.optimizers.legacy.{type(self).__name__}."
+                    "trying to call the optimizer to update different parts of the model separately. Please "
+                    "call `optimizer.build(variables)` with the full list of trainable variables before the "
+                    "training loop or use legacy optimizer "
+                    f"`tf.keras.optimizers.legacy.{type(self).__name__}."
                 )
-            self._update(gradient, variable, index[id(variable)], common)
+            self._update(gradient, variable, self._index[id(variable)], common)
+        changed = [variable for _, variable in pairs]
+        if self.use_ema:
+            self._average(changed)
+        steps = self._iterations.assign_add(1)
+        for variable in changed:
             if variable.constraint is not None:
                 variable.assign(variable.constraint(variable))
-        return self._iterations.assign_add(1)
+        return steps
+
+    def _average(self, variables: list[Any]) -> None:
+        """Count variables in their moving averages, which replace them every so many steps."""
+        averages, share = self._model_variables_moving_average, self.ema_momentum
+        for variable in variables:
+            average = averages[self._index[id(variable)]]
+            average.assign(share * average + (1 - share) * variable)
+            if self.ema_overwrite_frequency:
+                is_due = (self._iterations + 1) % self.ema_overwrite_frequency == 0
+                variable.assign(OPERATIONS["select"](is_due, average, variable))
+
+    def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
+        """With `use_ema`, give variables the values of their averages, as `fit` does when it ends."""
+        for variable in var_list if self.use_ema else ():
+            variable.assign(self._model_variables_moving_average[self._index[id(variable)]])
+
+    def update_step(self, gradient: Any, variable: Any) -> None:
+        """Apply a gradient to a variable; for a class of a program's own to write."""
+        raise NotImplementedError
 
     def _update(self, gradient: Any, variable: Any, index: int, common: dict[str, Any]) -> None:
-        OPERATIONS[self._operation](gradient, variable=variable, **self._slots(index), **common)
+        if not self._own:
+            self.update_step(gradient, variable)
+            return
+        gradient = gradient if self._by_rows else dense(gradient)
+        apply_by_rows(self._operation, gradient, variable=variable, **self._slots_of[index], **common)
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the hyperparameters, as the operation calls them."""
-        return {name: getattr(self, name) for name in self._settings}
+        """Return the hyperparameters that the operation takes."""
+        return {name: getattr(self, name) for name in self._settings if name not in NOT_OF_STEPS}
 
     def _step(self) -> dict[str, Any]:
         """Return what every step's operation takes; there is no decay here."""
-        return {"lr": self.learning_rate, "step": self._iterations, "decay": None}
+        return {"lr": self.learning_rate, "step": self._iterations, "decay": None} if self._own else {}
 
     def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> None:
         self.apply_gradients(computed(loss, var_list, tape))
 
+    def set_weights(self, weights: list[Any]) -> None:
+        """Assign the variables of the optimizer, as far as there are values."""
+        if not self._built:
+            raise ValueError(
+                "You are calling `set_weights()` on an optimizer that has not yet been built. Please call "
+                "`optimizer.build(trainable_variables)` to create the optimizer weights before calling "
+                "`set_weights()`."
+            )
+        for variable, weight in zip(self._variables, weights, strict=False):
+            if variable.shape != weight.shape:
+                raise ValueError(
+                    f"Optimizer variable {_key(variable)} has shape {variable.shape} not compatible with "
+                    f"provided weight shape {weight.shape}."
+                )
+            variable.assign(weight)
+
     def get_config(self) -> dict[str, Any]:
-        rate = self._learning_rate
-        rate = float(rate.numpy()) if isinstance(rate, Variable) else rate
         names = (
             "name", "weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "use_ema", "ema_momentum",
             "ema_overwrite_frequency", "jit_compile",
         )  # fmt: skip
-        return {
-            **{name: getattr(self, name) for name in names},
-            "is_legacy_optimizer": False,
-            "learning_rate": rate,
-            **{name: getattr(self, name) for name in self._settings},
-        }
+        config = {**{name: getattr(self, name) for name in names}, "is_legacy_optimizer": False}
+        if not self._own:
+            return config
+        own = {name: plain(getattr(self, name)) for name in self._settings}
+        return {**config, "learning_rate": plain(self._learning_rate), **own}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
-        return cls(**config)
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Optimizer:
+        return cls(**without_schedules(config, custom_objects))
+
+
+def _check_averaging(values: dict[str, Any]) -> None:
+    if not values["use_ema"]:
+        return
+    momentum, frequency = values["ema_momentum"], values["ema_overwrite_frequency"]
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"`ema_momentum` must be in the range [0, 1]. Received: ema_momentum={momentum}")
+    if frequency and (not isinstance(frequency, int) or frequency < 1):
+        raise ValueError(
+            "`ema_overwrite_frequency` must be an integer > 1 or None. Received: "
+            f"ema_overwrite_frequency={frequency}"
+        )
 
 
 def _key(variable: Any) -> str:
@@ -278,4 +356,4 @@ class _CallableList(list[Any]):
     """A list that can be called, for programs that still write `optimizer.variables()`."""
 
     def __call__(self) -> list[Any]:
-        return list(self)
+        return self
