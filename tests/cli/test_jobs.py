@@ -116,6 +116,41 @@ def test_statistics_are_the_same(sources: list[str], ckpt: Callable) -> None:
     assert (large["min"], large["max"]) == (values.min(), values.max())
 
 
+@pytest.fixture
+def odd(tmp_path: Path) -> str:
+    """Return a bundle of odd sizes, with NaN and infinities, of which the largest makes several tasks."""
+    generator = np.random.default_rng(0)
+    large = generator.normal(size=(1 << 20) + 12_345).astype(np.float32)
+    nan, inf, both = large.copy(), large.copy(), generator.normal(size=70_001)
+    nan[::9_999] = np.nan
+    inf[-1], inf[5] = np.inf, -np.inf
+    both[::3], both[1::77] = np.nan, np.inf
+    path = str(tmp_path / "odd-1")
+    tensors = {
+        "large": large,
+        "nan": nan,
+        "inf": inf,
+        "both": both,
+        "one": np.float32([3]),
+        "none": large[:0],
+    }
+    write_bundle(path, {**tensors, "half": large.astype(np.float16), "flags": large > 0})
+    return path
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_statistics_do_not_depend_on_who_works(
+    count: int, odd: str, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "processors", lambda: count)
+    monkeypatch.setattr(workers, "TASK_BYTES", 1 << 20)
+    found = {
+        ckpt("stats", odd, "--json", *options).out
+        for options in (("-j1",), ("-j2",), ("-j3",), ("-j8",), ("--executor", "processes:2"))
+    }
+    assert len(found) == 1
+
+
 def test_a_run_is_the_same(sources: list[str], ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     who: set[str] = set()
     do_task = log.do_task

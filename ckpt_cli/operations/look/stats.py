@@ -1,4 +1,4 @@
-"""Statistics of tensors, in float64, gone through once in pieces that fit the processor's cache."""
+"""Statistics of tensors, in float64, of values that pass once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
+from formats.store.ranges import Sum, cut, large_buffer
 
 from ..select.slices import TensorSlice
+from .moments import Moments, Portion, block_size
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -44,64 +46,17 @@ class Statistics(NamedTuple):
         return table(self._fields, [self], 1)
 
 
-_BLOCK = 1 << 13
-"""Elements that are looked at together."""
-
-
-class _Moments:
-    """Count, sum and sum of squared deviations, put together piece by piece.
-
-    Merging means and deviations, rather than summing squares, keeps the variance of
-    values far from zero (Chan, Golub and LeVeque, 1979).
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean = 0.0
-        self.deviations = 0.0
-
-    def add(self, values: np.ndarray[Any, Any], total: float) -> None:
-        """Take finite float64 values, whose sum is `total`; the array is overwritten."""
-        import numpy as np
-
-        count = len(values)
-        mean = total / count
-        np.subtract(values, mean, out=values)
-        difference = mean - self.mean
-        together = self.count + count
-        self.deviations += float(values @ values) + difference * difference * self.count * count / together
-        self.mean += difference * count / together
-        self.count = together
-
-
 def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statistics | None:
     """Return the statistics of a tensor that comes in flat arrays; None for strings and variants."""
     import numpy as np
 
     if not dtype.is_number:
         return None
-    low, high = math.inf, -math.inf
-    zeros = nan = inf = seen = 0
-    moments = _Moments()
+    moments = Moments()
     with np.errstate(invalid="ignore", over="ignore"):
-        for array in _blocks(arrays):
-            values = _real(array)
-            total = float(values.sum())
-            zeros += len(values) - int(np.count_nonzero(values))
-            if not math.isfinite(total):
-                values, skipped = _without_nan(values)
-                nan += skipped
-                inf += int(np.count_nonzero(np.isinf(values)))
-            if not values.size:
-                continue
-            seen += len(values)
-            low, high = min(low, float(values.min())), max(high, float(values.max()))
-            if not math.isfinite(total):
-                values = values[np.isfinite(values)]
-                total = float(values.sum())
-            if values.size:
-                moments.add(values, total)
-    return _result(dtype, moments, (low, high), (seen, zeros, nan, inf))
+        for array in arrays:
+            moments.add(Portion().add(array))
+    return _result(dtype, moments)
 
 
 class FileTask(NamedTuple):
@@ -111,22 +66,73 @@ class FileTask(NamedTuple):
     dtype: DType
 
 
+class _RangeTask(NamedTuple):
+    """A range of a tensor's values, its last one or not; plain data.
+
+    No `task` keeps the place of a tensor that is read in its turn.
+    """
+
+    key: str
+    task: FileTask | None
+    begin: int = 0
+    end: int = 0
+    is_last: bool = True
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.begin
+
+
 def statistics_of(
     reader: CheckpointReader, keys: Sequence[str], workers: Workers
 ) -> Generator[tuple[str, Statistics]]:
     """Yield the statistics of tensors of numbers, in this order, whoever works on them.
 
-    Tensors whose values lie in a file in one piece are handed out; the others are read here,
+    Tensors whose values lie in a file in one piece are handed out in ranges; the others are read here,
     when it is their turn.
     """
-    tasks, done = tee(file_task(reader, key) for key in keys)
-    with closing(workers.map(do_task, tasks, lambda task: task.values.size if task else 0)) as results:
-        for key, task, result in zip(keys, done, results, strict=True):
-            found = _here(reader, key) if task is None else result
-            if task is None:
-                workers.keep(reader.specs[key].nbytes or 0)
+    tasks, done = tee(_range_tasks(reader, keys, workers.task_bytes))
+    moments, sums = Moments(), Sum()
+    with closing(workers.map(_do_range, tasks, lambda task: task.nbytes)) as results:
+        for task, result in zip(done, results, strict=True):
+            found: Statistics | None = None
+            if task.task is None or result is None:
+                workers.keep(reader.specs[task.key].nbytes or 0)
+                found = _here(reader, task.key)
+            else:
+                moments.add(result[0])
+                sums.add(result[1])
+                if not task.is_last:
+                    continue
+                task.task.values.check(sums)
+                found = _result(task.task.dtype, moments)
+                moments, sums = Moments(), Sum()
             assert found is not None
-            yield key, found
+            yield task.key, found
+
+
+def _range_tasks(reader: CheckpointReader, keys: Iterable[str], step: int) -> Iterator[_RangeTask]:
+    for key in keys:
+        task = file_task(reader, key)
+        if task is None:
+            yield _RangeTask(key, None)
+            continue
+        size = task.values.size
+        for begin, end in cut(size, step):
+            yield _RangeTask(key, task, begin, end, end == size)
+
+
+def _do_range(task: _RangeTask) -> tuple[Portion, Sum] | None:
+    """Do one task: return what the values come to, and their checksum."""
+    import numpy as np
+
+    if task.task is None:
+        return None
+    portion, seen = Portion(), task.task.values.sum()
+    with np.errstate(invalid="ignore", over="ignore"):
+        for piece in _pieces(task.task, task.begin, task.end, seen):
+            portion.add(piece)
+    return portion, seen
 
 
 def _here(reader: CheckpointReader, key: str) -> Statistics | None:
@@ -150,58 +156,34 @@ def do_task(task: FileTask | None) -> Statistics | None:
 
 def checked_pieces(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the values in pieces; the checksum is compared when the last has passed."""
-    from formats.core.chunks import PIECE
-    from formats.store.ranges import buffers
+    seen = task.values.sum()
+    yield from _pieces(task, 0, task.values.size, seen)
+    task.values.check(seen)
 
-    values = task.values
-    seen = values.sum()
-    room = buffers()[0]
-    values.expect(0, values.size)
-    for begin in range(0, values.size, PIECE):
-        piece = values.read(begin, min(begin + PIECE, values.size), room)
+
+def _pieces(task: FileTask, begin: int, end: int, seen: Sum) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield a range of the values in pieces, which are gone when the next is asked for."""
+    values, room = task.values, large_buffer()
+    step = min(room.size, block_size() * task.dtype.numpy.itemsize)
+    values.expect(begin, end)
+    for at in range(begin, end, step):
+        piece = values.read(at, min(at + step, end), room)
         if values.is_checked:
             seen.extend(piece)
         yield piece.view(task.dtype.numpy)
-    values.check(seen)
 
 
-def _blocks(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield arrays in parts that the cache holds as float64, and that BLAS takes no threads for."""
-    for array in arrays:
-        for at in range(0, array.size, _BLOCK):
-            yield array[at : at + _BLOCK]
-
-
-def _real(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array as float64 of its own; of complex numbers their magnitudes."""
-    import numpy as np
-
-    return np.abs(array).astype(np.float64) if array.dtype.kind == "c" else array.astype(np.float64)
-
-
-def _without_nan(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
-    import numpy as np
-
-    missing = np.isnan(values)
-    count = int(np.count_nonzero(missing))
-    return (values[~missing], count) if count else (values, 0)
-
-
-def _result(
-    dtype: DType,
-    moments: _Moments,
-    bounds: tuple[float, float],
-    counts: tuple[int, int, int, int],
-) -> Statistics:
-    seen, zeros, nan, inf = counts
+def _result(dtype: DType, found: Moments) -> Statistics:
+    seen, zeros, nan, inf = found.seen, found.zeros, found.nan, found.inf
     if not seen:
         return Statistics(zeros=zeros, nan=nan, inf=inf)
-    squares = moments.deviations + moments.count * moments.mean * moments.mean
-    l2 = math.inf if inf else math.sqrt(squares)
+    squared = found.deviations + found.count * found.mean * found.mean
+    l2 = math.inf if inf else math.sqrt(squared)
     if dtype.family == "complex":
         return Statistics(l2=l2, zeros=zeros, nan=nan, inf=inf)
+    bounds = found.low, found.high
     if inf:
         # An infinite bound is the mean; both of them have none.
         return Statistics(*bounds, sum(bounds), math.nan, l2, zeros, nan, inf)
-    std = math.sqrt(moments.deviations / moments.count)
-    return Statistics(*bounds, moments.mean, std, l2, zeros, nan, inf)
+    std = math.sqrt(found.deviations / found.count)
+    return Statistics(*bounds, found.mean, std, l2, zeros, nan, inf)

@@ -27,9 +27,13 @@ class Filled(Protocol):
 
 
 class Hand(threading.local):
-    """Paths of files that are read, and files that are filled, by this thread's task, if it has travelled."""
+    """Paths of files that are read, and files that are filled, by this thread's task, if it has travelled.
+
+    `threads` are those of this process that run at a time, and stand in line for the interpreter's lock.
+    """
 
     def __init__(self) -> None:
+        self.threads = 1
         self.has_travelled = False
         self.read: set[str] = set()
         self.filled: list[Filled] = []

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from .cancellation import cancellable, cancelled_by
-from .task_context import StaysHereError
+from .task_context import HAND, StaysHereError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -106,7 +106,7 @@ class Threads:
 
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
         cancel = Event()
-        future = self._executor.submit(_work_until, cancel, work, group)
+        future = self._executor.submit(_work_until, cancel, self.count, work, group)
         self._cancels[future] = cancel
         return future
 
@@ -330,15 +330,23 @@ def each_of(work: Callable[[T], R], group: Iterable[T]) -> list[R]:
     return [work(item) for item in group]
 
 
-def _work_until(cancel: Event, work: Callable[[T], R], group: Iterable[T]) -> list[R]:
-    """Do the tasks of a group; raise CheckpointError when an event cancels the rest of them."""
+def _work_until(cancel: Event, threads: int, work: Callable[[T], R], group: Iterable[T]) -> list[R]:
+    """Do the tasks of a group, as one of so many threads; CheckpointError when an event cancels the rest."""
+    HAND.threads = min(threads, processors())
     with cancelled_by(cancel):
         return each_of(work, cancellable(group))
 
 
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def default_jobs() -> int:
     """Return how many tasks to do at a time where nobody says: one a processor, up to four."""
-    return min(_MOST_JOBS, os.cpu_count() or 1)
+    return min(_MOST_JOBS, processors())
 
 
 @contextmanager
