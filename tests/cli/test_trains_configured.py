@@ -81,7 +81,7 @@ def _trained(folder: Path, optimizer: tf.keras.optimizers.Optimizer, ckpt: Calla
     assert converted.code == 0, converted.err
     told = {"class_name": f"Custom>{type(optimizer).__name__}", "config": optimizer.get_config()}
     with h5py.File(whole, "r+") as file:
-        file.attrs["training_config"] = json.dumps({"loss": "mse", "optimizer_config": told})
+        file.attrs["training_config"] = json.dumps({"loss": "mse", "optimizer_config": told}, default=float)
     return whole
 
 
