@@ -72,7 +72,7 @@ ROOMS = (
     "store",
     "model",
     "keras",
-    "tf h5 torch safetensors orbax",
+    "tf h5 torch safetensors orbax exports",
     "known",
     "find",
 )

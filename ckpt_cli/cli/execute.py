@@ -58,7 +58,7 @@ def _lines(plan: Plan, prefix: tuple[str, ...]) -> Iterator[str]:
     before = "".join(render.escape(path) + "\t" for path in prefix)
     behind: dict[tuple[str, tuple[int, ...]], str] = {}
     for move in plan.moves:
-        key, dtype, shape, _ = move.spec
+        key, dtype, shape = move.spec[:3]
         end = behind.get((dtype.name, shape))
         if end is None:
             end = behind[dtype.name, shape] = f"\t{move.spec.dtype_name or ''}\t{','.join(map(str, shape))}"

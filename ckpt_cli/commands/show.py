@@ -177,11 +177,13 @@ def _tensor(reader: CheckpointReader, part: slices.TensorSlice, max_values: int,
         stats = [(name, fields["stats"][name]) for name in fields["stats"]] if fields["stats"] else []
         heading = [(name, fields[name]) for name in ("key", "dtype", "nbytes", "kind")]
         if "stored" in fields:
-            heading.append(("stored", fields["stored"]["dtype"]))
+            heading.append(("stored", str(spec.stored_as or fields["stored"]["dtype"])))
         render.tsv([*heading, ("shape", ",".join(map(str, part.shape))), *stats])
     else:
         path = reader.object_paths.get(part.key)
-        title = f"{spec.dtype} {list(part.shape)}  {render.human_size(spec.nbytes)}  {fields['kind']}"
+        stored = f" (stored as {spec.stored_as})" if spec.stored_as else ""
+        size = render.human_size(spec.nbytes)
+        title = f"{spec.dtype}{stored} {list(part.shape)}  {size}  {fields['kind']}"
         render.title((path or part.key) + (part.text or ""), title)
         if path and path != part.key:
             render.lines([render.escape(part.key)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from formats.core.spec import stored_type
 from formats.core.words import counted, natural_order
 
 from ..operations.look import listing
@@ -27,7 +28,7 @@ _DEEPEST = 200
 
 _NUMBERS = ("shard", "offset", "crc32c")
 _NAMES = ("object_path", "full_name")
-_WORTHS = {"full_name": 0, "object_path": 1, "shard": 2, "crc32c": 3, "offset": 4}
+_WORTHS = {"stored": 6, "full_name": 0, "object_path": 1, "shard": 2, "crc32c": 3, "offset": 4}
 """What goes first where a terminal is narrow; a digest, that was asked for, stays."""
 
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
@@ -154,8 +155,9 @@ def _tsv_rows(tensors: Tensors, look: Look, more: tuple[str, ...]) -> Iterator[s
     places = [fields.index(field) for field in more]
     keys, numbers, specs, _ = tensors.columns
     behind = [*map(_behind_key, specs)]
+    last = [[str(spec.stored_as)] * look.long if spec.stored_as else [] for spec in specs]
     for key, number, cells in zip(keys, numbers, tensors.cells(long=look.long), strict=True):
-        told = [*look.prefix, key, *(cells[place] for place in places)]
+        told = [*look.prefix, key, *(cells[place] for place in places), *last[number]]
         texts = [*map(render.tsv_text, told)]
         texts[len(look.prefix)] += behind[number]
         yield "\t".join(texts)
@@ -192,6 +194,7 @@ def _as_table(tensors: Tensors, look: Look) -> None:
     ]
     more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)] if wide else []
     more += ["digest"] * (tensors.digests is not None)
+    more += ["stored"] * (wide and any(spec.stored_as is not None for spec in tensors.columns.specs))
     marks = tensors.trainable
     if marks:
         columns.append(render.Column("TRAINABLE", worth=5))
@@ -213,17 +216,29 @@ def _as_table(tensors: Tensors, look: Look) -> None:
     for row in shown:
         cells = [
             render.escape(paths.get(row["key"], row["key"])),
-            row["dtype"] or (row["stored"]["dtype"] if row.get("stored") else "?"),
+            _dtype_cell(row),
             str(row["shape"]),
-            render.human_size(row["nbytes"]),
+            render.human_size((row.get("stored") or row)["nbytes"]),
             row["kind"] or "",
         ]
         if marks:
             cells.append({True: "yes", False: "no", None: ""}[row["trainable"]])
-        rows.append([*cells, *(cell(row[name]) for name in more)])
+        rows.append([*cells, *(_stored_cell(row) if name == "stored" else cell(row[name]) for name in more)])
         styles.append(_KIND_STYLES.get(row["kind"] or "", ""))
     render.table(columns, rows, styles)
     _summary(tensors)
+
+
+def _dtype_cell(row: dict[str, Any]) -> str:
+    """Return the dtype, with the type on disk if that is another."""
+    stored = row["stored"]["dtype"] if row.get("stored") else None
+    if row["dtype"] is None:
+        return stored or "?"
+    return f"{row['dtype']} ({stored})" if stored else row["dtype"]
+
+
+def _stored_cell(row: dict[str, Any]) -> str:
+    return str(stored_type(row["stored"])) if row.get("stored") else ""
 
 
 def _names_beside_keys(reader: CheckpointReader) -> list[str]:

@@ -99,8 +99,7 @@ class SpecRows(Sequence[TensorSpec]):
         keys, numbers, specs, _ = self.columns
         if isinstance(at, slice):
             return SpecRows(keys[at], numbers[at], specs)
-        _, dtype, shape, stored = specs[numbers[at]]
-        return _new(TensorSpec, (keys[at], dtype, shape, stored))
+        return _new(TensorSpec, (keys[at], *specs[numbers[at]][1:]))
 
     def __iter__(self) -> Iterator[TensorSpec]:
         keys, numbers, specs, _ = self.columns
@@ -120,8 +119,7 @@ class SpecTable(Mapping[str, TensorSpec]):
     def __getitem__(self, key: str) -> TensorSpec:
         at = self._places[key]  # what follows is as in the rows, and asked for a million times
         _, numbers, specs, _ = self.rows.columns
-        _, dtype, shape, stored = specs[numbers[at]]
-        return _new(TensorSpec, (key, dtype, shape, stored))
+        return _new(TensorSpec, (key, *specs[numbers[at]][1:]))
 
     def __contains__(self, key: object) -> bool:
         return key in self._places

@@ -44,7 +44,7 @@ from ..model.probe import HEAD_SIZE, Probe
 from ..model.weight_map import files_of_map
 from ..store.base import FOLDER
 from ..store.content_cache import LARGEST_KEPT, whole
-from ..store.siblings import SHARD, V1_SHARD, hub_shard
+from ..store.siblings import SHARD, V1_SHARD, gguf_parts, hub_shard
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .registry import detect
 from .resolve import find_listed
@@ -114,6 +114,9 @@ def _located(path: Location) -> CheckpointLocation:
     shard = V1_SHARD.fullmatch(path)
     if shard:
         return CheckpointLocation(path.of(f"{shard['prefix']}-?????-of-{shard['count']}"), path)
+    parts = gguf_parts(path)
+    if len(parts) > 1 and parts[0].is_file():
+        return CheckpointLocation(parts[0], parts[0])
     lone = hub_shard(path)
     if lone and int(lone["count"]) > 1:  # its index is not there, and opening it says so
         pattern = f"{lone['prefix']}-?????-of-{lone['count']}{lone['suffix']}"

@@ -31,7 +31,7 @@ from ..model.checkpoint_files import (
 )
 from ..model.orbax_files import location_of_file, orbax_location
 from ..model.weight_map import files_of_map
-from ..store.siblings import SHARD, V1_SHARD, hub_shard
+from ..store.siblings import SHARD, V1_SHARD, gguf_parts, hub_shard
 
 if TYPE_CHECKING:
     from ..location import Location
@@ -163,6 +163,9 @@ def _of_file(path: Location) -> CheckpointLocation:
     shard = V1_SHARD.fullmatch(path)
     if shard:
         return _v1(shard["prefix"], shard["count"], path)
+    first = gguf_parts(path)[0]
+    if first != path and first.is_file():
+        return CheckpointLocation(first, first, f"{path}: read with the other parts of {first.name}")
     return CheckpointLocation(path, path, _shard_note(path))
 
 

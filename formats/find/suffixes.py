@@ -27,7 +27,7 @@ _NEVER_WRITTEN = {
     "TFRecord files": ".tfrecord .tfrecords",
     "TFLite models": ".tflite .lite",
     "ONNX models": ".onnx .ort",
-    "GGUF models": ".gguf .llamafile",
+    "GGUF models": ".llamafile",
     "GGML models": ".ggml",
     "Core ML models": ".mlmodel .mlpackage .mlmodelc",
     "TensorRT engines": ".engine .plan .trt",

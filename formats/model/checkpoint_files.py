@@ -16,6 +16,7 @@ from ..store.siblings import (
     TORCH_SHARD,
     V1_SHARD,
     files_beside,
+    gguf_parts,
     hub_shard,
 )
 from .weight_map import INDEX
@@ -55,6 +56,7 @@ FILE_SUFFIXES = (
     ".pt",
     ".pth",
     ".msgpack",
+    ".gguf",
 )
 """Suffixes that say of a damaged file that it was to be a checkpoint.
 
@@ -133,6 +135,8 @@ class CheckpointLocation(NamedTuple):
             from .weight_map import files_of_map
 
             return found + [path for path in files_of_map(self.head) if path.is_file()]
+        if self.head.endswith(".gguf"):
+            return found + [path for path in gguf_parts(self.head) if path != self.head and path.is_file()]
         return found
 
     def nbytes(self) -> int:

@@ -122,12 +122,6 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         ),
     ),
     (
-        _starts(b"GGUF"),
-        Foreign(
-            "this is a GGUF model, which cannot be read here", f"read it with gguf.GGUFReader, then {_TO_NPZ}"
-        ),
-    ),
-    (
         _holds(b"TFL3", 4),
         Foreign(
             "this is a TFLite model, which cannot be read here",

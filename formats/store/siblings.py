@@ -3,6 +3,7 @@
     bundle       prefix.data-00000-of-00002
     V1           prefix-00000-of-00002
     Hugging Face prefix-00001-of-00002.safetensors, .bin, .msgpack, .h5
+    GGUF         prefix-00001-of-00002.gguf
 
 A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
 who ask (`Location.listing`), however many checkpoints lie in it.  A store that is better
@@ -37,6 +38,9 @@ FLAX_SHARD = re.compile(
 H5_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.h5)", re.DOTALL)
 """Shards of Hugging Face's, where PREFIX.safetensors.index.json (.bin, .msgpack, .h5) lies beside them."""
 
+GGUF_PART = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.DOTALL)
+"""A part of a split GGUF model: its metadata, and not an index, say that it is one."""
+
 _HUB_PATTERNS = (SAFETENSORS_SHARD, TORCH_SHARD, FLAX_SHARD, H5_SHARD)
 _PATTERNS = (SHARD, V1_SHARD, *_HUB_PATTERNS)
 
@@ -68,6 +72,16 @@ _MOST_KEPT = 16
 def hub_shard(path: str) -> re.Match[str] | None:
     """Return what the name of a shard of Hugging Face's says; None where it is no such name."""
     return next(filter(None, (pattern.fullmatch(path) for pattern in _HUB_PATTERNS)), None)
+
+
+def gguf_parts(path: Location) -> list[Location]:
+    """Return the parts of the split GGUF model that a name belongs to, there or not; of others that path."""
+    match = GGUF_PART.fullmatch(path)
+    if match is None or not 0 < int(match["count"]) <= _MOST_ASKED_FOR:
+        return [path]
+    count = int(match["count"])
+    spelled = (f"{match['prefix']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1))
+    return [path.of(name) for name in spelled]
 
 
 def is_shard_of(path: str, target: str) -> bool:

@@ -49,6 +49,8 @@ GOLDENS = [
     ("orbax", "orbax/new/sharded_zarr3/_METADATA"),
     ("flax", "orbax/new/flax_msgpack/flax_model.msgpack"),
     ("flax", "orbax/new/flax_legacy/checkpoint_10"),
+    ("gguf", "exports/gguf/plain.gguf"),
+    ("gguf", "exports/gguf/split/m-00001-of-00003.gguf"),
 ]
 
 # Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.

@@ -33,7 +33,7 @@ import numpy as np
 
 import formats
 from formats.find.registry import format_named
-from tests import msgpack_files, orbax_files, torch_files
+from tests import export_files, msgpack_files, orbax_files, torch_files
 from tests.hostile.budget_server import import_all
 from tests.hostile.commands import run_command
 from tests.support import digest, partitioned, strings, write_bundle
@@ -101,7 +101,7 @@ class Specimen(NamedTuple):
     def has_checksums(self, file: str) -> bool:
         """Whether checksums cover a file of it."""
         return (
-            self.format not in ("safetensors", "hdf5", "listing", "flax", "orbax")
+            self.format not in ("safetensors", "hdf5", "listing", "flax", "orbax", "gguf")
             and os.path.basename(file) != self.bare
         )
 
@@ -182,6 +182,11 @@ def _flax(path: str) -> None:
         file.write(msgpack_files.packed(TENSORS))
 
 
+def _gguf(path: str) -> None:
+    with open(path, "wb") as file:
+        file.write(export_files.gguf(TENSORS))
+
+
 KERAS = ("layers/dense/vars/0", "layers/dense/vars/1")
 SPECIMENS = (
     Specimen("name-based", "tf-name", lambda path: save(path, TENSORS)),
@@ -197,6 +202,7 @@ SPECIMENS = (
     Specimen("pytorch-dcp", "pytorch-dcp", _distributed, bare=".metadata"),
     Specimen("flax", "flax", _flax, ".msgpack"),
     Specimen("orbax", "orbax", lambda path: orbax_files.save(path, TENSORS)),
+    Specimen("gguf", "gguf", _gguf, ".gguf"),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),
     Specimen("keras", "keras", lambda path: _keras(path, zipfile.ZIP_STORED), ".keras", *KERAS),

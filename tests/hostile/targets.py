@@ -89,6 +89,13 @@ def load(path: str) -> bytes:
         return file.read()
 
 
+def _exports(folder: str, suffix: str = "") -> list[bytes]:
+    """Return the small samples of exported models."""
+    names = sorted(os.listdir(data_path("exports", folder)))
+    paths = [os.path.join("exports", folder, name) for name in names if name.endswith(suffix or f".{folder}")]
+    return [load(path) for path in paths]
+
+
 def _explains(error: Exception) -> None:
     assert str(error), f"{type(error).__name__} without a word"
 
@@ -750,6 +757,7 @@ TARGETS = [
     Target(
         "keras", lambda: _of_formats("keras3-zip"), _mutate_keras, partial(_file, "model.keras"), library=True
     ),
+    Target("gguf", lambda: _exports("gguf"), mutation.mutate_bytes, partial(_file, "model.gguf")),
     Target("events", run_files.seeds_of_events, run_files.mutate_events, run_files.events),
     Target("meta-graph", run_files.seeds_of_meta_graphs, mutation.mutate_message, run_files.meta_graph),
     Target("commands", _commanded, _mutate_commanded, _command, library=True),

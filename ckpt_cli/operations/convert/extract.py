@@ -153,7 +153,7 @@ def plan_extract(
             raise _refused(reader, tensor.spec, reason)
         name = names[part.key] + (part.text or "" if parts_of[part.key] > 1 else "")
         stored = tensor.spec.stored if tensor.spec.dtype.is_unmapped else None
-        spec = tensor.spec._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
+        spec = tensor.spec.plain._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
         moves.append(Move(spec, part.key, tensor))
     if output.holds_one and len(moves) != 1:
         some = ", ".join(repr(move.spec.key) for move in moves[:3])

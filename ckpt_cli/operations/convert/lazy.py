@@ -137,7 +137,7 @@ def cast(tensor: LazyTensor, dtype: DType) -> LazyTensor:
     """Return a tensor in a dtype: itself, where it has that."""
     if tensor.spec.dtype is dtype:
         return tensor
-    spec = tensor.spec._replace(dtype=dtype, stored=None)
+    spec = tensor.spec.plain._replace(dtype=dtype, stored=None)
     return Computed(spec, (tensor,), Cast(tensor.spec.dtype, dtype))
 
 

@@ -421,10 +421,10 @@ def _move(
         spec = spec._replace(dtype=rules.cast)
     if origin is not None and origin.factor is not None:
         turned = Computed(
-            theirs.spec._replace(stored=None), (theirs,), Scale(theirs.spec.dtype, origin.factor)
+            theirs.spec.plain._replace(stored=None), (theirs,), Scale(theirs.spec.dtype, origin.factor)
         )
         return Move(spec._replace(stored=None), from_key, turned)
-    return Move(spec._replace(stored=theirs.spec.stored), from_key, theirs)
+    return Move(spec._replace(stored=theirs.spec.plain.stored), from_key, theirs)
 
 
 def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int], ...]]:

@@ -59,8 +59,7 @@ def target_format(source: CheckpointReader, path: Location, to: str | None) -> F
         hints = (f"to write a listing anyway: --to {told.name}",)
         raise ConversionError("has the suffix of a listing, which stores no values", path=path, hints=hints)
     own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
-    into = told or own
-    into.require_writer(path)
+    into = own if told is None or told.writer is None else told
     refuse_false_suffix(into, path)
     return into
 

@@ -133,7 +133,7 @@ class Chosen:
 
     def move(self, key: str, name: str) -> Move:
         tensor = self.source[key]
-        spec = tensor.spec
+        spec = tensor.spec.plain
         dtype = self._dtype(spec)
         if name != key or dtype is not spec.dtype:
             spec = TensorSpec(name, dtype, spec.shape, spec.stored)

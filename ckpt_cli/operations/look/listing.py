@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SORTS = {
     "key": lambda _: (),  # the order a reader lists them in
-    "size": lambda spec: -(spec.nbytes or 0),
+    "size": lambda spec: -(spec.stored_nbytes or 0),
     "dtype": lambda spec: spec.dtype.name,
     "shape": lambda spec: spec.shape,
 }
@@ -87,7 +87,7 @@ def index_is_asked(reader: CheckpointReader, path: Location) -> bool:
 
 
 def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[str, int]:
-    """Return tensors, parameters (floating and complex elements of kind variable) and bytes.
+    """Return tensors, parameters (floating and complex elements of kind variable) and stored bytes.
 
     Tensors and parameters are counted by each of their names; of those that are one, bytes are once.
     `kinds` are those of the tensors, where somebody has them.
@@ -98,7 +98,7 @@ def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[s
     parameters = nbytes = 0
     for (number, kind, is_again), count in alike.items():
         spec = specs[number]
-        nbytes += 0 if is_again else count * (spec.nbytes or 0)
+        nbytes += 0 if is_again else count * (spec.stored_nbytes or 0)
         if spec.dtype.family in ("float", "complex") and kind == "variable":
             parameters += count * spec.size
     return {"tensors": len(keys), "parameters": parameters, "nbytes": nbytes}

@@ -40,7 +40,7 @@ def summary(reader: CheckpointReader) -> dict[str, Any]:
         for group, member in ((kinds, reader.kinds.get(key, "variable")), (dtypes, name)):
             counts = group.setdefault(member, {"tensors": 0, "nbytes": 0})
             counts["tensors"] += 1
-            counts["nbytes"] += 0 if key in reader.tied else spec.nbytes or 0
+            counts["nbytes"] += 0 if key in reader.tied else spec.stored_nbytes or 0
     metadata = reader.facts.document()
     config = hub_config(reader.location)
     if config is not None:

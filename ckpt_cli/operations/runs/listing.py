@@ -76,7 +76,8 @@ def _member_row(member: Member, *, kept: bool | None, long: bool) -> _ListingRow
         return _ListingRow(row, [str(member.error)])
     try:
         with open_location(member.location) as reader:
-            sizes = [0 if key in reader.tied else spec.nbytes or 0 for key, spec in reader.specs.items()]
+            specs = reader.specs.items()
+            sizes = [0 if key in reader.tied else spec.stored_nbytes or 0 for key, spec in specs]
             row |= {"format": reader.format.name, "tensors": len(sizes), "nbytes": sum(sizes)}
             row["incomplete"] = member.location.store.lists_first and bool(reader.missing_files())
             if long:

@@ -428,7 +428,6 @@ HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body></body>
         (b"\n\n  <html lang='en'>", "this is an HTML page"),
         (b"<!-- saved from url -->\n<!doctype HTML>", "this is an HTML page"),
         (b"", "the file is empty"),
-        (b"GGUF\x03\0\0\0", "this is a GGUF model"),
         (b"\x80\x02}q\x00.", "this is a Python pickle"),
     ],
 )

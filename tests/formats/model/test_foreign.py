@@ -19,7 +19,6 @@ from tests.support import data_path
 CONTENTS = {
     "an HTML page": b"<!DOCTYPE html><html><body>Sign in",
     "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
-    "a GGUF model": b"GGUF\3\0\0\0",
     "a Python pickle": pickle.dumps({"state_dict": {}}),
     "an ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\xa0\x01\x0a\x00",
     "a TFLite model": b"\x1c\0\0\0TFL3" + bytes(20),

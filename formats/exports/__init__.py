@@ -1,0 +1,1 @@
+"""Shared by the formats of exported models: weights inside graphs, read only."""

@@ -1,0 +1,48 @@
+"""Exported models under commands: what they tell, and what they write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import formats
+from tests.exports_samples import gguf_truth
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PLAIN, TYPES = (data_path("exports", "gguf", name) for name in ("plain.gguf", "types.gguf"))
+
+
+def test_writing_gguf_is_rejected_with_the_suffixes_that_can_be_written(
+    tmp_path: Path, ckpt: Callable
+) -> None:
+    target = tmp_path / "out.gguf"
+    done = ckpt("convert", PLAIN, target)
+    assert (done.code, target.exists()) == (3, False)
+    assert ".gguf is the suffix of gguf, which ckpt does not write" in done.err
+    assert "hint: use one of .h5, .keras, " in done.err
+
+
+def test_commands_on_gguf_tell_the_stored_type_and_total_stored_bytes(tmp_path: Path, ckpt: Callable) -> None:
+    path = TYPES
+    listed = ckpt("ls", "--json", "-l", path).json
+    rows = {row["key"]: row for row in listed["tensors"]}
+    assert rows["t.q4_k.weight"]["stored"] == {"dtype": "Q4_K", "nbytes": 288}
+    assert (rows["t.q4_k.weight"]["dtype"], rows["t.q4_k.weight"]["nbytes"]) == ("float32", 2048)
+    assert (rows["t.iq1_s.weight"]["dtype"], rows["t.iq1_s.weight"]["stored"]["dtype"]) == (None, "IQ1_S")
+    assert listed["total"]["nbytes"] == sum(
+        entry["bytes"] for entry in gguf_truth()["types.gguf"]["tensors"].values()
+    )
+    assert "stored\tQ4_K\n" in ckpt("show", path, "t.q4_k.weight").out
+    assert "stores no checksums" in ckpt("verify", path).err
+    kept = ("--exclude", "*iq[123]*", "--exclude", "*q1_0*", "--exclude", "*q8_[1k]*")
+    target = tmp_path / "out.safetensors"
+    assert ckpt("convert", path, target, *kept).code == 0
+    assert ckpt("diff", path, target, *kept).code == 0
+    with formats.open_checkpoint(path) as reader, formats.open_checkpoint(target) as out:
+        assert all(np.array_equal(reader[key].read(), out[key].read(), equal_nan=True) for key in out)
+        assert all(spec.stored_as is None for spec in out.specs.values())
