@@ -13,6 +13,7 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
+from tests import hub
 from tests.cli.running import Finished, Starter
 from tests.estimators import NAMES, Program
 from tests.readme import DOCS, PAGES, README, ROOT, commands, pictures, recipes, rendered
@@ -143,6 +144,10 @@ def _lay_out(directory: Path) -> None:
     shutil.copy(data_path("bert_template", "gold_map.tsv"), directory / "names.tsv")
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), directory / "run")
     shutil.copytree(data_path("keras_mlp"), directory / "keras_mlp")
+    bert = dict(hub.records("tensorflow"))["bert"]["BertModel"]
+    hub.write(
+        directory / "tf_bert", "tensorflow", bert, {"model_type": "bert", "architectures": ["BertModel"]}
+    )
     shutil.copytree(data_path("estimator_iris", "models", "iris"), directory / "model_dir")
     shutil.copytree(data_path("estimator_iris", "models", "iris_20_20"), directory / "model_dir_20_20")
     Program(tf.keras.optimizers.legacy.Adagrad).checkpoint.save(directory / "fresh_iris" / "ckpt")

@@ -251,3 +251,21 @@ class FixedWidth:
     def _close(self) -> None:
         with suppress(OSError):  # What a full disk has not taken is thrown away.
             self._file.close()
+
+
+def same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
+    """Whether two streams are the same bytes, however they are cut."""
+    mine: memoryview = memoryview(b"")
+    for chunk in right:
+        theirs = view_of(chunk)
+        while len(theirs):
+            if not mine:
+                following = next(left, None)
+                if following is None:
+                    return False
+                mine = view_of(following)
+            size = min(len(mine), len(theirs))
+            if not equal_bytes(mine[:size], theirs[:size]):
+                return False
+            mine, theirs = mine[size:], theirs[size:]
+    return not len(mine) and next(left, None) is None

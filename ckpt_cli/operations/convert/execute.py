@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from formats.core.chunks import chunks_of, equal_bytes, view_of
+from formats.core.chunks import chunks_of, same_bytes
 from formats.core.region import region_of, tiling_flaw
 from formats.core.words import counted
 from formats.errors import (
@@ -495,22 +495,4 @@ def same_tensor(found: LazyTensor, move: Move) -> bool:
             return True
     if found.spec.dtype.itemsize is None:
         return all(a == b for a, b in zip(found.chunks(), _chunks(move), strict=True))
-    return _same_bytes(found.chunks(), _chunks(move))
-
-
-def _same_bytes(left: Iterator[Chunk], right: Iterator[Chunk]) -> bool:
-    """Whether two streams are the same bytes, however they are cut."""
-    mine: memoryview = memoryview(b"")
-    for chunk in right:
-        theirs = view_of(chunk)
-        while len(theirs):
-            if not mine:
-                following = next(left, None)
-                if following is None:
-                    return False
-                mine = view_of(following)
-            size = min(len(mine), len(theirs))
-            if not equal_bytes(mine[:size], theirs[:size]):
-                return False
-            mine, theirs = mine[size:], theirs[size:]
-    return not len(mine) and next(left, None) is None
+    return same_bytes(found.chunks(), _chunks(move))

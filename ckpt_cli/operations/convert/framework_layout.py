@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.core.chunks import same_bytes
 from formats.core.words import FirstNames, counted
 from formats.errors import ConversionError, leave_out
 from formats.keras.classes import model_in
@@ -22,6 +23,7 @@ from formats.keras.model import ModelError, Unit, from_config
 from formats.keras.torch_shapes import check_tensors, check_variables
 from formats.model.facts import Facts, Nothing, Rich
 from formats.model.reader import Family
+from formats.safetensors.reader import SafetensorsFacts
 from formats.torch.keys import escaped, in_dictionary, unescaped
 
 from ..select.name_map import MapRow, Name, NameMap, packs_hint
@@ -30,6 +32,7 @@ from ..select.view import Constant, Relaid
 from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
 from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
+from .hub.layout import TIED, hub_model
 from .keras.optimizer import optimizer_of
 from .optimizers import Given
 from .plan import Dropped
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from formats.model.reader import CheckpointReader, Format
 
     from ..select.relations import Relation
+    from .hub.layout import HubModel
     from .keras.optimizer import StoredOptimizer
     from .plan import Plan
 
@@ -89,6 +93,9 @@ class LayoutResult(NamedTuple):
     optimizer: StoredOptimizer | None = None
     """The state of an optimizer as Keras' layouts list it, on the way back."""
 
+    metadata: Facts = Nothing()
+    """What a file says of itself by which the other framework knows its own."""
+
     @property
     def holds_optimizer(self) -> bool:
         return not isinstance(self.facts, Nothing)
@@ -104,6 +111,7 @@ class LayoutResult(NamedTuple):
             first = found[0] if found else None
             moves.append(move._replace(source=first, also=tuple(found[1:]), operations=steps))
         facts = self.facts if self.holds_optimizer else plan.facts
+        facts = self.metadata if isinstance(facts, Nothing) else facts
         dropped, notes = (*self.dropped, *plan.dropped), (*self.notes, *plan.notes)
         return plan._replace(moves=tuple(moves), dropped=dropped, notes=notes, facts=facts)
 
@@ -166,7 +174,8 @@ def lay_out(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayo
             return _by_map(reader, keys, layout, layout.names)
         if layout.way == TENSORFLOW:
             return _to_tensorflow(reader, keys, layout)
-        return _to_pytorch(reader, keys, layout)
+        model = hub_model(reader) if layout.config is None else None
+        return _to_pytorch(reader, keys, layout) if model is None else _of_hub(reader, keys, model)
     except ModelError as error:
         raise ConversionError(str(error), path=reader.location.path, hints=_model_hints()) from error
     except ConversionError as error:
@@ -194,16 +203,19 @@ def _by_map(
     relations = _of_keys(related.relations, called)
     constants = []
     if layout.way == PYTORCH:
-        made = {target for relation in relations for target in relation.targets}
-        counts = [
-            f"{name.removesuffix('running_var')}{COUNT}" for name in made if name.endswith(".running_var")
-        ]
-        constants = [Constant(name, 0, (), "int64") for name in counts if name not in made]
+        constants = _counts(relations)
         if constants and model is None:
             layers = counted(len(constants), "layer")
             notes.append(f"{COUNT} of {layers} is set to 0, because TensorFlow does not store it")
     laid = Relaid(reader, relations, constants, of_keras=layout.way == TENSORFLOW and config is not None)
     return LayoutResult(laid, names, tuple(dropped), tuple(notes))
+
+
+def _counts(relations: Iterable[Relation]) -> list[Constant]:
+    """Return PyTorch's counts of batches, which TensorFlow and Flax do not have."""
+    made = {target for relation in relations for target in relation.targets}
+    counts = [f"{name.removesuffix('running_var')}{COUNT}" for name in made if name.endswith(".running_var")]
+    return [Constant(name, 0, (), "int64") for name in counts if name not in made]
 
 
 def _called(
@@ -257,6 +269,36 @@ _LEFT_HINTS = (WEIGHTS_ONLY, "to keep it: --to pytorch, with a Keras configurati
 
 def _exclude(keys: Sequence[str]) -> str:
     return leave_out(keys[0]) if keys else ""
+
+
+# By the table of transformers' architectures --------------------------------------------
+
+
+def _of_hub(reader: CheckpointReader, keys: Sequence[str], model: HubModel) -> LayoutResult:
+    called, dropped = _variables_once(reader, keys)
+    shapes = {name: reader.specs[key].shape for name, key in called.items()}
+    names = NameMap(list(model.rows(shapes)))
+    related = relate(names, {name: shapes[name] for name in names})
+    relations = _of_keys(related.relations, called)
+    dropped += [Dropped(called[name], TIED) for name in shapes if name not in names]
+    laid = Relaid(reader, relations, _counts(relations))
+    return LayoutResult(laid, names, tuple(dropped), (), metadata=SafetensorsFacts({"format": "pt"}))
+
+
+def _variables_once(reader: CheckpointReader, keys: Sequence[str]) -> tuple[dict[str, str], list[Dropped]]:
+    """Return keys by full names, and the other keys of a variable that several layers of a file hold."""
+    called: dict[str, str] = {}
+    dropped = []
+    for key in keys:
+        name = reader.full_names.get(key, key)
+        first = called.setdefault(name, key)
+        if first == key:
+            continue
+        if not same_bytes(reader[first].chunks(), reader[key].chunks()):
+            message = f"has the full name of {first!r}, but other values"
+            raise ConversionError(message, key=key, hints=(leave_out(key),))
+        dropped.append(Dropped(key, "the same variable is stored in another layer"))
+    return called, dropped
 
 
 # By a model ---------------------------------------------------------------------------

@@ -1,0 +1,128 @@
+"""Tensors of transformers' TensorFlow and Flax models as PyTorch names and lays them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.axes import NOTHING, AxisOperations, Reshape, parse_steps
+from formats.errors import ConversionError
+from formats.model.checkpoint_files import FLAX_INDEX_SUFFIX, H5_INDEX_SUFFIX
+from formats.model.hub_config import hub_config
+from formats.orbax.names import parts_of
+
+from ...select.name_map import MapRow, Name
+from .architectures import SQUEEZE, Architecture, architectures
+from .names import FLAX, TENSORFLOW, of_flax, of_tensorflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from formats.core.axes import Change, Shape
+    from formats.model.reader import CheckpointReader
+
+_MODEL_TYPE, _ARCHITECTURES = "model_type", "architectures"
+_SUFFIXES = {TENSORFLOW: (".h5", H5_INDEX_SUFFIX), FLAX: (".msgpack", FLAX_INDEX_SUFFIX)}
+_CLASS_PREFIXES = {TENSORFLOW: "TF", FLAX: "Flax"}
+TIED = "PyTorch ties it to another tensor, or computes it"
+"""Why a tensor is left out."""
+
+_TITLES = {TENSORFLOW: "TensorFlow", FLAX: "Flax"}
+
+
+class HubModel(NamedTuple):
+    """A model of transformers: its configuration, and what is known of its architecture."""
+
+    architecture: Architecture
+    class_name: str
+    ties: bool = True
+    """Whether the output of the model ties its weights to the embeddings."""
+
+    @property
+    def is_bare(self) -> bool:
+        return self.class_name in self.architecture.bare
+
+    def rows(self, shapes: Mapping[str, Shape]) -> Iterator[MapRow]:
+        """Yield what becomes of tensors of these names and shapes; nothing for those that PyTorch ties."""
+        adds = self.architecture.library == FLAX and self._lacks_prefix(shapes)
+        for old, shape in shapes.items():
+            row = self._row(old, shape, adds=adds)
+            if row is not None:
+                yield row
+
+    def _lacks_prefix(self, names: Mapping[str, Shape]) -> bool:
+        """Whether Flax' tensors are those of a base model, and PyTorch's are to have its prefix."""
+        if self.is_bare or not self.architecture.prefix:
+            return False
+        return all(self.architecture.prefix not in parts_of(name)[:2] for name in names)
+
+    def _row(self, old: str, shape: Shape, *, adds: bool) -> MapRow | None:
+        is_flax = self.architecture.library == FLAX
+        name, changes = (
+            of_flax(tuple(parts_of(old)), len(shape)) if is_flax else of_tensorflow(old, len(shape))
+        )
+        rule = self.architecture.rule(name)
+        if rule is not None:
+            if rule.rejects:
+                message = "transformers 4.41 does not load this tensor, so its meaning is not proved"
+                raise ConversionError(message, key=old, hints=(_MAP,))
+            if rule.drops(ties=self.ties, is_headed=not self.is_bare):
+                return None
+            name, changes = rule.renamed(name), (*changes, *_changes(rule.operations, changes, shape))
+        prefix = self.architecture.prefix + "."
+        if adds:
+            name = prefix + name
+        elif self.is_bare and not is_flax:
+            name = name.replace(prefix, "", 1)
+        elif self.is_bare:
+            name = name.removeprefix(prefix)
+        steps = AxisOperations(changes) if changes else NOTHING
+        return MapRow(Name((old,)), Name((name,)), steps, repr(old))
+
+
+def _changes(operations: str, before: Sequence[Change], shape: Shape) -> tuple[Change, ...]:
+    if not operations:
+        return ()
+    for change in before:
+        shape = change.shape(shape)
+    if operations == SQUEEZE:
+        squeezed = tuple(size for size in shape if size != 1)
+        return (Reshape(squeezed, shape),) if squeezed != shape else ()
+    return parse_steps(operations).before
+
+
+def hub_model(reader: CheckpointReader) -> HubModel | None:
+    """Return the model of transformers that a file beside a config.json holds; None where it is none.
+
+    Raises ConversionError for an architecture that is not in the table.
+    """
+    head = reader.location.head
+    library = next((name for name, suffixes in _SUFFIXES.items() if head.endswith(suffixes)), None)
+    config = hub_config(reader.location) if library is not None else None
+    if library is None or config is None or not isinstance(config.get(_MODEL_TYPE), str):
+        return None
+    return model_of(config, library, head.parent / "config.json")
+
+
+def model_of(config: dict[str, Any], library: str, path: str) -> HubModel:
+    """Return the model of a library that a configuration at `path` describes."""
+    model_type, listed = config[_MODEL_TYPE], config.get(_ARCHITECTURES)
+    found = architectures().get((model_type, library))
+    title = _TITLES[library]
+    if found is None:
+        message = f"model_type {model_type!r}: ckpt does not know how its {title} weights map to PyTorch"
+        known = sorted({name for name, its in architectures() if its == library})
+        raise ConversionError(message, path=path, hints=(f"known in {title}: {', '.join(known)}", _MAP))
+    known = sorted(name for one in found for name in one.classes)
+    if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
+        message = f"{_ARCHITECTURES}: expected a list of one class, which decides the prefix of names"
+        raise ConversionError(message, path=path, hints=(f"name the class in config.json: {known}",))
+    class_name = listed[0].removeprefix(_CLASS_PREFIXES[library])
+    chosen = next((one for one in found if class_name in one.classes), None)
+    if chosen is None:
+        message = f"{_ARCHITECTURES}: ckpt does not know how {title} weights of {class_name} map to PyTorch"
+        hints = (f"known for {model_type} in {title}: {', '.join(known)}", _MAP)
+        raise ConversionError(message, path=path, hints=hints)
+    return HubModel(chosen, class_name, config.get("tie_word_embeddings") is not False)
+
+
+_MAP = "pass a map with --map FILE; each row has the name, the name in PyTorch, and operations such as T"

@@ -1,0 +1,128 @@
+"""transformers' TensorFlow and Flax weights in PyTorch's names and axes, held against its own conversion."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import pytest
+
+import ckpt_cli
+import formats
+from ckpt_cli.operations.convert.hub.architectures import architectures
+from ckpt_cli.operations.convert.hub.layout import model_of
+from formats.errors import ConversionError
+from tests import hub, hub_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORDS = {
+    (library, model_type): classes
+    for library in hub.LIBRARIES
+    for model_type, classes in hub.records(library)
+}
+
+
+@pytest.mark.parametrize(("library", "model_type"), RECORDS, ids=map("-".join, RECORDS))
+def test_each_architecture_is_converted_as_transformers_does(
+    library: str, model_type: str, tmp_path: Path
+) -> None:
+    """All classes by their names of tensors, and one of them from a file."""
+    for called, record in RECORDS[library, model_type].items():
+        model = model_of(_config(model_type, called), library, "config.json")
+        if "rejected" in record:
+            with pytest.raises(ConversionError, match=r"transformers 4\.41 does not load this"):
+                hub.made(library, model, record)
+            continue
+        found = hub.made(library, model, record)
+        assert hub.differences(library, model_type, record, found) == [], called
+        last = called, record
+    called, record = last
+    path = hub.write(tmp_path / "model", library, record, _config(model_type, called))
+    assert hub.laid_out(path) == found
+
+
+def _config(model_type: str, called: str) -> dict[str, Any]:
+    return {"model_type": model_type, "architectures": [called.partition("+")[0]]}
+
+
+def _bert(folder: Path, library: str = "tensorflow", **config: Any) -> Path:
+    record = RECORDS[library, "bert"]["BertForMaskedLM"]
+    return hub.write(folder, library, record, {**_config("bert", "BertForMaskedLM"), **config})
+
+
+def test_each_class_of_the_table_has_a_record() -> None:
+    for (model_type, library), found in architectures().items():
+        told = {called.partition("+")[0] for called in RECORDS[library, model_type]}
+        assert told == {name for one in found for name in one.classes}, (model_type, library)
+
+
+@pytest.mark.parametrize("library", hub.LIBRARIES)
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_file_of_pytorch_says_so(tmp_path: Path, library: str, name: str) -> None:
+    path = _bert(tmp_path / "model", library)
+    ckpt_cli.convert(path, tmp_path / name, layout="pytorch")
+    with formats.open_checkpoint(tmp_path / name) as reader:
+        assert "bert.embeddings.word_embeddings.weight" in reader
+        assert reader.facts.producer == ("pt" if name.endswith(".safetensors") else "PyTorch")
+    assert ckpt_cli.diff(path, tmp_path / name, layout="pytorch").same
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "sam"}, "model_type 'sam': ckpt does not know how its TensorFlow weights map"),
+        ({"architectures": ["BertForNone"]}, "does not know how TensorFlow weights of BertForNone map"),
+        ({"architectures": None}, "expected a list of one class"),
+    ],
+)
+def test_what_is_not_in_the_table_is_rejected_by_name(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConversionError, match=message) as raised:
+        ckpt_cli.convert(_bert(tmp_path / "model", **config), tmp_path / "out.safetensors", layout="pytorch")
+    assert raised.value.hints
+    assert raised.value.path == str(tmp_path / "model" / "config.json")
+
+
+def test_a_variable_that_layers_share_is_stored_once(tmp_path: Path) -> None:
+    path = _bert(tmp_path / "model")
+    name = "tf_bert_for_masked_lm/bert/embeddings/word_embeddings/weight:0"
+    with h5py.File(path, "r+") as file:
+        group = next(group for layer, group in file.items() if layer != "bert")
+        group.attrs["weight_names"] = [*map(str.encode, group.attrs["weight_names"]), name.encode()]
+        group.create_dataset(name, data=file["bert"][name][...])
+    done = ckpt_cli.convert(path, tmp_path / "out.safetensors", layout="pytorch")
+    assert [one.reason for one in done.dropped] == ["the same variable is stored in another layer"]
+    with h5py.File(path, "r+") as file:
+        next(group for layer, group in file.items() if layer != "bert")[name][0] = 7
+    with pytest.raises(ConversionError, match=r"has the full name of .*, but other values"):
+        ckpt_cli.convert(path, tmp_path / "other.safetensors", layout="pytorch")
+
+
+def test_tied_weights_are_kept_where_the_configuration_unties_them(tmp_path: Path) -> None:
+    record = RECORDS["tensorflow", "xglm"]["XGLMForCausalLM"]
+    config = _config("xglm", "XGLMForCausalLM")
+    for ties in (True, False):
+        folder = tmp_path / str(ties)
+        made = hub.laid_out(hub.write(folder, "tensorflow", record, {**config, "tie_word_embeddings": ties}))
+        assert ("lm_head.weight" in made) is not ties
+
+
+def test_flax_weights_of_a_base_model_get_the_prefix_that_the_class_needs(tmp_path: Path) -> None:
+    record = RECORDS["flax", "bert"]["BertModel"]
+    path = hub.write(tmp_path / "model", "flax", record, _config("bert", "BertForMaskedLM"))
+    assert all(name.startswith("bert.") for name in hub.laid_out(path))
+
+
+def test_without_a_configuration_of_transformers_the_layout_is_not_known(tmp_path: Path) -> None:
+    path = _bert(tmp_path / "model")
+    (path.parent / "config.json").write_text(json.dumps({"hidden_size": 16}))
+    with pytest.raises(ConversionError, match="needs a model configuration"):
+        ckpt_cli.convert(path, tmp_path / "out.safetensors", layout="pytorch")
+
+
+def test_the_page_has_the_table() -> None:
+    assert hub_page.PAGE.read_text(encoding="utf-8") == hub_page.page(), "python -m tests.hub_page writes it"
