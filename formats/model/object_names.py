@@ -78,8 +78,11 @@ def has_only_escapes(names: Iterable[ObjectName]) -> bool:
 
 
 def _is_attribute(name: str) -> bool:
-    """Whether TensorFlow's objects save something under a name."""
-    return name in _ATTRIBUTES or name.isupper()
+    """Whether TensorFlow's objects save something under a name.
+
+    `.S` has capitals alone, too, and is how a path spells a slash.
+    """
+    return name in _ATTRIBUTES or (name.isupper() and name.isidentifier())
 
 
 def is_lone_integer(spec: TensorSpec) -> bool:
