@@ -7,6 +7,8 @@ LOWEST = .venv-lowest
 TF215 = .venv-tf215
 TF221 = .venv-tf221
 TORCH = .venv-torch
+ORBAX = .venv-orbax
+ORBAX_OLD = .venv-orbax-old
 FUZZ = .venv-fuzz
 DOCS = .venv-docs
 SERVERS = .venv-servers
@@ -163,9 +165,9 @@ $(RECIPES)/installed: pyproject.toml constraints.txt
 		--constraint constraints.txt -r $(RECIPES)/needed.txt
 	touch $@
 
-# TensorFlow and PyTorch are asked what they make of our files, each release in its own environment.  Of large matrices
+# TensorFlow, PyTorch and Orbax are asked what they make of our files, each release in its own environment.  Of large matrices
 # `interop` takes a sample, which the commit decides, `interop-all` the whole.
-interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed-safetensors
+interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed-safetensors $(ORBAX)/installed $(ORBAX_OLD)/installed
 	$(WHOLE) $(VENV)/bin/python -m pytest -m interop
 
 interop-all: WHOLE = CKPT_WHOLE=1
@@ -186,6 +188,20 @@ $(TF221)/installed-safetensors:
 $(TORCH)/installed-safetensors:
 	$(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy safetensors==0.8.0
+	touch $@
+
+$(ORBAX)/installed:
+	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: Orbax needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(ORBAX)
+	$(ORBAX)/bin/python -m pip install --quiet --disable-pip-version-check \
+		orbax-checkpoint==0.12.8 tensorstore==0.1.86 flax==0.12.8 jax==0.10.2 optax==0.2.8
+	touch $@
+
+$(ORBAX_OLD)/installed:
+	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: Orbax needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(ORBAX_OLD)
+	$(ORBAX_OLD)/bin/python -m pip install --quiet --disable-pip-version-check \
+		orbax-checkpoint==0.4.8 tensorstore==0.1.59 flax==0.8.3 jax==0.4.26 jaxlib==0.4.26 scipy==1.12.0 'numpy<2'
 	touch $@
 
 # The maps that come with ckpt, run in models of both libraries.  Of torchvision, whose builds for PyPI are for other
@@ -253,4 +269,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(RECIPES) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(ORBAX) $(ORBAX_OLD) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(RECIPES) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -65,6 +65,11 @@ class DType(NamedTuple):
         return self.family == "float"
 
     @property
+    def is_quantized(self) -> bool:
+        """Whether it is one of TensorFlow's integers that stand for real numbers, by a scale elsewhere."""
+        return self.name.startswith(("qint", "quint"))
+
+    @property
     def has_zero(self) -> bool:
         """Whether zero can be stored; a scale of microscaling is a positive power of two."""
         return self.name != "float8_e8m0fnu"

@@ -33,7 +33,6 @@ _NEVER_WRITTEN = {
     "TensorRT engines": ".engine .plan .trt",
     "PaddlePaddle files": ".pdparams .pdopt .pdmodel .pdiparams",
     "Caffe models": ".caffemodel",
-    "Flax parameters": ".msgpack",
     "MATLAB files": ".mat",
     "single arrays": ".npy",
     "Zarr arrays": ".zarr",

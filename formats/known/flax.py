@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..errors import CheckpointError
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -42,6 +43,12 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return FlaxShards(probe, FORMAT, lenient=lenient)
 
 
+def _create(target: WriteTarget) -> CheckpointWriter:
+    from ..orbax.flax_writer import FlaxWriter
+
+    return FlaxWriter(FORMAT, target)
+
+
 def _refusal(probe: Probe) -> CheckpointError | None:
     return broken_index(probe.location.head, FLAX_INDEX_SUFFIX)
 
@@ -53,8 +60,8 @@ FORMAT = Format(
     (".msgpack", FLAX_INDEX_SUFFIX),
     _sniff,
     _open,
-    None,
-    frozenset(dtype.name for dtype in DTYPES if dtype.is_number),
+    _create,
+    frozenset(dtype.name for dtype in DTYPES if dtype.is_number and not dtype.is_quantized),
     refusal=_refusal,
     is_tree=True,
 )

@@ -19,6 +19,7 @@ from ..model.reader import Family, Format
 if TYPE_CHECKING:
     from ..model.probe import Probe
     from ..model.reader import CheckpointReader
+    from ..model.writer import CheckpointWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -31,6 +32,15 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return OrbaxReader(probe, FORMAT, lenient=lenient)
 
 
+def _create(target: WriteTarget) -> CheckpointWriter:
+    from ..orbax.orbax_writer import OrbaxWriter
+
+    return OrbaxWriter(FORMAT, target)
+
+
+_REFUSED = frozenset(("uint4", "uint2"))
+"""Types that Orbax does not restore."""
+
 FORMAT = Format(
     "orbax",
     "Orbax checkpoint",
@@ -38,8 +48,8 @@ FORMAT = Format(
     (),
     _sniff,
     _open,
-    None,
-    frozenset(dtype.name for dtype in DTYPES if dtype.is_number),
+    _create,
+    frozenset(dtype.name for dtype in DTYPES if dtype.is_number and not dtype.is_quantized) - _REFUSED,
     is_tree=True,
 )
 """A folder is known by its location: `formats.model.orbax_files` looks into it."""

@@ -28,7 +28,8 @@ TREE, AGGREGATED, STEP, JSON_ITEM = "_METADATA", "checkpoint", "_CHECKPOINT_META
 COMMITTED = "commit_success.txt"
 _STEP_NAME = re.compile(r"(?:.*_)?(?P<step>\d{1,18})", re.DOTALL)
 _MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
-_NOT_ITEMS = ("d", "array_metadatas", "ocdbt.process_")
+_NOT_ITEMS = frozenset(("d", "array_metadatas"))
+_OF_PROCESS = "ocdbt.process_"
 _MOST_ITEMS = 100
 _MOST_FILES = 1_000_000
 
@@ -71,7 +72,7 @@ def item_folders(step: Location) -> list[Location]:
     found = [
         step / name
         for name, kind in _names(step).items()
-        if kind in (FOLDER, LINK) and not name.startswith(_NOT_ITEMS)
+        if kind in (FOLDER, LINK) and name not in _NOT_ITEMS and not name.startswith(_OF_PROCESS)
     ]
     return found[:_MOST_ITEMS]
 

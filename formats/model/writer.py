@@ -172,7 +172,7 @@ class CheckpointWriter(ABC):
         self._state = "open"
         existing = self.existing(target.path)
         for found in existing:
-            refuse_irreplaceable(found)
+            self.refuse_irreplaceable(found)
             if not target.overwrite:
                 hints = ("to replace it: --overwrite",)
                 raise CheckpointExistsError("already exists", path=found, hints=hints)
@@ -226,6 +226,11 @@ class CheckpointWriter(ABC):
     def existing(cls, path: Location) -> list[Location]:
         """Return the files that writing to `path` would replace."""
         return [path] if path.exists() else []
+
+    @classmethod
+    def refuse_irreplaceable(cls, path: Location) -> None:
+        """Raise a CheckpointError where `path` is something that a checkpoint must not take the place of."""
+        refuse_irreplaceable(path)
 
     @classmethod
     def location(cls, path: Location) -> CheckpointLocation:
@@ -405,7 +410,11 @@ class CheckpointWriter(ABC):
 
         Compare tensors and the object graph with their sources first.  Raises CorruptCheckpointError.
         """
-        return _said(found.proved_facts()) == _said(self.target.facts)
+        return self._has_facts(found.proved_facts())
+
+    def _has_facts(self, found: Facts) -> bool:
+        """Whether what a checkpoint says of itself is what this one would."""
+        return _said(found) == _said(self.target.facts)
 
     @property
     def is_readable(self) -> bool:

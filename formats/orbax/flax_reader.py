@@ -12,7 +12,7 @@ from ..model.shards import ShardedReader
 from ..model.verification import Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
 from ..wire.msgpack import ByteRange, MalformedError
-from .facts import TreeFacts
+from .facts import SCALAR, TreeFacts
 from .flax_tensors import NumberTensor, RangesTensor, spec_of
 from .flax_tree import ArrayLeaf, begins_as_tree, leaves_of
 from .kinds import kinds_of
@@ -79,7 +79,12 @@ class FlaxReader(CheckpointReader):
         texts = {key: leaf for key, leaf in others.items() if isinstance(leaf, str)}
         texts |= {key: f"{leaf.size} bytes" for key, leaf in others.items() if isinstance(leaf, ByteRange)}
         empty = {key: empty_name(leaf) for key, leaf in others.items() if key not in texts}
-        return TreeFacts(PRODUCER, texts, empty)
+        raw = frozenset(key for key, leaf in others.items() if isinstance(leaf, ByteRange))
+        types = {
+            key: SCALAR if isinstance(self._leaves[key], bool | int | float) else "np.ndarray"
+            for key in self._specs
+        }
+        return TreeFacts(PRODUCER, texts, empty, types=types, raw=raw)
 
     def tensor(self, key: str) -> LazyTensor:
         leaf, spec = self._leaves[key], self._specs[key]

@@ -28,8 +28,8 @@ MOST_DIMENSIONS = 254
 PLACEHOLDER = "PLACEHOLDER://"
 """What Orbax writes in the place of an array that is stored elsewhere, before its name."""
 
-_CHUNKED = "__msgpack_chunked_array__"
-_ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
+CHUNKED = "__msgpack_chunked_array__"
+ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
 _MAP_BYTES = (*range(0x81, 0x90), 0xDE, 0xDF)
 
 
@@ -69,7 +69,7 @@ def leaves_of(read: Callable[[int, int], bytes], size: int) -> dict[Path, Any]:
 
 
 def _flat(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, dict) and value and not value.get(_CHUNKED):
+    if isinstance(value, dict) and value and not value.get(CHUNKED):
         for key, each in value.items():
             yield from _flat(each, (*path, key))
     elif isinstance(value, list) and value:
@@ -91,7 +91,7 @@ def _leaf(value: Any, read: Callable[[int, int], bytes], path: Path) -> Any:
 def _decoded(extent: ByteRange, read: Callable[[int, int], bytes]) -> Any:
     if extent.code is None:
         return extent
-    if extent.code in (_ARRAY, _SCALAR):
+    if extent.code in (ARRAY, _SCALAR):
         return _array(extent, read)
     if extent.code == _COMPLEX:
         parts = _whole(extent, read)
@@ -202,4 +202,4 @@ def _is_leaf(head: bytes, at: int) -> bool:
     if not (0xC7 <= first <= 0xC9 or 0xD4 <= first <= 0xD8):
         return first not in (0xC1, 0xC4, 0xC5, 0xC6)
     extent = Unpacker(lambda offset, count: head[offset : offset + count], at, 1 << 40).value()
-    return isinstance(extent, ByteRange) and extent.code in (_ARRAY, _COMPLEX, _SCALAR)
+    return isinstance(extent, ByteRange) and extent.code in (ARRAY, _COMPLEX, _SCALAR)

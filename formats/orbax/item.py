@@ -225,6 +225,19 @@ class OrbaxItem:
             counts[leaf.type] = counts.get(leaf.type, 0) + 1
         return dict(sorted(counts.items()))
 
+    def leaf_types(self) -> dict[str, str]:
+        """Return the types of leaves, by key."""
+        return {self._key(path): leaf.type for path, leaf in self.leaves.items()}
+
+    def positions(self) -> dict[str, frozenset[int]]:
+        """Return which parts of keys are positions in lists, of the keys that have some."""
+        first = len(self._prefix)
+        return {
+            self._key(path): frozenset(at + first for at in leaf.positions)
+            for path, leaf in self.leaves.items()
+            if leaf.positions
+        }
+
     def keys_by_name(self) -> dict[str, str]:
         return {entry.leaf.name: key for key, entry in self.entries.items()}
 

@@ -22,7 +22,7 @@ from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
-from .facts import TreeFacts
+from .facts import Items, TreeFacts
 from .item import OrbaxItem
 from .kinds import kinds_of
 from .names import parts_of
@@ -55,6 +55,7 @@ class OrbaxReader(CheckpointReader):
         self._items: list[OrbaxItem] = []
         self._json: dict[str, Any] = {}
         self._others: list[str] = []
+        self._tree_names: tuple[str, ...] = ()
         self._step = self._described()
         head = tree_head(self._folder)
         try:
@@ -93,6 +94,7 @@ class OrbaxReader(CheckpointReader):
             if head is not None:
                 prefix = (folder.name,) if len(folders) > 1 else ()
                 self._items.append(OrbaxItem(folder, head, prefix, lenient=self._lenient))
+                self._tree_names += (folder.name,)
             elif (folder / JSON_ITEM).is_file():
                 self._json[folder.name] = read_json_item(folder / JSON_ITEM)
             else:
@@ -127,17 +129,27 @@ class OrbaxReader(CheckpointReader):
         for item in items:
             types.update(item.types())
         shardings = [self._sharding(item) for item in items]
+        random = {key: each for item in items for key, each in item.random().items()}
         told = {
             "types": dict(sorted(types.items())),
             "meshes": {mesh: count for each in shardings for mesh, count in each.meshes.items()},
             "partitions": {key: text for each in shardings for key, text in each.partitions.items()},
-            "random_keys": {key: each for item in items for key, each in item.random().items()},
+            "random_keys": random,
             "items": self._json,
             "items_not_read": self._others,
             "item_handlers": self._step.get("item_handlers"),
             "metrics": self._step.get("metrics"),
         }
-        return TreeFacts(PRODUCER, values, empty, {name: each for name, each in told.items() if each})
+        return TreeFacts(
+            PRODUCER,
+            values,
+            empty,
+            {name: each for name, each in told.items() if each},
+            {key: kind for item in items for key, kind in item.leaf_types().items()},
+            {key: found for item in items for key, found in item.positions().items()},
+            random,
+            items=Items(self._tree_names, self._json),
+        )
 
     def _sharding(self, item: OrbaxItem) -> Shardings:
         try:

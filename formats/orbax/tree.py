@@ -35,6 +35,9 @@ METADATA, AGGREGATED, STRINGS, SHARDING = "_METADATA", "checkpoint", "_strings.j
 _ARRAYS = "array_metadatas"
 _STORES_ALL = "store_array_data_equal_to_fill_value"
 _DEEPEST = 100
+POSITION, NAME = 1, 2
+"""Types of a path's parts: in a list or tuple, in a dictionary or of an attribute."""
+
 _LARGEST_JSON = 256 << 20
 _LARGEST_EXTRA = 64 << 20
 _MOST_PROCESSES = 10_000
@@ -48,6 +51,8 @@ class TreeLeaf(NamedTuple):
     name: str
     value: Any = None
     is_skipped: bool = False
+    positions: frozenset[int] = frozenset()
+    """Which parts of its path are positions in lists."""
 
     @property
     def is_empty(self) -> bool:
@@ -102,7 +107,8 @@ def _leaf(files: TreeFiles, text: str, entry: Any) -> tuple[Path, TreeLeaf]:
     kind = told.get("value_type")
     if not isinstance(kind, str):
         raise corrupt(files, METADATA, f"{text!r:.200}: expected a value_type")
-    return path, TreeLeaf(kind, stored_name(path), is_skipped=told.get("skip_deserialize") is True)
+    positions = frozenset(at for at, key in enumerate(keys) if key.get("key_type") == POSITION)
+    return path, TreeLeaf(kind, stored_name(path), None, told.get("skip_deserialize") is True, positions)
 
 
 def _leaf_of_value(path: Path, value: Any) -> TreeLeaf:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RUN = data_path("guide_adam_legacy", "tf_ckpts")
 WEIGHTS = data_path("interop", "weights.safetensors")
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
-WRITABLE = "object, name, v1, h5, weights-h5, hdf5, keras, npz, safetensors, pytorch\n"
+WRITABLE = "object, name, v1, h5, weights-h5, hdf5, keras, npz, safetensors, flax, orbax, pytorch\n"
 BERT = data_path("bert_tiny", "bert_model.ckpt-2")
 TEMPLATE = data_path("bert_template", "other_names", "model", "ckpt-1")
 GOLD_MAP = data_path("bert_template", "gold_map.tsv")

@@ -26,6 +26,8 @@ VENVS = {
     "2.15": ("CKPT_TF215", ".venv-tf215"),
     "2.21": ("CKPT_TF221", ".venv-tf221"),
     "torch": ("CKPT_TORCH", ".venv-torch"),
+    "orbax": ("CKPT_ORBAX", ".venv-orbax"),
+    "orbax-old": ("CKPT_ORBAX_OLD", ".venv-orbax-old"),
     "packs": ("CKPT_PACKS", ".venv-packs"),
 }
 """By release: the environment variable that says where it is, and where it is by default."""

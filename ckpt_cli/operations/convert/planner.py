@@ -86,7 +86,7 @@ def plan_conversion(
         moves, graph = chosen.with_graph(target)
     else:
         moves = chosen.with_names() if into.is_by_name else chosen.with_keys()
-    if source.format is into and into.family is Family.ARRAYS:
+    if into.family is Family.ARRAYS and (source.format is into or _are_trees(source.format, into)):
         facts = rekeyed(source.proved_facts(), _names(moves))
     check_keys(moves, target)
     if into.nests_keys:
@@ -110,6 +110,11 @@ def plan_conversion(
     )
 
 
+def _are_trees(one: Format, other: Format) -> bool:
+    """Whether both hold trees, whose texts and empty containers go along."""
+    return one.is_tree and other.is_tree
+
+
 def _names(moves: Sequence[Move]) -> dict[str, str]:
     """Return what became of each key."""
     return {move.source: move.spec.key for move in moves if move.source is not None}
@@ -118,7 +123,7 @@ def _names(moves: Sequence[Move]) -> dict[str, str]:
 def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
     """Yield a note of what a file holds beside its tensors, where that is carried into another format."""
     facts = source.facts
-    if source.format is not into and isinstance(facts, Rich):
+    if source.format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):
         names = FirstNames(facts.beside())
         if names.count:
             yield f"left out {names}: not tensors, and {into.name} stores only tensors"

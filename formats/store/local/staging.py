@@ -341,13 +341,22 @@ class Staging:
         return self.target.beside(name)
 
     def create(self, name: str) -> StagedFile:
-        """Return a new file, or one that another process has begun and a journal speaks of."""
+        """Return a new file, or one that another process has begun and a journal speaks of.
+
+        The name may lead through folders, which are made.
+        """
         is_begun = self.has_begun(name)
+        self._make_folders(name)
         file = StagedFile(self.path(name), self.target, new=not is_begun)
         self._files.append(file)
         if is_begun:
             self._kept.append(file)
         return file
+
+    def _make_folders(self, name: str) -> None:
+        if "/" in name:
+            with refusing(self.target):
+                os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
 
     def has_begun(self, name: str) -> bool:
         """Whether another process has begun to fill a file, which is there."""
@@ -370,7 +379,8 @@ class Staging:
         return file
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a staged file."""
+        """Rename a staged file, also into another folder, which is made."""
+        self._make_folders(new)
         if self.journal is not None:
             self.journal.renamed(old, new)
         with refusing(self.target):

@@ -34,7 +34,6 @@ FALSE = [
     "pb",
     "jsonl",
     "parquet",
-    "msgpack",
     "pkl",
     "pdparams",
     "mlmodel",

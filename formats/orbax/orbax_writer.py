@@ -1,0 +1,296 @@
+"""Writing Orbax checkpoints: zarr 2, a folder for each tensor, raw chunks.
+
+    DIR/_METADATA and the rest      see `formats.orbax.orbax_tree`
+    DIR/NAME/.zarray                see `formats.orbax.zarr`
+    DIR/NAME/0.0                    chunks
+    DIR/commit_success.txt          without which a checkpoint in a bucket is unfinished: it goes last
+
+    STEP/_CHECKPOINT_METADATA       where DIR is called as a step is: the tree lies in STEP/default
+    STEP/ITEM/_METADATA             the items of a step that was read
+
+A chunk has at most `shard_size` bytes.  Its elements follow one another in the tensor, so that each chunk
+is written from its beginning to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.chunks import view_of
+from ..core.spec import TensorSpec
+from ..errors import ConversionError
+from ..model.checkpoint_files import CheckpointLocation
+from ..model.orbax_files import COMMITTED, JSON_ITEM, STEP, TREE, named_step, orbax_location
+from ..model.writer import CheckpointWriter, Placement
+from ..store.local.exchange import move_directory
+from ..store.local.staging import StagedFile, Staging
+from .orbax_tree import PlannedTree, documents
+from .writing import facts_of, has_facts, leaves_of, notes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..core.chunks import Chunk
+    from ..core.region import Extents
+    from ..location import Location
+    from ..model.facts import Facts
+    from ..model.reader import Format
+    from ..model.writer import WriteTarget
+    from ..store.ranges import Sum
+    from ..store.remote.upload import Upload
+    from .facts import TreeFacts
+    from .names import Path
+    from .writing import Leaf
+
+_ITEM = "default"
+_HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
+_JSON_HANDLER = "orbax.checkpoint._src.handlers.json_checkpoint_handler.JsonCheckpointHandler"
+_ZEROS = bytes(1 << 20)
+_MOST_CHUNKS = 1_000_000
+
+
+class _Cut(NamedTuple):
+    """How a tensor is cut: the shape of a chunk, and how many there are in each dimension."""
+
+    chunk: tuple[int, ...]
+    grid: tuple[int, ...]
+
+    @property
+    def files(self) -> int:
+        """How many chunks there are."""
+        return math.prod(self.grid)
+
+    def name(self, number: int) -> str:
+        """Return the name of a chunk by its number in C order."""
+        position = []
+        for size in reversed(self.grid):
+            number, at = divmod(number, size)
+            position.append(str(at))
+        return ".".join(reversed(position)) or "0"
+
+
+def cut_into(spec: TensorSpec, limit: int | None) -> _Cut:
+    """Return chunks of at most `limit` bytes, each a range of elements; the last of a row is padded."""
+    chunk = list(spec.shape)
+    if limit is not None:
+        for axis in range(len(chunk)):
+            below = math.prod(spec.shape[axis + 1 :]) * (spec.dtype.itemsize or 1)
+            chunk[axis] = min(chunk[axis], max(1, limit // below)) if below else chunk[axis]
+            if chunk[axis] > 1 or below <= limit:
+                break
+    chunk = [max(1, size) for size in chunk]
+    grid = tuple(-(-dim // size) for dim, size in zip(spec.shape, chunk, strict=True))
+    return _Cut(tuple(chunk), grid)
+
+
+class OrbaxWriter(CheckpointWriter):
+    """Writes a tree, or a step of items."""
+
+    has_shards = True
+    is_resumable = True
+
+    def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
+        facts = facts_of(target)
+        self._facts = facts
+        self._trees = _planned(target, facts)
+        self._folders = {
+            key: f"{tree.folder}{name}"
+            for tree in self._trees
+            for key, name in tree.names(target.path).items()
+        }
+        self._cuts = {spec.key: cut_into(spec, target.shard_size) for spec in target.specs}
+        self._check_cuts(target)
+        self._numbers = {spec.key: number for number, spec in enumerate(target.specs)}
+        self._staged: dict[str, str] = {}
+        self._open: dict[str, StagedFile] = {}
+        super().__init__(format, target)
+        self.notes += notes_of(target)
+
+    def _check_cuts(self, target: WriteTarget) -> None:
+        for key, cut in self._cuts.items():
+            if cut.files > _MOST_CHUNKS:
+                message = f"would be {cut.files:,} files, at most {_MOST_CHUNKS:,} are written"
+                raise ConversionError(message, path=target.path, key=key, hints=("raise --shard-size",))
+
+    @property
+    def is_one_object(self) -> bool:
+        return False
+
+    @property
+    def _is_step(self) -> bool:
+        return any(tree.folder for tree in self._trees)
+
+    @classmethod
+    def existing(cls, path: Location) -> list[Location]:
+        if path.is_object():
+            return [path] if path.is_folder() or path.exists() else []
+        return super().existing(path) if not path.is_folder() or path.listing() else []
+
+    @classmethod
+    def refuse_irreplaceable(cls, path: Location) -> None:
+        if path.is_object():
+            hints = ("choose another name: Orbax' files have fixed names, so a reader would see old and new",)
+            raise ConversionError(
+                "already exists, and cannot be replaced in a bucket", path=path, hints=hints
+            )
+        if path.is_folder() and orbax_location(path) is None:
+            hints = (f"name a folder of its own, for example {path / 'NAME'}",)
+            raise ConversionError("is a directory, not an Orbax checkpoint", path=path, hints=hints)
+        if not path.is_folder():
+            super().refuse_irreplaceable(path)
+
+    @classmethod
+    def location(cls, path: Location) -> CheckpointLocation:
+        if path.is_object():
+            return CheckpointLocation(path, path / COMMITTED)
+        return orbax_location(path) or CheckpointLocation(path, path / TREE)
+
+    def _has_facts(self, found: Facts) -> bool:
+        return has_facts(self.target, found)
+
+    # Chunks -------------------------------------------------------------------------
+
+    def _begin_chunk(self, spec: TensorSpec, number: int) -> StagedFile | Upload:
+        """Return a new file for a chunk; it has a name of its own until it is in its folder."""
+        final = f"{self._folders[spec.key]}/{self._cuts[spec.key].name(number)}"
+        if not isinstance(self.staging, Staging):
+            return self.staging.create(f"{self.target.path.name}/{final}")
+        name = f"chunk-{self._numbers[spec.key]}-{number}"
+        self._staged[name] = final
+        return self.staging.create(name)
+
+    def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
+        cut = self._cuts[spec.key]
+        whole = math.prod(cut.chunk) * (spec.dtype.itemsize or 1)
+        sizes = _sizes(spec, cut)
+        file: StagedFile | Upload | None = None
+        number = left = 0
+        for chunk in chunks:
+            view = view_of(chunk)
+            while view:
+                if file is None:
+                    file, left = self._begin_chunk(spec, number), sizes(number)
+                part = view[:left]
+                file.write(bytes(part))
+                view, left = view[len(part) :], left - len(part)
+                if not left:
+                    _pad(file, whole - sizes(number))
+                    file.close()
+                    file, number = None, number + 1
+
+    def _place(self, spec: TensorSpec) -> Placement | None:
+        if self._cuts[spec.key].files != 1:
+            return None
+        file = self._begin_chunk(spec, 0)
+        assert isinstance(file, StagedFile)
+        self._open[spec.key] = file
+        return Placement(file, file.reserve(spec.nbytes or 0))
+
+    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:  # noqa: ARG002
+        self._open.pop(spec.key).close()
+
+    # The rest -----------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        for name, data in self._files():
+            if name != COMMITTED:
+                self._put(name, data)
+        if isinstance(self.staging, Staging):
+            for name, final in self._staged.items():
+                self.staging.rename(name, self._inside(final))
+        self._put(COMMITTED, b"")
+
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the names and contents of all files that are not chunks."""
+        for tree in self._trees:
+            names = tree.names(self.target.path)
+            for leaf in tree.leaves.values():
+                if isinstance(leaf, TensorSpec):
+                    yield f"{self._folders[leaf.key]}/.zarray", _zarray(leaf, self._cuts[leaf.key])
+            for name, data in documents(tree, names, self._facts):
+                yield tree.folder + name, data
+        if self._is_step:
+            for name, document in self._facts.items.documents.items():
+                yield f"{name}/{JSON_ITEM}", json.dumps(document).encode()
+                yield f"{name}/{COMMITTED}", b""
+            yield STEP, json.dumps(self._described()).encode()
+
+    def _described(self) -> dict[str, object]:
+        """Return what a step says of itself."""
+        handlers = {tree.folder.rstrip("/"): _HANDLER for tree in self._trees}
+        handlers |= dict.fromkeys(self._facts.items.documents, _JSON_HANDLER)
+        return {"item_handlers": handlers, "metrics": {}, "performance_metrics": {}, "custom_metadata": {}}
+
+    def _inside(self, name: str) -> str:
+        return f"{self.target.path.name}/{name}"
+
+    def _put(self, name: str, data: bytes) -> None:
+        file = self.staging.create(self._inside(name))
+        file.write(data)
+        file.close()
+
+    def _move_in(self) -> None:
+        if not isinstance(self.staging, Staging):
+            self.staging.move_in()
+            return
+        move_directory(self.staging, self.target.path)
+
+
+def _planned(target: WriteTarget, facts: TreeFacts) -> list[PlannedTree]:
+    """Return the trees of a target: the items of the step that was read, or one."""
+    leaves = leaves_of(target)
+    if not facts.items.are_in_keys:
+        is_step = named_step(target.path.name) is not None
+        item = facts.items.trees[0] if facts.items.trees else _ITEM
+        return [PlannedTree(f"{item}/" if is_step else "", leaves)]
+    found: dict[str, dict[Path, Leaf]] = {}
+    for path, leaf in leaves.items():
+        found.setdefault(path[0], {})[path] = leaf
+    for name, each in found.items():
+        key = next(("/".join(path) for path in each if len(path) == 1), None)
+        if key is not None:
+            message = f"the first part of a key is an item of this step, and {name!r} is a tensor"
+            raise ConversionError(message, path=target.path, key=key)
+    return [PlannedTree(f"{name}/", each, 1) for name, each in found.items()]
+
+
+def _sizes(spec: TensorSpec, cut: _Cut) -> Callable[[int], int]:
+    """Return what tells how many bytes of a tensor a chunk has, without what pads it."""
+    itemsize = spec.dtype.itemsize or 1
+    axis = next((at for at, size in enumerate(cut.chunk) if size > 1), max(0, spec.rank - 1))
+    below = math.prod(spec.shape[axis + 1 :]) * itemsize
+
+    def size(number: int) -> int:
+        if not spec.shape:
+            return itemsize
+        at = number % cut.grid[axis]
+        rows = min(cut.chunk[axis], spec.shape[axis] - at * cut.chunk[axis])
+        return rows * below
+
+    return size
+
+
+def _pad(file: StagedFile | Upload, size: int) -> None:
+    while size:
+        part = _ZEROS[: min(size, len(_ZEROS))]
+        file.write(part)
+        size -= len(part)
+
+
+def _zarray(spec: TensorSpec, cut: _Cut) -> bytes:
+    name = spec.dtype.name
+    native = spec.dtype.numpy.str if spec.dtype.native_numpy else name
+    document = {
+        "chunks": [*cut.chunk],
+        "compressor": None,
+        "dimension_separator": ".",
+        "dtype": native,
+        "fill_value": None,
+        "filters": None,
+        "order": "C",
+        "shape": [*spec.shape],
+        "zarr_format": 2,
+    }
+    return json.dumps(document, separators=(",", ":")).encode()

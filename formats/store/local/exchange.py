@@ -1,0 +1,48 @@
+"""Putting a staged directory in the place of another, at one stroke where two names can be exchanged."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from .staging import refusing, sync_directory
+
+if TYPE_CHECKING:
+    from ...location import Location
+    from .staging import Staging
+
+_HERE = -100
+_EXCHANGE = 2
+_NOT_THERE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+
+def move_directory(staging: Staging, path: Location) -> None:
+    """Move the staged directory of this name to its place; an old one lies among the staged files then.
+
+    Where two names cannot be exchanged, the old directory is set aside first; `ckpt state --fix` puts it back
+    after a kill in between.
+    """
+    name = path.name
+    with refusing(path):
+        if not path.is_folder() or not os.listdir(path):
+            staging.move(name)
+        elif not _exchanged(staging.path(name), path):
+            staging.set_aside([name])
+            staging.move(name)
+            staging.forget_aside()
+        sync_directory(staging.directory)
+
+
+def _exchanged(one: str, other: str) -> bool:
+    """Exchange two names; False where the system, or the file system, has no such thing."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    if call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NOT_THERE:
+        return False
+    raise OSError(number, os.strerror(number), other)
