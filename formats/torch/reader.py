@@ -16,7 +16,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.expansion import expansion_flaw
 from ..model.reader import CheckpointReader
 from ..model.verification import Finding, Verification, verified_in_pieces
-from ..store.ranges import FileRange, Sum, cut
+from ..store.ranges import FileRange, Sum, buffers, cut
 from ..store.work.workers import SERIAL, Workers
 from .facts import TorchFacts
 from .keys import tensors_of, values_of
@@ -242,10 +242,12 @@ def _sum(task: _StorageTask) -> Sum | None:
         return None
     crc32 = 0
     try:
+        room = buffers()[0]
         values.file.expect(values.offset + begin, end - begin)
         for at in range(begin, end, PIECE):
-            piece = values.file.read_exactly(values.offset + at, min(PIECE, end - at))
-            crc32 = zlib.crc32(piece, crc32) if values.is_checked else 0
+            piece = room[: min(PIECE, end - at)]
+            values.file.read_into(values.offset + at, piece.data)
+            crc32 = zlib.crc32(piece.data, crc32) if values.is_checked else 0
     except CheckpointError:
         return None
     return Sum(0, end - begin, crc32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 import formats
 from formats.store import ranges
 from formats.store.work import workers
+from formats.torch import reader
 from tests.support import data_path
 from tests.torch_files import legacy, storage, tensor, written, zipped
 
@@ -60,6 +62,29 @@ def values(path: Path) -> dict[str, bytes]:
     with formats.open_checkpoint(path) as reader:
         assert [found for step in reader.verify() for found in step.findings] == []
         return {key: reader[key].read().tobytes() for key in reader.specs}
+
+
+def test_verifying_is_shared_by_threads(
+    source: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only archives with HDF5 in them are read in a process of their own, by one thread."""
+    who: set[str] = set()
+    range_sum = reader._sum
+
+    def watched(task: Any) -> Any:
+        who.add(threading.current_thread().name)
+        return range_sum(task)
+
+    monkeypatch.setattr(reader, "_sum", watched)
+    done = ckpt("verify", source, "--json", "-j4")
+    assert done.code == 0, done.err
+    assert who
+    assert threading.current_thread().name not in who
+    assert done.json == ckpt("verify", source, "--json", "-j1").json
+    damage(source, VALUES.tobytes()[-9:])
+    found = [ckpt("verify", source, "--json", "-j", jobs) for jobs in (1, 4)]
+    assert {each.code for each in found} == {1}
+    assert found[0].json == found[1].json
 
 
 @pytest.mark.parametrize(("name", "options"), TARGETS)

@@ -13,6 +13,7 @@ from formats.errors import (
     MISSING,
     NOT_READ,
     CheckpointError,
+    CorruptCheckpointError,
     NoCheckpointsError,
     ResourceError,
     UnknownFormatError,
@@ -206,16 +207,22 @@ def _verify_here(
 # HDF5 is read by a library that a damaged file can crash or send round in circles, so it
 # is read in a process of its own: whatever becomes of that process is a finding.
 
+_HDF5_SUFFIXES = (".h5", ".hdf5")
 _FEWEST_SECONDS = 60
 _BYTES_A_SECOND = 10_000_000  # far below any disk; slower is not reading
 
 
 def _needs_a_child(location: CheckpointLocation) -> bool:
+    """Whether HDF5 is in it, or may be: other archives are read by this process and all of its workers."""
     try:
-        head = Probe(location).head
+        with Probe(location) as probe:
+            if probe.head.startswith(b"\x89HDF") or location.head.endswith(".json"):
+                return True
+            return probe.zip is not None and any(name.endswith(_HDF5_SUFFIXES) for name in probe.zip.names)
+    except CorruptCheckpointError:
+        return True  # an archive in which that cannot be told
     except CheckpointError:
         return False
-    return head.startswith((b"\x89HDF", b"PK\x03\x04")) or location.head.endswith(".json")
 
 
 def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _Answer | Finding:
