@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import formats
-from ckpt_cli.operations.runs import log
+from ckpt_cli.operations.runs import history, log
+from formats.core.dtypes import BY_NAME
 from formats.model.writer import Placement
 from formats.store import ranges
 from formats.store.work import workers
+from formats.store.work.task_context import HAND
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ JOBS = (1, 2, 5)
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut tensors of a few kilobytes into many tasks."""
+    """Cut tensors of a few kilobytes into many tasks, for threads of which all run."""
+    monkeypatch.setattr(workers, "processors", lambda: 8)
     monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 12)
     monkeypatch.setattr(workers, "TASK_BYTES", 1 << 12)
 
@@ -136,6 +139,17 @@ def odd(tmp_path: Path) -> str:
     }
     write_bundle(path, {**tensors, "half": large.astype(np.float16), "flags": large > 0})
     return path
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_movements_do_not_depend_on_who_works(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    left, right = (generator.normal(size=200_001).astype(np.float32) for _ in range(2))
+    dtype = BY_NAME["float32"]
+    alone = history._squares(dtype, left.data, right.data)
+    assert alone == pytest.approx(float(((left.astype(np.float64) - right) ** 2).sum()), rel=1e-14)
+    monkeypatch.setattr(HAND, "threads", count)
+    assert history._squares(dtype, left.data, right.data) == alone
 
 
 @pytest.mark.parametrize("count", [2, 8])

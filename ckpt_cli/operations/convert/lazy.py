@@ -13,6 +13,7 @@ from formats.core.chunks import PIECE, ChunkSource, whole_elements
 from formats.core.region import region_of, tiling_flaw
 from formats.model.tensor import LazyTensor
 from formats.store.ranges import FileRange, Sum, buffers
+from formats.store.work.task_context import larger_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,7 +85,7 @@ _MOST_HELD = 16 * PIECE
 
 _SMALLEST_STEP = 1 << 16
 _MADE_AT_ONCE = 1 << 17
-"""Bytes made at a time: float64 in between, they stay in the processor's cache; of 1-byte dtypes 1 MiB."""
+"""Bytes made at a time where one or two threads work: as float64 they stay in the processor's cache."""
 
 
 class Computed(LazyTensor):
@@ -192,7 +193,7 @@ class LazyValues(NamedTuple):
         buffer, _ = buffers()
         for source in self.sources:
             source.expect(begin * source.size // (self.size or 1), end * source.size // (self.size or 1))
-        step = PIECE if self.make is None else _MADE_AT_ONCE
+        step = PIECE if self.make is None else min(PIECE, _MADE_AT_ONCE * larger_blocks())
         for at in range(begin, end, step):
             stop = min(at + step, end)
             if self.make is None:  # then what is read is what is made

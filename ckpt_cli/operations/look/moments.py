@@ -13,7 +13,7 @@ from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from formats.store.work.task_context import HAND
+from formats.store.work.task_context import larger_blocks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,17 +25,13 @@ ROW = 1 << 13
 _BLOCK = 1 << 16
 """Elements that a call goes through where one or two threads work: the cache holds them as float64."""
 
-_LARGER = {1: 1, 2: 1, 3: 2, 4: 2}
-_LARGEST = 8
-"""How many times as many elements where more threads work: past the cache, but nobody waits for the lock."""
-
 _NATIVE = frozenset("fdbBhHiIlLqQ")
 """Dtypes that the processor compares as they are."""
 
 
 def block_size() -> int:
     """Return how many elements a call goes through in this thread, whole rows."""
-    return _BLOCK * _LARGER.get(HAND.threads, _LARGEST)
+    return _BLOCK * larger_blocks()
 
 
 class _Scratch(threading.local):

@@ -17,6 +17,7 @@ from formats.errors import CheckpointError
 from formats.find.opening import open_location
 
 from ..look.listing import split_layer
+from ..look.moments import ROW, block_size, squares, widened
 from ..look.report import number
 from .log import has_changed
 
@@ -40,7 +41,6 @@ _MOST_LAYERS = 400
 """Rows of the map: of more, layers that begin alike are one."""
 
 _MOST_POINTS = 2000
-_BLOCK = 1 << 14
 
 
 class LayerHistory(NamedTuple):
@@ -244,13 +244,15 @@ def _squares(dtype: DType, left: Chunk, right: Chunk) -> float:
     import numpy as np
 
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
-    total = 0.0
+    block, found = block_size(), []
     with np.errstate(all="ignore"):
-        for at in range(0, one.size, _BLOCK):
-            delta = one[at : at + _BLOCK].astype(np.float64)
-            delta -= other[at : at + _BLOCK].astype(np.float64)
-            total += float(delta @ delta)
-    return total
+        for at in range(0, one.size, block):
+            delta = one[at : at + block].astype(np.float64)
+            delta -= widened(other[at : at + block])
+            whole = delta.size // ROW * ROW
+            found += squares(delta[:whole].reshape(-1, ROW)).tolist()
+            found += squares(delta[None, whole:]).tolist()
+    return sum(found)
 
 
 # As a page has it -----------------------------------------------------------------------
