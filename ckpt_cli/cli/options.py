@@ -197,7 +197,7 @@ jobs_option = click.option(
     default=_default_jobs,
     metavar="N",
     callback=_lend,
-    help="Run N tasks in parallel. [default: one per CPU, at most 4]\fThe result does not depend on N.",
+    help="Run N tasks in parallel. [default: one per CPU, at most 8]\fThe result does not depend on N.",
 )
 
 
