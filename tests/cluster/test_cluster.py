@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from formats.core.version import VERSION
 from tests.cluster.programs import ENVIRONMENT, OLDER, ROOT, SLOWLY, Cluster, cluster, wait_for
 from tests.executing import GOLDENS, LINES, came_of, lay_out
 from tests.servers.programs import KEY, SECRET, seaweed
@@ -155,7 +156,7 @@ def test_a_worker_of_another_version(large: str, tmp_path: Path) -> None:
         found.worker(None, OLDER)
         done = found.run("verify", large)
     assert (done.code, done.out) == (3, "")
-    assert "has ckpt 0.0.9, this is 0." in done.err
+    assert f"has ckpt 0.0.9, expected {VERSION}\n" in done.err
 
 
 def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +288,7 @@ def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
         found.worker(None, PYTHONPATH=str(tmp_path), PYTHONSAFEPATH="1")
         done = found.run("verify", large)
         assert (done.code, done.out) == (3, "")
-        assert " has no ckpt (there is none), this is 0." in done.err
+        assert f" has no ckpt (there is none), expected {VERSION}\n" in done.err
         assert found.processes[1].poll() is None, "it goes on for others"
 
 

@@ -11,7 +11,7 @@ import os
 from oracle_packs import with_torchvision
 from provoking import Provocations
 
-_TORCHVISION = with_torchvision()
+with_torchvision()
 
 from transformers import AutoModel, BertConfig, BertForSequenceClassification, BertModel  # noqa: E402
 

@@ -4,6 +4,7 @@ Run by the Python of an environment that has both: TensorFlow 2.15 with bert-ten
 tf-models-official, PyTorch with transformers and timm.  Weights are random.
 """
 
+import functools
 import os
 import sys
 import types
@@ -161,6 +162,7 @@ def saved(folder, name):
 # PyTorch ------------------------------------------------------------------------------------
 
 
+@functools.cache  # its operators are defined once, and as long as the library is kept
 def with_torchvision():
     """Let torchvision be imported without its compiled part, whose operators these models do not use."""
     import torch
@@ -169,9 +171,6 @@ def with_torchvision():
     for operator in ("nms", "qnms"):
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library
-
-
-_LIBRARIES = []
 
 
 def _transformers(name, weights):
@@ -216,8 +215,7 @@ def _timm(name, weights, folder):
 
 def answers(folder, name):
     """Return how far the second library's answers are from the first's, relative to the largest of each."""
-    if not _LIBRARIES:
-        _LIBRARIES.append(with_torchvision())
+    with_torchvision()
     import torch
     from safetensors.torch import load_file
 
