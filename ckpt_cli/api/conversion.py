@@ -17,6 +17,8 @@ from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.convert import execute, pairing, planner
 from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
+from ..operations.convert.hub.files import copy_beside
+from ..operations.convert.hub.layout import layout_note
 from ..operations.convert.keras.assets import with_learned
 from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
 from ..operations.convert.keras.plan import read_config, structure_in
@@ -165,6 +167,8 @@ def convert_one(
     """Convert one checkpoint; `told` is called while its sources are still open."""
     with planned_conversion(reader, target, options, reporter) as job:
         written = carry_out(job, reporter)
+        if not job.how.dry_run:
+            copy_beside(job.plan, reporter)
         for text in job.plan.warnings:
             reporter.warning(text)
         note_cast(job.plan, options.cast, reporter)
@@ -191,6 +195,8 @@ def _plan(
     if options.stored_keys and into.has_values and into.family is not Family.ARRAYS:
         raise OptionError(f"--keys does nothing for {into.name}, which has names of its own")
     layout, laid = options.changes.framework_layout(), None
+    if layout is None and into.family is Family.ARRAYS and (text := layout_note(reader)) is not None:
+        reporter.note(text)
     if layout is not None:
         layout = layout._replace(nests=holds_optimizer(into, layout), given=given)
         laid = lay_out(reader, keys, layout)

@@ -47,10 +47,10 @@ from ..store.content_cache import LARGEST_KEPT, whole
 from ..store.siblings import SHARD, V1_SHARD, gguf_parts, hub_shard
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .registry import detect
-from .resolve import find_listed
+from .resolve import HUB_WEIGHTS, find_listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 _MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
@@ -195,6 +195,16 @@ def _shards_left(path: Location) -> tuple[str, ...]:
     return (
         f"{shard[0]} exists, but {index} does not: the save was interrupted, or the index was not copied",
     )
+
+
+def _model_among(members: Sequence[Member]) -> CheckpointLocation | None:
+    """Return the weights that transformers prefers of a folder that has them in several formats."""
+    there = {member.name: member.location for member in members if member.name in HUB_WEIGHTS}
+    if len(there) < 2:
+        return None
+    name, *others = sorted(there, key=HUB_WEIGHTS.index)
+    note = f"{there[name].path}: read as this folder's model; to read another, name it: {', '.join(others)}"
+    return there[name]._replace(note=note)
 
 
 class Directory:
@@ -351,6 +361,8 @@ class Directory:
         sound = [member for member in self.members if member.error is None]
         if not sound:
             return None
+        if (model := _model_among(sound)) is not None:
+            return model
         newest = sound[-1]
         why = "the highest step" if newest.step is not None else "the newest"
         return newest.location._replace(note=f"{newest.location.path}: {why} (there is no state file)")

@@ -45,18 +45,32 @@ _FOLDER_INDEXES = (
 """What transformers and diffusers call the index of a folder that is one model; the first are preferred."""
 
 
+HUB_WEIGHTS = tuple(
+    name
+    for indexes in _FOLDER_INDEXES
+    for index in indexes
+    for name in (index.removesuffix(".index.json"), index)
+)
+"""Files that are the weights of a folder of Hugging Face's, those that are preferred first."""
+
+
 def sharded_folder(directory: Location) -> Location | None:
     """Return what names the files of a folder that is one checkpoint; None where it is none.
 
     That is the index of one of Hugging Face's sharded models, or a distributed checkpoint's metadata.
     A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
     """
-    found = ([path for name in names if (path := directory / name).is_file()] for names in _FOLDER_INDEXES)
-    there = next(filter(None, found), [])
-    beside = [path.removesuffix(".index.json") for path in there] + [directory / "checkpoint"]
-    if any(path.is_file() for path in beside):
+    for rank, names in enumerate(_FOLDER_INDEXES):  # noqa: B007  the rank of what is found
+        there = [path for name in names if (path := directory / name).is_file()]
+        if there:
+            break
+    else:
+        return dcp_metadata(directory)
+    # A whole model goes before the shards of its kind, and of those that are less preferred.
+    whole = (name.removesuffix(".index.json") for names in _FOLDER_INDEXES[: rank + 1] for name in names)
+    if any((directory / name).is_file() for name in (*whole, "checkpoint")):
         return None
-    return there[0] if len(there) == 1 else None if there else dcp_metadata(directory)
+    return there[0] if len(there) == 1 else None
 
 
 def _beside_note(index: Location) -> str | None:

@@ -32,7 +32,7 @@ from ..select.view import Constant, Relaid
 from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
 from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
-from .hub.layout import TIED, hub_model
+from .hub.layout import CONFIG, TIED, config_beside, hub_model
 from .keras.optimizer import optimizer_of
 from .optimizers import Given
 from .plan import Dropped
@@ -40,6 +40,7 @@ from .plan import Dropped
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from formats.location import Location
     from formats.model.reader import CheckpointReader, Format
 
     from ..select.relations import Relation
@@ -96,6 +97,9 @@ class LayoutResult(NamedTuple):
     metadata: Facts = Nothing()
     """What a file says of itself by which the other framework knows its own."""
 
+    beside: Mapping[str, Location] = {}
+    """Files that the other framework needs next to the weights, by name."""
+
     @property
     def holds_optimizer(self) -> bool:
         return not isinstance(self.facts, Nothing)
@@ -113,7 +117,9 @@ class LayoutResult(NamedTuple):
         facts = self.facts if self.holds_optimizer else plan.facts
         facts = self.metadata if isinstance(facts, Nothing) else facts
         dropped, notes = (*self.dropped, *plan.dropped), (*self.notes, *plan.notes)
-        return plan._replace(moves=tuple(moves), dropped=dropped, notes=notes, facts=facts)
+        return plan._replace(
+            moves=tuple(moves), dropped=dropped, notes=notes, facts=facts, beside=self.beside
+        )
 
     def _check_names(self, plan: Plan) -> None:
         """Refuse other keys and dtypes where what stands beside the tensors depends on them."""
@@ -282,7 +288,9 @@ def _of_hub(reader: CheckpointReader, keys: Sequence[str], model: HubModel) -> L
     relations = _of_keys(related.relations, called)
     dropped += [Dropped(called[name], TIED) for name in shapes if name not in names]
     laid = Relaid(reader, relations, _counts(relations))
-    return LayoutResult(laid, names, tuple(dropped), (), metadata=SafetensorsFacts({"format": "pt"}))
+    metadata = SafetensorsFacts({"format": "pt"})
+    beside = {CONFIG: config_beside(reader)}
+    return LayoutResult(laid, names, tuple(dropped), (), metadata=metadata, beside=beside)
 
 
 def _variables_once(reader: CheckpointReader, keys: Sequence[str]) -> tuple[dict[str, str], list[Dropped]]:

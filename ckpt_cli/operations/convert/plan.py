@@ -79,6 +79,9 @@ class Plan(NamedTuple):
     warnings: tuple[str, ...] = ()
     """What is written although it is not SRC's."""
 
+    beside: Mapping[str, Location] = {}
+    """Files to copy next to the target, by name, where none of that name is there."""
+
     @property
     def nbytes(self) -> int:
         return sum(move.spec.nbytes or 0 for move in self.moves)

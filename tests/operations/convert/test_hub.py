@@ -126,3 +126,58 @@ def test_without_a_configuration_of_transformers_the_layout_is_not_known(tmp_pat
 
 def test_the_page_has_the_table() -> None:
     assert hub_page.PAGE.read_text(encoding="utf-8") == hub_page.page(), "python -m tests.hub_page writes it"
+
+
+def test_of_a_folder_with_several_formats_the_preferred_one_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    h5 = _bert(folder)
+    (folder / "flax_model.msgpack").write_bytes(_bert(tmp_path / "flax", "flax").read_bytes())
+    found = []
+    for name in ("pytorch_model.bin", "model.safetensors"):
+        found.append(_chosen(folder))
+        ckpt_cli.convert(h5, folder / name, layout="pytorch")
+    assert [*found, _chosen(folder)] == ["tf_model.h5", "pytorch_model.bin", "model.safetensors"]
+    said = ckpt_cli.convert(folder, tmp_path / "out.safetensors").notes[0]
+    assert "to read another, name it: pytorch_model.bin, tf_model.h5, flax_model.msgpack" in said
+
+
+def _chosen(folder: Path) -> str:
+    with formats.open_checkpoint(folder) as reader:
+        return reader.location.path.name
+
+
+def test_whole_weights_go_before_shards_that_are_less_preferred(tmp_path: Path) -> None:
+    path = _bert(tmp_path / "model")
+    ckpt_cli.convert(path, path.parent, to="pytorch", layout="pytorch", shard_size=10_000, overwrite=True)
+    assert _chosen(path.parent) == "pytorch_model.bin.index.json"
+    ckpt_cli.convert(path, path.parent / "model.safetensors", layout="pytorch")
+    assert _chosen(path.parent) == "model.safetensors"
+
+
+def test_the_configuration_is_copied_where_transformers_looks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _bert(tmp_path / "model")
+    config = (path.parent / "config.json").read_bytes()
+    for folder, name in (("one", "model.safetensors"), ("bin", "pytorch_model.bin")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        assert "copied" in ckpt_cli.convert(path, name, layout="pytorch").notes[-1]
+        assert (tmp_path / folder / "config.json").read_bytes() == config
+    (tmp_path / "shards").mkdir()
+    ckpt_cli.convert(path, tmp_path / "shards", to="safetensors", layout="pytorch", shard_size=10_000)
+    assert (tmp_path / "shards" / "config.json").read_bytes() == config
+    monkeypatch.chdir(tmp_path)
+    ckpt_cli.convert(path, "out.safetensors", layout="pytorch")
+    ckpt_cli.convert(path, "model.safetensors", layout="pytorch", dry_run=True)
+    assert not (tmp_path / "config.json").exists()
+    (tmp_path / "config.json").write_text("{}")
+    ckpt_cli.convert(path, "model.safetensors", layout="pytorch")
+    assert (tmp_path / "config.json").read_text() == "{}"
+
+
+def test_a_note_tells_of_the_layout_where_names_are_kept(tmp_path: Path) -> None:
+    path = _bert(tmp_path / "model")
+    said = ckpt_cli.convert(path, tmp_path / "kept.safetensors").notes
+    assert any("--layout pytorch" in text for text in said)
+    assert not any("--layout" in text for text in ckpt_cli.convert(path, tmp_path / "new.h5").notes)

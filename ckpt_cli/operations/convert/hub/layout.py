@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from formats.core.axes import Change, Shape
+    from formats.location import Location
     from formats.model.reader import CheckpointReader
 
 _MODEL_TYPE, _ARCHITECTURES = "model_type", "architectures"
 _SUFFIXES = {TENSORFLOW: (".h5", H5_INDEX_SUFFIX), FLAX: (".msgpack", FLAX_INDEX_SUFFIX)}
 _CLASS_PREFIXES = {TENSORFLOW: "TF", FLAX: "Flax"}
+CONFIG = "config.json"
 TIED = "PyTorch ties it to another tensor, or computes it"
 """Why a tensor is left out."""
 
@@ -95,12 +97,35 @@ def hub_model(reader: CheckpointReader) -> HubModel | None:
 
     Raises ConversionError for an architecture that is not in the table.
     """
+    library, config = _described(reader)
+    if library is None or config is None:
+        return None
+    return model_of(config, library, config_beside(reader))
+
+
+def config_beside(reader: CheckpointReader) -> Location:
+    """Return the path of the configuration of a model of transformers."""
+    return reader.location.head.parent / CONFIG
+
+
+def layout_note(reader: CheckpointReader) -> str | None:
+    """Return what a person should know who converts such a model's weights, and keeps their names."""
+    library, config = _described(reader)
+    if library is None or config is None:
+        return None
+    return (
+        f"{reader.location.path}: names and axes stay those of {_TITLES[library]}; "
+        "for PyTorch's, as transformers loads them: --layout pytorch"
+    )
+
+
+def _described(reader: CheckpointReader) -> tuple[str | None, dict[str, Any] | None]:
+    """Return the library whose weights a file has, and the configuration of transformers beside it."""
     head = reader.location.head
     library = next((name for name, suffixes in _SUFFIXES.items() if head.endswith(suffixes)), None)
     config = hub_config(reader.location) if library is not None else None
-    if library is None or config is None or not isinstance(config.get(_MODEL_TYPE), str):
-        return None
-    return model_of(config, library, head.parent / "config.json")
+    is_one = config is not None and isinstance(config.get(_MODEL_TYPE), str)
+    return library, config if is_one else None
 
 
 def model_of(config: dict[str, Any], library: str, path: str) -> HubModel:
