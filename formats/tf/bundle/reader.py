@@ -28,6 +28,7 @@ from ...core.region import (
 )
 from ...core.slicing import allocate, keep_chunks, keep_region
 from ...core.spec import SpecColumns, Stored, TensorSpec, key_bytes, spec_columns
+from ...core.spec_table import new_tuple
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.checkpoint_files import data_shards
 from ...model.expansion import expansion_flaw
@@ -319,13 +320,22 @@ class BundleReader(CheckpointReader):
         """The number of each key: who reads values asks for a hundred thousand, one after the other."""
         return {key: number for number, key in enumerate(self.specs)}
 
+    @cached_property
+    def _columns(self) -> tuple[Sequence[int], list[TensorSpec], Sequence[int]]:
+        """For each tensor the number of its spec, those specs, and the position of its entry."""
+        columns = self.specs.rows.columns
+        return columns.numbers, columns.specs, self.index.positions
+
     def __getitem__(self, key: str) -> LazyTensor:
-        # As any reader does it, but a key is looked up once, not three times.
+        # As any reader does it, but a key is looked up once, not three times, and what it needs is at hand.
         number = self._numbers.get(key)
-        spec = None if number is None else self.specs.rows[number]
-        if number is None or spec is None or spec.dtype is INVALID:
+        if number is None:
             return super().__getitem__(key)
-        return BundleTensor(self, spec, self.index.positions[number])
+        numbers, specs, positions = self._columns
+        shared = specs[numbers[number]]
+        if shared.dtype is INVALID:
+            return super().__getitem__(key)
+        return BundleTensor(self, new_tuple(TensorSpec, (key, *shared[1:])), positions[number])
 
     def tensor(self, key: str) -> BundleTensor:
         return BundleTensor(self, self.specs[key], self.index.tensors[key])

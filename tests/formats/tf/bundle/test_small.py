@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from tests.support import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
 DTYPES = [dtype for dtype in dtypes.DTYPES if dtype.itemsize is not None and dtype.number]
 
@@ -361,3 +363,24 @@ def test_whoever_goes_forward_is_read_ahead_for_and_nobody_else(
             assert ahead.read(offset, size) == bytes(range(200))[offset : offset + size]
             assert asked == ([system] if system else [])
             asked.clear()
+
+
+def test_reading_a_small_tensor_calls_few_functions(prefix: str) -> None:
+    """A hundred thousand are read as fast as TensorFlow reads them: every call of a function counts."""
+    write_bundle(prefix, {f"{number:04}": np.zeros(6, np.float32) for number in range(64)})
+    called: list[str] = []
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    with open_checkpoint(prefix) as reader:
+        *before, last = reader
+        for key in before:
+            reader[key].read()
+        sys.setprofile(count)
+        try:
+            reader[last].read()
+        finally:
+            sys.setprofile(None)
+    assert len(called) <= 6, called
