@@ -9,7 +9,6 @@ from formats.errors import CheckpointError
 
 from ..operations.look.listing import in_order, missing_shards
 from ..operations.reporting import opened
-from ..operations.runs.listing import MOST_NAMED, directory_document
 from ..operations.select.selection import Selection, choose
 from .rules import CHOOSING, OptionError, excludes, needs
 
@@ -125,6 +124,8 @@ def list_directory(
     path: Location, reporter: Reporter, *, reverse: bool, long: bool = False
 ) -> dict[str, Any]:
     """Return the document of a directory's checkpoints; with `long` the step that each of them holds."""
+    from ..operations.runs.listing import directory_document  # which a checkpoint does not need
+
     found, notes, warnings = directory_document(path, long=long)
     if reverse:
         found["checkpoints"].reverse()
@@ -140,6 +141,8 @@ def add_identities(found: dict[str, Any], workers: Workers, reporter: Reporter) 
 
     The identity of a damaged checkpoint is None, and a warning says why.
     """
+    from ..operations.runs.listing import MOST_NAMED
+
     names: dict[str, list[str]] = {}
     for row in found["checkpoints"]:
         row["identity"] = None

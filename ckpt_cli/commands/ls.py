@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from formats.errors import as_ours
-from formats.find.directory import directories_below
 from formats.find.opening import is_directory, locate
 
 from ..api.listing import (
@@ -41,7 +40,7 @@ from ..cli.options import (
 from ..operations.look.listing import SORTS, Tensors, index_is_asked
 from ..operations.select.arguments import each_once, paths_and_keys
 from ..render import base as render
-from ..render import listing_directory, listing_tensors
+from ..render import listing_tensors
 from ..render.listing import Look
 from ..render.report import SCREEN, kept, opened, say_all, say_empty
 
@@ -226,6 +225,8 @@ def _list_checkpoint(
 
 
 def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
+    from ..render import listing_directory  # which a checkpoint does not need
+
     found = list_directory(path, SCREEN, reverse=options["reverse"], long=look.long)
     if look.digest == IDENTITY:
         add_identities(found, options["workers"], SCREEN)
@@ -245,6 +246,10 @@ def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
 
 
 def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> int:
+    from formats.find.directory import directories_below
+
+    from ..render import listing_directory
+
     refuse_not_a_folder(path)
     errors: list[CheckpointError] = []
     found = []

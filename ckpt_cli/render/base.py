@@ -6,13 +6,11 @@ not UTF-8, marks that turn the writing direction, and the backslash are escaped.
 
 from __future__ import annotations
 
+import functools
 import itertools
-import json
 import math
 import os
 import re
-import shlex
-import shutil
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
@@ -65,6 +63,8 @@ __all__ = [
 
 def room() -> int:
     """Return how many cells a line of the terminal has."""
+    import shutil  # with its compressors; what is printed into a pipe asks for no width
+
     return shutil.get_terminal_size((100, 24)).columns
 
 
@@ -176,14 +176,16 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
         _say(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}")
 
 
-_CLOSED = re.compile(
+_CLOSED = (
     r"(?P<path>.+?)(?:: tensor '.*')?(?P<written>: cannot be written)?: permission denied"
     r"(?:: cannot enter (?P<folder>.+?))?(?:; .*)?"
 )
 
 
 def _known_way_out(message: str) -> tuple[str, ...]:
-    closed = _CLOSED.fullmatch(message)
+    import shlex
+
+    closed = re.fullmatch(_CLOSED, message)
     if closed is not None and "://" not in message:
         parent = os.path.dirname(closed["path"]) or "."
         place = closed["folder"] or (parent if closed["written"] else closed["path"])
@@ -233,11 +235,15 @@ def _finite(value: Any) -> Any:
     return value
 
 
-_encode = json.JSONEncoder(allow_nan=False).encode
-_encode_indented = json.JSONEncoder(allow_nan=False, indent=1).encode
+@functools.cache
+def _encoder(indent: int | None) -> Callable[[Any], str]:
+    import json  # which tables and TSV do not need
+
+    return json.JSONEncoder(allow_nan=False, indent=indent).encode
 
 
-def _json(value: Any, encode: Callable[[Any], str] = _encode) -> str:
+def _json(value: Any, indent: int | None = None) -> str:
+    encode = _encoder(indent)
     try:
         return encode(value)  # nearly always, and what is not finite need not be looked for
     except ValueError:
@@ -253,7 +259,7 @@ def json_text(value: Any) -> str:
 
 def document(fields: dict[str, Any]) -> None:
     """Print one JSON document, marked with the schema it follows."""
-    print(_json({"schema": 1, **fields}, _encode_indented))
+    print(_json({"schema": 1, **fields}, indent=1))
 
 
 def long_document(
@@ -265,7 +271,7 @@ def long_document(
     """
     write = sys.stdout.write
     head = _json({"schema": 1, **fields})
-    write(f"{head[:-1]}, {json.dumps(name)}: [")
+    write(f"{head[:-1]}, {_json(name)}: [")
     separator = "\n "
     for row in rows:
         write(separator + (row if isinstance(row, str) else _json(row)))

@@ -7,7 +7,6 @@ wide or full, 0 for marks that stand on the character before them.
 from __future__ import annotations
 
 import functools
-import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ class TableLines(NamedTuple):
 
 @functools.lru_cache(4096)
 def _cells(character: str) -> int:
+    import unicodedata  # which names in ASCII do not need
+
     if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

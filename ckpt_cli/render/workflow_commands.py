@@ -13,7 +13,7 @@ import re
 
 __all__ = ["without_commands"]
 
-_COMMAND = re.compile(r"(^[^\S\n]*):(?=:)", re.MULTILINE)
+_COMMAND = r"(?m)(^[^\S\n]*):(?=:)"
 _OLDER_COMMAND = "##["
 
 
@@ -21,4 +21,4 @@ def without_commands(text: str) -> str:
     """Return lines of text as they may be printed here; they are changed in steps of GitHub Actions alone."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return text
-    return _COMMAND.sub(r"\1\\x3a", text).replace(_OLDER_COMMAND, r"\x23#[")
+    return re.sub(_COMMAND, r"\1\\x3a", text).replace(_OLDER_COMMAND, r"\x23#[")

@@ -9,8 +9,6 @@ from ..location import Location, parse_location
 from ..model.orbax_files import orbax_location
 from ..model.probe import Probe
 from ..store.content_cache import LARGEST_KEPT, whole
-from ..tf.run.state_file import looks_like_state_file
-from .directory import Directory
 from .registry import detect
 from .resolve import is_prefix_at_once, resolve, saved_model_prefix, sharded_folder
 
@@ -40,9 +38,13 @@ def locate(path: Location) -> CheckpointLocation:
     Raises CheckpointNotFoundError, with what to do, where there is none.
     """
     if is_directory(path):
+        from .directory import Directory  # which the prefix of a checkpoint does not need
+
         return Directory(path).require_latest()
     location = resolve(path)
     if location.head == path and _is_state_file(path):
+        from .directory import Directory
+
         return Directory(path.parent or path.of("."), path).require_latest()
     return location
 
@@ -52,6 +54,8 @@ def _is_state_file(path: Location) -> bool:
         with path.open() as file:
             # A small index is read whole, for that is what comes next.
             is_read_on = path.endswith(".index") and file.size <= LARGEST_KEPT
+            from ..tf.run.state_file import looks_like_state_file
+
             return looks_like_state_file(whole(file) if is_read_on else file.read(0, 4096))
     except CheckpointError:
         return False

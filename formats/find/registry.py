@@ -8,7 +8,6 @@ other, that order decides nothing but how much is imported.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -29,18 +28,21 @@ _FIRST = ("tf_object", "tf_name", "tf_v1", "keras_h5", "keras_weights", "hdf5", 
 
 
 @cache
-def _module_names() -> tuple[str, ...]:
-    """Return the modules that hold a format each."""
+def _further_names() -> tuple[str, ...]:
+    """Return the other modules that hold a format each."""
+    import pkgutil
+
     from formats import known
 
-    names = [module.name for module in pkgutil.iter_modules(known.__path__)]
-    first = tuple(name for name in _FIRST if name in names)
-    return (*first, *sorted(name for name in names if name not in _FIRST))
+    names = (module.name for module in pkgutil.iter_modules(known.__path__))
+    return tuple(sorted(name for name in names if name not in _FIRST))
 
 
 def all_formats() -> Iterator[Format]:
     """Yield every format."""
-    for name in _module_names():
+    for name in _FIRST:
+        yield importlib.import_module(f"formats.known.{name}").FORMAT
+    for name in _further_names():
         yield importlib.import_module(f"formats.known.{name}").FORMAT
 
 

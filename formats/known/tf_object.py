@@ -15,19 +15,17 @@ from ..core.dtypes import STRING
 from ..core.words import counted
 from ..errors import CheckpointError, ConversionError, CorruptCheckpointError
 from ..model.foreign import CUT_OFF, Foreign
-from ..model.name_kinds import name_kinds
-from ..model.object_graph import ObjectGraph, optimizer_nodes
 from ..model.object_keys import ATTRIBUTES, GRAPH_KEY
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..tf.bundle.index import BUNDLE_DTYPES, OBJECT_GRAPH_KEY
 from ..tf.bundle.reader import BundleReader
-from ..tf.graph.object_kinds import object_kinds
 from ..wire.sstable import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..model.object_graph import ObjectGraph
     from ..model.probe import Probe
     from ..model.writer import CheckpointWriter, WriteTarget
 
@@ -41,6 +39,8 @@ class ObjectReader(BundleReader):
 
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
+        from ..model.object_graph import ObjectGraph  # which a listing of keys does not need
+
         if GRAPH_KEY not in self.specs:
             self[GRAPH_KEY]  # which says that it is missing
         tensor = self.tensor(GRAPH_KEY)
@@ -83,6 +83,8 @@ class ObjectReader(BundleReader):
     @cached_property
     def object_paths(self) -> Mapping[str, str]:
         """Object path by key; a slot in a list of Keras' newer optimizers is called by its variable."""
+        from ..model.object_graph import optimizer_nodes
+
         paths, graph = dict(self.edge_paths), self.object_graph
         if graph is None or not any(
             name == "_variables" for node in optimizer_nodes(graph) for name, _ in graph.children(node)
@@ -109,7 +111,11 @@ class ObjectReader(BundleReader):
     @cached_property
     def kinds(self) -> Mapping[str, str]:
         if self.object_graph is None:
+            from ..model.name_kinds import name_kinds
+
             return name_kinds(self.specs)
+        from ..tf.graph.object_kinds import object_kinds
+
         return object_kinds(self.object_graph, self.specs)
 
 

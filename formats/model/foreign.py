@@ -47,8 +47,8 @@ def _holds(magic: bytes, offset: int) -> Callable[[bytes], bool]:
     return lambda head: head[offset : offset + len(magic)] == magic
 
 
-_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-_WORD = re.compile(rb"[\w.:/+-][ -~]*")
+_HTML = rb"(?is)\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b"
+_WORD = rb"[\w.:/+-][ -~]*"
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -80,7 +80,7 @@ def _is_onnx(head: bytes) -> bool:
     (number, version), (following, value) = (*fields, (0, b""), (0, b""))[:2]
     if number != 1 or not isinstance(version, int) or not isinstance(value, bytes):
         return False
-    is_text = following in _ONNX_TEXTS and bool(_WORD.fullmatch(value))
+    is_text = following in _ONNX_TEXTS and bool(re.fullmatch(_WORD, value))
     return 3 <= version < 100 and (is_text or (following in _ONNX_MESSAGES and bool(value)))
 
 
@@ -90,7 +90,7 @@ def _is_graph(head: bytes) -> bool:
     if number != 1 or not isinstance(node, bytes):
         return False
     fields = list(itertools.islice(_fields(node), 2))
-    texts = [value for _, value in fields if isinstance(value, bytes) and _WORD.fullmatch(value)]
+    texts = [value for _, value in fields if isinstance(value, bytes) and re.fullmatch(_WORD, value)]
     return [number for number, _ in fields] == [1, 2] and len(texts) == 2
 
 
@@ -100,7 +100,7 @@ AS_STATE_DICT = "save a state dict with torch.save where it was made; loading a 
 """The hint of a pickle that is none of PyTorch's files."""
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
-_POINTED = re.compile(rb"^oid (?P<oid>sha256:[0-9a-f]{64})\n(?:.*\n)*?size (?P<size>\d{1,19})$", re.MULTILINE)
+_POINTED = rb"(?m)^oid (?P<oid>sha256:[0-9a-f]{64})\n(?:.*\n)*?size (?P<size>\d{1,19})$"
 
 _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     (
@@ -113,7 +113,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         ),
     ),
     (
-        lambda head: bool(_HTML.match(head)),
+        lambda head: bool(re.match(_HTML, head)),
         Foreign(
             "this is an HTML page, not a checkpoint",
             "the download saved a web page; download the file itself",
@@ -234,5 +234,5 @@ def lfs_pointer(path: Location) -> Pointer | None:
         return None
     with path.open() as file:
         data = file.read(0, min(file.size, _LONGEST_POINTER)) if file.size <= _LONGEST_POINTER else b""
-    found = _POINTED.search(data) if data.startswith(_POINTER) else None
+    found = re.search(_POINTED, data) if data.startswith(_POINTER) else None
     return None if found is None else Pointer(found["oid"].decode(), int(found["size"]))

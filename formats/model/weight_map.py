@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..store.content_cache import whole
-from ..wire.jsontext import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,6 +110,8 @@ def named_files(path: Location) -> list[Location]:
 
     Raises CheckpointError, and ValueError for what is no JSON.
     """
+    from ..wire.jsontext import parse_object  # which a bundle does not need
+
     with path.open() as file:
         document = parse_object(whole(file))
     if not is_map(document):

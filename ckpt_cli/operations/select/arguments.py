@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from formats.errors import CheckpointError
-from formats.find.directory import Directory, directories_below
 from formats.find.opening import open_checkpoint
 from formats.find.resolve import find
 from formats.location import Location, parse_location
@@ -61,6 +60,8 @@ def _names_in(path: Location) -> set[str]:
 
 def checkpoints_below(path: Location) -> Iterator[CheckpointLocation | CheckpointError]:
     """Yield the checkpoints of a directory and of those below it, and why one of these cannot be listed."""
+    from formats.find.directory import Directory, directories_below  # which one checkpoint does not need
+
     for below in directories_below(path):
         try:
             yield from (member.location for member in Directory(below).members)

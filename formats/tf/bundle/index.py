@@ -62,7 +62,6 @@ SLICE_KEY_BYTE = b"\0"
 _LARGEST_SIZE = 1 << 63
 _LARGEST_RANK = 254  # tensorflow/core/framework/tensor_shape.h: TensorShape::MaxDimensions
 
-_HEAD = rb"(\x08[\0-\x7f]\x12[\0-\x7f](?:\x12[\0-\x0b](?:\x08[\x80-\xff]{0,8}[\0-\x7f])?)*)"
 _PLACE = (
     rb"(?:\x18([\x80-\xff]{0,3}[\0-\x7f]))?(?:\x20([\x80-\xff]{0,8}[\0-\x7f]))?"
     rb"(?:\x28([\x80-\xff]{0,8}[\0-\x7f]))?(?:\x35(.{4}))?"
@@ -70,7 +69,7 @@ _PLACE = (
 _BEGINS_PLAIN = re.compile(rb"\x08[\0-\x7f]\x12[\0-\x7f]", re.DOTALL)
 _DIM_TAG, _SIZE_TAG = 0x12, 0x08
 _PLACE_TAGS, _CHECKSUM_TAG = (b"\x18", b"\x20", b"\x28"), b"\x35"
-_PLAIN_ENTRY, _PLAIN_PLACE = re.compile(_HEAD + _PLACE, re.DOTALL), re.compile(_PLACE, re.DOTALL)
+_PLAIN_PLACE = re.compile(_PLACE, re.DOTALL)
 """An entry as TensorFlow writes nearly all: dtype and shape, shard, offset, size, checksum.
 
 Each is there at most once, and none is negative.  Dtype and shape repeat from tensor
@@ -195,11 +194,16 @@ def _encode_head(dtype: int, shape: tuple[int, ...]) -> bytes:
     return BundleEntryProto(dtype=dtype, shape=encode_shape(shape)).encode()
 
 
-def decode_entry(value: bytes) -> BundleEntry:
-    """Return an entry; EntryError where it is malformed or its dtype unknown."""
+def _taken_apart(value: bytes) -> tuple[int, tuple[int, ...] | None, re.Match[bytes] | None]:
+    """Return of an entry where dtype and shape end, the dimensions, and the place; None if not plain."""
     end = 4 + value[3] if _BEGINS_PLAIN.match(value) else len(value) + 1
     rest = _PLAIN_PLACE.fullmatch(value, end) if end <= len(value) else None
-    dims = _plain_shape(value[4:end]) if rest else None
+    return end, _plain_shape(value[4:end]) if rest else None, rest
+
+
+def decode_entry(value: bytes) -> BundleEntry:
+    """Return an entry; EntryError where it is malformed or its dtype unknown."""
+    _, dims, rest = _taken_apart(value)
     if rest is not None and dims is not None and value[1] in dtypes.BY_NUMBER:
         return _placed(dtypes.BY_NUMBER[value[1]], checked_shape(dims), rest)
     try:
@@ -464,9 +468,9 @@ class BundleIndex:
     def _decode(self, value: bytes) -> BundleEntry:
         """Return a decoded entry, and take note of what its head says of others."""
         entry = decode_entry(value)
-        plain = _PLAIN_ENTRY.fullmatch(value)
-        if plain and len(plain[1]) == 4 + plain[1][3]:
-            self._heads[plain[1]] = entry.dtype, entry.shape
+        end, dims, rest = _taken_apart(value)
+        if rest is not None and dims is not None:
+            self._heads[value[:end]] = entry.dtype, entry.shape
         return entry
 
     def is_plain(self, position: int) -> bool:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import CheckpointError, CorruptCheckpointError
 from ...store.base import File
 from ...store.local.removing import let_go
-from ...store.local.staging import refusing
 from ...store.work.counters import tally_of
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ def bring(
     real, refusal = path.real(), ""
     if path.store.system_path(path) is None:
         ways, refusal = [way for way in ways if way == COPY], ELSEWHERE
+    from ...store.local.staging import refusing  # which reading does not need
+
     with refusing(staging.target):
         for way in ways:
             try:
