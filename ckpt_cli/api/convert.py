@@ -122,11 +122,12 @@ def convert(
     `/.ATTRIBUTES/VARIABLE_VALUE` in formats without objects; stored keeps it.
 
     `iterations` and `learning_rate` give what an optimizer state needs and `source` lacks, `optimizer` its
-    class. `generation` is keras2 or keras3, the Keras whose objects a `tf-object` target has. `cast` is the
-    dtype of floating-point tensors. `shard_size` limits the bytes per data shard. `link` shares files with
-    `source`. `resume` keeps progress if the call fails, and continues if you repeat it. `verify` is full,
-    sent or none. With `each`, `source` and `target` are run directories, and the result is a
-    `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control parallel work.
+    class. `generation` is keras2 or keras3, the Keras that restores a `tf-object` or `keras-weights`
+    target. `cast` is the dtype of floating-point tensors. `shard_size` limits the bytes per data shard.
+    `link` shares files with `source`. `resume` keeps progress if the call fails, and continues if you
+    repeat it. `verify` is full, sent or none. With `each`, `source` and `target` are run directories, and
+    the result is a `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control
+    parallel work.
 
     Raises CheckpointExistsError if `target` exists and `overwrite` is false, ConversionError if the target
     format cannot store a tensor, other CheckpointErrors, and ValueError for invalid arguments.

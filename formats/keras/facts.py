@@ -111,6 +111,12 @@ class KerasFacts(NamedTuple):
         """The major version of Keras, 2 where nothing tells."""
         return "3" if (self.version or "").startswith("3") else "2"
 
+    @property
+    def writes_weights_h5(self) -> bool:
+        """Whether this Keras has `.weights.h5` files: since 2.12."""
+        numbers = [int(part) for part in (self.version or "").split(".")[:2] if is_number(part)]
+        return len(numbers) == 2 and numbers >= [2, 12]
+
     def document(self) -> dict[str, Any]:
         """Return what is listed as plain data."""
         with_names = "optimizer" in self.listed

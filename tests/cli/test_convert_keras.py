@@ -91,7 +91,12 @@ def test_a_subclassed_model_takes_a_template(ckpt: Callable[..., Any], tmp_path:
 
 def test_weights_are_cast(ckpt: Callable[..., Any], tmp_path: Path) -> None:
     source = data_path("keras_conv", "conv.full.h5")
-    assert ckpt("convert", source, tmp_path / "m.weights.h5", "--cast", "bfloat16").code == 0
+    assert (
+        ckpt(
+            "convert", source, tmp_path / "m.weights.h5", "--cast", "bfloat16", "--generation", "keras3"
+        ).code
+        == 0
+    )
     with formats.open_checkpoint(str(tmp_path / "m.weights.h5")) as reader:
         assert {spec.dtype.name for spec in reader.specs.values()} == {"bfloat16"}
 
@@ -136,7 +141,13 @@ def test_keras_2_finds_the_metrics_of_a_fitted_model(ckpt: Callable[..., Any], t
     assert {(row["from"], row["dtype"], tuple(row["shape"])) for row in rows.values()} == {
         (None, "float32", ())
     }
-    for_keras_3 = ckpt("convert", source, tmp_path / "3.weights.h5", "--json")
+    plain = ckpt("convert", source, tmp_path / "2.weights.h5", "--json")
+    assert [row["to"] for row in plain.json["tensors"]] == [row["to"] for row in result.json["tensors"]]
+    assert "note: the optimizer's state is that of Keras 2.11 to 2.15; --generation chooses another" in (
+        plain.err
+    )
+    for_keras_3 = ckpt("convert", source, tmp_path / "3.weights.h5", "--json", "--generation", "keras3")
+    assert "the optimizer's state is that of Keras 3; --generation" in for_keras_3.err
     assert not [row for row in for_keras_3.json["tensors"] if row["to"].startswith("metrics/")]
 
 

@@ -701,6 +701,10 @@ def test_a_rate_that_no_file_has_is_given(ckpt: Callable, tmp_path: Path) -> Non
     """Keras 3 lists the rate with the state; Keras 2 has it in a training configuration, or nowhere."""
     source, target = data_path("optimizers", "new", "adam", "model.h5"), tmp_path / "model.weights.h5"
     result = ckpt("convert", source, target, "--learning-rate", "0.25", "--iterations", "77")
+    assert result.code == 3
+    assert "hint: for Keras 3, which stores it there: --generation keras3" in result.err
+    told = ("--learning-rate", "0.25", "--iterations", "77", "--generation", "keras3")
+    result = ckpt("convert", source, target, *told)
     assert result.code == 0, result.err
     with formats.open_checkpoint(str(target)) as reader:
         assert float(reader["optimizer/vars/1"].read()) == 0.25

@@ -122,7 +122,7 @@ def test_an_h5_file_becomes_objects(tensorflow: TensorFlow, name: str, kind: str
 @pytest.mark.parametrize("name", KERAS_2)
 def test_an_h5_file_becomes_weights_of_keras_3(tensorflow: TensorFlow, name: str, tmp_path: Path) -> None:
     folder = KERAS_2[name]
-    weights = converted(data_path(folder, f"{name}.full.h5"), tmp_path / "m.weights.h5")
+    weights = converted(data_path(folder, f"{name}.full.h5"), tmp_path / "m.weights.h5", generation="keras3")
     if tensorflow.is_old and name == "attn":
         inputs, _ = expected(folder, name)
         # Keras 2 looks for the parts of MultiHeadAttention under other names.
@@ -214,7 +214,7 @@ def test_the_state_of_adam_goes_from_keras_2_to_keras_3_and_back(
 ) -> None:
     source = data_path("keras_mlp", "mlp.with_optimizer.h5")
     values = state_of(source, "optimizer")
-    weights = converted(source, tmp_path / "mlp.weights.h5")
+    weights = converted(source, tmp_path / "mlp.weights.h5", generation="keras3")
     if not tensorflow.is_old:
         found = tensorflow.ask("keras", "optimizer_state", model="mlp", weights=weights)
         assert found["values"] == values
@@ -245,7 +245,7 @@ def test_the_state_of_other_optimizers_goes_from_keras_to_keras(
     source = str(tmp_path / "old.h5")
     told = {"optimizer": optimizer, "options": options}
     state = old_tensorflow.ask("keras", "save_trained", path=source, **told)
-    weights = converted(source, tmp_path / "new.weights.h5")
+    weights = converted(source, tmp_path / "new.weights.h5", generation="keras3")
     assert new_tensorflow.ask("keras", "optimizer_state", model="nest", weights=weights, **told) == state
     objects = converted(source, tmp_path / "objects")
     assert old_tensorflow.ask("keras", "optimizer_state", model="nest", weights=objects, **told) == state

@@ -132,10 +132,9 @@ def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
 def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:
     """Refuse what is said of an optimizer where tensors are taken as they are, whatever is said."""
     given, has_objects = settings.given, source.object_graph is not None
-    if settings.generation is not None and not (
-        keras_plan.concerns(source.format, into) and into.has_object_graph
-    ):
-        raise changes_nothing(source, "--generation", "only an object graph made of a Keras file has one")
+    if settings.generation is not None and not keras_plan.has_generation(source.format, into):
+        why = "only an object graph or a .weights.h5 file, made from another layout, has one"
+        raise changes_nothing(source, "--generation", why)
     if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
         return
     if into.has_object_graph and not has_objects:

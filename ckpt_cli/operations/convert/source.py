@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     """The state of an optimizer, where another layout than Keras' has it."""
 
     generation: str | None = None
-    """The Keras whose objects a tf-object target has, if it is not that of the configuration."""
+    """The Keras that restores a tf-object or keras-weights target, if it is not that of the configuration."""
 
     stored_keys: bool = False
     """Whether keys of objects keep their suffix in formats without an object graph."""

@@ -70,7 +70,7 @@ CASES: dict[str, Sequence[tuple[str, str]]] = {
 """By way: from which form to which.
 
 Without a template an object graph is that of the model alone, and what holds no configuration needs one; that
-of a `.h5` file is none for a `.keras` archive.  Without a configuration a `.weights.h5` is one for Keras 3.
+of a `.h5` file is none for a `.keras` archive.
 """
 
 BLIND = {"sgd", "unstepped"}
@@ -161,7 +161,7 @@ class Families:
         truth = self.truth(family)
         for way, pairs in CASES.items():
             for source, target in pairs:
-                is_for_the_other = way == (PLAIN if self.generation == "keras2" else CONFIG)
+                is_for_the_other = way == CONFIG and self.generation == "keras3"
                 if target == "wh5" and source in ("h5", "keras") and is_for_the_other:
                     continue
                 if truth.sound(source) and truth.sound(target):

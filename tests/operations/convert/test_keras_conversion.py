@@ -14,6 +14,7 @@ from ckpt_cli.operations.convert.keras.plan import read_config
 from formats import ConversionError
 from formats.find.registry import format_named
 from formats.keras.facts import KerasFacts, keras_facts
+from formats.keras.optimizers import KERAS3
 from formats.location import parse_location
 from tests.support import data_path, same
 from tests.writing import files, h5_objects, read_all, save
@@ -32,27 +33,33 @@ MODELS = [
 ]
 
 
-def planned(source: str, target: object, to: str, config: KerasFacts | None = None) -> Plan:
+def planned(
+    source: str, target: object, to: str, config: KerasFacts | None = None, generation: str | None = None
+) -> Plan:
     with formats.open_checkpoint(source) as reader:
-        settings = planner.Settings(config=config)
+        settings = planner.Settings(config=config, generation=generation)
         return planner.plan_conversion(
             reader, list(reader.specs), parse_location(str(target)), format_named(to), settings
         )
 
 
-def converted(source: object, target: Path, to: str, config: KerasFacts | None = None) -> Plan:
+def converted(
+    source: object, target: Path, to: str, config: KerasFacts | None = None, generation: str | None = None
+) -> Plan:
     with formats.open_checkpoint(str(source)) as reader:
-        settings = planner.Settings(config=config)
+        settings = planner.Settings(config=config, generation=generation)
         keys = list(reader.specs)
         plan = planner.plan_conversion(reader, keys, parse_location(str(target)), format_named(to), settings)
         execute.execute(plan)
     return plan
 
 
-def refused(source: str, to: str, config: KerasFacts | str | None = None) -> ConversionError:
+def refused(
+    source: str, to: str, config: KerasFacts | str | None = None, generation: str | None = None
+) -> ConversionError:
     facts = KerasFacts(config=config) if isinstance(config, str) else config
     with pytest.raises(ConversionError) as caught:
-        planned(source, "/nowhere/x", to, facts)
+        planned(source, "/nowhere/x", to, facts, generation)
     return caught.value
 
 
@@ -114,7 +121,7 @@ def test_an_h5_file_comes_back_from_objects_bit_for_bit(
 def test_an_h5_file_comes_back_from_weights_of_keras_3(folder: str, name: str, tmp_path: Path) -> None:
     source = data_path(folder, f"{name}.full.h5")
     config = read_config(parse_location(source))
-    converted(source, tmp_path / "m.weights.h5", "keras-weights")
+    converted(source, tmp_path / "m.weights.h5", "keras-weights", generation=KERAS3)
     converted(tmp_path / "m.weights.h5", tmp_path / "back.h5", "keras-h5", config)
     mine, theirs = read_all(tmp_path / "back.h5"), read_all(source)
     assert {key: array.tobytes() for key, array in mine.items()} == {
@@ -268,7 +275,7 @@ def test_slots_without_a_place_in_the_target_are_refused(tmp_path: Path) -> None
     layer = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
     config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}})
     save(tmp_path / "m.h5", arrays, "keras-h5", facts=KerasFacts(config=config))
-    error = refused(str(tmp_path / "m.h5"), "keras-weights")
+    error = refused(str(tmp_path / "m.h5"), "keras-weights", generation=KERAS3)
     assert "no place for 1 slot of Mine of Keras 2.11 to 2.15" in error.message
     assert "--weights-only" in error.hints[0]
     whole = converted(tmp_path / "m.h5", tmp_path / "m", "tf-object")
@@ -277,7 +284,7 @@ def test_slots_without_a_place_in_the_target_are_refused(tmp_path: Path) -> None
     told = json.dumps({"optimizer_config": {"class_name": "SGD", "config": settings}})
     idle = {key.replace("Mine", "SGD"): array for key, array in arrays.items()}
     save(tmp_path / "idle.h5", idle, "keras-h5", facts=KerasFacts(config=config, training_config=told))
-    plan = converted(tmp_path / "idle.h5", tmp_path / "idle.weights.h5", "keras-weights")
+    plan = converted(tmp_path / "idle.h5", tmp_path / "idle.weights.h5", "keras-weights", generation=KERAS3)
     assert [dropped.key for dropped in plan.dropped] == ["optimizer_weights/SGD/m/d/kernel"]
 
 
@@ -298,14 +305,13 @@ def test_a_layer_left_incomplete_is_refused() -> None:
 def test_the_state_of_an_optimizer_is_carried_whole_or_not_at_all(to: str) -> None:
     with formats.open_checkpoint(data_path("keras_mlp", "mlp.with_optimizer.h5")) as reader:
         into = format_named(to)
+        settings = planner.Settings(generation=KERAS3)
         weights = [key for key in reader.specs if reader.kinds[key] == "variable"]
-        plan = planner.plan_conversion(
-            reader, weights, parse_location("/nowhere/x"), into, planner.Settings()
-        )
+        plan = planner.plan_conversion(reader, weights, parse_location("/nowhere/x"), into, settings)
         assert len(plan.moves) == len(weights)
         part = [*weights, "optimizer_weights/iteration"]
         with pytest.raises(ConversionError, match="whole") as caught:
-            planner.plan_conversion(reader, part, parse_location("/nowhere/x"), into, planner.Settings())
+            planner.plan_conversion(reader, part, parse_location("/nowhere/x"), into, settings)
         assert "--weights-only" in caught.value.hints[0]
 
 
@@ -330,7 +336,7 @@ def test_without_a_learning_rate_objects_hold_the_slots_and_keras_3_does_not(
     plan = planned(source, "/nowhere/x", "tf-object")
     assert not plan.dropped
     assert len(plan.moves) == 27
-    error = refused(source, "keras-weights")
+    error = refused(source, "keras-weights", generation=KERAS3)
     assert "no place for 16 slots of Adam of Keras 2.11 to 2.15" in error.message
     assert "learning rate" in error.message
     plan = planned(source, "/nowhere/x", "keras-weights", read_config(parse_location(source)))
@@ -340,7 +346,8 @@ def test_without_a_learning_rate_objects_hold_the_slots_and_keras_3_does_not(
 def test_where_a_schedule_makes_the_rate_the_list_of_keras_3_has_none(tmp_path: Path) -> None:
     schedule = {"class_name": "Decay"}
     config = {"optimizer_config": {"class_name": "Adam", "config": {"learning_rate": schedule}}}
-    plan = planned(trained_by(json.dumps(config), tmp_path), "/nowhere/x", "keras-weights")
+    source = trained_by(json.dumps(config), tmp_path)
+    plan = planned(source, "/nowhere/x", "keras-weights", generation=KERAS3)
     listed = [move.spec for move in plan.moves if move.spec.key.startswith("optimizer/")]
     assert [len(spec.shape) for spec in listed[:1]] == [0]  # the count of steps
     assert len(listed) == 1 + 16
@@ -389,7 +396,7 @@ def test_layers_that_no_table_knows_are_not_laid_out_by_guess(tmp_path: Path) ->
     config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": layers}})
     kernel = {"d/kernel": np.ones((2, 1), np.float32)}
     save(tmp_path / "m.h5", kernel, "keras-h5", facts=KerasFacts(config=config))
-    error = refused(str(tmp_path / "m.h5"), "keras-weights")
+    error = refused(str(tmp_path / "m.h5"), "keras-weights", generation=KERAS3)
     assert (
         "layer 'd' is of class RNN, and its attributes, which keras-weights needs, are unknown"
         in error.message

@@ -31,7 +31,7 @@ from formats.wire.jsontext import parse_object
 
 from ..optimizers import Given, contradiction, reason_of_idle
 from ..plan import Dropped, Move
-from .copying import copied, is_copied, tells_structure
+from .copying import copied, have_one_layout, is_copied, tells_structure
 from .optimizer import RATE, NoPlaceError, StoredOptimizer, generation_told, optimizer_of, wanted_by
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _HINTS = (
 )
 _PLAIN = "--to hdf5, with a DST that ends in .h5, writes the tensors by their keys, which no Keras loads"
 _MOST_CONFIG = 256 << 20
-KERAS_3 = "3.0.0"
+KERAS_2, KERAS_3 = "2.15.0", "3.0.0"
 
 
 class KerasPlacement(NamedTuple):
@@ -121,6 +121,12 @@ def concerns(source: Format, target: Format) -> bool:
     """Whether a conversion from one format to another is one of layouts that a model explains."""
     of_keras = Family.KERAS
     return target.family is of_keras or (source.family is of_keras and target.has_object_graph)
+
+
+def has_generation(source: Format, target: Format) -> bool:
+    """Whether one generation of Keras is chosen: a configuration tells it for `.keras` archives and `.h5`."""
+    is_laid_out = concerns(source, target) and not have_one_layout(source, target)
+    return is_laid_out and (target.has_object_graph or _LAYOUTS[target.name] is _weights)
 
 
 def lay_out(chosen: Chosen) -> KerasPlacement:
@@ -311,7 +317,11 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
     ):
         if said is not None and all(one is not variable for one, _ in placed):
             message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
-            hints = ("where Keras looks for it: --config FILE, of a model that is compiled with it",)
+            hints: tuple[str, ...] = (
+                "where Keras looks for it: --config FILE, of a model that is compiled with it",
+            )
+            if _LAYOUTS[chosen.into.name] is _weights and model.facts.major == "2":
+                hints = (*hints, "for Keras 3, which stores it there: --generation keras3")
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
@@ -473,16 +483,20 @@ def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
 
 
 def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
-    """Lay out a .weights.h5 for the Keras of --config, and where none is given for Keras 3.
+    """Lay out a .weights.h5 for the Keras of the configuration, or for that of --generation.
 
-    Weights lie alike for both; an optimizer's state does not.
+    Weights lie alike for both; an optimizer's state does not.  Before 2.12 Keras had no such file.
     """
-    if chosen.settings.config is None and model.facts.major == "2":
-        if model.optimizer is not None:
-            text = "the optimizer's state is laid out for Keras 3; for Keras 2: --config FILE of that Keras"
-            chosen.notes.append(text)
-        model = model._replace(facts=model.facts._replace(version=KERAS_3))
-    return _weights_of(chosen, model)
+    wanted = chosen.settings.generation
+    if wanted is None and chosen.settings.config is None and not model.facts.writes_weights_h5:
+        wanted = KERAS3
+    version = {None: model.facts.version, KERAS2: KERAS_2, KERAS3: KERAS_3}[wanted]
+    other = model._replace(facts=model.facts._replace(version=version))
+    told = model.facts.major == "3" or chosen.settings.config is not None
+    if model.optimizer is not None and not (wanted is None and told):
+        title = TITLES[KERAS3 if other.facts.major == "3" else KERAS2]
+        chosen.notes.append(f"the optimizer's state is that of {title}; --generation chooses another")
+    return _weights_of(chosen, other)
 
 
 def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
