@@ -43,7 +43,8 @@ def _close(tolerance: float) -> Any:
     def close(one: Any, other: Any) -> bool:
         if isinstance(other, float) and isinstance(one, float):
             both_nan = math.isnan(one) and math.isnan(other)
-            return both_nan or math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance / 10)
+            least = tolerance if tolerance == CLOSE["float16"] else tolerance / 10
+            return both_nan or math.isclose(one, other, rel_tol=tolerance, abs_tol=least)
         return bool(one == other)
 
     return close
@@ -87,6 +88,7 @@ def table() -> str:
         "operations": "Operations by dtype, derivatives",
         "keras": "Keras: metrics, steps, symbolic tensors",
         "optimizers": "Ten steps of each optimizer, by each argument",
+        "layers": "Layers, by each argument and input, with derivatives",
         "shown": "What is printed: tensors, progress, summaries",
     }
     rows = [

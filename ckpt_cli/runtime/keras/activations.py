@@ -131,13 +131,19 @@ def mish(x: Any) -> Tensor:
 
 
 silu = swish
+
+
+def relu6(x: Any) -> Tensor:
+    return relu(x, max_value=6.0)
+
+
 _BY_NAME: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         linear, relu, leaky_relu, elu, selu, gelu, hard_sigmoid, softmax, log_softmax, sigmoid, tanh,
         softplus, softsign, exponential, swish, mish,
     )
-} | {"silu": swish}  # fmt: skip
+} | {"silu": swish, "relu6": relu6}  # fmt: skip
 
 
 def get(identifier: Any) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from ..names import close_scope, name_scope, open_scope, to_snake_case, unique_n
 from ..nest import flatten, map_structure
 from ..tensor import Tensor, TensorLike, TensorShape, as_tensor
 from ..trackable import AutoTrackable, Trackable
+from ..unknown import refuse
 from ..variable import Variable, has_no_effect
 from . import initializers, regularizers
 from .activations import as_float
@@ -116,6 +117,12 @@ class Layer(Module):
     _passes_masks: ClassVar[bool] = False
     """Whether a mask of the inputs is one of the outputs, or `compute_mask` says which is."""
 
+    _refused: ClassVar[tuple[str, ...]] = ()
+    """Arguments that Keras' class has, and that are not supported."""
+
+    _ndim: tuple[str, int] | None = None
+    """The rank of the input, as `ndim` or at least, as `min_ndim`."""
+
     _moves_axes: ClassVar[bool] = False
     """Whether the first axis of an output may be another than that of the inputs."""
 
@@ -152,8 +159,14 @@ class Layer(Module):
         if "input_dim" in kwargs:
             shape = (None, kwargs.pop("input_dim"))
         on_outputs = regularizers.get(kwargs.pop("activity_regularizer", None))
-        on_weights = {row.name: kwargs.pop(row.option("regularizer"), None) for row in self._row.weights}
-        constraints = {row.name: kwargs.pop(row.option("constraint"), None) for row in self._row.weights}
+        rows = {row.name: row for row in self._row.weights}  # a name may have several shapes
+        on_weights = {name: kwargs.pop(row.option("regularizer"), None) for name, row in rows.items()}
+        constraints = {name: kwargs.pop(row.option("constraint"), None) for name, row in rows.items()}
+        refused = (*self._refused, "weights")
+        refuse(type(self).__name__, **{option: kwargs.pop(option, None) for option in refused})
+        if kwargs.pop("autocast", True) is not True:
+            raise NotImplementedError(f"{type(self).__name__}: argument autocast is not supported")
+        kwargs.pop("dynamic", None)  # Every layer runs eagerly here.
         for option, given in constraints.items():
             if given is not None and not callable(given):
                 raise NotImplementedError(
@@ -409,6 +422,8 @@ class Layer(Module):
             inputs._value.dtype.kind == "f" and inputs._value.dtype is not self._dtype.numpy_dtype
         ):
             inputs = self._converted(inputs)
+        if self._ndim is not None:
+            self._check_rank(flatten(inputs)[0])
         args, training = spec.settle_training(args, kwargs)
         if not _training:
             self._begin_call()
@@ -426,6 +441,15 @@ class Layer(Module):
         finally:
             close_scope()
             _training.pop()
+
+    def _check_rank(self, tensor: Any) -> None:
+        assert self._ndim is not None
+        kind, rank = self._ndim
+        if tensor.ndim < rank or (tensor.ndim > rank and kind == "ndim"):
+            raise ValueError(
+                f'Input 0 of layer "{self.name}" is incompatible with the layer: expected {kind}={rank}, '
+                f"found ndim={tensor.ndim}. Full shape received: {tuple(tensor.shape)}"
+            )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Return the masks of the outputs for inputs and their masks: here the same, if masks are supported.

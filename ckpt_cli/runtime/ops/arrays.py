@@ -340,6 +340,12 @@ def _spelled_out(equation: str, ranks: list[int]) -> str:
 
 
 def _einsum(*operands: Any, equation: str) -> Any:
+    for at, operand in enumerate(operands):
+        if operand.dtype != operands[0].dtype:
+            raise ValueError(
+                f"cannot compute Einsum as input #{at}(zero-based) was expected to be a {operands[0].dtype} "
+                f"tensor but is a {operand.dtype} tensor"
+            )
     return np.einsum(_spelled_out(equation, [operand.ndim for operand in operands]), *operands, optimize=True)
 
 

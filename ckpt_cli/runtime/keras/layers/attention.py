@@ -10,6 +10,7 @@ import numpy as np
 from formats.keras.layers import LAYERS
 
 from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
 from ..masks import all_of, as_mask, mask_of
@@ -98,7 +99,7 @@ class MultiHeadAttention(Layer):
         value_dim: int | None = None,
         dropout: float = 0.0,
         use_bias: bool = True,
-        output_shape: int | None = None,
+        output_shape: Any = None,
         attention_axes: Any = None,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
@@ -113,13 +114,15 @@ class MultiHeadAttention(Layer):
             raise NotImplementedError(
                 f"attention_axes={attention_axes!r} is not supported, only the axis of places"
             )
+        if not isinstance(output_shape, int | None):
+            refuse("MultiHeadAttention", output_shape=output_shape)
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self._num_heads, self._key_dim, self._value_dim = num_heads, key_dim, value_dim or key_dim
         self._dropout, self._use_bias, self._out_features = dropout, use_bias, output_shape
         how = {
             "kernel_initializer": kernel_initializer, "bias_initializer": bias_initializer,
             "kernel_regularizer": kernel_regularizer, "bias_regularizer": bias_regularizer,
-            "kernel_constraint": kernel_constraint, "bias_constraint": bias_constraint,
+            "kernel_constraint": kernel_constraint, "bias_constraint": bias_constraint, "dtype": self.dtype,
         }  # fmt: skip
         self._put("_how", how)
 
@@ -132,8 +135,8 @@ class MultiHeadAttention(Layer):
         self._query_dense = self._projection("query", self._key_dim)
         self._key_dense = self._projection("key", self._key_dim)
         self._value_dense = self._projection("value", self._value_dim)
-        self._softmax = Softmax(axis=-1)
-        self._dropout_layer = Dropout(self._dropout)
+        self._softmax = Softmax(axis=-1, dtype=self.dtype)
+        self._dropout_layer = Dropout(self._dropout, dtype=self.dtype)
         features = self._out_features or query.shape[-1]
         bias = "e" if self._use_bias else None
         shape = [None, features]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from formats.keras.layers import LAYERS
 
+from ...errors import InvalidArgumentError
 from ...ops import convolution, windows
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor
@@ -74,6 +75,7 @@ class _Convolution(Layer):
     ) -> None:
         _channels_last(data_format)
         super().__init__(**kwargs)
+        self._put("_ndim", ("min_ndim", self._rank + 2))
         self.filters, self.groups, self.use_bias = filters, groups, use_bias
         self.padding = _padding(padding, *self._also_padded)
         self._put("kernel_size", _numbers("kernel_size", kernel_size, self._rank))
@@ -90,11 +92,27 @@ class _Convolution(Layer):
 
     def build(self, input_shape: Any) -> None:
         channels = input_shape[-1]
+        if self.filters <= 0:
+            raise ValueError(
+                "Invalid value for argument `filters`. Expected a strictly positive value. Received "
+                f"filters={self.filters}."
+            )
+        self._check_size(input_shape)
         if channels % self.groups or self.filters % self.groups:
             raise ValueError(
                 f"{channels} channels and {self.filters} filters cannot be cut into {self.groups} groups."
             )
         self._make_weights(INPUT=channels // self.groups)
+
+    def _check_size(self, input_shape: Any) -> None:
+        sizes = zip(input_shape[1:-1], self.kernel_size, self.dilation_rate, strict=False)
+        fits = all(size is None or size > (width - 1) * dilation for size, width, dilation in sizes)
+        if self.padding == "valid" and not fits:
+            raise ValueError(
+                f"One of the dimensions in the output is <= 0 due to downsampling in {self.name}. Consider "
+                f"increasing the input size. Received input shape {list(input_shape)} which would produce "
+                "output shape with a zero or negative value in a dimension."
+            )
 
     def _convolved(self, inputs: Tensor) -> Tensor:
         padding = self.padding
@@ -118,6 +136,10 @@ class _Convolution(Layer):
         return _op["concat"](*parts, axis=-1)
 
     def call(self, inputs: Tensor) -> Any:
+        if inputs.ndim > self._rank + 2:
+            raise NotImplementedError(
+                f"{self.name}: an input of rank {inputs.ndim} is not supported, only of {self._rank + 2}"
+            )
         out = self._convolved(inputs)
         if self.bias is not None:
             out = out + self.bias
@@ -157,9 +179,12 @@ class Conv2DTranspose(Conv2D):
 
     _row = LAYERS["Conv2DTranspose"]
     most_elements: int | None = None
-    """Of an output of one example: whoever builds a layer from a file sets it, strides ask for any size."""
+    """Of an output of one example; a layer that a file describes has a limit, as its strides may be any."""
 
     output_padding: tuple[int, ...] | None
+
+    def _check_size(self, input_shape: Any) -> None:
+        """Take any size: outputs are larger than inputs."""
 
     def __init__(
         self,
@@ -287,6 +312,7 @@ class MaxPooling2D(Layer):
     strides: tuple[int, int]
 
     _pool = staticmethod(windows.max_pool2d)
+    _ndim = ("ndim", 4)
 
     def __init__(
         self,
@@ -299,10 +325,15 @@ class MaxPooling2D(Layer):
         _channels_last(data_format)
         super().__init__(**kwargs)
         self.padding = _padding(padding)
-        self._put("pool_size", windows.pair(pool_size))
-        self._put("strides", windows.pair(pool_size if strides is None else strides))
+        self._put("pool_size", _numbers("pool_size", pool_size, 2))
+        self._put("strides", _numbers("strides", pool_size if strides is None else strides, 2))
 
     def call(self, inputs: Tensor) -> Tensor:
+        sizes = zip(inputs.shape[1:3], self.pool_size, strict=True)
+        if self.padding == "valid" and any(size < width for size, width in sizes):
+            raise NotImplementedError(
+                f"{self.name}: a window that is larger than the image {tuple(inputs.shape)} is not supported"
+            )
         return self._pool(inputs, self.pool_size, self.strides, self.padding)
 
 
@@ -311,10 +342,18 @@ class AveragePooling2D(MaxPooling2D):
 
     _pool = staticmethod(windows.avg_pool2d)
 
+    def call(self, inputs: Tensor) -> Tensor:
+        if not inputs.dtype.is_floating:
+            raise InvalidArgumentError(
+                f"Value for attr 'T' of {inputs.dtype.name} is not in the list of allowed values [Op:AvgPool]"
+            )
+        return super().call(inputs)
+
 
 class GlobalAveragePooling2D(Layer):
     _reduction = "reduce_mean"
     _axes: ClassVar[tuple[int, ...]] = (1, 2)
+    _ndim = ("ndim", 4)
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
         _channels_last(data_format)
@@ -333,6 +372,7 @@ class GlobalAveragePooling1D(GlobalAveragePooling2D):
     """The mean over time, of the times that a mask lets through."""
 
     _axes = (1,)
+    _ndim = ("ndim", 3)
     _passes_masks = True
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -351,3 +391,4 @@ class GlobalAveragePooling1D(GlobalAveragePooling2D):
 
 class GlobalMaxPooling1D(GlobalMaxPooling2D):
     _axes = (1,)
+    _ndim = ("ndim", 3)

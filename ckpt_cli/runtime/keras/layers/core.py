@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from formats.keras.layers import LAYERS
 
+from ...errors import InvalidArgumentError
 from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import refuse
@@ -65,7 +67,7 @@ class Dense(Layer):
             **kwargs,
         )
         self.units = int(units)
-        if self.units <= 0:
+        if self.units < 0:
             raise ValueError(
                 f"Received an invalid value for `units`, expected a positive integer. Received: units={units}"
             )
@@ -118,11 +120,13 @@ class ReLU(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.max_value, self.negative_slope, self.threshold = (
-            max_value,
-            negative_slope or 0.0,
-            threshold or 0.0,
-        )
+        given = {"max_value": max_value, "negative_slope": negative_slope, "threshold": threshold}
+        for name, value in given.items():
+            if (value is None and name != "max_value") or (value is not None and value < 0.0):
+                raise ValueError(
+                    f"{name} of a ReLU layer cannot be a negative value. Received: {name}={value}"
+                )
+        self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
     def call(self, inputs: Tensor) -> Tensor:
         return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
@@ -133,6 +137,10 @@ class LeakyReLU(Layer):
 
     def __init__(self, alpha: float = 0.3, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if alpha is None:
+            raise ValueError(
+                "The alpha value of a Leaky ReLU layer cannot be None, Expecting a float. Received: None"
+            )
         self.alpha = alpha
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -159,7 +167,7 @@ class Dropout(Layer):
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= rate <= 1:
+        if isinstance(rate, int | float) and not 0 <= rate <= 1:
             raise ValueError(f"Invalid value {rate} received for `rate`, expected a value between 0 and 1.")
         refuse("Dropout", noise_shape=noise_shape)
         self.rate, self.seed = rate, seed
@@ -171,8 +179,10 @@ class Dropout(Layer):
         seed = self._next_seed
         if seed is not None:
             self._next_seed = seed + 1  # Keras gives every call a seed of its own.
-        if self.rate == 1:
-            return _op["zeros_like"](inputs)
+        if not isinstance(self.rate, int | float) or self.rate == 1:
+            raise ValueError(
+                f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={self.rate}"
+            )
         return inputs * _op["dropout_mask"](inputs, rate=self.rate, seed=seed)
 
 
@@ -200,6 +210,12 @@ class Reshape(Layer):
                 known *= dim
             total = inputs._value.size // max(len(inputs._value), 1)
             shape = tuple(total // known if dim == -1 else dim for dim in shape)
+        of_example = inputs._value.size // max(len(inputs._value), 1)
+        if len(inputs._value) and math.prod(shape) != of_example:
+            raise InvalidArgumentError(
+                f"Input to reshape is a tensor with {of_example} values for each example, but the requested "
+                f"shape {shape} has {math.prod(shape)} [Op:Reshape]"
+            )
         return _op["reshape"](inputs, shape=(-1, *shape))
 
 
@@ -226,6 +242,7 @@ class Embedding(Layer):
     """A row of a table for each integer; with `mask_zero` places that are 0 are masked."""
 
     _row = LAYERS["Embedding"]
+    _refused = ("sparse",)
     embeddings: Variable
     _length: Any
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.keras.layers import LAYERS
 
+from ...errors import InvalidArgumentError
 from ...functions import moments, reduce_mean, reduce_variance
 from ...ops.elementwise import cast
 from ...shaping import broadcast_to
@@ -108,6 +109,7 @@ class BatchNormalization(_Normalization):
     """Normalize by the batch's mean and variance in training, by their moving averages otherwise."""
 
     _row = LAYERS["BatchNormalization"]
+    _refused = ("renorm", "virtual_batch_size", "adjustment")
     moving_mean: Variable
     moving_variance: Variable
 
@@ -126,6 +128,8 @@ class BatchNormalization(_Normalization):
     ) -> None:
         if not isinstance(axis, int) and len(axis) != 1:
             raise NotImplementedError(f"BatchNormalization: axis={axis!r} is not supported, only one axis")
+        for option in ("synchronized", "fused"):  # how it is computed, and where
+            kwargs.pop(option, None)
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
         self.momentum = momentum
         moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
@@ -245,7 +249,8 @@ class GroupNormalization(_Normalization):
         self._make_weights(AXES=[channels])
 
     def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
-        inputs = cast(inputs, self._dtype)
+        if not inputs.dtype.is_floating:
+            raise InvalidArgumentError(f"{self.name}: {inputs.dtype.name} [Op:SquaredDifference]")
         shape, axis = list(inputs.shape), self.axis % inputs.ndim
         grouped = self._grouped(inputs)
         others = [other for other in range(1, grouped.ndim) if other != axis]

@@ -42,6 +42,7 @@ _op = OPERATIONS
 class _Cell(Layer):
     """Base of the cells."""
 
+    _refused = ("dropout", "recurrent_dropout")
     _initializers: tuple[Any, Any, Any]
     kernel: Variable
     recurrent_kernel: Variable
@@ -106,9 +107,8 @@ class LSTMCell(_Cell):
             return plain
 
         def with_open_forget_gate(shape: Any, dtype: Any = None) -> Tensor:
-            values = np.array(plain(shape, dtype=dtype)._value)
-            values[self.units : 2 * self.units] = 1
-            return Tensor(values)
+            first, last = (plain((self.units * count,), dtype=dtype)._value for count in (1, 2))
+            return Tensor(np.concatenate([first, np.ones_like(first), last]))
 
         return with_open_forget_gate
 
@@ -196,6 +196,8 @@ class RNN(Layer):
     """A cell run over time: inputs [batch, time, features], mask [batch, time]."""
 
     _passes_masks = True
+    _ndim = ("ndim", 3)
+    _refused = ("time_major", "dropout", "recurrent_dropout")
 
     def __init__(
         self,
@@ -210,9 +212,11 @@ class RNN(Layer):
             raise NotImplementedError("stateful=True is not supported")
         kwargs.pop("unroll", None)  # The loop is unrolled anyway.
         zero_output_for_mask = bool(kwargs.pop("zero_output_for_mask", False))
-        others = ("time_major", "dropout", "recurrent_dropout")
-        refuse(type(self).__name__, **{name: kwargs.pop(name, None) for name in others})
+        if kwargs.pop("implementation", 2) != 2:
+            raise NotImplementedError(f"{type(self).__name__}: argument implementation=1 is not supported")
         super().__init__(**kwargs)
+        if not isinstance(cell, list | tuple) and not hasattr(cell, "call"):
+            raise ValueError(f"Argument `cell` should have a `call` method. The RNN was passed: cell={cell}")
         self.cell = StackedRNNCells(cell) if isinstance(cell, list | tuple) else cell
         self.return_sequences, self.return_state, self.go_backwards = (
             return_sequences,
@@ -296,7 +300,8 @@ def _apart(inputs: Any, initial_state: Any) -> tuple[Any, Any]:
 def _cell_of(cell: type[_Cell], units: int, options: dict[str, Any]) -> _Cell:
     """Return the cell of a layer, with those of the layer's options that are its own."""
     own = {option: options.pop(option) for option in _CELL_OPTIONS if option in options}
-    return cell(units, name=to_snake_case(cell.__name__), **own)
+    dtype = options.get("dtype")
+    return cell(units, name=to_snake_case(cell.__name__), dtype=dtype, **own)
 
 
 _CELL_OPTIONS = (
@@ -327,8 +332,13 @@ class Bidirectional(Layer):
     # The layer that both were copied from is no node of the graph, but has a place in weight files.
     _also_walked = ("layer",)
     _passes_masks = True
+    _ndim = ("ndim", 3)
 
     def __init__(self, layer: RNN, merge_mode: str | None = "concat", **kwargs: Any) -> None:
+        if kwargs.pop("backward_layer", None) is not None:
+            raise NotImplementedError("Bidirectional: argument backward_layer is not supported")
+        if not hasattr(layer, "go_backwards"):
+            raise KeyError("go_backwards")  # which Keras looks up in the layer's configuration
         super().__init__(**{"trainable": layer.trainable, **kwargs})
         if merge_mode not in ("sum", "mul", "ave", "concat", None):
             raise ValueError(

@@ -10,7 +10,7 @@ from ... import dtypes
 from ...names import unique_name
 from ...nest import flatten, pack_sequence_as
 from ...ops.elementwise import cast
-from ...tensor import OPERATIONS, Tensor, TensorShape, as_tensor
+from ...tensor import OPERATIONS, Tensor, TensorShape
 from ...unknown import refuse
 from ..base_layer import Layer
 from ..masks import all_of
@@ -186,6 +186,11 @@ class _Merge(Layer):
 
     def build(self, input_shape: Any) -> None:
         _require_several("A merge layer", input_shape)
+        shapes = [tuple(shape)[1:] for shape in input_shape]
+        for shape in shapes[1:]:
+            pairs = zip(shapes[0][::-1], shape[::-1], strict=False)
+            if any(a != b and 1 not in (a, b) for a, b in pairs):
+                raise ValueError(f"Inputs have incompatible shapes. Received shapes {shapes[0]} and {shape}")
         self.built = True
 
     def call(self, inputs: Any) -> Any:
@@ -230,6 +235,14 @@ class Concatenate(Layer):
 
     def build(self, input_shape: Any) -> None:
         _require_several("A `Concatenate` layer", input_shape)
+        shapes = [list(shape) for shape in input_shape]
+        for shape in shapes:
+            shape.pop(self.axis)
+        if any(shape != shapes[0] for shape in shapes):
+            raise ValueError(
+                "A `Concatenate` layer requires inputs with matching shapes except for the concatenation "
+                f"axis. Received: input_shape={input_shape}"
+            )
         self.built = True
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -268,6 +281,12 @@ class Permute(Layer):
     def __init__(self, dims: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._put("dims", tuple(dims))
+        if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
+            raise ValueError(
+                "Invalid permutation argument `dims` for Permute Layer. The set of indices in `dims` must be "
+                f"consecutive and start from 1. Received dims={self.dims}"
+            )
+        self._put("_ndim", ("ndim", len(self.dims) + 1))
 
     def call(self, inputs: Tensor) -> Any:
         return _op["transpose"](inputs, perm=(0, *self.dims))
@@ -279,7 +298,7 @@ class Rescaling(Layer):
         self.scale, self.offset = scale, offset
 
     def call(self, inputs: Any) -> Any:
-        return as_tensor(inputs) * self.scale + self.offset
+        return cast(inputs, self._dtype) * cast(self.scale, self._dtype) + cast(self.offset, self._dtype)
 
 
 class Lambda(Layer):
