@@ -60,12 +60,17 @@ def leaf_body(values: Mapping[bytes, bytes]) -> bytes:
     return body + b"".join(values[key] for key in keys)
 
 
-def interior_body(children: Iterable[tuple[bytes, int, int]], height: int, path: bytes = DATA) -> bytes:
-    """Return an interior node: of each child its first key, offset and length."""
+def interior_body(
+    children: Iterable[tuple[bytes, int, int]], height: int, path: bytes = DATA, common: int = 0
+) -> bytes:
+    """Return an interior node: of each child its first key, offset and length.
+
+    So many bytes of it begin all keys of the child, which has them without.
+    """
     found = [*children]
     count = len(found)
     body = bytes([height]) + numbers(1, len(path), 0) + path
-    body += numbers(count) + _keys([key for key, _, _ in found], numbers(*[0] * count))
+    body += numbers(count) + _keys([key for key, _, _ in found], numbers(*[common] * count))
     body += (
         numbers(*[0] * count) + numbers(*(at for _, at, _ in found)) + numbers(*(size for *_, size in found))
     )

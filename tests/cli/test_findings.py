@@ -79,13 +79,15 @@ def test_no_command_is_left_out() -> None:
     assert names == {*COMMANDS, *READ_NONE}
 
 
-def test_many_findings_are_counted(tmp_path: Path, ckpt: Callable) -> None:
+@pytest.mark.parametrize(("count", "more"), [(20, None), (21, "1 more finding"), (50, "30 more findings")])
+def test_many_findings_are_counted(tmp_path: Path, ckpt: Callable, count: int, more: str | None) -> None:
     def damage(entries: dict) -> None:
         for key in entries:
             entries[key] = b"\x08\x7f"  # a dtype that there is not
 
     prefix = str(tmp_path / "many")
-    write_bundle(prefix, {f"v{number:02d}": np.float32(1) for number in range(50)}, edit=damage)
+    write_bundle(prefix, {f"v{number:02d}": np.float32(1) for number in range(count)}, edit=damage)
     lines = ckpt("show", prefix).err.splitlines()
-    assert len(lines) == 21
-    assert lines[-1] == f"warning: {prefix}: 30 more findings; to see all: ckpt verify"
+    assert len(lines) == 20 + (more is not None)
+    if more is not None:
+        assert lines[-1] == f"warning: {prefix}: {more}; to see all: ckpt verify"

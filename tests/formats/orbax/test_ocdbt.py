@@ -51,6 +51,31 @@ def test_an_interior_node_leads_to_leaves(tmp_path: Path) -> None:
         assert same(reader["b"].read(), reader["w"].read())
 
 
+@pytest.mark.parametrize(("common", "is_read"), [(1, True), (2, True), (3, False)])
+def test_children_have_keys_without_their_common_beginning(
+    tmp_path: Path, common: int, is_read: bool
+) -> None:
+    """It may be all of the first key, and no more."""
+    leaves = [
+        frame(NODE, leaf_body({key[common:]: value for key, value in stored({name: W}).items()}))
+        for name in "bw"
+    ]
+    first, second = map(len, leaves)
+    root = frame(NODE, interior_body([(b"b/", 0, first), (b"w/", first, second)], 1, common=common))
+    path = write(
+        str(tmp_path / "o"),
+        [("b",), ("w",)],
+        manifest(first + second, len(root), height=1),
+        b"".join(leaves) + root,
+    )
+    if not is_read:
+        with pytest.raises(formats.CheckpointError, match="begin with more than their own key has"):
+            formats.open_checkpoint(path)
+        return
+    with formats.open_checkpoint(path) as reader:
+        assert same(reader["b"].read(), reader["w"].read())
+
+
 def _circle() -> tuple[bytes, bytes]:
     body = interior_body([(b"w", 0, 0)], 1)
     size = len(frame(NODE, body))

@@ -65,6 +65,19 @@ def test_what_would_run_or_never_end_is_refused_by_name(name: str, why: str) -> 
     assert not os.path.exists("ran_by_a_pickle")
 
 
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("evil.pt", "a dictionary of tensors and plain values"),
+        ("whole_module.pt", "model.state_dict()"),
+    ],
+)
+def test_what_is_refused_says_what_to_save(name: str, saved: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        formats.open_checkpoint(data_path("pytorch", name))
+    assert caught.value.hints == (f"in the program that made it, save {saved} with torch.save",)
+
+
 def test_what_is_shared_sixty_times_over_is_walked_once() -> None:
     with formats.open_checkpoint(data_path("pytorch", "laugh.pt")) as reader:
         assert list(reader) == ["w"]
@@ -364,6 +377,7 @@ def test_tensors_without_values_here_are_listed_and_refused_by_name(tmp_path: Pa
         assert reader["w"].read().size == 6
         assert [(found.severity, found.key) for found in reader.findings] == [("warning", "lacks")]
         assert not any(found.severity == "error" for step in reader.verify() for found in step.findings)
+        assert sum(step.tensors for step in reader.verify()) == 2
 
 
 @pytest.mark.parametrize(("name", "itemsize"), [("complex32", 4), ("float4_e2m1fn_x2", 1), ("bits16", 2)])

@@ -79,6 +79,11 @@ def agree(values: list[bytes]) -> int:
     return told
 
 
+def test_numbers_of_two_bytes_are_not_taken_for_one() -> None:
+    """A dtype and the length of a shape of 128: their entries are decoded, or rejected, the long way."""
+    assert list(places([b"\x08\x80\x12\x00", b"\x08\x01\x12\x80\x01" + bytes(128)])) == [None, None]
+
+
 def test_places_are_those_of_tensorflows_entries() -> None:
     for golden in recorded(*BUNDLES):
         index = BundleIndex(parse_location(data_path(golden["path"])))

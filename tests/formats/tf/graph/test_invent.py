@@ -131,3 +131,10 @@ def test_a_graph_of_many_names_takes_little_a_node() -> None:
         tracemalloc.stop()
     assert nodes == 5_003
     assert taken < 550, f"{taken:.0f} bytes a node"
+
+
+def test_a_path_has_as_many_edges_as_the_deepest_that_is_supported() -> None:
+    longest = "/".join(["a"] * 1001)
+    assert invent(longest).keys == {longest: longest + VALUE}
+    with pytest.raises(ConversionError, match="more than 1000 edges"):
+        invent(longest + "/a")
