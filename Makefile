@@ -18,7 +18,7 @@ RIVALS = .venv-rivals
 PACKS = .venv-packs
 RECIPES = .venv-recipes
 RELEASE = .venv-release
-GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pickle-program pytorch
+GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pickle-program pytorch ocdbt zarr flax
 DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.

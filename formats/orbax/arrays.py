@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ..core.chunks import PIECE, array_chunks
+from ..core.chunks import PIECE, array_chunks, stored_chunks
 from ..core.region import boxes, fill, full_index, index_shape, within
 from ..core.slicing import allocate
 from ..errors import CorruptCheckpointError
 from ..model.tensor import LazyTensor
-from .flax_tensors import normalise
+from ..store.ranges import FileRange
+from .flax_tensors import is_plain, normalise
+from .ocdbt import StoredRange
 from .zarr import is_absent
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from .values import TreeValues, Value
     from .zarr import ShardIndex, ZarrArray
 
-_BAND = 64 << 20
+_BAND = 24 << 20
 """Bytes of a tensor that are held while it is read in pieces, or two chunks of it."""
 
 _MOST_INDEXES = 64
@@ -67,11 +70,37 @@ class ZarrTensor(LazyTensor):
         return out
 
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
-        return self.region_chunks(full_index(self.spec.shape), max_bytes)
+        stored = self._whole()
+        if stored is not None:
+            itemsize = self._array.dtype.itemsize or 1
+            yield from stored_chunks(partial(self._part, stored), 0, stored.size, itemsize, max_bytes)
+            return
+        yield from self.region_chunks(full_index(self.spec.shape), max_bytes)
 
     def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
         for box in self._bands(index_shape(index)):
             yield from array_chunks(self.read_region(within(index, box)), max_bytes)
+
+    def file_range(self) -> FileRange | None:
+        stored = self._whole()
+        file = None if stored is None else self._values.files.kept(stored.file)
+        if stored is None or file is None:
+            return None
+        return FileRange(file, stored.offset, stored.size, self.spec.key)
+
+    def _whole(self) -> StoredRange | None:
+        """Return where all elements are stored as they are, one after the other; None where they are not."""
+        array = self._array
+        is_raw = not array.codecs.steps and not array.codecs.is_big and array.shard is None
+        is_one = array.order == "C" and array.cell == self.spec.shape
+        if not (is_raw and is_one and is_plain(self.spec.dtype) and self.spec.dtype.is_mapped):
+            return None
+        self._values.files.require_open()
+        found = self._found((0,) * self.spec.rank)
+        return found if isinstance(found, StoredRange) and found.size == array.nbytes else None
+
+    def _part(self, stored: StoredRange, offset: int, size: int) -> bytes:
+        return self._values.read(stored, offset, offset + size)
 
     def _bands(self, shape: tuple[int, ...]) -> Iterator[Index]:
         """Yield boxes that cover a shape: rows of chunks, as many as fit, or parts of a row."""

@@ -70,6 +70,14 @@ class TreeFiles:
             self._open[name] = file
         return file
 
+    def kept(self, name: str) -> File | None:
+        """Return an open file that stays open; None where too many are open."""
+        file, is_kept = self._opened(name)
+        if is_kept:
+            return file
+        file.close()
+        return None
+
     def expect(self, name: str, offset: int, size: int) -> None:
         """Be told that this range will be read."""
         file, is_kept = self._opened(name)

@@ -240,8 +240,8 @@ def _dtype(name: Any) -> tuple[DType, bool]:
     found = BY_NAME.get(name) if isinstance(name, str) else None
     if found is not None and found.is_number:
         return found, match is not None and match[1] == ">"
-    if name in _UNMAPPED:
-        return unmapped(str(name)), False
+    if isinstance(name, str) and name in _UNMAPPED:
+        return unmapped(name), False
     raise UnreadZarrError(f"dtype {name!r:.40} is not supported")
 
 

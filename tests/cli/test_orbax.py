@@ -188,3 +188,14 @@ def test_orbax_does_not_match_a_program_of_tensorflow(ckpt: Callable) -> None:
     done = ckpt("match", data_path("orbax", "new/pytree"), program)
     assert done.code == 3
     assert "CHECKPOINT has no object graph" in done.err
+
+
+@pytest.mark.parametrize("dtype", [["<f4"], {"name": "<f4"}, None, 4])
+def test_a_dtype_that_is_no_text_is_damage(tmp_path: Path, ckpt: Callable, dtype: object) -> None:
+    path = tmp_path / "tree"
+    shutil.copytree(data_path("orbax", "old/zarr2_files"), path)
+    metadata = path / "dense_0.bias" / ".zarray"
+    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"dtype": dtype}))
+    done = ckpt("ls", path)
+    assert done.code == 3
+    assert "dtype" in done.err

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import formats
+from formats.core.chunks import PIECE
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.orbax import flax_writer
+from formats.orbax.files import TreeFiles
 from formats.orbax.orbax_writer import cut_into
 from tests.support import data_path
 
@@ -217,3 +219,27 @@ def test_an_interrupted_conversion_is_resumed(tmp_path: Path, ckpt: Callable, to
     again = ckpt("convert", source, tmp_path / "out", "--to", to, "--resume")
     assert again.code == 0, again.err
     assert said(tmp_path / "out") == said(source)
+
+
+def test_a_raw_chunk_is_read_in_pieces(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.arange(5 << 20, dtype=np.uint8).reshape(5, -1)
+    np.savez(tmp_path / "in.npz", w=values)
+    assert ckpt("convert", tmp_path / "in.npz", tmp_path / "out", "--to", "orbax").code == 0
+    sizes = []
+    whole = TreeFiles.read
+
+    def read(files: TreeFiles, name: str, offset: int, size: int) -> bytes:
+        sizes.append(size)
+        return whole(files, name, offset, size)
+
+    with formats.open_checkpoint(tmp_path / "out") as reader:
+        monkeypatch.setattr(TreeFiles, "read", read)
+        assert b"".join(bytes(memoryview(piece)) for piece in reader["w"].chunks()) == values.tobytes()
+        assert max(sizes) <= PIECE
+        found = reader["w"].file_range()
+        assert found is not None
+        assert found.size == values.nbytes
+    with formats.open_checkpoint(data_path("orbax", "old/zarr2_files")) as reader:
+        assert reader["dense_0/kernel"].file_range() is None  # it is compressed

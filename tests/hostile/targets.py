@@ -46,7 +46,7 @@ from formats.wire.jsontext import parse_object
 from formats.wire.messages import BundleEntryProto, BundleHeaderProto, SavedTensorSlices, TrackableObjectGraph
 from formats.wire.sstable import Table, decode_block, encode_block
 from tests import torch_files
-from tests.hostile import budget_server, commands, mutation, pickle_programs, run_files
+from tests.hostile import budget_server, commands, mutation, pickle_programs, run_files, tree_files
 from tests.support import BUNDLES, data_path, recorded, strings, variants
 
 if TYPE_CHECKING:
@@ -758,6 +758,15 @@ TARGETS = [
         "keras", lambda: _of_formats("keras3-zip"), _mutate_keras, partial(_file, "model.keras"), library=True
     ),
     Target("gguf", lambda: _exports("gguf"), mutation.mutate_bytes, partial(_file, "model.gguf")),
+    Target("ocdbt", tree_files.seeds_of_frames, tree_files.mutate_frame, _values(tree_files.parse_frame)),
+    Target("zarr", tree_files.seeds_of_zarr, mutation.mutate_json, _values(tree_files.parse_zarr)),
+    Target(
+        "orbax",
+        tree_files.seeds_of_checkpoints,
+        tree_files.mutate_named,
+        tree_files.checkpoint_in(outcome),
+    ),
+    Target("flax", tree_files.seeds_of_flax, mutation.mutate_bytes, partial(_file, "tree.msgpack")),
     Target("events", run_files.seeds_of_events, run_files.mutate_events, run_files.events),
     Target("meta-graph", run_files.seeds_of_meta_graphs, mutation.mutate_message, run_files.meta_graph),
     Target("commands", _commanded, _mutate_commanded, _command, library=True),
