@@ -14,6 +14,7 @@ from ckpt_cli.operations.convert.planner import plan_conversion
 from ckpt_cli.operations.convert.source import Settings
 from formats.find.registry import format_named
 from formats.location import parse_location
+from formats.model.object_names import object_name
 from tests.names import KNOWN, PARTS
 from tests.sampling import seeds
 from tests.support import digest
@@ -31,7 +32,12 @@ def random_names(seed: int) -> list[str]:
     chosen = random.Random(seed)
     names = ["/".join(chosen.choices(PARTS, k=chosen.randint(1, 3))) for _ in range(5)]
     names += [f"{name}/{chosen.choice(PARTS)}" for name in names[:3]]
-    return [name for name in dict.fromkeys(names) if name not in ("", "_CHECKPOINTABLE_OBJECT_GRAPH")]
+    return [name for name in dict.fromkeys(names) if _is_name(name)]
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is a name alone; what is spelled as an object's key becomes that object."""
+    return name not in ("", "_CHECKPOINTABLE_OBJECT_GRAPH") and object_name(name).path == name
 
 
 SETS = [names for names in KNOWN if "_CHECKPOINTABLE_OBJECT_GRAPH" not in names]
