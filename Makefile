@@ -16,6 +16,7 @@ CLUSTER = .venv-cluster
 BROWSER = .venv-browser
 RIVALS = .venv-rivals
 PACKS = .venv-packs
+HUB = .venv-hub
 RECIPES = .venv-recipes
 RELEASE = .venv-release
 GUIDED = table bundle object-graph v1 strings state-file listing npz safetensors pickle pickle-program pytorch ocdbt zarr flax
@@ -206,8 +207,16 @@ $(ORBAX_OLD)/installed:
 
 # The maps that come with ckpt, run in models of both libraries.  Of torchvision, whose builds for PyPI are for other
 # hardware, the Python part alone is used; Google's BERT and the TensorFlow models need little of what they name.
-packs: $(VENV)/installed $(PACKS)/installed
-	$(VENV)/bin/python -m pytest -m packs tests/interop/test_packs.py
+packs: $(VENV)/installed $(PACKS)/installed $(HUB)/installed
+	$(VENV)/bin/python -m pytest -m packs tests/interop/test_packs.py tests/interop/test_hub.py
+
+# A transformers that still reads TensorFlow's and Flax' weights: what ckpt converts as it does.
+$(HUB)/installed:
+	@command -v $(PYTHON311) >/dev/null || { echo 'make packs: TensorFlow 2.15.1 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
+	$(PYTHON311) -m venv $(HUB)
+	$(HUB)/bin/python -m pip install --quiet --disable-pip-version-check transformers==4.41.2 tensorflow-cpu==2.15.1 \
+		tf_keras==2.15.1 flax==0.8.3 jax==0.4.26 jaxlib==0.4.26 numpy==1.26.4 scipy==1.12.0 torch==2.13.0 safetensors
+	touch $@
 
 $(PACKS)/installed:
 	@command -v $(PYTHON311) >/dev/null || { echo 'make packs: TensorFlow 2.15.1 needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
@@ -269,4 +278,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(ORBAX) $(ORBAX_OLD) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(RECIPES) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) $(TF215) $(TF221) $(TORCH) $(ORBAX) $(ORBAX_OLD) $(FUZZ) $(DOCS) $(SERVERS) $(BROWSER) $(CLUSTER) $(RIVALS) $(PACKS) $(HUB) $(RECIPES) $(RELEASE) .fuzz site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

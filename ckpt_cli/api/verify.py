@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.words import counted
 from formats.model.verification import Finding, by_cause
 
+from ..operations.convert.origin import compare_origin, preferred_of
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
 from .calls import collecting, format_id, lent, location, public
@@ -69,9 +70,28 @@ def verify_each(
 ) -> list[Result]:
     """Verify the checkpoints that paths name, each once, and go on after what is found."""
     places = _places(paths, options, reporter)
-    found = (_verify(place, options, workers, reporter) for place in places)
+    found = [_verify(place, options, workers, reporter) for place in places]
+    found = _with_origins(places, found, reporter)
     # Each tensor of a missing shard is a finding until here: a contract asks which are damaged.
     return [result._replace(findings=by_cause(result.findings)) for result in found]
+
+
+def _with_origins(
+    places: Sequence[CheckpointLocation | Result], found: Sequence[Result], reporter: Reporter
+) -> list[Result]:
+    """Return results with what differs between a folder's weights of several libraries, if they are sound."""
+    sound = {
+        place: result.ok for place, result in zip(places, found, strict=True) if not isinstance(place, Result)
+    }
+    out = []
+    for place, result in zip(places, found, strict=True):
+        torch = None if isinstance(place, Result) else preferred_of([*sound], place)
+        if torch is not None and not isinstance(place, Result) and result.ok and sound[torch]:
+            more = compare_origin(place, torch, reporter)
+            out.append(result._replace(findings=(*result.findings, *more)))
+        else:
+            out.append(result)
+    return out
 
 
 def _places(

@@ -29,11 +29,15 @@ VENVS = {
     "orbax": ("CKPT_ORBAX", ".venv-orbax"),
     "orbax-old": ("CKPT_ORBAX_OLD", ".venv-orbax-old"),
     "packs": ("CKPT_PACKS", ".venv-packs"),
+    "hub": ("CKPT_HUB", ".venv-hub"),
 }
 """By release: the environment variable that says where it is, and where it is by default."""
 
 RELEASES = ("2.15", "2.21")
 """Those of TensorFlow, which most tests ask both."""
+
+LARGE = ("test_packs", "test_hub")
+"""Tests of environments with the models of several libraries, which `make packs` runs."""
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
@@ -42,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(HERE + os.sep):
             # An environment with the models of several libraries is a large one of its own.
-            item.add_marker(pytest.mark.packs if item.path.stem == "test_packs" else pytest.mark.interop)
+            item.add_marker(pytest.mark.packs if item.path.stem in LARGE else pytest.mark.interop)
 
 
 class TensorFlow:
@@ -144,5 +148,13 @@ def pytorch() -> Iterator[TensorFlow]:
 def both_libraries() -> Iterator[TensorFlow]:
     """TensorFlow and PyTorch in one environment, with the models that ckpt's own maps are of."""
     judge = TensorFlow("packs")
+    yield judge
+    judge.close()
+
+
+@pytest.fixture(scope="session")
+def old_transformers() -> Iterator[TensorFlow]:
+    """The transformers that reads TensorFlow's and Flax' weights, with both libraries and PyTorch."""
+    judge = TensorFlow("hub")
     yield judge
     judge.close()

@@ -21,7 +21,7 @@ from formats.errors import (
 )
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, locate, open_location
-from formats.find.resolve import spelling
+from formats.find.resolve import HUB_WEIGHTS, sharded_folder, spelling
 from formats.model.checkpoint_files import FILE_SUFFIXES
 from formats.model.probe import Probe
 from formats.model.verification import Finding
@@ -104,7 +104,7 @@ def expand(
 def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation | Result]:
     try:
         if not is_directory(path):
-            return [locate(path)]
+            return _weights_of(path) or [locate(path)]
         if not recursive:
             directory = Directory(path)
             return [member.location for member in directory.members] or [directory.require_latest()]
@@ -116,6 +116,14 @@ def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation |
     ]
     none = NoCheckpointsError("no checkpoints in this directory or below", path=path)
     return found or [_unreadable(path, none)]
+
+
+def _weights_of(path: Location) -> list[CheckpointLocation | Result]:
+    """Return the weights of a folder that has a model in shards and in another format, too."""
+    if not path.is_folder() or sharded_folder(path) is None:
+        return []
+    found = [member.location for member in Directory(path).members if member.name in HUB_WEIGHTS]
+    return [*found] if len(found) > 1 else []
 
 
 def _unreadable(path: Location, error: CheckpointError, format_name: str | None = None) -> Result:

@@ -12,6 +12,8 @@ import ckpt_cli
 import formats
 from ckpt_cli.operations.convert.hub.architectures import architectures
 from ckpt_cli.operations.convert.hub.layout import model_of
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
 from formats.errors import ConversionError
 from tests import hub, hub_page
 
@@ -181,3 +183,47 @@ def test_a_note_tells_of_the_layout_where_names_are_kept(tmp_path: Path) -> None
     said = ckpt_cli.convert(path, tmp_path / "kept.safetensors").notes
     assert any("--layout pytorch" in text for text in said)
     assert not any("--layout" in text for text in ckpt_cli.convert(path, tmp_path / "new.h5").notes)
+
+
+@pytest.mark.parametrize("library", hub.LIBRARIES)
+def test_verify_compares_the_weights_of_a_folder(tmp_path: Path, library: str) -> None:
+    path = _bert(tmp_path / "model", library)
+    target = path.parent / "model.safetensors"
+    ckpt_cli.convert(path, target, layout="pytorch")
+    sound = ckpt_cli.verify(path.parent)
+    assert (sound.ok, len(sound), sound.findings) == (True, 2, ())
+    assert any("the same weights as model.safetensors" in text for text in sound.notes)
+    with formats.open_checkpoint(target) as reader:
+        held = {name: reader[name].read() for name in reader}
+    del held["bert.pooler.dense.bias" if "bert.pooler.dense.bias" in held else "cls.predictions.bias"]
+    held["bert.embeddings.LayerNorm.weight"][0] += 1
+    held["tied.weight"] = held["bert.embeddings.word_embeddings.weight"]
+    held["more.weight"] = held["bert.embeddings.LayerNorm.weight"] * 2
+    held["bert.embeddings.LayerNorm.gamma"] = held.pop("bert.embeddings.LayerNorm.weight")
+    _write_safetensors(target, held)
+    found = ckpt_cli.verify(path.parent)
+    assert found.ok
+    assert {(one.severity, one.code) for one in found.findings} == {("warning", "origin")}
+    assert [(one.key, one.message) for one in found.findings] == [
+        ("bert.embeddings.LayerNorm.weight", "has other values than in model.safetensors"),
+        ("cls.predictions.bias", "is not in model.safetensors"),
+        ("more.weight", "is only in model.safetensors"),
+    ]
+
+
+def _write_safetensors(path: Path, held: dict[str, Any]) -> None:
+    specs = [TensorSpec(name, BY_NAME[value.dtype.name], value.shape) for name, value in held.items()]
+    path.unlink()
+    with formats.create_checkpoint(path, format="safetensors", specs=specs) as writer:
+        for name, value in held.items():
+            writer.write(name, value)
+
+
+def test_verify_says_where_it_cannot_compare_and_reads_shards_too(tmp_path: Path) -> None:
+    path = _bert(tmp_path / "model")
+    ckpt_cli.convert(path, path.parent, to="safetensors", layout="pytorch", shard_size=10_000)
+    assert len(ckpt_cli.verify(path.parent)) == 2
+    (path.parent / "config.json").write_text(json.dumps({"model_type": "sam"}))
+    found = ckpt_cli.verify(path.parent)
+    assert found.findings == ()
+    assert any("not compared with model.safetensors.index.json" in text for text in found.notes)
