@@ -107,11 +107,12 @@ class ExportReader(CheckpointReader):
         """Take a tensor whose name may be another's, too, as in the branches of a condition."""
         if len(self._weights) == MOST_TENSORS:
             raise ValueError(f"more than {MOST_TENSORS} tensors")
-        key, number = weight.spec.key, self._taken.get(weight.spec.key, 0) + 1
+        name = key = weight.spec.key
+        number = self._taken.get(name, 1)
         while key in self._weights:
             number += 1
-            key = f"{weight.spec.key}#{number}"
-        self._taken[weight.spec.key] = number
+            key = f"{name}#{number}"
+        self._taken[name] = number
         self._sizes.add((key,))
         self._weights[key] = weight._replace(spec=weight.spec._replace(key=key))
         if kind is not None:

@@ -26,7 +26,7 @@ _NEVER_WRITTEN = {
     "TensorFlow graphs": ".pb .pbtxt .meta",
     "TFRecord files": ".tfrecord .tfrecords",
     "TFLite models": ".tflite .lite",
-    "ONNX models": ".onnx .ort",
+    "ONNX models": ".ort",
     "GGUF models": ".llamafile",
     "GGML models": ".ggml",
     "Core ML models": ".mlmodel .mlpackage .mlmodelc",

@@ -57,6 +57,7 @@ FILE_SUFFIXES = (
     ".pth",
     ".msgpack",
     ".gguf",
+    ".onnx",
 )
 """Suffixes that say of a damaged file that it was to be a checkpoint.
 

@@ -13,9 +13,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError, UnknownFormatError
+from ..wire.beginnings import is_graph_def
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ..location import Location
     from .probe import Probe
@@ -48,50 +49,6 @@ def _holds(magic: bytes, offset: int) -> Callable[[bytes], bool]:
 
 
 _HTML = rb"(?is)\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b"
-_WORD = rb"[\w.:/+-][ -~]*"
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the fields of a protobuf message by number, numbers and bytes alone, as far as they are there."""
-    from ..wire.coding import decode_varint
-
-    at = 0
-    while at < len(data):
-        try:
-            tag, at = decode_varint(data, at)
-            value, at = decode_varint(data, at)
-        except ValueError:
-            return
-        if tag & 7 == 0:
-            yield tag >> 3, value
-        elif tag & 7 == 2:
-            yield tag >> 3, data[at : at + value]
-            at += value
-        else:
-            return
-
-
-_ONNX_TEXTS, _ONNX_MESSAGES = (2, 3, 4, 6), (7, 8)
-
-
-def _is_onnx(head: bytes) -> bool:
-    """Whether this is a ModelProto: its version, then who produced it, or the graph (onnx.proto)."""
-    fields = itertools.islice(_fields(head), 2)
-    (number, version), (following, value) = (*fields, (0, b""), (0, b""))[:2]
-    if number != 1 or not isinstance(version, int) or not isinstance(value, bytes):
-        return False
-    is_text = following in _ONNX_TEXTS and bool(re.fullmatch(_WORD, value))
-    return 3 <= version < 100 and (is_text or (following in _ONNX_MESSAGES and bool(value)))
-
-
-def _is_graph(head: bytes) -> bool:
-    """Whether this is a GraphDef, which begins with a node: its name and its operation (graph.proto)."""
-    number, node = next(_fields(head), (0, b""))
-    if number != 1 or not isinstance(node, bytes):
-        return False
-    fields = list(itertools.islice(_fields(node), 2))
-    texts = [value for _, value in fields if isinstance(value, bytes) and re.fullmatch(_WORD, value)]
-    return [number for number, _ in fields] == [1, 2] and len(texts) == 2
 
 
 _TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
@@ -164,14 +121,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         Foreign("this is a zstd archive, not a checkpoint", "unpack it first: zstd -d"),
     ),
     (
-        _is_onnx,
-        Foreign(
-            "this is an ONNX model, which cannot be read here",
-            f"read its initializers with onnx.numpy_helper.to_array, then {_TO_NPZ}",
-        ),
-    ),
-    (
-        _is_graph,
+        is_graph_def,
         Foreign(
             "this is a TensorFlow graph (GraphDef); if it is frozen, its weights are constants",
             "name the checkpoint it was made from, or save its constants: "

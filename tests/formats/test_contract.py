@@ -51,6 +51,8 @@ GOLDENS = [
     ("flax", "orbax/new/flax_legacy/checkpoint_10"),
     ("gguf", "exports/gguf/plain.gguf"),
     ("gguf", "exports/gguf/split/m-00001-of-00003.gguf"),
+    ("onnx", "exports/onnx/all.onnx"),
+    ("onnx", "exports/onnx/external.onnx"),
 ]
 
 # Other programs' HDF5 files are made in test_hdf5; a listing is ours, and has no values to read.

@@ -101,7 +101,7 @@ class Specimen(NamedTuple):
     def has_checksums(self, file: str) -> bool:
         """Whether checksums cover a file of it."""
         return (
-            self.format not in ("safetensors", "hdf5", "listing", "flax", "orbax", "gguf")
+            self.format not in ("safetensors", "hdf5", "listing", "flax", "orbax", "gguf", "onnx")
             and os.path.basename(file) != self.bare
         )
 
@@ -182,9 +182,9 @@ def _flax(path: str) -> None:
         file.write(msgpack_files.packed(TENSORS))
 
 
-def _gguf(path: str) -> None:
+def _export(path: str, data: bytes) -> None:
     with open(path, "wb") as file:
-        file.write(export_files.gguf(TENSORS))
+        file.write(data)
 
 
 KERAS = ("layers/dense/vars/0", "layers/dense/vars/1")
@@ -202,7 +202,8 @@ SPECIMENS = (
     Specimen("pytorch-dcp", "pytorch-dcp", _distributed, bare=".metadata"),
     Specimen("flax", "flax", _flax, ".msgpack"),
     Specimen("orbax", "orbax", lambda path: orbax_files.save(path, TENSORS)),
-    Specimen("gguf", "gguf", _gguf, ".gguf"),
+    Specimen("gguf", "gguf", lambda path: _export(path, export_files.gguf(TENSORS)), ".gguf"),
+    Specimen("onnx", "onnx", lambda path: _export(path, export_files.onnx(TENSORS)), ".onnx"),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),
     Specimen("keras", "keras", lambda path: _keras(path, zipfile.ZIP_STORED), ".keras", *KERAS),
