@@ -52,3 +52,77 @@ def onnx_model(graph: bytes) -> bytes:
 def onnx(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     """Return an ONNX file."""
     return onnx_model(b"".join(field(5, onnx_tensor(key, array)) for key, array in tensors.items()))
+
+
+_TFLITE_TYPES = {"float32": 0, "int32": 2, "int8": 9, "string": 5}
+
+
+class Flat:
+    """A flatbuffer, written from its beginning on: what an offset leads to comes behind it."""
+
+    def __init__(self, identifier: bytes) -> None:
+        self.data = bytearray(4) + identifier
+
+    def point(self, at: int, to: int) -> None:
+        """Make the offset at a place lead somewhere."""
+        struct.pack_into("<I", self.data, at, to - at)
+
+    def vector(self, count: int, content: bytes) -> int:
+        self.data += b"\0" * (-len(self.data) % 4)
+        at = len(self.data)
+        self.data += struct.pack("<I", count) + content
+        return at
+
+    def table(self, fields: Mapping[int, bytes]) -> tuple[int, dict[int, int]]:
+        """Add a table; return its place and those of its fields."""
+        count = max(fields, default=-1) + 1
+        vtable, places, body = [0] * count, {}, b""
+        for number, value in fields.items():
+            vtable[number] = 4 + len(body)
+            body += value + b"\0" * (-len(value) % 4)
+        self.data += b"\0" * (-len(self.data) % 4)
+        begin = len(self.data)
+        at = begin + 4 + 2 * count
+        self.data += struct.pack(f"<HH{count}H", 4 + 2 * count, 4 + len(body), *vtable)
+        self.data += struct.pack("<i", at - begin) + body
+        for number in fields:
+            places[number] = at + vtable[number]
+        return at, places
+
+
+def tflite(
+    tensors: Mapping[str, np.ndarray[Any, Any]], *, is_shared: bool = False, is_behind: bool = False
+) -> bytes:
+    """Return a TFLite file; all tensors share the first buffer, or data are behind the flatbuffer."""
+    flat = Flat(b"TFL3")
+    model, places = flat.table({0: struct.pack("<I", 3), 2: bytes(4), 4: bytes(4)})
+    flat.point(0, model)
+    graphs = flat.vector(1, bytes(4))
+    flat.point(places[2], graphs)
+    graph, graph_places = flat.table({0: bytes(4)})
+    flat.point(graphs + 4, graph)
+    head = flat.vector(len(tensors), bytes(4 * len(tensors)))
+    flat.point(graph_places[0], head)
+    for number, (key, array) in enumerate(tensors.items()):
+        kind = struct.pack("<b", _TFLITE_TYPES[array.dtype.name])
+        buffer = struct.pack("<I", 1 if is_shared else number + 1)
+        table, own = flat.table({0: bytes(4), 1: kind, 2: buffer, 3: bytes(4)})
+        flat.point(own[0], flat.vector(array.ndim, struct.pack(f"<{array.ndim}i", *array.shape)))
+        flat.point(own[3], flat.vector(len(key), key.encode()))
+        flat.point(head + 4 + 4 * number, table)
+    begin = flat.vector(len(tensors) + 1, bytes(4 * len(tensors) + 4))
+    flat.point(places[4], begin)
+    flat.point(begin + 4, flat.table({})[0])
+    offsets: list[int] = []
+    for number, array in enumerate(tensors.values(), 1):
+        fields = {1: bytes(8), 2: struct.pack("<Q", array.nbytes)} if is_behind else {0: bytes(4)}
+        table, own = flat.table(fields)
+        flat.point(begin + 4 + 4 * number, table)
+        if is_behind:
+            offsets.append(own[1])
+        else:
+            flat.point(own[0], flat.vector(array.nbytes, array.tobytes()))
+    for at, array in zip(offsets, tensors.values(), strict=False):
+        struct.pack_into("<Q", flat.data, at, len(flat.data))
+        flat.data += array.tobytes()
+    return bytes(flat.data)

@@ -246,6 +246,10 @@ class OnnxReader(ExportReader):
             return StoredWeight(spec, data, partial(UnavailableTensor, error=file))
         if not self._check_range(spec.key, file, offset, nbytes):
             return None
+        if not self._charge(spec, 0):
+            raise ValueError(
+                "tensors that share external data so often that reading each would take too long"
+            )
         return StoredWeight(spec, one_range(file, offset, nbytes), reader_of(spec))
 
     def _external_file(self, name: str) -> File | CheckpointError:

@@ -121,7 +121,7 @@ class ExportReader(CheckpointReader):
     def _charge(self, spec: TensorSpec, stored: int) -> bool:
         """Return whether values may be made of so few bytes: all that a file makes is bounded by its size."""
         self._made += max(0, (8 if spec.dtype.itemsize is None else spec.dtype.itemsize) * spec.size - stored)
-        return expansion_flaw(self._made, self._files[0].size) is None
+        return expansion_flaw(self._made, sum(file.size for file in self._files)) is None
 
     def _check_range(self, key: str, file: File, offset: int, size: int) -> bool:
         """Return whether a range is in the file; raise, or take note, where it is not."""

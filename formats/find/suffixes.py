@@ -25,7 +25,7 @@ _NEVER_WRITTEN = {
     "Python pickles": ".pkl .pickle .joblib .dill",
     "TensorFlow graphs": ".pb .pbtxt .meta",
     "TFRecord files": ".tfrecord .tfrecords",
-    "TFLite models": ".tflite .lite",
+    "TFLite models": ".lite",
     "ONNX models": ".ort",
     "GGUF models": ".llamafile",
     "GGML models": ".ggml",

@@ -58,6 +58,7 @@ FILE_SUFFIXES = (
     ".msgpack",
     ".gguf",
     ".onnx",
+    ".tflite",
 )
 """Suffixes that say of a damaged file that it was to be a checkpoint.
 

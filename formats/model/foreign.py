@@ -79,13 +79,6 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         ),
     ),
     (
-        _holds(b"TFL3", 4),
-        Foreign(
-            "this is a TFLite model, which cannot be read here",
-            f"read it with tf.lite.Interpreter, then {_TO_NPZ}",
-        ),
-    ),
-    (
         _starts(b"\x93NUMPY"),
         Foreign(
             "this is a single array, written by numpy.save", "give it a key: numpy.savez(OUT, NAME=array)"

@@ -52,6 +52,8 @@ GOLDENS = [
     ("gguf", "exports/gguf/plain.gguf"),
     ("gguf", "exports/gguf/split/m-00001-of-00003.gguf"),
     ("onnx", "exports/onnx/all.onnx"),
+    ("tflite", "exports/tflite/int8.tflite"),
+    ("tflite", "exports/tflite/float16.tflite"),
     ("onnx", "exports/onnx/external.onnx"),
 ]
 

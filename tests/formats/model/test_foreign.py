@@ -20,7 +20,6 @@ CONTENTS = {
     "an HTML page": b"<!DOCTYPE html><html><body>Sign in",
     "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
     "a Python pickle": pickle.dumps({"state_dict": {}}),
-    "a TFLite model": b"\x1c\0\0\0TFL3" + bytes(20),
     "(GraphDef)": b"\x0a\x3a\x0a\x05input\x12\x0bPlaceholder*\x0b\x0a\x05dtype\x12\x020\x01",
     "a single array": b"\x93NUMPY\x01\0v\0{'descr': '<f4'}",
     "a gzip archive": gzip.compress(b"x"),
