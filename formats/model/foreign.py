@@ -13,7 +13,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError, UnknownFormatError
-from ..wire.beginnings import is_graph_def
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +48,12 @@ def _holds(magic: bytes, offset: int) -> Callable[[bytes], bool]:
 
 
 _HTML = rb"(?is)\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b"
+
+
+def _is_graph(head: bytes) -> bool:
+    from ..wire.beginnings import is_graph_def
+
+    return is_graph_def(head)
 
 
 _TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
@@ -114,7 +119,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         Foreign("this is a zstd archive, not a checkpoint", "unpack it first: zstd -d"),
     ),
     (
-        is_graph_def,
+        _is_graph,
         Foreign(
             "this is a TensorFlow graph (GraphDef); if it is frozen, its weights are constants",
             "name the checkpoint it was made from, or save its constants: "
