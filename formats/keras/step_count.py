@@ -112,9 +112,7 @@ def _of_power(
     error = (count + 2) * _ROUNDING / -math.log(base)
     told_by = f"{key}{'' if given else f' (with {base_name} {usual})'}"
     if count < 0 or abs(exact - count) > max(error, 0.01):
-        message = (
-            f"{key} is {power:.8g}, which is no power of {base_name}, {usual} unless the file says another"
-        )
+        message = f"{key} is {power:.8g}, no power of {base_name} ({usual} unless the file stores another)"
         hints = ("--iterations N says how many steps there were",)
         raise ConversionError(message, path=source.location.path, key=key, hints=hints)
     yield StepCount(count, told_by, error=math.ceil(error) if error > 0.5 else 0)

@@ -160,7 +160,7 @@ def _pair_files(given: _Given) -> Pairing:
     why = differing_optimizers(source, template, rules.given.optimizer) if here and there else None
     if why is not None and not rules.partial:
         hints = (
-            "a Keras file of the program tells what the slots mean: --config FILE in place of --like",
+            "to identify the slots, pass a Keras file of the program: --config FILE in place of --like",
             KEEP_OPTIMIZER,
         )
         raise OptimizerError(why, path=source.location.path, hints=hints)

@@ -173,7 +173,7 @@ def _refuse_ambiguous(
             first, second = (" and ".join(map(repr, side[:2])) for side in (names, others))
             message = (
                 f"layers {first} of SRC have the shapes of {second} of TEMPLATE, "
-                "and no name tells which is which"
+                "and their names do not identify them"
             )
             hint = f"--map FILE says it; {look_at_names(mine.reader, theirs.reader)}"
             raise ConversionError(message, hints=(hint,))

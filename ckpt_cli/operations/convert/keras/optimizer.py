@@ -171,7 +171,7 @@ class StoredOptimizer(NamedTuple):
         if wanted is not None and wanted.is_scheduled:
             rate = None
         elif generation == KERAS3 and rate is None and (wanted is not None or self.generation != KERAS3):
-            message = "Keras 3 lists the learning rate with it, which nothing here tells"
+            message = "Keras 3 lists the learning rate with it, and SRC does not store the rate"
             raise NoPlaceError(message, hints=("--learning-rate R gives it",))
         if (
             generation != KERAS2
@@ -272,8 +272,8 @@ class StoredOptimizer(NamedTuple):
     @property
     def _unknown(self) -> str:
         if self.row is None:
-            return f"what {self.name or UNKNOWN_CLASS} keeps is not known here"
-        return "nothing tells which slots they are; --config with a file of the compiled model would"
+            return f"the slots of {self.name or UNKNOWN_CLASS} are not known here"
+        return "SRC does not identify these slots; pass --config with a file of the compiled model"
 
     @property
     def title(self) -> str:
@@ -517,7 +517,7 @@ def differing_optimizers(
     mine, theirs = optimizer_of(source, said=said), optimizer_of(template, said=said)
     if mine is None or theirs is None or not mine.name or not theirs.name:
         side = "TEMPLATE" if mine is not None and mine.name else "SRC"
-        return f"nothing tells of which class {side}'s optimizer is, and so what its slots mean"
+        return f"the class of {side}'s optimizer is not stored, so the meaning of its slots is unknown"
     if (mine.generation, mine.row or mine.name) == (theirs.generation, theirs.row or theirs.name):
         return None
     return f"SRC's optimizer is {mine.title}, TEMPLATE's is {theirs.title}"

@@ -185,9 +185,9 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
 def _same_layout(chosen: Chosen) -> KerasPlacement:
     if chosen.settings.given != Given():
         message = (
-            "between files of one layout tensors are taken as they are: no count of steps, no rate changes"
+            "tensors are copied unchanged between files of one layout, so the step count and the rate stay"
         )
-        hints = ("--config FILE of another Keras lays the state of the optimizer out anew",)
+        hints = ("to convert the optimizer state, pass a configuration of another Keras: --config FILE",)
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
     told = keras_facts(chosen.source.proved_facts())
     facts = told.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
@@ -318,7 +318,7 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
         if said is not None and all(one is not variable for one, _ in placed):
             message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
             hints: tuple[str, ...] = (
-                "where Keras looks for it: --config FILE, of a model that is compiled with it",
+                "to write it, pass the configuration of a model that is compiled with it: --config FILE",
             )
             if _LAYOUTS[chosen.into.name] is _weights and model.facts.major == "2":
                 hints = (*hints, "for Keras 3, which stores it there: --generation keras3")
@@ -330,7 +330,7 @@ def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
     if model.optimizer is not None:
         return "another optimizer", f"its one place is that of {model.optimizer.title}"
     if chosen.source.format.is_by_name:
-        why = "--like TEMPLATE, a file or checkpoint that the program saved after a step, tells where it goes"
+        why = "pass --like TEMPLATE, a file or checkpoint that the program saved after a step"
         return "an optimizer of TensorFlow 1", why
     return "an optimizer", "its layout is not known here"
 
