@@ -83,7 +83,7 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
         files.update(listed)
     if len(files) > MOST_SHARDS:
         raise UnsupportedFeatureError(
-            f"weight_map names {len(files)} files, at most {MOST_SHARDS} are supported",
+            f"weight_map names {len(files)} files; at most {MOST_SHARDS} are supported",
             path=path,
             code="header",
         )

@@ -151,7 +151,9 @@ class OrbaxItem:
             spec = spec_of(key, leaf.value)
             if spec is None:
                 array = CorruptCheckpointError(
-                    f"a {leaf.type}, but {AGGREGATED} has no array", path=self.files.folder, code="entry"
+                    f"{AGGREGATED} has no array for it; its type is {leaf.type}",
+                    path=self.files.folder,
+                    code="entry",
                 )
             else:
                 self.entries[key], self.specs[key] = TensorEntry(path, leaf, None), spec

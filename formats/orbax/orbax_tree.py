@@ -74,7 +74,7 @@ _RESERVED = frozenset((TREE, AGGREGATED, STRINGS, COMMITTED, "_sharding", "array
 def _check_name(name: str, about: Location, key: str) -> None:
     is_odd = "/" in name or "\0" in name or "\\" in name or name in _RESERVED
     if is_odd or name.startswith(("manifest.", "ocdbt.process_")) or len(name.encode()) > _LONGEST_NAME:
-        message = f"Orbax would store it in the folder {name!r:.100}, which cannot be"
+        message = f"Orbax would store it in the folder {name!r:.100}, which is not a valid name for that"
         raise ConversionError(message, path=about, key=key, hints=ANOTHER_KEY)
 
 

@@ -111,7 +111,7 @@ class OrbaxWriter(CheckpointWriter):
     def _check_cuts(self, target: WriteTarget) -> None:
         for key, cut in self._cuts.items():
             if cut.files > _MOST_CHUNKS:
-                message = f"would be {cut.files:,} files, at most {_MOST_CHUNKS:,} are written"
+                message = f"it would become {cut.files:,} files; at most {_MOST_CHUNKS:,} are supported"
                 raise ConversionError(message, path=target.path, key=key, hints=("raise --shard-size",))
 
     @property

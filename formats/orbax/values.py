@@ -103,10 +103,10 @@ class _DatabaseWalk:
             return found
         names = [name for name, _ in self._files.folder.listing() if _NUMBERED.fullmatch(name)]
         if not names:
-            raise self._corrupt(DATABASE, 0, "its versions are in other manifests, and there is none")
+            raise self._corrupt(DATABASE, 0, "its versions are in other manifests, which are missing")
         found = self._decoded_manifest(max(names))
         if found.is_elsewhere:
-            raise self._corrupt(max(names), 0, "a manifest of versions that has none")
+            raise self._corrupt(max(names), 0, "a numbered manifest, but it contains no versions")
         return found
 
     def _decoded_manifest(self, name: str) -> ManifestFrame:
