@@ -1,9 +1,9 @@
 """Work that is cut into parts, which a few threads take as they are free.
 
 A BLAS that shares each product among threads of its own has them wait for each other by spinning:
-on a machine that is busy with other work a product takes several times as long.  So numpy's is told
-to use one thread, and work is cut here.  These threads sleep while they wait, and one that is held up
-takes fewer parts.
+on a machine that is busy with other work a product takes several times as long.  So numpy's uses one
+thread while this runtime computes, and work is cut here.  These threads sleep while they wait, and one
+that is held up takes fewer parts.  Products of the program's own use as many threads as before.
 
 How work is cut depends on its size alone, never on the number of threads or on who is faster: what is
 computed is the same to the bit on every number of processors.
@@ -17,6 +17,7 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,18 +25,16 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["cut", "share", "unbroken"]
+__all__ = ["cut", "one_thread", "share", "unbroken"]
 
 _MOST_PARTS = 32
 """More would not make the last part much shorter, and each costs some microseconds of Python."""
 
-_SET_THREADS = (
-    "scipy_openblas_set_num_threads64_",
-    "scipy_openblas_set_num_threads",
-    "openblas_set_num_threads64_",
-    "openblas_set_num_threads",
-)
-"""What OpenBLAS calls the function, in numpy 2's wheels, in numpy 1's, and elsewhere."""
+_NUM_THREADS = (
+    "scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads64_",
+    "openblas_{}_num_threads",
+)  # fmt: skip
+"""What OpenBLAS calls `get` and `set`, in numpy 2's wheels, in numpy 1's, and elsewhere."""
 
 
 _PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -51,16 +50,40 @@ def _threads() -> int:
     return len(_PROCESSORS) or os.cpu_count() or 1
 
 
-def _leave_blas_one_thread() -> None:
-    """Have products run in the thread that asks; another BLAS than OpenBLAS stays as it is."""
-    # A symbol is looked for in a library and in those that it was linked with.
-    library = ctypes.CDLL(np.linalg._umath_linalg.__file__)
-    for name in _SET_THREADS:
-        if hasattr(library, name):
-            getattr(library, name)(ctypes.c_int(1))
-            return
+class _OneThread:
+    """Has products run in the thread that asks, within `with`; another BLAS than OpenBLAS stays as it is."""
+
+    def __init__(self) -> None:
+        # A symbol is looked for in a library and in those that it was linked with.
+        library = ctypes.CDLL(np.linalg._umath_linalg.__file__)
+        found = [name for name in _NUM_THREADS if hasattr(library, name.format("set"))]
+        self._get: Any = getattr(library, found[0].format("get")) if found else lambda: 1
+        self._set: Any = getattr(library, found[0].format("set")) if found else lambda count: None
+        self._lock, self._within, self._before = Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._within:
+                self._before = self._get()
+                if self._before != 1:
+                    self._set(1)
+            self._within += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if not self._within and self._before != 1:
+                self._set(self._before)
+
+    def forked(self) -> None:
+        """Forget, in a new process, what its parent's threads were computing."""
+        self._lock = Lock()
+        if self._within:
+            self._within = 0
+            self._set(self._before)
 
 
+one_thread = _OneThread()
 THREADS = _threads()
 
 
@@ -90,7 +113,7 @@ def _unbroken() -> ThreadPoolExecutor:
 # A process that has been forked has none of the threads.
 os.register_at_fork(after_in_child=_helpers.cache_clear)
 os.register_at_fork(after_in_child=_unbroken.cache_clear)
-_leave_blas_one_thread()
+os.register_at_fork(after_in_child=one_thread.forked)
 
 
 class _Work:
@@ -119,6 +142,11 @@ class _Work:
 
 def share(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
     """Do work for each part, in any order and by several threads; what it raises is raised here."""
+    with one_thread:
+        _share(work, parts)
+
+
+def _share(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
     shared = _Work(work, parts)
     count = min(THREADS, len(parts)) - 1
     if count < 1:

@@ -429,3 +429,32 @@ def test_a_dense_layer_takes_no_weights_of_another_dtype():
     layer.kernel = tf.Variable(np.ones((3, 2)))
     with pytest.raises(tf.errors.InvalidArgumentError, match="the kernel float64"):
         layer(tf.ones([1, 3]))
+
+
+def blas_threads():
+    from ckpt_cli.runtime import parts
+
+    return parts.one_thread._get()
+
+
+def test_products_of_a_program_of_its_own_keep_their_threads(monkeypatch):
+    """OpenBLAS has one thread while the runtime computes, and as many as before when it is done."""
+    from ckpt_cli.runtime import parts
+
+    if parts.one_thread._get() == 1:
+        parts.one_thread._set(2)
+    before, seen = blas_threads(), []
+    product = np.matmul
+    monkeypatch.setattr(
+        np, "matmul", lambda *args, **kwargs: seen.append(blas_threads()) or product(*args, **kwargs)
+    )
+    x = tf.ones([600, 600])
+    tf.matmul(x, x)
+    tf.matmul(tf.ones([3, 64, 64]), tf.ones([3, 64, 64]))
+    assert set(seen) == {1}
+    assert blas_threads() == before
+    with parts.one_thread, parts.one_thread:
+        assert blas_threads() == 1
+    with pytest.raises(ZeroDivisionError):
+        parts.share(lambda part: 1 / part, [0])
+    assert blas_threads() == before

@@ -13,6 +13,7 @@ from ..distributions import scrambled
 from ..dtypes import DType, as_dtype
 from ..names import to_snake_case
 from ..ops.random import drawn_seed
+from ..parts import one_thread
 from ..tensor import Tensor, TensorLike, as_tensor
 
 if TYPE_CHECKING:
@@ -219,7 +220,8 @@ class Orthogonal(Initializer):
             )
         rows, columns = int(np.prod(shape[:-1])), shape[-1]
         drawn = self._draw(distributions.normal, (max(rows, columns), min(rows, columns)), dtype, 1.0)
-        q, r = np.linalg.qr(drawn)
+        with one_thread:
+            q, r = np.linalg.qr(drawn)
         q = q * np.sign(np.diag(r))  # One matrix for each draw, not one up to signs.
         return self.gain * (q.T if rows < columns else q).reshape(shape)
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..dtypes import as_dtype
 from ..errors import InvalidArgumentError
 from ..indexed_slices import gathered
-from ..parts import cut, share
+from ..parts import cut, one_thread, share
 from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor, define
 from .elementwise import sum_like
 
@@ -247,6 +247,9 @@ define(
 _LEAST_PRODUCTS = 1 << 22
 """Of numbers, that a part of a matrix product is to be: some 80 microseconds."""
 
+_ALONE = 1 << 15
+"""Products of numbers that OpenBLAS always leaves to one thread."""
+
 _LEAST_SIDE = 128
 """Of a part of a matrix product, whose other operand every part has to read."""
 
@@ -254,15 +257,22 @@ _LEAST_SIDE = 128
 def _product(x: Any, y: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     x, y = x.swapaxes(-1, -2) if transpose_a else x, y.swapaxes(-1, -2) if transpose_b else y
     if y.ndim != 2 or x.ndim < 2 or x.shape[-1] != len(y) or x.size * y.shape[1] < 2 * _LEAST_PRODUCTS:
-        if x.ndim == y.ndim == 2 and x.dtype.kind == "f":
-            return x.dot(y)  # of small matrices, three times as fast as `np.matmul`, and the same product
-        out = np.matmul(x, y)
-        return out if out.dtype == x.dtype else out.astype(x.dtype)  # bfloat16 became float32
+        if x.size * y.shape[-1] <= _ALONE:
+            return _whole_product(x, y)
+        with one_thread:
+            return _whole_product(x, y)
     if x.ndim > 2:  # One product is faster than one for each example.
         return _flat_product(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), y).reshape(
             *x.shape[:-1], y.shape[1]
         )
     return _flat_product(x, y)
+
+
+def _whole_product(x: Any, y: Any) -> Any:
+    if x.ndim == y.ndim == 2 and x.dtype.kind == "f":
+        return x.dot(y)  # of small matrices, three times as fast as `np.matmul`, and the same product
+    out = np.matmul(x, y)
+    return out if out.dtype == x.dtype else out.astype(x.dtype)  # bfloat16 became float32
 
 
 def _flat_product(x: Any, y: Any) -> Any:
@@ -346,7 +356,9 @@ def _einsum(*operands: Any, equation: str) -> Any:
                 f"cannot compute Einsum as input #{at}(zero-based) was expected to be a {operands[0].dtype} "
                 f"tensor but is a {operand.dtype} tensor"
             )
-    return np.einsum(_spelled_out(equation, [operand.ndim for operand in operands]), *operands, optimize=True)
+    equation = _spelled_out(equation, [operand.ndim for operand in operands])
+    with one_thread:
+        return np.einsum(equation, *operands, optimize=True)
 
 
 def _einsum_rule(g: Tensor, out: Tensor, *operands: Tensor, equation: str, position: int) -> Tensor:
