@@ -72,7 +72,7 @@ def latest_checkpoint(
         return path
     beside = str(parse_location(checkpoint_dir) / path.rpartition("/")[2])
     if _is_checkpoint(beside):
-        logger.warning("%s is not there; taking %s, which lies beside the state file", path, beside)
+        logger.warning("%s does not exist; using %s, next to the state file", path, beside)
         return beside
     logger.error("Couldn't match files for checkpoint %s", path)
     return None

@@ -138,7 +138,7 @@ def _found_in(reader: CheckpointReader) -> _Found:
     if len(states) != 1:
         raise _unknown(reader, f"there are {len(states)} optimizers, expected one")
     if not states[0].known:
-        message = f"what {states[0].title} keeps, {sorted(states[0].slot_names)}, is not supported"
+        message = f"the slots {sorted(states[0].slot_names)} of {states[0].title} are not supported"
         raise _unknown(reader, message)
     stack = _stack_of(reader, *objects)
     used = {key for layer in stack for key in layer.keys}
@@ -325,7 +325,7 @@ def _restore_slots(
         if slot.turns and turns:
             rate = other.number(LEARNING_RATE)
             if not rate:
-                raise _unknown(reader, "its momentum is a sum of gradients, and no learning rate is told")
+                raise _unknown(reader, "its momentum is a sum of gradients, and the learning rate is unknown")
             factor = -rate
         for at, (key, variable) in enumerate(by_key.items()):
             held = found.state.slots.get((key, slot.name(generation)))
@@ -359,7 +359,7 @@ def _restore_numbers(found: _Found, other: _Found, row: Optimizer, optimizer: An
     except ConversionError as error:
         raise _unknown(found.reader, error.message) from error
     if steps is None and row.counts:
-        raise _unknown(found.reader, f"nothing tells how many steps {found.state.title} has taken")
+        raise _unknown(found.reader, f"the number of steps that {found.state.title} has taken is unknown")
     optimizer.iterations.assign(steps.taken if steps is not None else 0)
 
 

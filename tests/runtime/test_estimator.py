@@ -585,7 +585,7 @@ class TestHooks:
             def before_run(self, run_context):
                 return tf.estimator.SessionRunArgs("loss:0")
 
-        with pytest.raises(TypeError, match="'loss:0' is no tensor and no variable"):
+        with pytest.raises(TypeError, match="'loss:0' is neither a tensor nor a variable"):
             tf.estimator.Estimator(slope, str(tmp_path)).train(line, steps=1, hooks=[Named()])
 
     def test_listeners(self, tmp_path):

@@ -150,7 +150,7 @@ class TestStateFile:
         """TensorFlow gives up here, and training would begin anew without a word."""
         directory = DATA / "state_files" / "absolute"
         assert tf.train.latest_checkpoint(directory) == str(directory / "model-2")
-        assert "which lies beside the state file" in caplog.text
+        assert "next to the state file" in caplog.text
 
     def test_saving_without_a_manager_forgets_the_others(self, tmp_path):
         root = checkpoint()

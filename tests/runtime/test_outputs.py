@@ -159,7 +159,7 @@ REFUSED = {
     "mixed precision": (sequential(dense(dtype="mixed_float16")), "dtype 'mixed_float16'"),
     "a subclass": (json.dumps({"class_name": "Tower", "config": {"name": "t"}}), "a model of class 'Tower'"),
     "nonsense": (sequential(dense(units="many")), "layer 'd' \\(Dense\\)"),
-    "a number too large": (sequential(dense(units=10**12)), "more than the checkpoint holds"),
+    "a number too large": (sequential(dense(units=10**12)), "larger than what the checkpoint holds"),
     "an input too large": (sequential(shape=(None, 10**12)), "an input of shape"),
     "no JSON": ("{", "not JSON"),
     "no shape": (

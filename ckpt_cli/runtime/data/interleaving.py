@@ -236,7 +236,7 @@ class InterleavedAhead(_InTurn):
         for number in range(state.number(me, "future_elements.size")):
             place = self._restored_place(state, me, f"{me}::future_elements::{number}")
             if place is None:
-                raise UnfitStateError(f"{me}: a pipeline to come that is not there")
+                raise UnfitStateError(f"{me}: a waiting pipeline is missing")
             self._waiting.append(place)
 
     def _restored_place(self, state: Sections, me: str, section: str) -> Place | None:
@@ -248,7 +248,7 @@ class InterleavedAhead(_InTurn):
             keys = ".inputs.size", ".inputs[{}]"
             place.inner = self.restored(state, section, *keys, f"{me}[{place.number}]")
         elif state.has(section, ".inputs.size"):
-            raise UnfitStateError(f"{section}: an element whose pipeline is not there")
+            raise UnfitStateError(f"{section}: the pipeline of an element is missing")
         for number in range(state.number(section, ".results.size")):
             result = f".results[{number}]"
             refuse_error(state, section, f"{result}.code")

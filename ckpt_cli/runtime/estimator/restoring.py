@@ -62,7 +62,7 @@ class Restorer:
         if path is None and (newest := self._newest()) is not None:
             raise FailedPreconditionError(
                 f"{self._directory} holds checkpoints, {newest} the latest of them, and its state file "
-                "'checkpoint' is missing or names none of them; to begin anew here would overwrite the run. "
+                "'checkpoint' is missing or names none of them; a new run here would overwrite it. "
                 f"`ckpt state --fix {self._directory}` writes the state file; or give another model_dir"
             )
         return path

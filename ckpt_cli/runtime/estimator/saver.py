@@ -318,7 +318,7 @@ checkpoint. Original error:
 
 {path}: {reasons}
 
-Nothing was restored and nothing was written. To go on with this checkpoint, give the model the sizes and \
+Nothing was restored and nothing was written. To continue from this checkpoint, give the model the sizes and \
 names it was trained with (`ckpt ls` lists them)"""
 _OF_ESTIMATORS = "; to train the changed model, give it another model_dir."
 

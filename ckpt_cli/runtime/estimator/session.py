@@ -44,7 +44,7 @@ class Session:
         for leaf in leaves:
             if not (leaf is None or isinstance(leaf, TensorLike | Done)):
                 raise TypeError(
-                    f"Fetch argument {leaf!r} is no tensor and no variable; nothing is found by name"
+                    f"Fetch argument {leaf!r} is neither a tensor nor a variable; names are not looked up"
                 )
         found = {id(leaf): leaf.numpy() for leaf in leaves if _is_variable(leaf)}
         tensors = [leaf for leaf in leaves if leaf.__class__ is Tensor]

@@ -218,7 +218,7 @@ class _Calls:
 
     def _number(self, name: str, number: int) -> int:
         if name not in self._layers:
-            raise UnsupportedFeatureError(f"a call takes the output of {name!r}, which is no layer")
+            raise UnsupportedFeatureError(f"a call takes the output of {name!r}, which is not a layer")
         if isinstance(self._layers[name], InputLayer):
             return 0
         return number - self._skipped[name]

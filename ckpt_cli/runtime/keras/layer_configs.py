@@ -68,7 +68,7 @@ class Budget:
         self.left -= math.prod(shape)
         if self.left < 0:
             raise UnsupportedFeatureError(
-                f"the configuration asks for a weight {list(shape)}, more than the checkpoint holds"
+                f"the configuration has a weight {list(shape)}, larger than what the checkpoint holds"
             )
         return Tensor(np.zeros(shape, dtype.numpy_dtype if dtype is not None else np.float32))
 
