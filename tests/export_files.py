@@ -126,3 +126,17 @@ def tflite(
         struct.pack_into("<Q", flat.data, at, len(flat.data))
         flat.data += array.tobytes()
     return bytes(flat.data)
+
+
+_TF_TYPES = {"float32": 1, "int32": 3}
+
+
+def graph_def(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Return a frozen graph."""
+    nodes = []
+    for key, array in tensors.items():
+        dims = b"".join(field(2, field(1, dim)) for dim in array.shape)
+        tensor = field(1, _TF_TYPES[array.dtype.name]) + field(2, dims) + field(4, array.tobytes())
+        value = field(5, field(1, b"value") + field(2, field(8, tensor)))
+        nodes.append(field(1, field(1, key.encode()) + field(2, b"Const") + value))
+    return b"".join(nodes)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NEVER_WRITTEN = {
     "PyTorch programs": ".pt2 .pte .ptl .torch",
     "Python pickles": ".pkl .pickle .joblib .dill",
-    "TensorFlow graphs": ".pb .pbtxt .meta",
+    "TensorFlow graphs": ".pbtxt .meta",
     "TFRecord files": ".tfrecord .tfrecords",
     "TFLite models": ".lite",
     "ONNX models": ".ort",

@@ -66,7 +66,7 @@ They are those of all formats, repeated here so that a name is understood withou
 those in `SHARED_SUFFIXES`.  A test compares the two.
 """
 
-SHARED_SUFFIXES = (".index", ".json", ".bin")
+SHARED_SUFFIXES = (".index", ".json", ".bin", ".pb")
 """Suffixes of formats that many files have which are no checkpoints."""
 
 

@@ -50,10 +50,9 @@ def _holds(magic: bytes, offset: int) -> Callable[[bytes], bool]:
 _HTML = rb"(?is)\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b"
 
 
-def _is_graph(head: bytes) -> bool:
-    from ..wire.beginnings import is_graph_def
-
-    return is_graph_def(head)
+def _is_core_ml(head: bytes) -> bool:
+    """Whether this is a Core ML model: its version, then a description, which begins with its inputs."""
+    return re.match(rb"\x08[\x01-\x14]\x12.{1,3}?[\x0a\x52\xa2]", head, re.DOTALL) is not None
 
 
 _TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
@@ -119,11 +118,17 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         Foreign("this is a zstd archive, not a checkpoint", "unpack it first: zstd -d"),
     ),
     (
-        _is_graph,
+        _starts(b"node {", b"node{"),
         Foreign(
-            "this is a TensorFlow graph (GraphDef); if it is frozen, its weights are constants",
-            "name the checkpoint it was made from, or save its constants: "
-            "tf.make_ndarray(node.attr['value'].tensor)",
+            "this is a TensorFlow graph as text (.pbtxt), which cannot be read",
+            "write it in binary form where it was made: tf.io.write_graph(GRAPH, DIR, NAME, as_text=False)",
+        ),
+    ),
+    (
+        _is_core_ml,
+        Foreign(
+            "this is a Core ML model, which cannot be read",
+            "convert the model that it was made from, or save its weights with coremltools",
         ),
     ),
 )

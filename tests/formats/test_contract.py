@@ -51,6 +51,7 @@ GOLDENS = [
     ("flax", "orbax/new/flax_legacy/checkpoint_10"),
     ("gguf", "exports/gguf/plain.gguf"),
     ("gguf", "exports/gguf/split/m-00001-of-00003.gguf"),
+    ("graphdef", "exports/graphdef/frozen_v1.pb"),
     ("onnx", "exports/onnx/all.onnx"),
     ("tflite", "exports/tflite/int8.tflite"),
     ("tflite", "exports/tflite/float16.tflite"),

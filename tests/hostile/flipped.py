@@ -101,7 +101,8 @@ class Specimen(NamedTuple):
     def has_checksums(self, file: str) -> bool:
         """Whether checksums cover a file of it."""
         return (
-            self.format not in ("safetensors", "hdf5", "listing", "flax", "orbax", "gguf", "onnx", "tflite")
+            self.format
+            not in ("safetensors", "hdf5", "listing", "flax", "orbax", "gguf", "onnx", "tflite", "graphdef")
             and os.path.basename(file) != self.bare
         )
 
@@ -204,6 +205,7 @@ SPECIMENS = (
     Specimen("orbax", "orbax", lambda path: orbax_files.save(path, TENSORS)),
     Specimen("gguf", "gguf", lambda path: _export(path, export_files.gguf(TENSORS)), ".gguf"),
     Specimen("tflite", "tflite", lambda path: _export(path, export_files.tflite(TENSORS)), ".tflite"),
+    Specimen("graphdef", "graphdef", lambda path: _export(path, export_files.graph_def(TENSORS)), ".pb"),
     Specimen("onnx", "onnx", lambda path: _export(path, export_files.onnx(TENSORS)), ".onnx"),
     Specimen("hdf5", "hdf5", _hdf5, ".h5"),
     Specimen("deflated hdf5", "hdf5", lambda path: _hdf5(path, compression="gzip", shuffle=True), ".h5"),

@@ -758,6 +758,7 @@ TARGETS = [
         "keras", lambda: _of_formats("keras3-zip"), _mutate_keras, partial(_file, "model.keras"), library=True
     ),
     Target("tflite", lambda: _exports("tflite"), mutation.mutate_bytes, partial(_file, "model.tflite")),
+    Target("graphdef", lambda: _exports("graphdef", ".pb"), mutation.mutate_message, partial(_file, "g.pb")),
     Target("onnx", lambda: _exports("onnx"), mutation.mutate_message, partial(_file, "model.onnx")),
     Target("gguf", lambda: _exports("gguf"), mutation.mutate_bytes, partial(_file, "model.gguf")),
     Target("ocdbt", tree_files.seeds_of_frames, tree_files.mutate_frame, _values(tree_files.parse_frame)),
