@@ -22,7 +22,7 @@ from ..core.chunks import view_of
 from ..core.spec import TensorSpec
 from ..errors import ConversionError
 from ..model.checkpoint_files import CheckpointLocation
-from ..model.orbax_files import COMMITTED, JSON_ITEM, STEP, TREE, named_step, orbax_location
+from ..model.orbax_files import COMMITTED, JSON_ITEM, STEP, TREE, files_below, named_step, orbax_location
 from ..model.writer import CheckpointWriter, Placement
 from ..store.local.exchange import move_directory
 from ..store.local.staging import StagedFile, Staging
@@ -125,7 +125,7 @@ class OrbaxWriter(CheckpointWriter):
     @classmethod
     def existing(cls, path: Location) -> list[Location]:
         if path.is_object():
-            return [path] if path.is_folder() or path.exists() else []
+            return [*files_below(path)] if path.is_folder() else [path] if path.exists() else []
         return super().existing(path) if not path.is_folder() or path.listing() else []
 
     @classmethod
