@@ -15,7 +15,9 @@ from ckpt_cli.operations.convert.hub.layout import model_of
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.errors import ConversionError
+from formats.store.remote import hub as store
 from tests import hub, hub_page
+from tests.servers.hub import Hub, serving_hub
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,3 +229,22 @@ def test_verify_says_where_it_cannot_compare_and_reads_shards_too(tmp_path: Path
     found = ckpt_cli.verify(path.parent)
     assert found.findings == ()
     assert any("not compared with model.safetensors.index.json" in text for text in found.notes)
+
+
+@pytest.mark.parametrize("name", ["", "/tf_model.h5"])
+def test_a_repository_of_the_hub_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = _bert(tmp_path / "model")
+    store.STORES[0].forget()
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    found = Hub()
+    found.files = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    (tmp_path / "out").mkdir()
+    target = tmp_path / "out" / "model.safetensors"
+    with serving_hub(found):
+        monkeypatch.setenv("HF_ENDPOINT", found.web.url)
+        ckpt_cli.convert(f"hf://org/repo{name}", target, layout="pytorch")
+    store.STORES[0].forget()
+    assert ckpt_cli.diff(path, target, layout="pytorch").same
+    assert (target.parent / "config.json").read_bytes() == found.files["config.json"]
