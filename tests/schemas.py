@@ -315,7 +315,9 @@ DIFFERENCES = {
     "left": TEXT,
     "right": TEXT,
     "summary": fields(dict.fromkeys(("same", "changed", "added", "removed", "renamed"), COUNT)),
-    "entries": listed(fields(CHANGE, {"apart": TEXT, "l2": NUMBER})),
+    "entries": listed(
+        fields(CHANGE, {"apart": TEXT, "rel_l2": NUMBER, "cosine": maybe(NUMBER), "l2": NUMBER})
+    ),
 }
 DIFF = document(DIFFERENCES)
 UNLIKE = {"key": NAME, "checkpoint": {"anyOf": [SHAPE, DTYPE]}, "target": {"anyOf": [SHAPE, DTYPE]}}

@@ -38,6 +38,7 @@ RULES = (
     excludes("--json", "--quiet", "--stat"),
     excludes("--stat", "--quiet"),
     excludes("--all", "--quiet"),
+    excludes("--sort", "--quiet"),
     excludes("--find-renames", "--quiet", "--no-values"),
     excludes("--no-values", "--exact", "--rtol", "--atol"),
 )
@@ -56,6 +57,8 @@ class CompareOptions(NamedTuple):
     with_names: bool = False
     """Whether keys are shown by the names that people know them by."""
     workers: Workers = SERIAL
+    order: str = "key"
+    """By what entries are sorted, one of ORDERS."""
 
 
 def compare(
@@ -87,7 +90,8 @@ def compare(
         total = _nbytes(other, pairs)
         pool = options.workers.expecting(total)
         with reporter.progress(total, other.location.name, ("comparing",)) as advance:
-            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)._replace(same=same)
+            found = diff_pairs(one, other, pairs, settings, advance, workers=pool)
+            found = found._replace(same=same, order=options.order)
         one.check_unchanged()
         other.check_unchanged()
         if not options.with_names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import CheckpointError
 from formats.find.opening import locate
 
-from ..operations.compare.diff import BY, CHANGES, DiffOptions
+from ..operations.compare.diff import BY, CHANGES, ORDERS, DiffOptions
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.thresholds import Baseline, FailOn
 from .calls import choice, collecting, lent, location, public, selection
@@ -35,7 +35,8 @@ class TensorChange(NamedTuple):
 
     `change` is added, removed, renamed, dtype, shape, value or same. `old_key` is the left key, if it is
     different. `differing` counts the elements that differ, `max_abs` is the largest |a-b| and `max_rel` the
-    largest |a-b|/|b|. They are None if unknown.
+    largest |a-b|/|b|. `rel_l2` is ||a-b|| / ||b|| as Euclidean norms, and `cosine` that of the angle between
+    both. They are None if unknown.
     """
 
     key: str
@@ -48,6 +49,8 @@ class TensorChange(NamedTuple):
     differing: int | None
     max_abs: float | None
     max_rel: float | None
+    rel_l2: float | None = None
+    cosine: float | None = None
 
 
 def _change(entry: DiffEntry) -> TensorChange:
@@ -63,6 +66,7 @@ def _change(entry: DiffEntry) -> TensorChange:
         values.differing,
         values.max_abs,
         values.max_rel,
+        *entry.measures[3:],
     )
 
 
@@ -167,6 +171,7 @@ def diff(
     all: bool = False,  # noqa: A002  likewise
     find_renames: bool = False,
     by: str = "key",
+    sort: str = "key",
     fail_on: str | Iterable[str] = CHANGES,
     baseline: PathLike | None = None,
     each: bool = False,
@@ -184,7 +189,8 @@ def diff(
     `keys` to `kind` select tensors as on the command line. `sub` (`REGEX=>REPLACEMENT`), `strip_prefix`,
     `add_prefix` and `map` (a file, or a mapping of old keys to new ones) change the keys of `left`. `layout`
     (`pytorch` or `tensorflow`) and `config` give it the names and axes of a framework. `by` is key, full-name
-    or object-path. `fail_on` and `baseline`, a file with an earlier result, decide whether `fails` is True.
+    or object-path. `sort` is rel, cosine, abs, max_rel, differing, size, change or key, the largest change
+    first. `fail_on` and `baseline`, a file with an earlier result, decide whether `fails` is True.
 
     Raises CheckpointError if a checkpoint cannot be read, and ValueError for invalid arguments.
 
@@ -195,16 +201,16 @@ def diff(
     ```
     """
     choice("by", by, BY)
+    choice("sort", sort, ORDERS)
     failing = Failing(_fail_on(fail_on), None if baseline is None else Baseline(location(baseline)))
     tolerance = Tolerance(_tolerance("rtol", rtol), _tolerance("atol", atol))
-    settings = DiffOptions(
-        by, not no_values, exact, tolerance, find_renames=find_renames, norms=failing.fail_on.asks_norms
-    )
+    settings = DiffOptions(by, not no_values, exact, tolerance, find_renames=find_renames)
     options = CompareOptions(
         settings,
         selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind),
         key_changes(sub, strip_prefix, add_prefix, map, layout=layout, config=config),
         all,
+        order=sort,
     )
     one, other = location(left), location(right)
     with lent(jobs, executor) as workers:

@@ -14,7 +14,7 @@ from ..api.rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES
 from .option_rules import excludes, option_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from formats.core.dtypes import DType
     from formats.store.work.workers import Workers
@@ -289,6 +289,11 @@ def exact_option(help: str) -> Callable[[F], F]:  # noqa: A002
 def no_values_option(help: str) -> Callable[[F], F]:  # noqa: A002
     """Return the option with which indexes alone are read."""
     return click.option("--no-values", is_flag=True, help=help)
+
+
+def sort_option(names: Iterable[str], help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A002
+    """Return the option that says in which order rows are shown."""
+    return click.option("--sort", type=click.Choice([*names]), help=help, **settings)
 
 
 def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A002

@@ -34,8 +34,9 @@ from ..cli.options import (
     selection_of,
     set_quiet,
     sharing_options,
+    sort_option,
 )
-from ..operations.compare.diff import BY, CHANGES, DiffOptions
+from ..operations.compare.diff import BY, CHANGES, ORDERS, DiffOptions
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..render import base as render
@@ -88,7 +89,13 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     metavar="A",
     help="Allow values to differ by A.",
 )
-@click.option("--stat", is_flag=True, help="Show how many elements changed, one line per tensor.")
+@click.option("--stat", is_flag=True, help="Show how far values are apart, one line per tensor.")
+@sort_option(
+    ORDERS,
+    "Sort by COLUMN, the largest change first.\fCOLUMN is rel, cosine, abs, max_rel, differing, size, "
+    "change or key.",
+    metavar="COLUMN",
+)
 @click.option("--all", "everything", is_flag=True, help="Also show unchanged tensors.")
 @click.option(
     "-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing; only set the exit code."
@@ -102,9 +109,10 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Pair tensors by key, full-name or object-path. [default: key]",
 )
 @fail_on_option(
-    "Exit 1 only for these; also value>1e-3, l2>5%.\f[default: added,removed,dtype,shape,value]. A "
+    "Exit 1 only for these; also rel_l2>5%, cosine<0.99.\f[default: added,removed,dtype,shape,value]. A "
     "renamed tensor counts as removed and added. value>1e-3 means that the largest |a-b| of a tensor exceeds "
-    "1e-3. l2>5% means that the Euclidean norm of a-b exceeds 5% of that of b.",
+    "1e-3. rel_l2>5% means that the Euclidean norm of a-b exceeds 5% of that of b. "
+    "With cosine<0.99, the cosine of the angle between them is below 0.99.",
     callback=_changes,
     default=",".join(CHANGES),
     metavar="CHANGE[,CHANGE]",
@@ -143,7 +151,7 @@ def command(left: Location, right: Location, **options: Any) -> int:
     \b
       ckpt diff run_a run_b --stat --kind variable
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
-      ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,l2>5%'         # allow noise
+      ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,rel_l2>5%'     # allow noise
     """
     options["as_json"] = options["as_json"] or options["form"] == "json"
     known = Baseline(options["baseline"]) if options["baseline"] is not None else None
@@ -192,7 +200,7 @@ def _asked(options: dict[str, Any]) -> CompareOptions:
         Tolerance(options["rtol"], options["atol"]),
         find_renames=options["find_renames"] and not quiet,
         stop_on=failing.fail_on.changes if quiet and failing.known is None else (),
-        norms=failing.fail_on.asks_norms,
+        norms=failing.fail_on.asks_norms or not quiet,
     )
     fails_by_default = click.get_current_context().get_parameter_source("fail_on") is ParameterSource.DEFAULT
     with_names = not (options["as_json"] or quiet) and render.is_terminal()
@@ -204,6 +212,7 @@ def _asked(options: dict[str, Any]) -> CompareOptions:
         quiet,
         with_names,
         options["workers"],
+        options["sort"] or "key",
     )
 
 
@@ -217,6 +226,8 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
         return
     if options["stat"]:
         view.stat(shown, names)
+    elif options["sort"]:
+        view.in_order(shown, names)
     else:
         view.by_layer(shown, names)
     view.summary_line(found)

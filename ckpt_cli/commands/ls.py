@@ -36,6 +36,7 @@ from ..cli.options import (
     path_argument,
     recursive_option,
     selection_of,
+    sort_option,
 )
 from ..operations.look.listing import SORTS, Tensors, index_is_asked
 from ..operations.select.arguments import each_once, paths_and_keys
@@ -63,7 +64,7 @@ _PIECE = 1 << 20
 )
 @click.option("--tree", "as_tree", is_flag=True, help="Show keys as a tree.")
 @depth_option("Show totals per prefix of N path components.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="key", show_default=True, help="Sort order.")
+@sort_option(SORTS, "Sort order.", default="key", show_default=True)
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
 @click.option("-1", "--keys", "keys_only", is_flag=True, help="Print only keys, one per line.")
 @click.option("-0", "--null", is_flag=True, help="Print keys as stored, each followed by a NUL byte.")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from formats.core.words import natural_order
+from formats.core.words import counted, natural_order
 
+from ..operations.compare.measure import Norms
 from ..operations.look.listing import split_layer
 from . import base as render
 from .tables import Column
@@ -41,10 +42,12 @@ _TOP_LEVEL = "(top level)"
 
 
 def row(entry: DiffEntry) -> list[object]:
-    """Return TSV: change, key, left key if another, both dtypes and shapes, max_abs, max_rel, differing."""
+    """Return TSV: change, key, left key if another, both dtypes and shapes, and how far values are apart.
+
+    That is max_abs, max_rel, differing, rel_l2 and cosine.
+    """
     specs = [*_spec_cells(entry.left), *_spec_cells(entry.right)]
-    found = entry.difference
-    return [entry.change, entry.key, entry.source, *specs, found.max_abs, found.max_rel, found.differing]
+    return [entry.change, entry.key, entry.source, *specs, *entry.measures]
 
 
 def _spec_cells(spec: TensorSpec | None) -> list[object]:
@@ -76,15 +79,26 @@ _COLUMNS = (
     Column("", fold=True),
     Column(""),
     Column("", prose=True),
-    Column("max", worth=2),
-    Column("rel", worth=1),
-    Column("bars", worth=0),
+    Column("cos", worth=5),
+    Column("bars", worth=4),
+    Column("max", worth=3),
+    Column("max rel", worth=2),
+    Column("differing", worth=1),
 )
-"""Of a change: its tensor, dtype and shape, how much differs, how far."""
+"""Of a change: its tensor, dtype and shape, what it is or how far values are apart, in how many elements."""
+
+_LAYERS = (
+    Column("LAYER", fold=True),
+    Column("REL", right=True),
+    Column("COSINE", right=True, worth=2),
+    Column("CHANGED", right=True, worth=1),
+    Column("", worth=0),
+)
+_MOST_LAYERS = 20
 
 
 def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
-    """Print changes grouped by layer, the layer of the largest change first."""
+    """Print how far layers are apart, then their changes, the layer of the largest change first."""
     groups: dict[str, list[tuple[str, DiffEntry]]] = {}
     for entry in entries:
         layer, leaf = split_layer(names.get(entry.key, entry.key))
@@ -92,10 +106,12 @@ def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     for members in groups.values():
         members.sort(key=lambda member: natural_order(member[0]))
         members.sort(key=lambda member: _weight(member[1]), reverse=True)
+    _layer_table({layer: [entry for _, entry in members] for layer, members in groups.items()})
     largest = _largest(entries)
     named = sorted(groups.items(), key=lambda group: natural_order(group[0]))
     ordered = sorted(named, key=lambda group: _weight(group[1][0][1]), reverse=True)
-    cells = [_cells(leaf, entry, largest) for _, members in ordered for leaf, entry in members]
+    shown = [member for _, members in ordered for member in members]
+    cells = [_cells(f"  {_mark(entry, leaf)}", entry, largest) for leaf, entry in shown]
     laid = render.laid_out(_COLUMNS, cells)
     for layer, members in ordered:
         render.title(layer or _TOP_LEVEL)
@@ -104,18 +120,69 @@ def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     render.say_left_out(laid)
 
 
+def in_order(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
+    """Print changes in the order that they have, a line each."""
+    largest = _largest(entries)
+    cells = [_cells(_mark(entry, names.get(entry.key, entry.key)), entry, largest) for entry in entries]
+    laid = render.laid_out(_COLUMNS, cells)
+    for entry, row in zip(entries, laid.rows, strict=False):
+        render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
+    render.say_left_out(laid)
+
+
+def _layer_table(groups: Mapping[str, list[DiffEntry]]) -> None:
+    """Print how far changed values of each layer are apart, the farthest first; of one, its tensors do."""
+    found = {layer: _apart(entries) for layer, entries in groups.items()}
+    known = {layer: norms for layer, norms in found.items() if norms is not None}
+    if len(known) < 2:
+        return
+    ordered = sorted(known.items(), key=lambda item: natural_order(item[0]))
+    ordered.sort(key=lambda item: _farness(item[1].relative), reverse=True)
+    most = max((far for _, norms in ordered if math.isfinite(far := _farness(norms.relative))), default=0.0)
+    rows = [
+        [
+            render.escape(layer or _TOP_LEVEL),
+            _percent(norms.relative),
+            _cosine(norms.cosine),
+            str(sum(entry.change == "value" for entry in groups[layer])),
+            _bar(_farness(norms.relative), most),
+        ]
+        for layer, norms in ordered[:_MOST_LAYERS]
+    ]
+    render.table(_LAYERS, rows)
+    if len(ordered) > _MOST_LAYERS:
+        render.lines([f"and {counted(len(ordered) - _MOST_LAYERS, 'more layer')}"])
+    render.lines([""])
+
+
+def _apart(entries: Iterable[DiffEntry]) -> Norms | None:
+    """Return how far the floating values of a layer are apart: of those tensors that changed."""
+    found = None
+    for entry in entries:
+        if entry.change == "value" and entry.difference.norms is not None and _is_floating(entry):
+            found = (found or Norms()).add(entry.difference.norms)
+    return found
+
+
 def _style(entry: DiffEntry) -> dict[str, Any]:
     """Return the colour of a change; red and bold where NaN or infinity came or went."""
     gone_bad = entry.change == "value" and not math.isfinite(entry.difference.max_abs or 0.0)
     return {"fg": "red", "bold": True} if gone_bad else _STYLES[entry.change]
 
 
+def _is_floating(entry: DiffEntry) -> bool:
+    return entry.right is not None and entry.right.dtype.family in ("float", "complex")
+
+
+def _farness(number: float | None) -> float:
+    """Return a number to sort by: NaN, which came or went, is farther than all."""
+    return 0.0 if number is None else math.inf if math.isnan(number) else number
+
+
 def _magnitude(entry: DiffEntry) -> float:
-    """Return how much a value changed: infinitely where NaN came or went, not at all as a counter counts."""
-    found = entry.difference.max_abs
-    if found is None or entry.right is None or entry.right.dtype.family not in ("float", "complex"):
-        return 0.0
-    return math.inf if math.isnan(found) else found
+    """Return how far values are apart: infinitely where NaN came or went, not at all as a counter counts."""
+    found = entry.difference
+    return _farness(found.max_abs if found.norms is None else found.rel_l2) if _is_floating(entry) else 0.0
 
 
 def _weight(entry: DiffEntry) -> tuple[int, float]:
@@ -127,32 +194,55 @@ def _largest(entries: Iterable[DiffEntry]) -> float:
     return max((size for size in sizes if math.isfinite(size)), default=0.0)
 
 
-def _cells(leaf: str, entry: DiffEntry, largest: float) -> list[str]:
-    mark = f"  {_MARKS[entry.change]} {render.escape(leaf)}"
+def _mark(entry: DiffEntry, name: str) -> str:
+    return f"{_MARKS[entry.change]} {render.escape(name)}"
+
+
+def _cells(name: str, entry: DiffEntry, largest: float) -> list[str]:
+    return [name, _specs(entry), *(_told(entry, largest) + [""] * 5)[:6]]
+
+
+def _told(entry: DiffEntry, largest: float) -> list[str]:
+    """Return what became of a tensor: in words, or how far values are apart."""
     found = entry.difference
     if entry.change == "renamed" or (entry.source and entry.change == "same"):
-        return [mark, _specs(entry), f"from {render.escape(entry.source or '')}", "", "", ""]
+        return [f"from {render.escape(entry.source or '')}"]
     if entry.apart is not None:
-        return [mark, _specs(entry), render.escape(entry.apart), "", "", ""]
+        return [render.escape(entry.apart)]
     if entry.change != "value":
-        return [mark, _specs(entry), entry.change, "", "", ""]
+        return [entry.change]
     if found.differing is None:
-        return [mark, _specs(entry), entry.untold, "", "", ""]
+        return [entry.untold]
     count = f"{found.differing:,} of {_size(entry):,}"
     if found.max_abs is None or found.max_rel is None:
-        return [mark, _specs(entry), count, "", "", ""]
+        return [count]
     return [
-        mark,
-        _specs(entry),
-        count,
+        f"rel {_percent(found.rel_l2)}" if found.norms else "value",
+        f"cos {_cosine(found.cosine)}" if found.norms else "",
+        _bar(_magnitude(entry), largest),
         f"max {found.max_abs:.3g}",
-        f"rel {found.max_rel:.3g}",
-        _bar(entry, largest),
+        f"max rel {found.max_rel:.3g}",
+        count,
     ]
 
 
-def _bar(entry: DiffEntry, largest: float) -> str:
-    size = _magnitude(entry)
+def _percent(number: float | None) -> str:
+    if number is None or not math.isfinite(number):
+        return "?" if number is None else str(number)
+    return f"{100 * number:.3g}%"
+
+
+def _cosine(number: float | None) -> str:
+    """Return a cosine with as many digits as tell it from 1."""
+    if number is None:
+        return "-"
+    if number != number or number == 1:  # noqa: PLR0124  NaN
+        return f"{number:g}"
+    apart = max(1 - abs(number), 1e-15)
+    return f"{number:.{max(4, 1 - math.floor(math.log10(apart)))}f}"
+
+
+def _bar(size: float, largest: float) -> str:
     share = 1.0 if not math.isfinite(size) else size / largest if largest else 0.0
     return "█" * max(int(size > 0), round(share * _BAR))
 
@@ -166,19 +256,27 @@ def _specs(entry: DiffEntry) -> str:
 
 
 def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
-    """Print a line a tensor, as `git diff --stat` does for files: elements changed, in a bar."""
+    """Print a line a tensor, as `git diff --stat` does for files: how far values are apart, in a bar."""
     if not entries:
         return
     labels = [render.escape(names.get(entry.key, entry.key)) for entry in entries]
-    counts = [_changed(entry) for entry in entries]
-    texts = ["?" if count is None else f"{count:,}" for count in counts]
+    texts = [_stat_text(entry) for entry in entries]
     width, digits = max(map(render.width, labels)), max(map(len, texts))
     room = min(_LONGEST_STAT, max(10, render.room() - width - digits - 6))
-    most = max((count or 0 for count in counts), default=0)
-    for entry, label, count, text in zip(entries, labels, counts, texts, strict=True):
-        length = math.ceil((count or 0) / most * room) if most else 0
+    most = _largest(entries)
+    for entry, label, text in zip(entries, labels, texts, strict=True):
+        size = _magnitude(entry)
+        length = room if not math.isfinite(size) else math.ceil(size / most * room) if most else 0
         bar = render.styled(_MARKS[entry.change] * (length or 1), **_STYLES[entry.change])
         render.lines([f" {render.pad(label, width)} | {text.rjust(digits)} {bar}"])
+
+
+def _stat_text(entry: DiffEntry) -> str:
+    """Return how far values are apart; where that is not known, or no float, how many elements changed."""
+    if entry.change == "value" and entry.difference.norms is not None and _is_floating(entry):
+        return _percent(entry.difference.rel_l2)
+    count = _changed(entry)
+    return "?" if count is None else f"{count:,}"
 
 
 def summary_line(found: Diff) -> None:

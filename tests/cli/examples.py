@@ -140,6 +140,7 @@ OWN = {
         "--rtol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--rtol 1000"),
         "--atol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--atol 1000"),
         "--stat": ("diff run/ckpt-9 run/ckpt-10", "--stat"),
+        "--sort": ("diff run/ckpt-9 run/ckpt-10", "--sort cosine"),
         "--all": ("diff run/ckpt-9 run/ckpt-10", "--all"),
         "--quiet": ("diff run other", "-q"),
         "--find-renames": ("diff pairs/name_based pairs/name_based_renamed", "-M"),

@@ -40,6 +40,11 @@ NOISE = np.array([3.0, 4.0, 0.25], np.float32)  # largest |a-b| 0.25, l2 5 %
         ("value>1e-3", 1),
         ("l2>4.9%", 1),
         ("l2>5.1%", 0),
+        ("rel_l2>4.9%", 1),
+        ("rel_l2>5.1%", 0),
+        ("cosine<0.9999", 1),
+        ("cosine<0.99", 0),
+        ("rel_l2>1,cosine<0.9999", 1),
         ("l2>0.049", 1),
         ("l2>0.06", 0),
         ("added,value>1,l2>1%", 1),
@@ -97,6 +102,26 @@ def test_norms_are_those_of_float64(
         for jobs in ("1", "3"):
             done = ckpt("diff", *sides, "--fail-on", "l2>1%", "--json", "-j", jobs)
             assert done.json["entries"][0]["l2"] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "cosine"),
+    [
+        ([3.0, 4.0], [4.0, 3.0], 0.96),
+        ([3e200, 4e200], [4e200, 3e200], 0.96),
+        ([3e-200, 4e-200], [4e200, 3e200], 0.96),
+        ([1.0, 0.0], [0.0, 1.0], 0.0),
+        ([1.0, math.nan], [2.0, math.nan], 1.0),
+        ([1.0, math.nan], [2.0, 1.0], math.nan),
+        ([0.0, 0.0], [0.0, 1.0], math.nan),
+        ([0.0, -0.0], [0.0, 0.0], None),
+    ],
+)
+def test_the_cosine(left: list[float], right: list[float], cosine: float | None) -> None:
+    dtype = from_numpy(np.dtype("f8"))
+    assert dtype is not None
+    found = norms(np.array(left).tobytes(), np.array(right).tobytes(), dtype)
+    assert found.cosine == pytest.approx(cosine, nan_ok=True)
 
 
 def test_squares_that_are_too_large_are_no_matter() -> None:

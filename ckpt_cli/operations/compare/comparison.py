@@ -149,7 +149,7 @@ class Comparison:
         self.difference = together(self.difference, found.difference)
         if self._asks_norms:
             self._norms = self._norms.add(found.norms)
-            self.difference = self.difference._replace(l2=self._norms.relative)
+            self.difference = self.difference._replace(norms=self._norms)
         for mine, theirs in zip(self._sums, found.sums, strict=True):
             mine.add(theirs)
         return self.difference
@@ -200,7 +200,7 @@ def compare_range(task: ComparisonTask | None) -> ComparedRange | None:
         left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])
         same = equal_bytes(left, right)
         if task.asks_norms:
-            apart = apart.add(norms(left, right, task.dtype))
+            apart = apart.add(norms(left, right, task.dtype, are_equal=same))
         if same and all(checked) and (one.crc, one.crc32) == (other.crc, other.crc32):
             one.extend(left)
             other = Sum(one.crc, one.size, one.crc32)  # of equal bytes the checksums are equal, too
@@ -306,13 +306,14 @@ def _compare_numbers(
     found, apart = _same(dtype), Norms()
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
+        same = equal_bytes(one, other)
         if asks_norms:
-            apart = apart.add(norms(one, other, dtype))
-        if not equal_bytes(one, other):
+            apart = apart.add(norms(one, other, dtype, are_equal=same))
+        if not same:
             found = measured(one, other, dtype, tolerance, found)
             if stop_early and found.differing:
                 return found
         advance(len(one))
     for source in sources:
         source.finish()  # where the checksums are compared
-    return found._replace(l2=apart.relative) if asks_norms else found
+    return found._replace(norms=apart) if asks_norms else found

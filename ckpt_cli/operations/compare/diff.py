@@ -7,6 +7,7 @@ Paired tensors differ in shape, else in dtype, else, perhaps, in values.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +46,33 @@ CHANGES = ("added", "removed", "dtype", "shape", "value")
 """What can be found, and failed on; a renamed tensor is one added and one removed."""
 
 
+MEASURES = ("max_abs", "max_rel", "differing", "rel_l2", "cosine")
+"""How far values are apart, as a document has it."""
+
+ORDERS: Mapping[str, Callable[[DiffEntry], Any]] = {
+    "rel": lambda entry: _descending(entry.difference.rel_l2),
+    "cosine": lambda entry: _ascending(entry.difference.cosine),
+    "abs": lambda entry: _descending(entry.difference.max_abs),
+    "max_rel": lambda entry: _descending(entry.difference.max_rel),
+    "differing": lambda entry: _descending(entry.difference.differing),
+    "size": lambda entry: -max(spec.nbytes or 0 for spec in (entry.left, entry.right) if spec is not None),
+    "change": lambda entry: entry.change,
+    "key": lambda _: (),
+}
+"""What entries can be sorted by, the largest change first; then by their keys."""
+
+
+def _descending(number: float | None) -> tuple[int, float]:
+    """Sort NaN first, and what is not known last."""
+    if number is None:
+        return 2, 0.0
+    return (0, 0.0) if math.isnan(number) else (1, -number)
+
+
+def _ascending(number: float | None) -> tuple[int, float]:
+    return _descending(None if number is None else -number)
+
+
 class DiffOptions(NamedTuple):
     """What to compare, and how; with `stop_on`, no further than to the first of these changes."""
 
@@ -54,7 +82,7 @@ class DiffOptions(NamedTuple):
     tolerance: Tolerance = EQUAL
     find_renames: bool = False
     stop_on: tuple[str, ...] = ()
-    norms: bool = False
+    norms: bool = True
 
 
 DEFAULTS = DiffOptions()
@@ -90,20 +118,26 @@ class DiffEntry(NamedTuple):
         is_unmapped = self.right is not None and self.right.dtype.is_unmapped
         return "bytes differ" if is_unmapped else "checksums differ"
 
+    @property
+    def measures(self) -> tuple[float | None, ...]:
+        """How far values are apart: max_abs, max_rel, differing, rel_l2 and cosine."""
+        found = self.difference
+        far = (found.rel_l2, found.cosine) if self.change == "value" else (None, None)
+        return (found.max_abs, found.max_rel, found.differing, *far)
+
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""
         beside: dict[str, Any] = {} if self.apart is None else {"apart": self.apart}
-        if self.difference.l2 is not None:
-            beside["l2"] = self.difference.l2
+        if self.change == "value" and self.difference.norms is not None:
+            far = self.difference.rel_l2
+            beside |= {"rel_l2": far, "cosine": self.difference.cosine, "l2": far}  # l2 as 0.1.0 calls it
         return {
             "key": self.key,
             "change": self.change,
             "from": self.source,
             "left": _spec_document(self.left),
             "right": _spec_document(self.right),
-            "max_abs": self.difference.max_abs,
-            "max_rel": self.difference.max_rel,
-            "differing": self.difference.differing,
+            **dict(zip(MEASURES[:3], self.measures, strict=False)),
             **beside,
         }
 
@@ -126,6 +160,7 @@ class Diff(NamedTuple):
     entries: list[DiffEntry]
     same: int = 0
     has_values: bool = True
+    order: str = "key"
 
     @property
     def summary(self) -> dict[str, int]:
@@ -148,14 +183,15 @@ class Diff(NamedTuple):
 
     def shown(self, *, everything: bool) -> list[DiffEntry]:
         """Return the entries to show: those that changed, or all."""
-        return [entry for entry in self.entries if everything or entry.change != "same"]
+        found = [entry for entry in self.entries if everything or entry.change != "same"]
+        return sorted(found, key=ORDERS[self.order])
 
     def _repr_html_(self) -> str:
         from formats.core.notebook import table
 
         shown = self.shown(everything=False)
-        rows = ((each.change, each.key, *each.difference[:3]) for each in shown)
-        return table(("change", "key", "differing", "max_abs", "max_rel"), rows, len(shown))
+        rows = ((each.change, each.key, *each.measures) for each in shown)
+        return table(("change", "key", *MEASURES), rows, len(shown))
 
     def head(self) -> dict[str, Any]:
         """Return the document of `diff --json` but for its entries."""

@@ -40,64 +40,139 @@ class Tolerance(NamedTuple):
     atol: float = 0.0
 
 
-class Difference(NamedTuple):
-    """How two tensors differ: in how many elements, at most by how much.
-
-    `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
-    stands on one side only.  None is what cannot be told: of strings how much they
-    differ, of a listing without values even in how many places.  `l2` is |a-b| / |b| as Euclidean
-    norms, where that was asked for; of b = 0 and another a it is infinite, NaN where b's is beyond float64.
-    """
-
-    differing: int | None = None
-    max_abs: float | None = None
-    max_rel: float | None = None
-    l2: float | None = None
-
-
-SAME = Difference(0, 0.0, 0.0)
-
-
 class Norms(NamedTuple):
-    """The Euclidean norms of a-b and of b, as far as they have been gone through.
+    """The Euclidean norms of a-b, a and b, and the product of a and b, as far as they have been gone through.
 
-    Elements that are equal and not finite (a NaN is equal to a NaN) are left out of both.
+    Elements that are equal and not finite (a NaN is equal to a NaN) are left out of all.  The product is a
+    mantissa and an exponent of two: it may be beyond float64 where the norms are not.
     """
 
     distance: float = 0.0
-    size: float = 0.0
+    left: float = 0.0
+    right: float = 0.0
+    product: tuple[float, int] = (0.0, 0)
 
     def add(self, other: Norms) -> Norms:
         """Return those of both stretches together."""
-        return Norms(math.hypot(self.distance, other.distance), math.hypot(self.size, other.size))
+        (mine, up), (its, other_up) = self.product, other.product
+        most = max(up if mine else other_up, other_up if its else up)
+        return Norms(
+            math.hypot(self.distance, other.distance),
+            math.hypot(self.left, other.left),
+            math.hypot(self.right, other.right),
+            (math.ldexp(mine, up - most) + math.ldexp(its, other_up - most), most),
+        )
 
     @property
     def relative(self) -> float:
         """|a-b| / |b|: above zero wherever something differs; NaN where a norm is beyond float64."""
         if self.distance == 0:
             return 0.0
-        if not math.isfinite(self.size):
+        if not math.isfinite(self.right):
             return math.nan
-        return max(self.distance / self.size, math.ulp(0)) if self.size else math.inf
+        return max(self.distance / self.right, math.ulp(0)) if self.right else math.inf
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine of the angle between a and b; None if both are zero, NaN where it cannot be told."""
+        if self.left == self.right == 0:
+            return None
+        if self.distance == 0:
+            return 1.0
+        if not (self.left and self.right and math.isfinite(self.left) and math.isfinite(self.right)):
+            return math.nan
+        (one, up), (other, other_up) = math.frexp(self.left), math.frexp(self.right)
+        mantissa, exponent = self.product
+        found = math.ldexp(mantissa / (one * other), exponent - up - other_up)
+        return found if math.isnan(found) else max(-1.0, min(1.0, found))
 
 
-def norms(left: Chunk, right: Chunk, dtype: DType) -> Norms:
+class Difference(NamedTuple):
+    """How two tensors differ: in how many elements, at most by how much.
+
+    `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
+    stands on one side only.  None is what cannot be told: of strings how much they
+    differ, of a listing without values even in how many places.  `norms` tell how far they are apart as a
+    whole, where that was asked for.
+    """
+
+    differing: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    norms: Norms | None = None
+
+    @property
+    def rel_l2(self) -> float | None:
+        """|a-b| / |b| as Euclidean norms; of b = 0 and another a it is infinite, NaN where b's is none."""
+        return None if self.norms is None else self.norms.relative
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine of the angle between them."""
+        return None if self.norms is None else self.norms.cosine
+
+
+SAME = Difference(0, 0.0, 0.0)
+
+_SUM_BLOCK = 1 << 14
+"""Elements whose squares are summed together: three arrays of them are in the processor's own memory."""
+
+_SMALLEST = 1e-280
+"""A sum of squares that is smaller may lack some that are no numbers of float64 any more."""
+
+
+def norms(left: Chunk, right: Chunk, dtype: DType, *, are_equal: bool = False) -> Norms:
     """Return the norms of two stretches of bytes; NaN where a NaN or an infinity stands on one side only."""
     import numpy as np
 
     found = Norms()
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
+    is_plain = dtype.family == "float" or (dtype.family in ("int", "uint") and dtype.itemsize != 8)
     with np.errstate(all="ignore"):
-        for at in range(0, one.size, _BLOCK):
-            a, b = one[at : at + _BLOCK], other[at : at + _BLOCK]
-            equal = a == b
-            if dtype.family in ("float", "complex"):
-                equal |= np.isnan(a) & np.isnan(b)
-            sizes = np.abs(_wide(b, dtype))
-            distances = np.where(equal, 0.0, _distance(a, b, dtype))
-            sizes = np.where(equal & ~np.isfinite(sizes), 0.0, sizes)
-            found = found.add(Norms(_norm(distances), _norm(sizes)))
+        for at in range(0, one.size, _SUM_BLOCK):
+            a, b = one[at : at + _SUM_BLOCK], other[at : at + _SUM_BLOCK]
+            more = _plain_norms(a, a if are_equal else b) if is_plain else None
+            found = found.add(more or _careful_norms(a, b, dtype))
     return found
+
+
+def _plain_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Norms | None:
+    """Return norms by sums of squares; None where one is no number, or so small that squares may be lost."""
+    a = one.astype("f8")
+    if other is one:
+        size = float(a @ a)
+        root = math.sqrt(size) if _SMALLEST < size < math.inf else math.nan
+        return Norms(0.0, root, root, math.frexp(size)) if root == root else None  # noqa: PLR0124  not NaN
+    b = other.astype("f8")
+    product, left, right = float(a @ b), float(a @ a), float(b @ b)
+    a -= b
+    distance = float(a @ a)
+    if not all(_SMALLEST < each < math.inf for each in (left, right, distance)):
+        return None
+    return Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))
+
+
+def _careful_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], dtype: DType) -> Norms:
+    """Return norms of whatever numbers: they are made smaller than one before they are squared."""
+    import numpy as np
+
+    equal = one == other
+    if dtype.family in ("float", "complex"):
+        equal |= np.isnan(one) & np.isnan(other)
+    distances = np.where(equal, 0.0, _distance(one, other, dtype))
+    left, right = _wide(one, dtype), _wide(other, dtype)
+    left, right = (np.where(equal & ~np.isfinite(each), 0.0, each) for each in (left, right))
+    largest = [float(np.abs(each).max(initial=0.0)) for each in (left, right)]
+    product = math.nan, 0
+    if all(map(math.isfinite, largest)):
+        up, other_up = (math.frexp(each)[1] for each in largest)
+        # In two steps: two to the power of 1074 is no number.
+        small, smaller = (
+            each * 2.0 ** -(power // 2) * 2.0 ** -(power - power // 2)
+            for each, power in ((left, up), (right, other_up))
+        )
+        product = float(np.vdot(small, smaller).real), up + other_up
+    return Norms(_norm(distances), _norm(np.abs(left)), _norm(np.abs(right)), product)
 
 
 def _norm(values: np.ndarray[Any, Any]) -> float:

@@ -12,7 +12,7 @@ from formats.errors import CheckpointError, CorruptCheckpointError
 from .diff import CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from formats.location import Location
 
@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 
 
 _BOUND = re.compile(
-    r"(?P<measure>value|l2)>(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)"
+    r"(?P<measure>value>|l2>|rel_l2>|cosine<)(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)"
 )
 
-_MEASURES: dict[str, Callable[[Difference], float | None]] = {
-    "value": lambda difference: difference.max_abs,
-    "l2": lambda difference: difference.l2,
-}
-"""How far apart two tensors are: the largest |a - b|, and |a - b| / |b| as Euclidean norms."""
+_MEASURES = {"value": "max_abs", "l2": "rel_l2", "rel_l2": "rel_l2", "cosine": "cosine"}
+"""What says how far apart two tensors are: the largest |a - b|, |a - b| / |b| as norms, and the cosine."""
 
 
 class Bound(NamedTuple):
@@ -39,8 +36,11 @@ class Bound(NamedTuple):
 
     def is_passed(self, difference: Difference) -> bool:
         """Whether values are farther apart; what cannot be told (NaN, strings, a listing's) may be so."""
-        found = _MEASURES[self.measure](difference)
-        return found is None or not found <= self.number
+        found: float | None = getattr(difference, _MEASURES[self.measure])
+        if self.measure != "cosine":
+            return found is None or not found <= self.number
+        is_of_zeros = found is None and difference.norms is not None
+        return not is_of_zeros and (found is None or not found >= self.number)
 
 
 class FailOn(NamedTuple):
@@ -51,24 +51,24 @@ class FailOn(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> FailOn:
-        """Take `added,value>1e-3,l2>5%`; ValueError, saying what was expected, for what is none."""
+        """Take `added,value>1e-3,rel_l2>5%`; ValueError, saying what was expected, for what is none."""
         changes, bounds = [], []
         for word in text.split(","):
             found = _BOUND.fullmatch(word)
             if word in CHANGES:
                 changes.append(word)
-            elif found is None or (found["percent"] and found["measure"] != "l2"):
-                raise ValueError(f"{word!r} is not one of {', '.join(CHANGES)}, value>NUMBER, l2>NUMBER%")
+            elif found is None or (found["percent"] and "l2" not in found["measure"]):
+                raise ValueError(f"{word!r} is not one of {', '.join(CHANGES)}, value>N, rel_l2>N%, cosine<N")
             else:
                 number = float(found["number"]) / (100 if found["percent"] else 1)
                 if math.isinf(number):
                     raise ValueError(f"{word!r} can never be reached: it is larger than any float64")
-                bounds.append(Bound(found["measure"], number))
+                bounds.append(Bound(found["measure"][:-1], number))
         return cls(tuple(changes), tuple(bounds))
 
     @property
     def asks_norms(self) -> bool:
-        return any(bound.measure == "l2" for bound in self.bounds)
+        return any(bound.measure != "value" for bound in self.bounds)
 
     def is_met(self, entry: DiffEntry) -> bool:
         """Whether an entry is one to fail on; a renamed tensor is one added and one removed."""

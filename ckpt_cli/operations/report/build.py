@@ -122,7 +122,7 @@ def _what(entry: DiffEntry) -> str:
     count = f"value: {counted(found.differing, 'element')} differ" + ("s" if found.differing == 1 else "")
     if found.max_abs is None or found.max_rel is None:
         return count
-    norm = "" if found.l2 is None else f", l2 {found.l2:.3g}"
+    norm = "" if found.rel_l2 is None else f", rel_l2 {found.rel_l2:.3g}"
     return f"{count}, by {found.max_abs:.3g} at most, relative {found.max_rel:.3g}{norm}"
 
 
