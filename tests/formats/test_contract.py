@@ -52,6 +52,7 @@ GOLDENS = [
     ("gguf", "exports/gguf/plain.gguf"),
     ("gguf", "exports/gguf/split/m-00001-of-00003.gguf"),
     ("graphdef", "exports/graphdef/frozen_v1.pb"),
+    ("tfjs", "exports/tfjs/model.json"),
     ("onnx", "exports/onnx/all.onnx"),
     ("tflite", "exports/tflite/int8.tflite"),
     ("tflite", "exports/tflite/float16.tflite"),

@@ -759,6 +759,7 @@ TARGETS = [
     ),
     Target("tflite", lambda: _exports("tflite"), mutation.mutate_bytes, partial(_file, "model.tflite")),
     Target("graphdef", lambda: _exports("graphdef", ".pb"), mutation.mutate_message, partial(_file, "g.pb")),
+    Target("tfjs", lambda: [load("exports/tfjs/model.json")], mutation.mutate_json, partial(_file, "m.json")),
     Target("onnx", lambda: _exports("onnx"), mutation.mutate_message, partial(_file, "model.onnx")),
     Target("gguf", lambda: _exports("gguf"), mutation.mutate_bytes, partial(_file, "model.gguf")),
     Target("ocdbt", tree_files.seeds_of_frames, tree_files.mutate_frame, _values(tree_files.parse_frame)),
