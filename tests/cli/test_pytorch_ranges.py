@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zipfile
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations.look import verify
+from formats.find.opening import locate
+from formats.location import parse_location
 from formats.store import ranges
 from formats.store.work import workers
 from formats.torch import reader
@@ -85,6 +89,18 @@ def test_verifying_is_shared_by_threads(
     found = [ckpt("verify", source, "--json", "-j", jobs) for jobs in (1, 4)]
     assert {each.code for each in found} == {1}
     assert found[0].json == found[1].json
+
+
+def test_a_large_directory_is_read_once(tmp_path: Path) -> None:
+    """It takes as much memory as it is large, in this process or in one of its own."""
+    found = []
+    for number in (10, 300):
+        path = str(tmp_path / f"{number}.npz")
+        with zipfile.ZipFile(path, "w") as archive:
+            for member in range(number):
+                archive.writestr(f"{member}" + "x" * 60_000, b"")
+        found.append(verify._needs_a_child(locate(parse_location(path))))
+    assert found == [False, True]
 
 
 @pytest.mark.parametrize(("name", "options"), TARGETS)

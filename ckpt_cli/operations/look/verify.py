@@ -27,6 +27,7 @@ from formats.model.probe import Probe
 from formats.model.verification import Finding
 from formats.store.work.counters import add_reads, count_reads, is_counting, reads_of_child
 from formats.store.work.workers import SERIAL, Workers
+from formats.wire.magic import ZIP
 
 from ..select.arguments import checkpoints_below, each_once
 
@@ -216,6 +217,7 @@ def _verify_here(
 # is read in a process of its own: whatever becomes of that process is a finding.
 
 _HDF5_SUFFIXES = (".h5", ".hdf5")
+_LARGE_DIRECTORY = 16 << 20
 _FEWEST_SECONDS = 60
 _BYTES_A_SECOND = 10_000_000  # far below any disk; slower is not reading
 
@@ -226,11 +228,21 @@ def _needs_a_child(location: CheckpointLocation) -> bool:
         with Probe(location) as probe:
             if probe.head.startswith(b"\x89HDF") or location.head.endswith(".json"):
                 return True
-            return probe.zip is not None and any(name.endswith(_HDF5_SUFFIXES) for name in probe.zip.names)
+            if not probe.head.startswith(ZIP):
+                return False
+            if _directory_size(probe.tail) > _LARGE_DIRECTORY:
+                return True  # which is not read twice
+            return probe.zip is None or any(name.endswith(_HDF5_SUFFIXES) for name in probe.zip.names)
     except CorruptCheckpointError:
         return True  # an archive in which that cannot be told
     except CheckpointError:
         return False
+
+
+def _directory_size(tail: bytes) -> int:
+    """Return how many bytes the directory of an archive takes; where that is not told, more than can be."""
+    at = tail.rfind(b"PK\5\6")
+    return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 1 << 32
 
 
 def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _Answer | Finding:
