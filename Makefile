@@ -25,7 +25,7 @@ DEMO_DATA = tests/data/guide_adam_legacy/tf_ckpts
 # Kept whatever the environment says: the suite starts the program a thousand times, which each compiled it anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reinstall test test-lowest lint mutants fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-quick docs constraints release-check clean
+.PHONY: demo reinstall test test-lowest lint mutants fuzz fuzz-quick servers cluster browser shells recipes interop interop-all packs bench bench-cores bench-quick docs constraints release-check clean
 
 # Installed as a user has it, not linked to the checkout; the tests import the checkout's own packages.
 INSTALL = rm -rf build *.egg-info && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
@@ -237,6 +237,10 @@ $(RIVALS)/installed:
 	touch $@
 
 # A look in a minute, which judges nothing and says which rivals are not installed.
+# The same work by more and more threads; it fails where they make it slower.
+bench-cores: $(VENV)/installed reinstall
+	$(VENV)/bin/python -m tests.benchmarks.cores
+
 bench-quick: $(VENV)/installed reinstall
 	CKPT_TF215=$(abspath $(TF215)) CKPT_TF221=$(abspath $(TF221)) $(VENV)/bin/python -m tests.benchmarks --quick
 

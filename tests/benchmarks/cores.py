@@ -1,0 +1,174 @@
+"""`make bench-cores`: the same work by 1, 2, 4, ... threads, beside what the machine can do at most.
+
+Every command is a whole process, over 1 GB.  The numbers of threads take turns, and the least time of several
+runs counts.  It fails where more threads take longer than fewer by more than 5 %.  The ceilings are
+measured in the same run, by as many threads of this process: copying memory, CRC-32C, and
+reading and writing a file in pieces of 8 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from formats.store.work.workers import processors
+from formats.wire.crc32c import extend
+from tests.benchmarks.__main__ import machine
+from tests.benchmarks.data import large_bundle
+from tests.benchmarks.harness import CKPT, run, supply_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SLOWER = 1.05
+PIECE = 8 << 20
+
+
+class CoresRow(NamedTuple):
+    """Seconds by number of threads, for so many bytes."""
+
+    name: str
+    nbytes: int
+    seconds: dict[int, float]
+    is_ceiling: bool = False
+
+    @property
+    def slower(self) -> list[str]:
+        """Say which numbers of threads took longer than fewer did."""
+        if self.is_ceiling:
+            return []
+        found, least = [], None
+        for jobs, seconds in sorted(self.seconds.items()):
+            if least is not None and seconds > SLOWER * self.seconds[least]:
+                found.append(
+                    f"{self.name}: {jobs} threads took {seconds:.3f} s, {least} {self.seconds[least]:.3f} s"
+                )
+            if least is None or seconds < self.seconds[least]:
+                least = jobs
+        return found
+
+    def __str__(self) -> str:
+        figures = (f"{self.nbytes / seconds / 1e9:.1f}" for _, seconds in sorted(self.seconds.items()))
+        return f"| {self.name} | {' | '.join(figures)} |"
+
+
+def counts(most: int) -> list[int]:
+    """Return 1, 2, 4, ... up to the machine's processors, and at least to 8."""
+    return [1 << power for power in range(max(most, 8).bit_length()) if 1 << power <= max(most, 8)]
+
+
+def together(work: Callable[[int], object], jobs: int) -> float:
+    """Return the seconds that threads take, each for its part."""
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda _: None, range(jobs)))
+        began = time.perf_counter()
+        list(pool.map(work, range(jobs)))
+        return time.perf_counter() - began
+
+
+def _copy_memory(size: int, jobs: int) -> float:
+    parts = [(np.ones(size // jobs, np.uint8), np.ones(size // jobs, np.uint8)) for _ in range(jobs)]
+    return together(lambda number: np.copyto(*parts[number]), jobs)
+
+
+def _checksum(size: int, jobs: int) -> float:
+    piece = np.ones(PIECE, np.uint8)
+    return together(lambda _: [extend(0, piece) for _ in range(size // jobs // PIECE)], jobs)
+
+
+def _copy_file(source: str, target: str, size: int, jobs: int) -> float:
+    """Copy a file's bytes in pieces, each thread a stretch of them."""
+    one, other = os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    share = size // jobs
+
+    def copy(number: int) -> None:
+        room = bytearray(PIECE)
+        for at in range(number * share, (number + 1) * share, PIECE):
+            count = os.preadv(one, [room], at)
+            os.pwrite(other, memoryview(room)[:count], at)
+
+    try:
+        return together(copy, jobs)
+    finally:
+        os.close(one)
+        os.close(other)
+        os.unlink(target)
+
+
+def _command(words: Sequence[str], target: str | None, size: int, jobs: int) -> float:
+    if target is not None:
+        for name in os.listdir(os.path.dirname(target)):
+            os.unlink(os.path.join(os.path.dirname(target), name))
+        supply_memory(size)
+    return run([*CKPT, *words, "-j", str(jobs)], watch=False, fails=words[0] == "diff").seconds
+
+
+def measures(directory: str, size: int) -> list[tuple[str, bool, Callable[[int], float]]]:
+    """Return what is measured: its name, whether it is a ceiling, and seconds by number of threads."""
+    one = large_bundle(os.path.join(directory, "one-1"), 16, size)
+    two = large_bundle(os.path.join(directory, "two-1"), 16, size, seed=1)
+    torch = os.path.join(directory, "one.pt")
+    run([*CKPT, "convert", one, torch], watch=False)
+    data = f"{one}.data-00000-of-00001"
+    out = os.path.join(directory, "out")
+    os.mkdir(out)
+    command = partial(partial, _command)
+    bundle, tensors = os.path.join(out, "target-1"), os.path.join(out, "target.safetensors")
+    return [
+        ("ceiling: copying memory", True, partial(_copy_memory, size)),
+        ("ceiling: CRC-32C", True, partial(_checksum, size)),
+        ("ceiling: pread and pwrite", True, partial(_copy_file, data, os.path.join(directory, "copy"), size)),
+        ("verify", False, command(["verify", one], None, size)),
+        ("verify .pt", False, command(["verify", torch], None, size)),
+        ("stats", False, command(["stats", one], None, size)),
+        ("diff, other values", False, command(["diff", one, two], None, size)),
+        ("diff --exact, equal values", False, _equal(one, size)),
+        ("average of 2", False, command(["average", one, two, "-o", bundle], bundle, size)),
+        ("convert, not verified", False, command(["convert", one, bundle, "--no-verify"], bundle, size)),
+        ("convert", False, command(["convert", one, bundle], bundle, size)),
+        ("convert .pt to .safetensors", False, command(["convert", torch, tensors], tensors, size)),
+    ]
+
+
+def _equal(path: str, size: int) -> Callable[[int], float]:
+    def seconds(jobs: int) -> float:
+        return run([*CKPT, "diff", "--exact", path, path, "-j", str(jobs)], watch=False).seconds
+
+    return seconds
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.cores", description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=1024, metavar="N", help="of tensors (1024)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of which the least counts (5)")
+    parser.add_argument("--row", default="", metavar="TEXT", help="only rows with this in their name")
+    options = parser.parse_args(arguments)
+    size, jobs = options.megabytes << 20, counts(processors())
+    print(f"{machine()}; {options.megabytes} MiB; GB/s by number of threads\n")
+    print(f"| work | {' | '.join(map(str, jobs))} |")
+    print(f"| --- |{' ---: |' * len(jobs)}")
+    slower: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="ckpt-bench-", dir=os.environ.get("CKPT_BENCH_DIR")) as directory:
+        for name, is_ceiling, measure in measures(directory, size):
+            if options.row not in name:
+                continue
+            rounds = [{count: measure(count) for count in jobs} for _ in range(options.rounds)]
+            row = CoresRow(
+                name, size, {count: min(each[count] for each in rounds) for count in jobs}, is_ceiling
+            )
+            print(row, flush=True)
+            slower += row.slower
+    print("\n" + ("\n".join(slower) or "no row is slower with more threads"))
+    return int(bool(slower))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
