@@ -10,13 +10,24 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import comparing, large, listing, pytorch, reading, remote, sharing, training, writing
+from tests.benchmarks import (
+    comparing,
+    large,
+    listing,
+    orbax,
+    pytorch,
+    reading,
+    remote,
+    sharing,
+    training,
+    writing,
+)
 from tests.benchmarks.harness import HEADER, Missing, Row, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SUITES = (listing, reading, writing, pytorch, comparing, training, large, remote, sharing)
+SUITES = (listing, reading, writing, pytorch, orbax, comparing, training, large, remote, sharing)
 
 
 def rows(scale: Scale, only: list[str], text: str) -> Iterator[Row]:
