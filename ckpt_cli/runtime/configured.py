@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from formats.errors import UnsupportedFeatureError
 from formats.keras.facts import keras_facts
 from formats.keras.optimizer_state import OptimizerState, optimizer_settings, optimizer_state
-from formats.keras.optimizers import BY_NAME
+from formats.keras.optimizers import BY_NAME, LEGACY
 
 from .keras import optimizers
 from .keras.weights import assign, assign_weights
@@ -77,13 +77,13 @@ def _optimizer(by: CheckpointReader, state: OptimizerState) -> Any:
         if key not in wanted and key not in _IRRELEVANT and value not in (None, False):
             raise _refused(path, f"optimizer {name!r} with {key}={value!r} is not known here")
     options["learning_rate"] = settings.get("learning_rate", settings.get("lr"))
-    if state.style == "legacy":
+    if state.generation == LEGACY:
         options["decay"] = settings.get("decay") or 0.0
     for key, value in options.items():
         if not isinstance(value, int | float) and (value is not None or key not in _COMMON):
             raise _refused(path, f"optimizer {name!r} with {key}={value!r} is not known here")
     module: Any = optimizers
-    if state.style == "legacy":
+    if state.generation == LEGACY:
         module = optimizers.legacy
         options = {key: value for key, value in options.items() if value is not None}
     elif settings.get("decay"):
@@ -99,7 +99,7 @@ def _restore(
 ) -> None:
     """Give an optimizer its state, all of it or, where something does not fit, none."""
     trained = model.trainable_variables
-    legacy = state.style == "legacy"
+    legacy = state.generation == LEGACY
     slots = _legacy_slots(optimizer, trained, state, pairs) if legacy else _slots(optimizer, trained, state)
     if slots is None:
         message = f"its {len(state.slots)} slots are not those of {type(optimizer).__name__} and this model"
@@ -129,11 +129,11 @@ def _legacy_slots(
     own = [variable for variable in optimizer.weights if variable is not optimizer.iterations]
     if len(own) != len(state.slots):
         return None
-    if any(held.owner is None for held in state.slots):
+    if not state.owners or None in state.owners:
         return {str(held.key): variable for held, variable in zip(state.slots, own, strict=True)}
     found = {}
-    for held in state.slots:
-        variable = pairs.get(str(held.owner))
+    for held, owner in zip(state.slots, state.owners, strict=True):
+        variable = pairs.get(str(owner))
         slot = optimizer._slot_or_none(variable, held.name) if variable is not None else None
         if slot is None:
             return None

@@ -1,6 +1,6 @@
 """An optimizer's state, found in whichever layout of Keras a checkpoint has.
 
-    style     keras-h5                      keras-weights, keras      TensorFlow's graph
+    layout    keras-h5                      keras-weights, keras      TensorFlow's graph
     2         iteration, slots              iteration, slots          _iterations, _variables
     legacy    <name>/iter, slots            iter, slots               iter, slot variables
     3         <name>/iteration,             iteration, rate, slots    _iterations, _variables,
@@ -16,12 +16,14 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..wire.jsontext import parse_object
 from .config import snake_case
 from .facts import keras_facts
-from .optimizers import BY_NAME, OPTIMIZERS, named
+from .model import Variable
+from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, OPTIMIZERS, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,34 +59,21 @@ Told = tuple[str | None, dict[str, Any]]
 """The class of an optimizer and its settings, as far as a training configuration tells."""
 
 
-class OptimizerVariable(NamedTuple):
-    """A variable of an optimizer: its name there, its full name, and the key of its value, or the value.
-
-    `owner` is the key of the variable that a slot belongs to, where the layout tells it.
-    """
-
-    name: str = ""
-    full_name: str = ""
-    key: str | None = None
-    value: float | None = None
-    owner: str | None = None
-
-
 class OptimizerState(NamedTuple):
     """What a checkpoint has of an optimizer; `name` is its class, as far as is known, slots as stored.
 
     `rates` are hyperparameters, whose values a configuration may give where no tensor does.
     """
 
-    style: str
+    generation: str
     name: str
-    iteration: OptimizerVariable
-    slots: tuple[OptimizerVariable, ...]
-    rates: Mapping[str, OptimizerVariable]
+    iteration: Variable
+    slots: tuple[Variable, ...]
+    rates: Mapping[str, Variable]
     settings: Mapping[str, Any] = {}
     """What a training configuration says of it; nothing where that is of another class."""
 
-    product: OptimizerVariable | None = None
+    product: Variable | None = None
     """The product of Nadam's momentums."""
 
     scaled: bool = False
@@ -95,6 +84,9 @@ class OptimizerState(NamedTuple):
 
     copies: Mapping[str, str] = {}
     """The keys of second copies that a LossScaleOptimizer lists, each with that of the first."""
+
+    owners: tuple[str | None, ...] = ()
+    """The keys of the variables that a legacy optimizer's slots belong to, where the layout tells them."""
 
 
 def optimizer_state(
@@ -153,10 +145,10 @@ def _told(text: str | None, name: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, OptimizerVariable]:
+def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, Variable]:
     given = {name: settings.get(name) for name in names}
     return {
-        name: OptimizerVariable(name, f"{prefix}{name}", value=float(value))
+        name: Variable(name, False, f"{prefix}{name}", value=float(value))
         for name, value in given.items()
         if isinstance(value, int | float) and abs(value) <= _LARGEST_RATE
     }
@@ -166,21 +158,21 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
         return None
-    held = [OptimizerVariable("", name, key) for key, name in group.names]
+    held = [Variable("", False, name, key) for key, name in group.names]
     wrapper: dict[str, str] = {}
     if [one.full_name.rpartition("/")[2] for one in held[:4]] == list(_WRAPPER):
         wrapper, held = _wrapper([key for key, _ in group.names[:4]]), held[4:]
     first, (called, settings) = held[0].full_name, told
     if first == "iteration":
-        slots = [one._replace(name=_slot_name(one.full_name)) for one in held[1:]]
+        slots = [replace(one, name=_slot_name(one.full_name)) for one in held[1:]]
         name = called or (slots[0].full_name.partition("/")[0] if slots else "")
-        return OptimizerState("2", name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
+        return OptimizerState(KERAS2, name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
     if first == "iter" or first.endswith("/iter"):  # the former where a program looked at it before training
         name = first.removesuffix("iter").removesuffix("/").rpartition("/")[2] or called or ""
-        slots = [one._replace(name=one.full_name.rpartition("/")[2]) for one in held[1:]]
+        slots = [replace(one, name=one.full_name.rpartition("/")[2]) for one in held[1:]]
         product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
         rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")
-        return OptimizerState("legacy", name, held[0], tuple(slots), rates, product=product)
+        return OptimizerState(LEGACY, name, held[0], tuple(slots), rates, product=product)
     if first.endswith("/iteration"):
         name = called or _cased(first.partition("/")[0])
         # A schedule is no variable.
@@ -188,7 +180,7 @@ def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
         rates = {"learning_rate": held[1]} if has_rate else {}
         slots, product = _without_product(held[1 + len(rates) :], source)
         return OptimizerState(
-            "3", name, held[0], tuple(slots), rates, product=product, wrapper=wrapper, scaled=bool(wrapper)
+            KERAS3, name, held[0], tuple(slots), rates, product=product, wrapper=wrapper, scaled=bool(wrapper)
         )
     return None
 
@@ -205,8 +197,8 @@ def _slot_name(full_name: str) -> str:
 
 
 def _without_product(
-    held: list[OptimizerVariable], source: CheckpointReader
-) -> tuple[list[OptimizerVariable], OptimizerVariable | None]:
+    held: list[Variable], source: CheckpointReader
+) -> tuple[list[Variable], Variable | None]:
     """Return slots without the product of momentums, a scalar that Keras 3's Nadam has behind them."""
     last = source.specs[held[-1].key] if held and held[-1].key is not None else None
     if last is None or last.shape or len(held) % 2 == 0:
@@ -226,7 +218,7 @@ def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
     keys = inner or outer
     if not keys:
         return None
-    held = [OptimizerVariable(key=key) for key in keys]
+    held = [Variable("", False, key=key) for key in keys]
     wrapper: dict[str, str] = {}
     copies: dict[str, str] = {}
     own = len(outer) - len(inner)
@@ -241,12 +233,13 @@ def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
         rates = _rates(("learning_rate",), told[1], "")
         # This program names the optimizer of Keras 2, too, whose configuration then has no schedule.
         may_be_scheduled = not told[1] or isinstance(told[1].get("learning_rate"), dict)
-        style = "3" if keras_facts(source.facts).major == "3" and may_be_scheduled else "2"
-        state = OptimizerState(style, _cased(name or ""), held[0], tuple(held[1:]), rates)
+        is_keras_3 = keras_facts(source.facts).major == "3" and may_be_scheduled
+        generation = KERAS3 if is_keras_3 else KERAS2
+        state = OptimizerState(generation, _cased(name or ""), held[0], tuple(held[1:]), rates)
         return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
     slots, product = _without_product(held[2:], source)
     rates = {"learning_rate": held[1]}
-    state = OptimizerState("3", _cased(name), held[0], tuple(slots), rates, product=product)
+    state = OptimizerState(KERAS3, _cased(name), held[0], tuple(slots), rates, product=product)
     return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
 
 
@@ -269,22 +262,25 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     node = outer.get("inner_optimizer", node)
     edges = dict(graph.children(node))
 
-    def held(at: int | None, name: str = "", owner: int | None = None) -> OptimizerVariable | None:
+    def held(at: int | None, name: str = "") -> Variable | None:
         if at is None or at not in keys:
             return None
-        of = keys.get(owner) if owner is not None else None
-        return OptimizerVariable(name, source.full_names.get(keys[at], ""), keys[at], owner=of)
+        return Variable(name, False, source.full_names.get(keys[at], ""), keys[at])
 
     iteration = held(edges.get("_iterations", edges.get("iter")))
     if iteration is None:
         return None
     if "iter" in edges:
-        slots = [held(slot.node, slot.name, slot.variable) for slot in graph.slots if slot.optimizer == node]
+        own = [slot for slot in graph.slots if slot.optimizer == node and slot.node in keys]
+        slots = [held(slot.node, slot.name) for slot in own]
+        owners = tuple(keys.get(slot.variable) for slot in own)
         rates = {name: rate for name in _LEGACY_SCALARS if (rate := held(edges.get(name), name))}
         name = iteration.full_name.removesuffix("/iter")
         product = held(edges.get("momentum_cache"))
         found = tuple(slot for slot in slots if slot)
-        return OptimizerState("legacy", name, iteration, found, rates, product=product, scaled=is_scaled)
+        return OptimizerState(
+            LEGACY, name, iteration, found, rates, product=product, scaled=is_scaled, owners=owners
+        )
     listed = dict(graph.children(edges["_variables"])) if "_variables" in edges else {}
     order = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
     is_keras_3 = "_trainable_variables" in edges
@@ -295,11 +291,11 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     members = [one for one in stored if one is not None and one.key not in numbers]
     if None in stored:
         return None
-    named = [one._replace(name=_slot_name(one.full_name)) for one in members]
+    named = [replace(one, name=_slot_name(one.full_name)) for one in members]
     rates = {"learning_rate": learning_rate} if learning_rate is not None else {}
     name = _cased((members[0] if members else iteration).full_name.partition("/")[0])
-    style = "3" if is_keras_3 else "2"
-    state = OptimizerState(style, name, iteration, tuple(named), rates, product=product)
+    generation = KERAS3 if is_keras_3 else KERAS2
+    state = OptimizerState(generation, name, iteration, tuple(named), rates, product=product)
     return state._replace(wrapper=wrapper, scaled=is_scaled)
 
 

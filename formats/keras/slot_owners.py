@@ -7,14 +7,14 @@ slots in the order in which they make them, for the trained variables in the mod
 from __future__ import annotations
 
 from itertools import compress, product
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError
 from .facts import keras_facts
 from .match import fill
 from .model import ModelError, from_config, trained_order
 from .optimizer_state import optimizer_state
-from .optimizers import KERAS2, KERAS3, LEGACY, named
+from .optimizers import LEGACY, named
 from .variable_layout import give_names
 
 if TYPE_CHECKING:
@@ -24,23 +24,6 @@ if TYPE_CHECKING:
     from .model import Unit, Variable
     from .optimizers import Optimizer as Row
     from .optimizers import SlotKind
-
-
-GENERATIONS = {"2": KERAS2, "legacy": LEGACY, "3": KERAS3}
-"""Generations by the style of a stored state."""
-
-
-class KeptSlot(Protocol):
-    """A slot as it is stored."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def full_name(self) -> str: ...
-
-    @property
-    def key(self) -> str | None: ...
 
 
 Owners = list[tuple["Variable", str]]
@@ -53,7 +36,7 @@ class SlotList(NamedTuple):
     row: Row
     generation: str
     optimizer: str
-    slots: Sequence[KeptSlot]
+    slots: Sequence[Variable]
     settings: Mapping[str, Any]
 
     def owners(self, model: Unit) -> Owners:
@@ -70,7 +53,7 @@ class SlotList(NamedTuple):
         known = [(variable, meaning) for variable, meaning in found if variable is not None and meaning]
         return known if len(known) == len(found) else []
 
-    def _owner(self, slot: KeptSlot) -> str:
+    def _owner(self, slot: Variable) -> str:
         """Return the full name of the variable that a legacy optimizer's slot belongs to."""
         above, _, owner = f"/{slot.full_name}".partition(f"/{self.optimizer}/")  # which scopes may precede
         return (owner or above[1:]).removesuffix(f"/{slot.name}")
@@ -101,7 +84,7 @@ class SlotList(NamedTuple):
         return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
 
 
-def fits(slots: Sequence[KeptSlot], owners: Owners, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def fits(slots: Sequence[Variable], owners: Owners, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether each slot has an owner of its shape; `shapes` are those of all tensors by key."""
     return len(owners) == len(slots) and all(
         variable.key is not None and slot.key is not None and shapes[variable.key] == shapes[slot.key]
@@ -125,12 +108,11 @@ def slot_paths(source: CheckpointReader) -> dict[str, str]:
     except (ModelError, CheckpointError):
         return {}  # names are a help: who needs the model is told what is wrong with it
     give_names(model)
-    generation = GENERATIONS[state.style]
-    owners = SlotList(row, generation, state.name, state.slots, state.settings).owners(model)
+    owners = SlotList(row, state.generation, state.name, state.slots, state.settings).owners(model)
     if not fits(state.slots, owners, {key: spec.shape for key, spec in source.specs.items()}):
         return {}
     return {
-        slot.key: f"{variable.key} ({row.slot(meaning).spoken(generation)} of optimizer)"
+        slot.key: f"{variable.key} ({row.slot(meaning).spoken(state.generation)} of optimizer)"
         for slot, (variable, meaning) in zip(state.slots, owners, strict=True)
         if slot.key is not None
     }

@@ -23,7 +23,7 @@ from formats.keras.facts import keras_facts
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
 from formats.keras.optimizer_state import LOSS_SCALING, optimizer_state, settings_in, unwrapped
 from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
-from formats.keras.slot_owners import GENERATIONS, SlotList, fits
+from formats.keras.slot_owners import SlotList, fits
 from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
 from formats.model.reader import Family
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.keras.facts import KerasFacts
-    from formats.keras.optimizer_state import OptimizerVariable
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
     from formats.keras.variable_layout import Placed, SlotOf
@@ -481,17 +480,15 @@ def optimizer_of(
     state = optimizer_state(source, beside, said)
     if state is None:
         return None
-    rates = {name: _variable(held) for name, held in state.rates.items()}
-    slots = tuple(_variable(held) for held in state.slots)
     found = StoredOptimizer(
-        GENERATIONS[state.style],
+        state.generation,
         state.name,
         named(state.name),
-        _variable(state.iteration),
-        slots,
-        rates,
+        state.iteration,
+        state.slots,
+        state.rates,
         state.settings,
-        _variable(state.product) if state.product is not None else None,
+        state.product,
         scaled=state.scaled
         or ((told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled),
         wrapper=state.wrapper,
@@ -539,7 +536,3 @@ def _in_graph(optimizer: StoredOptimizer, source: CheckpointReader) -> StoredOpt
     name = optimizer.name if state.generation == LEGACY else row.name
     known = [owners[slot.key] for slot in optimizer.slots if slot.key in owners]
     return optimizer._replace(row=row, name=name, owners=tuple(known))
-
-
-def _variable(held: OptimizerVariable) -> Variable:
-    return Variable(held.name, False, held.full_name, held.key, held.value)
