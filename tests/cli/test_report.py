@@ -262,6 +262,9 @@ def test_of_two_it_has_what_diff_finds(tmp_path: Path, ckpt: Callable[..., Resul
         )
         assert row.get("differing") == entry["differing"]
         assert row.get("max_abs") == close(entry["max_abs"])
+        assert [row.get(name) for name in ("rel_l2", "cosine")] == [
+            None if entry.get(name) is None else close(entry[name]) for name in ("rel_l2", "cosine")
+        ]
         assert row["left"][:2] == [entry["left"]["dtype"], entry["left"]["shape"]]
         assert shown(row.get("name") or row["key"]) in page.still
     statistics = {row["key"]: row for row in ckpt("stats", "--json", GUIDE).json["tensors"]}

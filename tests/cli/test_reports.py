@@ -319,7 +319,10 @@ def test_markdown_tells_layers_the_largest_totals_and_what_to_do(told: Callable[
     text = told("diff", "markdown")
     assert text.startswith("### ckpt diff: 3 errors, 2 notes\n")
     assert "\n| `w` | 1 removed, 1 value, 1 added, 1 shape | 1 |\n" in text
-    assert "**The ten largest value changes**" in text
+    assert (
+        "**The ten largest value changes**\n\n| tensor | elements | max | relative | rel_l2 | cosine |"
+        in text
+    )
     assert "What to do:\n\n```sh\nckpt diff left-1 right-1\n```" in text
     assert "✅ `left-1 -> left-1`: 5 same" in told("same", "markdown")
 

@@ -182,6 +182,8 @@ def _row(entry: DiffEntry, name: str, layers: Mapping[str, Sequence[int]], separ
         "differing": found.differing,
         "max_abs": number(found.max_abs),
         "max_rel": number(found.max_rel),
+        "rel_l2": number(entry.measures[3]),
+        "cosine": number(entry.measures[4]),
         "apart": entry.apart,
     }
     return {field: value for field, value in row.items() if value is not None}

@@ -148,14 +148,15 @@ def _largest(changed: Sequence[DiffEntry]) -> FindingsTable:
     """Return the tensors of which values are farthest apart."""
     values = sorted((e for e in changed if e.change == "value"), key=_magnitude, reverse=True)[:_MOST_ROWS]
     rows = [(entry.key, *_cells(entry)) for entry in values]
-    return FindingsTable("The ten largest value changes", ("tensor", "elements", "max", "relative"), rows)
+    return FindingsTable(
+        "The ten largest value changes", ("tensor", "elements", "max", "relative", "rel_l2", "cosine"), rows
+    )
 
 
-def _cells(entry: DiffEntry) -> tuple[str, str, str]:
-    found = entry.difference
-    numbers = ("" if number is None else f"{number:.3g}" for number in (found.max_abs, found.max_rel))
-    count = "?" if found.differing is None else f"{found.differing:,}"
-    return (count, *numbers)  # type: ignore[return-value]
+def _cells(entry: DiffEntry) -> tuple[str, ...]:
+    largest, quotient, differing, *far = entry.measures
+    numbers = ("" if number is None else f"{number:.3g}" for number in (largest, quotient, *far))
+    return ("?" if differing is None else f"{differing:,}", *numbers)
 
 
 def _magnitude(entry: DiffEntry) -> tuple[bool, float]:

@@ -105,6 +105,8 @@ function describeChange(page, row, place) {
   if (row.apart) rows.push(["apart", visible(row.apart), true]);
   if (row.differing != null) rows.push(["changed", `${counted(row.differing)} of ${several(row.size, "element")}`, true]);
   if (row.max_abs != null) rows.push(["|a−b|", `at most ${figure(row.max_abs, 8)}`, true], ["|a−b|/|b|", `at most ${figure(row.max_rel, 8)}`, true]);
+  if (row.rel_l2 != null) rows.push(["‖a−b‖/‖b‖", figure(row.rel_l2, 8), true]);
+  if (row.cosine != null) rows.push(["cosine", figure(row.cosine, 8), true]);
   place.append(pairs(rows));
   if (row.key in page.broken) place.append(h("p", { class: "warnings" }, visible(page.broken[row.key])));
   painters.clear();
