@@ -31,5 +31,5 @@ def absent(module: str, name: str) -> AttributeError:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return AttributeError(
         f"{place}.{name} is not part of ckpt's runtime (module {module!r} has no attribute {name!r}); "
-        "docs/runtime.md says what is"
+        "docs/runtime-names.md lists what is"
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import ckpt_cli.runtime as tf
+from tests import runtime_names
 from tests.interop.signatures import public_names, read, signature
 
 RUNTIME = os.path.dirname(tf.__file__)
@@ -119,6 +120,11 @@ def test_what_is_not_supported_is_named(call: Any, message: str) -> None:
         call()
 
 
+def test_the_page_of_names_is_current() -> None:
+    with open(runtime_names.PAGE, encoding="utf-8") as file:
+        assert file.read() == runtime_names.page()
+
+
 def test_collections_are_those_of_a_scope() -> None:
     """A program that trains its head alone must not train the body."""
     v1 = tf.compat.v1
@@ -141,5 +147,5 @@ def test_collections_are_those_of_a_scope() -> None:
 )  # fmt: skip
 def test_what_is_absent_is_said(module: str, name: str) -> None:
     place = f"tf{module}.{name}"
-    with pytest.raises(AttributeError, match=f"{place} is not part of ckpt's runtime"):
+    with pytest.raises(AttributeError, match=f"{place} is not part of ckpt's runtime.*docs/runtime-names.md"):
         getattr(importlib.import_module(f"ckpt_cli.runtime{module}"), name)

@@ -107,7 +107,7 @@ class LSTMCell(_Cell):
             return plain
 
         def with_open_forget_gate(shape: Any, dtype: Any = None) -> Tensor:
-            first, last = (plain((self.units * count,), dtype=dtype)._value for count in (1, 2))
+            first, last = (plain((shape[0] * parts // 4,), dtype=dtype)._value for parts in (1, 2))
             return Tensor(np.concatenate([first, np.ones_like(first), last]))
 
         return with_open_forget_gate
