@@ -67,7 +67,13 @@ def document(found: dict[str, Schema], beside: dict[str, Schema] | None = None) 
 SHAPE = listed(COUNT)
 SPEC = {"dtype": DTYPE, "shape": SHAPE}
 STORED_SPEC = {"dtype": maybe(DTYPE), "shape": SHAPE}
-STORED = {"stored": fields({"dtype": TEXT, "nbytes": maybe(COUNT)})}
+QUANTIZED: dict[str, Schema] = {
+    "scale": {"anyOf": [NUMBER, listed(NUMBER)]},
+    "zero_point": {"anyOf": [{"type": "integer"}, listed({"type": "integer"})]},
+    "axis": COUNT,
+    "minimum": NUMBER,
+}
+STORED = {"stored": fields({"dtype": TEXT, "nbytes": maybe(COUNT)}, QUANTIZED)}
 KIND = one_of("variable", "slot", "optimizer", "state", "graph")
 SIZED = {"tensors": COUNT, "nbytes": COUNT}
 STATISTICS = {

@@ -8,6 +8,7 @@ import numpy as np
 
 import formats
 from tests.exports_samples import gguf_truth
+from tests.schemas import QUANTIZED
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -46,3 +47,11 @@ def test_commands_on_gguf_tell_the_stored_type_and_total_stored_bytes(tmp_path: 
     with formats.open_checkpoint(path) as reader, formats.open_checkpoint(target) as out:
         assert all(np.array_equal(reader[key].read(), out[key].read(), equal_nan=True) for key in out)
         assert all(spec.stored_as is None for spec in out.specs.values())
+
+
+def test_the_schema_has_the_scale_of_quantized_tensors(ckpt: Callable) -> None:
+    listed = ckpt("ls", "--json", "-l", data_path("exports", "tflite", "int8.tflite")).json
+    stored = [row["stored"] for row in listed["tensors"] if "stored" in row]
+    assert {field for each in stored for field in each} == {"dtype", "nbytes", "scale", "zero_point", "axis"}
+    allowed = {"dtype", "nbytes", *QUANTIZED}
+    assert all(each.keys() <= allowed for each in stored)
