@@ -24,9 +24,10 @@ import shutil
 import signal
 import sys
 import tempfile
+import traceback
 import zipfile
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import h5py
 import numpy as np
@@ -274,7 +275,7 @@ def _about(specimen: Specimen, command: list[str]) -> list[str]:
 
 def _written(path: str) -> object:
     """Return the values of what lies at a path, whatever a command made of it; None where nothing does."""
-    if os.path.isdir(path):
+    if os.path.isdir(path) and not os.path.exists(os.path.join(path, "_METADATA")):  # no step of Orbax
         return {name: _written(os.path.join(path, name)) for name in sorted(os.listdir(path))}
     if path.endswith(".npy"):
         return digest(np.load(path))
@@ -370,10 +371,7 @@ def try_pair(pair: Pair, stride: int = 1, first: int = 0) -> tuple[Counter[str],
         child = os.fork()
         if not child:
             os.close(reading)
-            with os.fdopen(writing, "w", encoding="utf-8", errors="backslashreplace") as out:
-                for verdict in _tries(pair, stride, first, workspace):
-                    print(json.dumps(verdict), file=out, flush=True)
-            os._exit(0)
+            _tell(_tries(pair, stride, first, workspace), writing)
         os.close(writing)
         with os.fdopen(reading, encoding="utf-8") as lines:
             verdicts = [json.loads(line) for line in lines]
@@ -383,6 +381,20 @@ def try_pair(pair: Pair, stride: int = 1, first: int = 0) -> tuple[Counter[str],
     known = ("right", "refused", "warned", "listed", "changed")
     findings = [verdict for verdict in verdicts if verdict not in known]
     return Counter(verdict for verdict in verdicts if verdict in known), findings
+
+
+def _tell(verdicts: Iterator[str], writing: int) -> NoReturn:
+    """Write verdicts, or the error that they end with, and end this process whatever happens."""
+    try:
+        with os.fdopen(writing, "w", encoding="utf-8", errors="backslashreplace") as out:
+            try:
+                for verdict in verdicts:
+                    print(json.dumps(verdict), file=out, flush=True)
+            except Exception:
+                print(json.dumps(traceback.format_exc()), file=out)
+        os._exit(0)
+    finally:
+        os._exit(1)
 
 
 def main() -> int:
