@@ -3,6 +3,10 @@
 A case is a title and a short program whose last expression is its answer; cases stand in `edges/*.txt`.
 `python -m tests.interop.edges` asks TensorFlow for answers that `tests/data/known_answers/edges` does not
 have.
+
+An answer must not depend on what ran before. TensorFlow keeps the tensors of Python's numbers and hands out
+the one of 0.0 for -0.0, so -0.0 is an array or NumPy's float32. It leaves the derivative of MaxPooling2D as
+the memory was where no window fits, so such a layer is called without a derivative.
 """
 
 import ast
