@@ -36,5 +36,5 @@ def test_tables_are_shown(tmp_path: Path) -> None:
         (spec,) = left.specs.values()
         assert cells(left._repr_html_()) == cells(spec._repr_html_()) == [name, "float32", "[3]"]
         found = diff_pairs(left, right, pair_up(left, right))
-        assert cells(found._repr_html_()) == ["value", name, "3", "1.0", "1.0"]
+        assert cells(found._repr_html_()) == ["value", name, "1.0", "1.0", "3", "1.0", "nan"]
     assert cells(Statistics(min=1.5)._repr_html_())[:2] == ["1.5", "None"]

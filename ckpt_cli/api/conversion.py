@@ -279,7 +279,8 @@ def _check_format(
         into, what = planner.target_format(reader, target, to), "--to asks for"
     else:
         told = None if target.endswith(own.suffixes) else format_of_suffix(target)
-        into, what = told or own, f"the suffix of {os.path.basename(target)} means"
+        into = own if told is None or told.writer is None else told
+        what = f"the suffix of {os.path.basename(target)} means"
     if into.name != own.name:
         raise OptionError(f"--like writes the format of TEMPLATE, {own.name}, but {what} {into.name}")
     refuse_false_suffix(own, target)

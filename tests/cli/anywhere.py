@@ -63,6 +63,12 @@ KINDS = {
 
 _PAGE_SIZE = re.compile(r"\b\d{5,6}\b")
 _PACKED = re.compile(r'(?<=<script type="text/plain" id="data">)[^<]+')
+_SUMS = re.compile(
+    r"^note: .*( with the sums that the Hub lists: .*| stores no checksums, so values cannot be verified)\n?",
+    re.MULTILINE,
+)
+"""What is said of files that store no checksums, for which the Hub has some."""
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
 
 
@@ -96,7 +102,8 @@ def compare_kinds(kind: str, folder: str, ckpt: Callable[..., Result], anew: Cal
     here, there = data_path(kind), f"{folder}/{kind}"
 
     def told(text: str, path: str) -> str:
-        plain = _TIME.sub("", text.replace(path, "PATH").replace('"modified": null', '"modified": ""'))
+        text = _SUMS.sub("", text.replace(path, "PATH"))
+        plain = _TIME.sub("", text.replace('"modified": null', '"modified": ""'))
         return re.sub(r'"timestamp": [\d.]+|"timestamp": null', "", _in_order(plain))
 
     for command in KINDS[kind]:
@@ -154,7 +161,7 @@ class Place:
 
         def plain(text: str) -> str:
             """Return what was printed with paths as they are called from the directory."""
-            text = text.replace(f"{folder}/", "").replace(folder, ".").replace("./", "")
+            text = _SUMS.sub("", text.replace(f"{folder}/", "").replace(folder, ".").replace("./", ""))
             if words[0] == "report":  # A page is as much larger as paths are longer.
                 text = _PAGE_SIZE.sub("0", text)
             if dates:

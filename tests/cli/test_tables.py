@@ -170,5 +170,5 @@ def test_changes_by_layer_fit(terminal: Callable) -> None:
     sides = [f"{run}/ckpt-9", f"{run}/ckpt-10"]
     _, *rows = terminal("diff", *sides, columns=80, NO_COLOR="1").out.splitlines()
     assert max(map(width, rows)) <= 80
-    assert rows[-2] == "columns that do not fit: rel, bars"
+    assert rows[-2] == "columns that do not fit: bars, max, max rel, differing"
     assert "█" * 12 in terminal("diff", *sides, columns=120, NO_COLOR="1").out

@@ -362,7 +362,7 @@ def test_slices_that_do_not_fit(tmp_path: Path) -> None:
 def test_formats_that_are_not_known(tmp_path: Path) -> None:
     refused(UnknownFormatError, tmp_path, format="tf-v3")
     for found in all_formats():
-        assert found.dtypes
+        assert found.dtypes or found.writer is None, found.name
 
 
 def test_prefix_that_tensorflow_takes_for_a_pattern_is_said(tmp_path: Path) -> None:

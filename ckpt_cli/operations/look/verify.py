@@ -105,7 +105,8 @@ def expand(
 def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation | Result]:
     try:
         if not is_directory(path):
-            return _weights_of(path) or [locate(path)]
+            located = locate(path)
+            return _weights_of(path, located) or [located]
         if not recursive:
             directory = Directory(path)
             return [member.location for member in directory.members] or [directory.require_latest()]
@@ -119,9 +120,9 @@ def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation |
     return found or [_unreadable(path, none)]
 
 
-def _weights_of(path: Location) -> list[CheckpointLocation | Result]:
+def _weights_of(path: Location, located: CheckpointLocation) -> list[CheckpointLocation | Result]:
     """Return the weights of a folder that has a model in shards and in another format, too."""
-    if not path.is_folder() or sharded_folder(path) is None:
+    if located.head.parent != path or sharded_folder(path) is None:
         return []
     found = [member.location for member in Directory(path).members if member.name in HUB_WEIGHTS]
     return [*found] if len(found) > 1 else []

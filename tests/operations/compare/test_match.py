@@ -8,7 +8,7 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from ckpt_cli.operations.compare.match import match
+from ckpt_cli.operations.compare.match import BY_FULL_NAME, match
 from ckpt_cli.operations.compare.match_fix import likely_renames
 from tests.support import data_path
 
@@ -155,7 +155,7 @@ def test_name_based_checkpoints_match_by_full_name(tmp_path):
             for number, (key, spec) in enumerate(reader.specs.items())
         }
     found = matched(name_based, saved(tmp_path, **variables))
-    assert found.by_name
+    assert found.by == BY_FULL_NAME
     assert found.consumed
     assert found.existing_matched
     assert found.unmatched_target == ["save_counter/.ATTRIBUTES/VARIABLE_VALUE"]
