@@ -55,7 +55,7 @@ def test_training_goes_on_from_what_is_converted(families: drive.Families, start
 def test_families_tell_whether_the_optimizer_was_carried(families: drive.Families) -> None:
     """A family's next losses are others where the optimizer begins anew, but for those that begin.
 
-    How far they are apart depends on the processor where Adam's rate is small, so only the whole run is strict.
+    With Adam's small rate they may be too close to tell, so only the whole run is strict about others.
     """
     names = drive.Known.read().families[families.generation]
     for name in {*_sample(names), *drive.BLIND.intersection(names)}:
