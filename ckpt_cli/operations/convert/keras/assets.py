@@ -26,7 +26,9 @@ def with_learned(plan: Plan, source: CheckpointReader, *, partial: bool = False)
 
     Raises ConversionError if the result would have what other data taught, and names it.
     """
-    own, facts = keras_facts(source.facts), keras_facts(plan.facts)
+    # Assets are read with what is proved; other formats may lack metadata that this plan does not take.
+    own = keras_facts(source.proved_facts() if source.format.has_assets else source.facts)
+    facts = keras_facts(plan.facts)
     plan = _with_settings(plan, own.config, facts.config, partial=partial)
     if format_named(plan.format).has_assets and isinstance(plan.facts, KerasFacts):
         return _with_assets(plan, own, plan.facts, partial=partial)
