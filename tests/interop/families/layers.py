@@ -9,7 +9,7 @@ optimizers = keras.optimizers
 register = keras.utils.register_keras_serializable(package="families")
 
 
-def sequential(shape, *stack, optimizer="adam", outputs=2, data=None, **options):
+def sequential(shape, *stack, optimizer, outputs=2, data=None, **options):
     """Return a program of a Sequential that ends with a Dense."""
     model = keras.Sequential([keras.Input(shape), *stack, layers.Dense(outputs, name="last")])
     return Program(model, numbers(8, *shape) if data is None else data, optimizer=optimizer, **options)
@@ -161,7 +161,9 @@ def dots(seed):
     x = keras.Input((4,))
     hidden = layers.Dense(4, "tanh", name="block_1.dense-a")(x)
     hidden = layers.Dense(4, "tanh", name="Block.1.dense")(hidden)
-    return Program(keras.Model(x, layers.Dense(2, name="vars")(hidden)), numbers(8, 4), optimizer="adam")
+    return Program(
+        keras.Model(x, layers.Dense(2, name="vars")(hidden)), numbers(8, 4), optimizer=optimizers.Adam(0.05)
+    )
 
 
 @family()
@@ -176,7 +178,7 @@ def two_outputs(seed):
         model,
         numbers(8, 4),
         y,
-        optimizer="adam",
+        optimizer=optimizers.Adam(0.05),
         loss={"small": keras.losses.MeanSquaredError(), "big": keras.losses.MeanAbsoluteError()},
     )
 
@@ -188,7 +190,7 @@ def metrics(seed):
     return Program(
         model,
         numbers(8, 4),
-        optimizer="adam",
+        optimizer=optimizers.Adam(0.05),
         metrics=[keras.metrics.MeanAbsoluteError(), keras.metrics.MeanSquaredError()],
     )
 
@@ -249,7 +251,7 @@ def norms(seed):
 @family()
 def simple_rnn(seed):
     stack = [layers.SimpleRNN(4, return_sequences=True), layers.GRU(4, reset_after=False)]
-    return sequential((5, 3), *stack, optimizer=optimizers.Lion(0.01))
+    return sequential((5, 3), *stack, optimizer=optimizers.Lion(0.05))
 
 
 @family()
@@ -345,7 +347,7 @@ def additive(seed):
     x = keras.Input((5, 4))
     attended = layers.AdditiveAttention()([layers.Dense(4)(x), x])
     pooled = layers.GlobalAveragePooling1D()(layers.Attention(use_scale=True)([attended, x]))
-    return Program(keras.Model(x, layers.Dense(2)(pooled)), numbers(8, 5, 4), optimizer="adam")
+    return Program(keras.Model(x, layers.Dense(2)(pooled)), numbers(8, 5, 4), optimizer=optimizers.Adam(0.05))
 
 
 @family()
@@ -355,7 +357,7 @@ def einsum(seed):
         layers.EinsumDense("abc,cde->abde", output_shape=(5, 2, 2)),
         layers.Flatten(),
     ]
-    return sequential((5, 3), *stack, optimizer=optimizers.Adadelta(0.5))
+    return sequential((5, 3), *stack, optimizer=optimizers.Adadelta(20.0))
 
 
 def tokens():
@@ -372,7 +374,7 @@ def embedding(seed):
             layers.Dense(2),
         ]
     )
-    return Program(model, tokens(), optimizer=optimizers.Adam(0.02))
+    return Program(model, tokens(), optimizer=optimizers.Adam(0.1))
 
 
 @family()
@@ -408,7 +410,7 @@ def normalization(seed):
 def of_words(preprocess, data, vocabulary=16, length=None):
     x = keras.Input((length or data.shape[1],), dtype="string")
     pooled = layers.GlobalAveragePooling1D()(layers.Embedding(vocabulary, 4)(preprocess(x)))
-    return Program(keras.Model(x, layers.Dense(2)(pooled)), data, optimizer=optimizers.Adam(0.02))
+    return Program(keras.Model(x, layers.Dense(2)(pooled)), data, optimizer=optimizers.Adam(0.1))
 
 
 def words(number=4):
@@ -449,7 +451,7 @@ def integer_lookup(seed):
     looked = layers.IntegerLookup(vocabulary=[1, 2, 4, 6])(x)
     pooled = layers.GlobalAveragePooling1D()(layers.Embedding(8, 4)(looked))
     model = keras.Model(x, layers.Dense(2)(pooled))
-    return Program(model, tokens().astype("int64"), optimizer=optimizers.Adam(0.02))
+    return Program(model, tokens().astype("int64"), optimizer=optimizers.Adam(0.1))
 
 
 @family()

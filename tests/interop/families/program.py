@@ -32,7 +32,7 @@ def numbers(*shape, seed=0):
 class Program:
     """A compiled model with the one batch that it is trained on."""
 
-    def __init__(self, model, x, y=None, optimizer="adam", loss=None, **compiled):
+    def __init__(self, model, x, y=None, *, optimizer, loss=None, **compiled):
         self.model, self.x = model, x
         self._first = {}
         self.y = numbers(8, 2, seed=7) if y is None else y

@@ -48,7 +48,7 @@ def adagrad(seed):
 
 @family()
 def adadelta(seed):
-    return plain(optimizers.Adadelta(0.5))
+    return plain(optimizers.Adadelta(20.0))
 
 
 @family()
