@@ -58,7 +58,7 @@ class CompareOptions(NamedTuple):
     """Whether keys are shown by the names that people know them by."""
     workers: Workers = SERIAL
     order: str = "key"
-    """By what entries are sorted, one of ORDERS."""
+    """The order of the entries, one of ORDERS."""
 
 
 def compare(

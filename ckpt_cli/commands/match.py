@@ -31,7 +31,7 @@ _VERDICTS = (
     ("assert_consumed()", "assert_existing_objects_matched()"),
     ("restores all of CHECKPOINT", "restores all of TARGET"),
 )
-"""What the verdicts are called: TensorFlow's assertions and, of trees of arrays, what they come to."""
+"""Names of the verdicts: TensorFlow's assertions, and their equivalents for trees of arrays."""
 
 _WORDS = {MATTERS: "matters", LEFT: "left", HARMLESS: "harmless"}
 _STYLES = {MATTERS: "red", LEFT: "yellow", HARMLESS: "green"}

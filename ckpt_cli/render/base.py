@@ -63,7 +63,7 @@ __all__ = [
 
 def room() -> int:
     """Return how many cells a line of the terminal has."""
-    import shutil  # with its compressors; what is printed into a pipe asks for no width
+    import shutil  # with its compressors; output to a pipe needs no width
 
     return shutil.get_terminal_size((100, 24)).columns
 

@@ -256,7 +256,7 @@ def _specs(entry: DiffEntry) -> str:
 
 
 def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
-    """Print a line a tensor, as `git diff --stat` does for files: how far values are apart, in a bar."""
+    """Print one line per tensor, as `git diff --stat` does for files, with the distance as a bar."""
     if not entries:
         return
     labels = [render.escape(names.get(entry.key, entry.key)) for entry in entries]

@@ -34,7 +34,7 @@ _NUM_THREADS = (
     "scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads64_",
     "openblas_{}_num_threads",
 )  # fmt: skip
-"""What OpenBLAS calls `get` and `set`, in numpy 2's wheels, in numpy 1's, and elsewhere."""
+"""OpenBLAS' names of `get` and `set`: in numpy 2's wheels, in numpy 1's, and elsewhere."""
 
 
 _PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

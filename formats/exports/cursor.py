@@ -24,7 +24,7 @@ class UnreadableError(BrokenFileError):
 
 
 class FileWindow:
-    """A file that is read by small parts near each other, more of it at a time the longer that goes on."""
+    """A file that is read in small parts near each other, through a window that grows."""
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -32,7 +32,7 @@ class FileWindow:
         self._start, self._data, self._step = 0, b"", _FIRST
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly `size` bytes, which somebody has compared with the file's size."""
+        """Return exactly `size` bytes; the caller has checked that the file has them."""
         begin = offset - self._start
         if begin >= 0 and begin + size <= len(self._data):
             return self._data[begin : begin + size]
@@ -78,7 +78,7 @@ class FileCursor:
         return found
 
     def skip(self, size: int) -> None:
-        """Go past bytes that nobody reads."""
+        """Skip bytes without reading them."""
         if size > self.left:
             raise self.fail(f"expected {size} bytes, {self.left} are left")
         self.position += size

@@ -128,7 +128,7 @@ def _weight(info: TensorInfo, data: StoredRanges, *, is_big_endian: bool) -> Sto
     if kind.is_plain:
         make = _swapped if is_big_endian and kind.nbytes > 1 else StoredTensor
         return StoredWeight(TensorSpec(info.name, kind.dtype, info.shape), data, make)
-    if is_big_endian:  # blocks are big-endian field by field; nobody has seen such a file
+    if is_big_endian:  # blocks are big-endian field by field, and no such file is known
         dtype = unmapped(f"{kind.name} (big-endian)")
         return StoredWeight(TensorSpec(info.name, dtype, info.shape, info.nbytes), data, _bytes_of)
     spec = TensorSpec(info.name, kind.dtype, info.shape, info.nbytes, StoredType(kind.name))

@@ -204,5 +204,5 @@ class _HeaderParser:
 
 
 def parse_header(cursor: FileCursor) -> GgufHeader:
-    """Return the header that a file begins with; BrokenFileError, or ValueError, where it is none."""
+    """Return the header of a file; BrokenFileError or ValueError if it is not valid."""
     return _HeaderParser(cursor).parse()

@@ -1,6 +1,6 @@
 """The tensor types of GGUF by number: name, elements and bytes of a block, and the dtype of plain ones.
 
-Which types have decoders is said by name here, so that listing imports no numpy.
+The types that have decoders are named here, so that listing does not import numpy.
 https://github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py
 """
 

@@ -1,8 +1,8 @@
-"""Protocol buffer messages in a file, gone through field by field: what is large stays in the file.
+"""Protocol buffer messages in a file, read field by field: large strings stay in the file.
 
 `formats.wire.protobuf` decodes messages in memory.  A model of 2 GB is one message whose strings are its
-weights, so here a string is known by where it is.  Nothing recurses: whoever wants a nested message goes
-through its range.
+weights, so here a string is a range of the file.  Nothing recurses: the caller reads a nested message from
+its range.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MessageFile:
         return MessageRange(0, self._window.size)
 
     def fields(self, message: MessageRange) -> Iterator[WireField]:
-        """Yield the fields of a message; BrokenFileError where it is none."""
+        """Yield the fields of a message; BrokenFileError if it is not valid."""
         cursor = FileCursor(self._window, *message)
         while cursor.left:
             tag = self._varint(cursor)

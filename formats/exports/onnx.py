@@ -1,4 +1,4 @@
-"""ONNX: initializers and constants of a model's graphs, in the file itself or in files beside it.
+"""ONNX: initializers and constants of a model's graphs, in the file itself or in files next to it.
 
     ModelProto   2 producer_name, 3 producer_version, 5 model_version, 7 graph, 8 opset_import, 25 functions
     GraphProto   1 node, 2 name, 5 initializer, 15 sparse_initializer
@@ -153,7 +153,7 @@ class OnnxReader(ExportReader):
     # Tensors ------------------------------------------------------------------------
 
     def _tensor(self, span: MessageRange, prefix: str, kind: str | None, name: str = "") -> None:
-        """Take a tensor; a constant's is called as what its node puts out."""
+        """Add a tensor; a constant has the name of its node's output."""
         found = self._parsed(span)
         weight = self._weight(found, prefix + (name or found.name))
         if weight is None:
@@ -232,7 +232,7 @@ class OnnxReader(ExportReader):
     def _external_weight(
         self, spec: TensorSpec, nbytes: int, external: dict[str, str]
     ) -> StoredWeight | None:
-        """Return a tensor in a file beside the model."""
+        """Return a tensor in a file next to the model."""
         name = external.get("location", "")
         offset, length = (_number(external.get(each)) for each in ("offset", "length"))
         if offset is None or length is None or (external.get("length") and length != nbytes):
@@ -253,7 +253,7 @@ class OnnxReader(ExportReader):
         return StoredWeight(spec, one_range(file, offset, nbytes), reader_of(spec))
 
     def _external_file(self, name: str) -> File | CheckpointError:
-        """Return a file beside the model, opened once; the error of one that is missing."""
+        """Return a file next to the model, opened once; an error if it is missing."""
         found = self._external.get(name)
         if found is not None:
             return found
@@ -317,7 +317,7 @@ def reader_of(spec: TensorSpec) -> Any:
 
 
 def _number(text: str | None) -> int | None:
-    """Return a number that is spelled, 0 where it is absent; None where it is none."""
+    """Return the number that a text spells, 0 for no text; None if it is not a number."""
     if not text:
         return 0
     return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""What the readers of exported models have in common: tensors by key, of which each knows its bytes."""
+"""The base of the readers of exported models: tensors by key, each with the place of its bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StoredWeight(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """Who wrote a model, and what else its file says."""
+    """The program that wrote a model, and other metadata of the file."""
 
     producer: str | None = None
     version: str | None = None
@@ -55,7 +55,7 @@ class ExportReader(CheckpointReader):
     """A model's weights.  A subclass fills in `_weights` and `_files`, and says what else is known."""
 
     has_checksums = False
-    lists_all = True  # the whole header is gone through, or the file is rejected
+    lists_all = True  # the whole header is parsed, or the file is rejected
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location
@@ -170,7 +170,7 @@ class ExportReader(CheckpointReader):
 
 
 def _has_changed(file: File) -> bool:
-    if not file.store.lists_first:  # where each file would be a request, the head alone is asked for
+    if not file.store.lists_first:  # each file would be a request, so only the head is read
         return False
     entry = file.store.stat(file.path)
     return entry is None or entry.identity != file.identity

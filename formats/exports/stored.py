@@ -1,4 +1,4 @@
-"""Where the bytes of a tensor are stored: one range of a file, or several in a row."""
+"""The byte ranges that store a tensor: one range of a file, or several in a row."""
 
 from __future__ import annotations
 

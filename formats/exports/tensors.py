@@ -35,7 +35,7 @@ class Codec(Protocol):
     nbytes: int
 
     def decode(self, raw: bytes, first: int) -> np.ndarray[Any, Any]:
-        """Return the values of whole blocks, of which the first has the element number `first`.
+        """Return the values of whole blocks; `first` is the number of the first element.
 
         Where the last block is cut off because the tensor ends, the values beyond its end may be anything.
         """

@@ -99,7 +99,7 @@ class TfjsReader(ExportReader):
         return None
 
     def _parts(self, paths: list[Any]) -> tuple[list[FilePart], CheckpointError | None]:
-        """Return the shards of a group, opened; what is wrong if one is missing."""
+        """Return the open shards of a group, or the error if one is missing."""
         parts = []
         for name in paths:
             if not isinstance(name, str) or len(self._files) > MOST_FILES:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 IDENTIFIER = b"TFL3"
 _LARGEST = 2**31
-"""Bytes of a flatbuffer; what is behind them is the data of buffers."""
+"""Largest flatbuffer in bytes; the data of buffers may follow it."""
 
 _TYPE_NAMES = """
     float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource

@@ -1,8 +1,8 @@
 """Values in the typed fields of a TensorProto: `float_data`, `int64_val` and the like.
 
-Numbers are stored one by one, as varints or fixed, packed or not.  They are read when they are asked for: all
-of them at once, for nobody knows where in a row of varints an element is.  TensorFlow stores fewer than
-there are elements if the last ones are all alike.
+Numbers are stored one by one, as varints or fixed, packed or not.  A tensor's numbers are read all at once,
+when they are needed, because the position of an element among varints is unknown.  TensorFlow omits repeats
+of the last value at the end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TypedTensor(LazyTensor):
         self._encoding = encoding
 
     def _stored(self) -> np.ndarray[Any, Any]:
-        """Return the values that are stored: as many as elements, or fewer, the last of which is repeated."""
+        """Return the stored values; if they are fewer than the elements, the last one is repeated."""
         import numpy as np
 
         try:
@@ -93,7 +93,7 @@ class TypedTensor(LazyTensor):
         return out
 
     def _values(self) -> Any:
-        """Return a function that gives bytes of the values, of which the last may be there many times."""
+        """Return a function that returns bytes of the values; the last value may be repeated."""
         import numpy as np
 
         stored = self._stored()

@@ -97,10 +97,10 @@ class KerasFacts(NamedTuple):
     """The paths of all `vars`, those without variables, too."""
 
     assets: tuple[str, ...] = ()
-    """The names of members of a `.keras` archive that are no tensors: vocabularies and the like."""
+    """The members of a `.keras` archive other than tensors, such as vocabularies."""
 
     contents: Mapping[str, bytes] = {}
-    """The bytes of assets, as `proved_facts` of an archive tells them."""
+    """The bytes of assets; only `proved_facts` of an archive has them."""
 
     @property
     def producer(self) -> str:

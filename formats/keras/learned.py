@@ -1,4 +1,4 @@
-"""What layers have learned from data and keep in the configuration, where no tensor holds it.
+"""Settings that layers have learned from data and store in the configuration, not in tensors.
 
 Keras 3's `Discretization.adapt()` puts the boundaries there; vocabularies and means are there
 if the program gave them to the layer.  A vocabulary that `adapt()` has found is an asset.
@@ -60,7 +60,7 @@ def differing(own: list[Learned], other: list[Learned]) -> Learned | None:
 
 
 def unknown_to(own: list[Learned], other: list[Learned]) -> list[Learned]:
-    """Return what another model has learned, and this one tells nothing of."""
+    """Return what another model has learned and this one does not mention."""
     mine = {(each.layer, each.setting) for each in own}
     theirs = {(each.layer, each.setting) for each in other}
     spare = len(mine - theirs)

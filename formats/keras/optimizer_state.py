@@ -86,7 +86,7 @@ class OptimizerState(NamedTuple):
     """The keys of second copies that a LossScaleOptimizer lists, each with that of the first."""
 
     owners: tuple[str | None, ...] = ()
-    """The keys of the variables that a legacy optimizer's slots belong to, where the layout tells them."""
+    """The keys of the variables that a legacy optimizer's slots belong to, if the layout has them."""
 
 
 def optimizer_state(

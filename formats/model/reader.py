@@ -329,7 +329,7 @@ class Format(NamedTuple):
     """Whether plain values, as an optimizer's settings, are written around the tensors."""
 
     has_assets: bool = False
-    """Whether files that are no tensors, such as vocabularies, belong to a checkpoint."""
+    """Whether a checkpoint can hold files other than tensors, such as vocabularies."""
 
     is_tree: bool = False
     """Whether a program restores it as a tree of arrays, each by its key."""

@@ -56,7 +56,7 @@ class TreeFacts(NamedTuple):
         return self.values.keys()
 
     def rekeyed(self, keys: Mapping[str, str]) -> TreeFacts:
-        """Return them for tensors of new keys; what stands beside tensors goes with them."""
+        """Return them for tensors with new keys; texts and empty containers follow the tensors."""
         new = _Rekeyed(keys, self.types.keys() - self.values.keys() - self.empty.keys())
         others = {key: found for key in (*self.values, *self.empty) if (found := new.other(key)) is not None}
         every = {**others, **keys}
@@ -81,7 +81,7 @@ class TreeFacts(NamedTuple):
 
 
 class _Rekeyed:
-    """Where tensors have gone, and so the folders that they were in."""
+    """The new keys of tensors and of the folders that held them."""
 
     def __init__(self, keys: Mapping[str, str], tensors: Iterable[str]) -> None:
         paths = (tuple(parts_of(key)) for key in tensors)
@@ -97,7 +97,7 @@ class _Rekeyed:
                 self._folders[old] = None
 
     def other(self, key: str) -> str | None:
-        """Return the key of what is no tensor; None where its folder had tensors, and has none any more."""
+        """Return the key of a text or an empty container; None if all tensors of its folder are gone."""
         path = tuple(parts_of(key))
         for at in range(len(path) - 1, 0, -1):
             found = self._folders.get(path[:at])

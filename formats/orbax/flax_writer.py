@@ -46,7 +46,7 @@ _NUMBERS = {"int64": b"\xd3", "uint64": b"\xcf", "float64": b"\xcb"}
 
 
 class _Headers(NamedTuple):
-    """What stands before each tensor of a file, by key, and behind the last."""
+    """The bytes before each tensor of a file, by key, and after the last one."""
 
     before: dict[str, bytes]
     tail: bytes
@@ -87,7 +87,7 @@ class FlaxWriter(ShardWriter):
         return PlannedFile(name, tuple(ordered), _Headers(before, text))
 
     def _header(self, spec: TensorSpec) -> bytes:
-        """Return what stands before the bytes of a tensor, or before its first piece."""
+        """Return the header before the bytes of a tensor, or before its first piece."""
         if spec.key in self._numbers:
             return b""
         size = spec.nbytes or 0
@@ -99,7 +99,7 @@ class FlaxWriter(ShardWriter):
         return encode_map(3) + fields + pieces
 
     def _write_head(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
-        """Write nothing: what comes first stands before the first tensor."""
+        """Write nothing: the header of the file is part of the first tensor's."""
 
     def _write_tail(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
         staged.write(file.head.tail)
@@ -176,7 +176,7 @@ def _array_header(spec: TensorSpec, shape: Sequence[int], size: int) -> bytes:
 
 
 def _encoded(leaf: Text | NoValue) -> bytes:
-    """Return a leaf that is no tensor."""
+    """Return a text or an empty leaf."""
     if isinstance(leaf, Text):
         return encode_text(leaf.text)
     return NONE if leaf.type == "None" else encode_map(0)

@@ -1,4 +1,4 @@
-"""What is written of a tree beside its chunks: its metadata, for Orbax of today and of before 0.5.
+"""The metadata of a tree: everything but its chunks, for Orbax of today and before 0.5.
 
     _METADATA       the tree, for Orbax from 0.5 on       see `formats.orbax.tree`
     checkpoint      msgpack: the same tree, for the Orbax before it

@@ -5,7 +5,7 @@
     DIR/NAME/0.0                    chunks
     DIR/commit_success.txt          without which a checkpoint in a bucket is unfinished: it goes last
 
-    STEP/_CHECKPOINT_METADATA       where DIR is called as a step is: the tree lies in STEP/default
+    STEP/_CHECKPOINT_METADATA       if DIR is named like a step: the tree is in STEP/default
     STEP/ITEM/_METADATA             the items of a step that was read
 
 A chunk has at most `shard_size` bytes.  Its elements follow one another in the tensor, so that each chunk
@@ -257,7 +257,7 @@ def _planned(target: WriteTarget, facts: TreeFacts) -> list[PlannedTree]:
 
 
 def _sizes(spec: TensorSpec, cut: _Cut) -> Callable[[int], int]:
-    """Return what tells how many bytes of a tensor a chunk has, without what pads it."""
+    """Return a function from a chunk's number to its bytes of the tensor, without padding."""
     itemsize = spec.dtype.itemsize or 1
     axis = next((at for at, size in enumerate(cut.chunk) if size > 1), max(0, spec.rank - 1))
     below = math.prod(spec.shape[axis + 1 :]) * itemsize

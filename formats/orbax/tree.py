@@ -52,7 +52,7 @@ class TreeLeaf(NamedTuple):
     value: Any = None
     is_skipped: bool = False
     positions: frozenset[int] = frozenset()
-    """Which parts of its path are positions in lists."""
+    """The parts of its path that are positions in lists."""
 
     @property
     def is_empty(self) -> bool:

@@ -48,7 +48,7 @@ def facts_of(target: WriteTarget) -> TreeFacts:
 
 
 def leaves_of(target: WriteTarget) -> dict[Path, Leaf]:
-    """Return what is to be written by path, in order.  Raises ConversionError for a key without a path."""
+    """Return the leaves to write by path, in order.  Raises ConversionError for a key without a path."""
     facts = facts_of(target)
     found: dict[Path, Leaf] = {_path(target, spec.key): spec for spec in target.specs}
     others: dict[str, Leaf] = {
@@ -99,7 +99,7 @@ def notes_of(target: WriteTarget) -> list[str]:
 
 
 def has_facts(target: WriteTarget, found: Facts) -> bool:
-    """Whether a checkpoint has the texts and the leaves without a value that are to be written."""
+    """Whether a checkpoint has the texts and the empty leaves that the target should have."""
     wanted = facts_of(target)
     texts = {key: text for key, text in wanted.values.items() if key not in wanted.raw}
     return isinstance(found, TreeFacts) and (found.values, found.empty) == (texts, wanted.empty)

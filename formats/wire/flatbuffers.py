@@ -3,7 +3,7 @@
     file:    uint32 offset of the root table, 4 bytes of identifier
     table:   int32 back to its vtable, then fields
     vtable:  uint16 its own bytes, uint16 bytes of the table, uint16 for each field (0: absent, the default)
-    vector:  uint32 count, elements        offset of a table, vector or string: uint32 from where it stands
+    vector:  uint32 count, elements        offset of a table, vector or string: uint32 from its own position
 
 Every offset is compared with the size before it is used.  Tables may share a vtable, and anything else; who
 goes through many of them counts what it makes.
@@ -22,7 +22,7 @@ _SIZES = {code: struct.calcsize("<" + code) for code in "bBhHiIqQf"}
 
 
 class FlatBuffer:
-    """The flatbuffer of a file, of which `read(offset, size)` returns bytes that are known to exist."""
+    """The flatbuffer of a file; `read(offset, size)` returns bytes that are known to exist."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read = read

@@ -59,7 +59,7 @@ ORDERS: Mapping[str, Callable[[DiffEntry], Any]] = {
     "change": lambda entry: entry.change,
     "key": lambda _: (),
 }
-"""What entries can be sorted by, the largest change first; then by their keys."""
+"""Measures by which entries can be sorted: the largest change first, then by key."""
 
 
 def _descending(number: float | None) -> tuple[int, float]:

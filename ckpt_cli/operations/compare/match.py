@@ -3,7 +3,7 @@
 TARGET's object graph stands for the program (or, where both are name-based, TARGET's names,
 as for the Savers of TensorFlow 1 and the Estimators; of Orbax and Flax, the keys of TARGET's tree): each of
 its nodes, slot variables included, counts as an object that is there, and
-`restore` adds a save counter where there is none.
+`restore` adds a missing save counter.
 The matching is `formats.tf.graph.matching`, the one that the runtime restores with.  What an
 optimizer does when a slot variable comes that it has not:
 
@@ -76,7 +76,7 @@ class Match(NamedTuple):
     failures: list[str]
     """What makes the restore fail as a whole, beside mismatches."""
     by: str = BY_OBJECT
-    """By what values find their place: BY_OBJECT, BY_FULL_NAME or BY_KEY."""
+    """How values are matched: BY_OBJECT, BY_FULL_NAME or BY_KEY."""
     read: bool = False
     """Whether it is what `Checkpoint.read()` would do, which looks for no save counter."""
 
@@ -366,8 +366,8 @@ def match_trees(
 ) -> Match:
     """Match two trees of arrays: every value of TARGET by its key, texts among them.
 
-    Orbax rejects a tree of other keys, but restores a part of one where it is told to.  It converts dtypes,
-    and old releases shapes, without a word.
+    Orbax rejects a tree with other keys, unless it is asked to restore a part.  It silently converts dtypes,
+    and old releases also shapes.
     """
     found = match_names(checkpoint, specs, target)
     mine, theirs = _texts(checkpoint), _texts(target)
@@ -383,7 +383,7 @@ def match_trees(
 
 
 def _texts(reader: CheckpointReader) -> set[str]:
-    """Return the keys of values that are no tensors."""
+    """Return the keys of values other than tensors."""
     return set(reader.facts.beside()) if isinstance(reader.facts, Rich) else set()
 
 

@@ -41,7 +41,7 @@ class Tolerance(NamedTuple):
 
 
 class Norms(NamedTuple):
-    """The Euclidean norms of a-b, a and b, and the product of a and b, as far as they have been gone through.
+    """The Euclidean norms of a-b, a and b, and the product of a and b, over the elements read so far.
 
     Elements that are equal and not finite (a NaN is equal to a NaN) are left out of all.  The product is a
     mantissa and an exponent of two: it may be beyond float64 where the norms are not.
@@ -53,7 +53,7 @@ class Norms(NamedTuple):
     product: tuple[float, int] = (0.0, 0)
 
     def add(self, other: Norms) -> Norms:
-        """Return those of both stretches together."""
+        """Return the norms of both ranges together."""
         (mine, up), (its, other_up) = self.product, other.product
         most = max(up if mine else other_up, other_up if its else up)
         return Norms(
@@ -65,7 +65,7 @@ class Norms(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """|a-b| / |b|: above zero wherever something differs; NaN where a norm is beyond float64."""
+        """|a-b| / |b|: above zero if any element differs; NaN if a norm is beyond float64."""
         if self.distance == 0:
             return 0.0
         if not math.isfinite(self.right):
@@ -74,7 +74,7 @@ class Norms(NamedTuple):
 
     @property
     def cosine(self) -> float | None:
-        """The cosine of the angle between a and b; None if both are zero, NaN where it cannot be told."""
+        """The cosine of the angle between a and b; None if both are zero, NaN if it cannot be computed."""
         if self.left == self.right == 0:
             return None
         if self.distance == 0:
@@ -92,8 +92,7 @@ class Difference(NamedTuple):
 
     `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
     stands on one side only.  None is what cannot be told: of strings how much they
-    differ, of a listing without values even in how many places.  `norms` tell how far they are apart as a
-    whole, where that was asked for.
+    differ, of a listing without values even in how many places.  `norms` are there if they were requested.
     """
 
     differing: int | None = None
@@ -103,7 +102,7 @@ class Difference(NamedTuple):
 
     @property
     def rel_l2(self) -> float | None:
-        """|a-b| / |b| as Euclidean norms; of b = 0 and another a it is infinite, NaN where b's is none."""
+        """|a-b| / |b| as Euclidean norms: infinite if only b is zero, NaN if |b| is not finite."""
         return None if self.norms is None else self.norms.relative
 
     @property
@@ -118,7 +117,7 @@ _SUM_BLOCK = 1 << 14
 """Elements whose squares are summed together: three arrays of them are in the processor's own memory."""
 
 _SMALLEST = 1e-280
-"""A sum of squares that is smaller may lack some that are no numbers of float64 any more."""
+"""Below this, a sum may miss squares that are too small for float64."""
 
 
 def norms(left: Chunk, right: Chunk, dtype: DType, *, are_equal: bool = False) -> Norms:
@@ -137,7 +136,7 @@ def norms(left: Chunk, right: Chunk, dtype: DType, *, are_equal: bool = False) -
 
 
 def _plain_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Norms | None:
-    """Return norms by sums of squares; None where one is no number, or so small that squares may be lost."""
+    """Return norms by sums of squares; None if a sum is not finite, or so small that squares may be lost."""
     a = one.astype("f8")
     if other is one:
         size = float(a @ a)
@@ -153,7 +152,7 @@ def _plain_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Norm
 
 
 def _careful_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], dtype: DType) -> Norms:
-    """Return norms of whatever numbers: they are made smaller than one before they are squared."""
+    """Return norms of any numbers, which are scaled below one before they are squared."""
     import numpy as np
 
     equal = one == other
@@ -166,7 +165,7 @@ def _careful_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], dtype
     product = math.nan, 0
     if all(map(math.isfinite, largest)):
         up, other_up = (math.frexp(each)[1] for each in largest)
-        # In two steps: two to the power of 1074 is no number.
+        # In two steps, because float64 cannot hold 2 ** 1074.
         small, smaller = (
             each * 2.0 ** -(power // 2) * 2.0 ** -(power - power // 2)
             for each, power in ((left, up), (right, other_up))

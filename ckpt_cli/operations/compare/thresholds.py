@@ -25,7 +25,7 @@ _BOUND = re.compile(
 )
 
 _MEASURES = {"value": "max_abs", "l2": "rel_l2", "rel_l2": "rel_l2", "cosine": "cosine"}
-"""What says how far apart two tensors are: the largest |a - b|, |a - b| / |b| as norms, and the cosine."""
+"""Measures of the distance between tensors: the largest |a - b|, |a - b| / |b| as norms, and the cosine."""
 
 
 class Bound(NamedTuple):
@@ -51,7 +51,7 @@ class FailOn(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> FailOn:
-        """Take `added,value>1e-3,rel_l2>5%`; ValueError, saying what was expected, for what is none."""
+        """Parse `added,value>1e-3,rel_l2>5%`; the ValueError for other text says what was expected."""
         changes, bounds = [], []
         for word in text.split(","):
             found = _BOUND.fullmatch(word)

@@ -95,7 +95,7 @@ class LayoutResult(NamedTuple):
     """The state of an optimizer as Keras' layouts list it, on the way back."""
 
     metadata: Facts = Nothing()
-    """What a file says of itself by which the other framework knows its own."""
+    """Metadata by which the other framework recognises its own files."""
 
     beside: Mapping[str, Location] = {}
     """Files that the other framework needs next to the weights, by name."""

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _OF_PYTORCH = (".safetensors", ".bin", ".safetensors.index.json", ".bin.index.json")
 _OLD_NAMES = ((".gamma", ".weight"), (".beta", ".bias"))
-"""What old files of PyTorch call the parameters of a LayerNorm."""
+"""Names of LayerNorm's parameters in old PyTorch files."""
 
 
 def preferred_of(
     places: Sequence[CheckpointLocation], other: CheckpointLocation
 ) -> CheckpointLocation | None:
-    """Return the PyTorch weights in the folder of other weights; None where there are none."""
+    """Return the PyTorch weights in the folder of other weights, if there are any."""
     if other.name not in HUB_WEIGHTS or other.name.endswith(_OF_PYTORCH):
         return None
     folder = other.head.parent
@@ -44,7 +44,7 @@ def preferred_of(
 def compare_origin(
     other: CheckpointLocation, torch: CheckpointLocation, reporter: Reporter
 ) -> Iterator[Finding]:
-    """Yield in which tensors the weights of two libraries differ; a note says where this cannot be told."""
+    """Yield the tensors that differ between two libraries; a note says why weights cannot be compared."""
     with open_location(other) as left, open_location(torch) as right:
         if layout_note(left) is None:
             return

@@ -80,7 +80,7 @@ class Plan(NamedTuple):
     """What is written although it is not SRC's."""
 
     beside: Mapping[str, Location] = {}
-    """Files to copy next to the target, by name, where none of that name is there."""
+    """Files to copy next to the target, by name, unless that name exists."""
 
     @property
     def nbytes(self) -> int:

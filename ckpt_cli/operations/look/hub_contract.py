@@ -138,7 +138,7 @@ class HubSums:
 
     @property
     def remark(self) -> str:
-        """Which files have the sums that are listed, by kind."""
+        """The files that have the listed sums, by kind."""
         kinds: dict[str, list[str]] = {}
         for each in self._sums:
             kinds.setdefault(each.kind, []).append(each.path.rpartition("/")[2])

@@ -1,8 +1,8 @@
-"""The arithmetic of statistics: sums over rows of values, of which many are taken in one call of numpy.
+"""The arithmetic of statistics: sums over rows of values, many rows in one call of numpy.
 
-The rows alone decide what the sums are.  How many of them one call goes through does not, so that grows
-with the number of threads: these stand in line for the interpreter's lock between any two calls.  Only
-calls that hand the lock on are used, which `python -m tests.benchmarks.locks` tells.
+The rows alone decide the sums; the number of rows in a call does not.  It grows with the number of threads,
+because threads wait for the interpreter's lock between two calls.  All calls used here release the lock, as
+`python -m tests.benchmarks.locks` shows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def block_size() -> int:
 
 
 class _Scratch(threading.local):
-    """Memory for a block, in each thread: to have it anew each time costs more than to fill it."""
+    """Memory for a block, one per thread: allocating it each time costs more than filling it."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -89,7 +89,7 @@ def squares(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 class Portion:
-    """What values come to that follow each other: bounds, counts, and by row the moments; plain data.
+    """Partial results of consecutive values: bounds, counts, and moments by row; plain data.
 
     A row's moments are the number of its finite values, their mean, and the sum of their squared
     deviations from that.
@@ -182,7 +182,7 @@ class Moments:
             mean += difference * count / together
             all_before = together
         self.count, self.mean, self.deviations = all_before, mean, deviations
-        # A zero is none below zero, whichever of two the processor takes for the smaller.
+        # A zero is always +0: processors differ in which of +0 and -0 they return as the smaller.
         self.low, self.high = min(self.low, portion.low) + 0.0, max(self.high, portion.high) + 0.0
         self.seen += portion.seen
         self.zeros += portion.zeros

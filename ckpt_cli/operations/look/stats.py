@@ -69,7 +69,7 @@ class FileTask(NamedTuple):
 class _RangeTask(NamedTuple):
     """A range of a tensor's values, its last one or not; plain data.
 
-    No `task` keeps the place of a tensor that is read in its turn.
+    Without a `task` it stands for a tensor that the caller reads itself.
     """
 
     key: str
@@ -88,7 +88,7 @@ def statistics_of(
 ) -> Generator[tuple[str, Statistics]]:
     """Yield the statistics of tensors of numbers, in this order, whoever works on them.
 
-    Tensors whose values lie in a file in one piece are handed out in ranges; the others are read here,
+    Tensors that are stored in one piece are handed out in ranges; the others are read here,
     when it is their turn.
     """
     tasks, done = tee(_range_tasks(reader, keys, workers.task_bytes))
@@ -162,7 +162,7 @@ def checked_pieces(task: FileTask) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def _pieces(task: FileTask, begin: int, end: int, seen: Sum) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield a range of the values in pieces, which are gone when the next is asked for."""
+    """Yield a range of the values in pieces; each is valid until the next one is requested."""
     values, room = task.values, large_buffer()
     step = min(room.size, block_size() * task.dtype.numpy.itemsize)
     values.expect(begin, end)

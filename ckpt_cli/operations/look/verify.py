@@ -25,6 +25,7 @@ from formats.find.resolve import HUB_WEIGHTS, sharded_folder, spelling
 from formats.model.checkpoint_files import FILE_SUFFIXES
 from formats.model.probe import Probe
 from formats.model.verification import Finding
+from formats.store.archive.reader import directory_size
 from formats.store.work.counters import add_reads, count_reads, is_counting, reads_of_child
 from formats.store.work.workers import SERIAL, Workers
 from formats.wire.magic import ZIP
@@ -231,19 +232,13 @@ def _needs_a_child(location: CheckpointLocation) -> bool:
                 return True
             if not probe.head.startswith(ZIP):
                 return False
-            if _directory_size(probe.tail) > _LARGE_DIRECTORY:
+            if directory_size(probe.tail) > _LARGE_DIRECTORY:
                 return True  # which is not read twice
             return probe.zip is None or any(name.endswith(_HDF5_SUFFIXES) for name in probe.zip.names)
     except CorruptCheckpointError:
-        return True  # an archive in which that cannot be told
+        return True  # the directory of the archive cannot be read
     except CheckpointError:
         return False
-
-
-def _directory_size(tail: bytes) -> int:
-    """Return how many bytes the directory of an archive takes; where that is not told, more than can be."""
-    at = tail.rfind(b"PK\5\6")
-    return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 1 << 32
 
 
 def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _Answer | Finding:

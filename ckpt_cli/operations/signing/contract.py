@@ -80,7 +80,7 @@ class SignedContract(Contract):
 
 
 def _changes(view: CheckpointReader, renamed: Mapping[str, str]) -> list[str]:
-    """Return what was renamed, transposed or computed, so that names and axes are those that were signed."""
+    """Return which tensors were renamed, transposed or computed to match the signed names and axes."""
     moved, made = dict(renamed), []
     if isinstance(view, Relaid):
         moved |= {key: name for name, (key, *others) in _joined(view) if not others and key != name}

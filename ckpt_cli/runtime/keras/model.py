@@ -274,7 +274,7 @@ class Sequential(Model):
     _input: InputLayer | None
     _is_input_told: bool
     _built_batch: int | None
-    """The examples of the call that told the input."""
+    """The batch size of the call that set the input's shape."""
     _passes_masks = _hangs_masks = True
 
     def __init__(self, layers: Any = None, name: str | None = None) -> None:
@@ -410,7 +410,7 @@ class Sequential(Model):
         self._settle_layers()
 
     def _infer_input(self, shape: tuple[Any, ...], dtype: str) -> None:
-        """Build the layers for an input that no layer tells; a batch of another size makes it a free one."""
+        """Build the layers for the first input; after a batch of another size, the batch size is unknown."""
         self._forget_calls()
         self._put("_input", _input_of(self._first, shape, dtype))
         self._build_stack(is_called=True)

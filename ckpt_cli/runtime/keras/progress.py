@@ -1,4 +1,4 @@
-"""What `fit`, `evaluate` and `predict` print: a bar by default, with verbose=2 a line per epoch.
+"""The output of `fit`, `evaluate` and `predict`: a bar by default, a line per epoch with verbose=2.
 
 keras/src/utils/generic_utils.py (Progbar), keras/src/callbacks.py (ProgbarLogger)
 """

@@ -39,7 +39,7 @@ class Call:
 
 
 _SIZE, _OTHER_SIZE = 64, 128
-"""What stands for a dimension that is not known, so that a stack of convolutions has something left."""
+"""The size used for an unknown dimension: large enough for a stack of convolutions."""
 
 
 _free_batch: ContextVar[bool] = ContextVar("free_batch", default=False)

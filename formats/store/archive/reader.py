@@ -75,6 +75,12 @@ def is_safe_name(name: str) -> bool:
     return not (name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"))
 
 
+def directory_size(tail: bytes) -> int:
+    """Return the size of the central directory that the last bytes of an archive give; 4 GiB if they do not."""
+    at = tail.rfind(_END_MAGIC)
+    return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 1 << 32
+
+
 def _declared_members(file: File) -> int:
     """Return how many members the archive has by the record at its end, which zipfile has found there."""
     start = max(0, file.size - _LARGEST_END)

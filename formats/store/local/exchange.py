@@ -1,4 +1,4 @@
-"""Putting a staged directory in the place of another, at one stroke where two names can be exchanged."""
+"""Replacing a directory by a staged one, atomically if the system can exchange two names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_THERE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
 def move_directory(staging: Staging, path: Location) -> None:
-    """Move the staged directory of this name to its place; an old one lies among the staged files then.
+    """Move the staged directory to its path; an old directory is left among the staged files.
 
     Where two names cannot be exchanged, the old directory is set aside first; `ckpt state --fix` puts it back
     after a kill in between.

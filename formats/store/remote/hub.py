@@ -74,7 +74,7 @@ class HubStore(ListedStore):
 
     @contextmanager
     def summing(self, files: Iterable[File]) -> Iterator[list[FileSum]]:
-        """Take the sums of files while they are read, whoever reads them, so that they come once."""
+        """Sum files while they are read, so that their bytes are downloaded once."""
         sums = []
         for file in files:
             sums.append(FileSum(file.path, file.identity))

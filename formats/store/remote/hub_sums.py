@@ -1,4 +1,4 @@
-"""The sum that the Hub lists of a file: SHA-256 of what it keeps in LFS, else what git calls a blob."""
+"""The sum that the Hub lists for a file: SHA-256 for LFS files, and git's blob id for the others."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Filled(Protocol):
 class Hand(threading.local):
     """Paths of files that are read, and files that are filled, by this thread's task, if it has travelled.
 
-    `threads` are those of this process that run at a time, and stand in line for the interpreter's lock.
+    `threads` is the number of threads of this process that run at a time and share the interpreter's lock.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ _LARGEST = 8
 
 
 def larger_blocks() -> int:
-    """Return how many times as many elements as one thread alone a call of numpy is to go through.
+    """Return by how much to multiply the number of elements in one call of numpy, for the threads at work.
 
-    Blocks that the processor's cache holds are the fastest for one thread or two.  More of them stand in line
-    for the interpreter's lock between any two calls, so these have to take longer.
+    For one thread or two, blocks that fit into the processor's cache are the fastest.  More threads wait for
+    the interpreter's lock between two calls, so each call should take longer.
     """
     return _LARGER.get(HAND.threads, _LARGEST)
 

@@ -47,7 +47,7 @@ _MOST_FILES = 16
 """Files that tasks of one group write to: those of all groups that were handed out are open at once."""
 
 _MOST_JOBS = 8
-"""Threads used unless asked for more: eight read, and take checksums, about as fast as memory lets them."""
+"""Threads used by default: eight read and sum about as fast as memory allows."""
 
 
 def task_bytes(total: int) -> int:
@@ -345,7 +345,7 @@ def processors() -> int:
 
 
 def default_jobs() -> int:
-    """Return how many tasks to do at a time where nobody says: one a processor, up to eight."""
+    """Return the default number of concurrent tasks: one per processor, at most eight."""
     return min(_MOST_JOBS, processors())
 
 

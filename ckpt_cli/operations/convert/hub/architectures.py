@@ -50,7 +50,7 @@ class ExceptionRow(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """What is known of a `model_type` in one library."""
+    """A `model_type` in one library: its classes, and the rules for its names."""
 
     model_type: str
     library: str

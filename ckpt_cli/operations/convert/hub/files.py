@@ -20,7 +20,7 @@ def copy_beside(plan: Plan, reporter: Reporter) -> None:
 
     That is a folder, or a file with a name of transformers'.  Files that are there stay.
     """
-    folder = _folder(plan.target) if plan.beside else None  # a store is asked
+    folder = _folder(plan.target) if plan.beside else None  # is_folder may send a request
     for name, source in plan.beside.items():
         if folder is None or (folder / name).exists():
             continue

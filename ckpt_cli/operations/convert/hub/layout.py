@@ -93,7 +93,7 @@ def _changes(operations: str, before: Sequence[Change], shape: Shape) -> tuple[C
 
 
 def hub_model(reader: CheckpointReader) -> HubModel | None:
-    """Return the model of transformers that a file beside a config.json holds; None where it is none.
+    """Return the model that config.json, next to the file, describes; None if there is no such file.
 
     Raises ConversionError for an architecture that is not in the table.
     """
@@ -120,7 +120,7 @@ def layout_note(reader: CheckpointReader) -> str | None:
 
 
 def _described(reader: CheckpointReader) -> tuple[str | None, dict[str, Any] | None]:
-    """Return the library whose weights a file has, and the configuration of transformers beside it."""
+    """Return the library that wrote a file, and the configuration of transformers next to it."""
     head = reader.location.head
     library = next((name for name, suffixes in _SUFFIXES.items() if head.endswith(suffixes)), None)
     config = hub_config(reader.location) if library is not None else None

@@ -1,4 +1,4 @@
-"""What transformers 4.41 makes of the names of its TensorFlow and Flax models: rules for all architectures.
+"""How transformers 4.41 renames the weights of its TensorFlow and Flax models, for all architectures.
 
 transformers/modeling_tf_pytorch_utils.py: convert_tf_weight_name_to_pt_weight_name
 transformers/modeling_flax_pytorch_utils.py: load_flax_weights_in_pytorch_model

@@ -1,4 +1,4 @@
-"""What a model has learned that no tensor holds: assets such as vocabularies, and learned settings."""
+"""Learned state that is not stored in tensors: assets such as vocabularies, and learned settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FROM_TEMPLATE = "to take them from TEMPLATE, a Keras file of the program: --lik
 
 
 def with_learned(plan: Plan, source: CheckpointReader, *, partial: bool = False) -> Plan:
-    """Return a plan whose result has what SRC's layers learned, or with `partial` TEMPLATE's if SRC has none.
+    """Return a plan with what SRC's layers learned; with `partial`, TEMPLATE's is used if SRC stores none.
 
     Raises ConversionError if the result would have what other data taught, and names it.
     """

@@ -124,7 +124,7 @@ def concerns(source: Format, target: Format) -> bool:
 
 
 def has_generation(source: Format, target: Format) -> bool:
-    """Whether one generation of Keras is chosen: a configuration tells it for `.keras` archives and `.h5`."""
+    """Whether `--generation` applies: for `.keras` archives and `.h5`, the configuration decides."""
     is_laid_out = concerns(source, target) and not have_one_layout(source, target)
     return is_laid_out and (target.has_object_graph or _LAYOUTS[target.name] is _weights)
 
@@ -376,11 +376,22 @@ def _choose(chosen: Chosen, model: Model) -> Model:
 # tf-object --------------------------------------------------------------------------------
 
 
+def _units(model: Model) -> Iterator[Unit]:
+    """Yield all layers of a model, those within others included."""
+    waiting = [model.unit]
+    for unit in waiting:
+        waiting += unit.children()
+        yield unit
+
+
+def _needs_template(chosen: Chosen, message: str) -> ConversionError:
+    hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
+    return ConversionError(message, path=chosen.source.location.path, hints=hints)
+
+
 def _refuse_unknown(chosen: Chosen, model: Model, needs: str = "an object graph") -> None:
-    """Refuse a layer whose attributes no table knows: a target that goes by these would not be loaded."""
-    units = [model.unit]
-    for unit in units:
-        units += unit.children()
+    """Reject layers whose attributes no table has: a target that names them could not be loaded."""
+    for unit in _units(model):
         names = {variable.name for variable in unit.variables()}
         is_known = unit.known if model.facts.config is not None else are_of_one_layer(unit.name, names)
         if not is_known and unit.has_weights():
@@ -390,38 +401,31 @@ def _refuse_unknown(chosen: Chosen, model: Model, needs: str = "an object graph"
                 else f"with weights {', '.join(sorted(names))}"
             )
             message = f"layer {unit.name!r} is {what}, and its attributes, which {needs} needs, are unknown"
-            hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
-            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+            raise _needs_template(chosen, message)
 
 
 def _refuse_otherwise(chosen: Chosen, model: Model) -> None:
-    """Refuse a layer that one of its options gives other weights, which formats do not hold alike."""
-    units = [model.unit]
-    for unit in units:
-        units += unit.children()
+    """Reject layers that have other weights because of an option: formats store those differently."""
+    for unit in _units(model):
         row = LAYERS.get(unit.class_name)
         option = row.otherwise(dict(unit.config).get) if row is not None else None
         if option is not None and unit.has_weights():
             message = (
                 f"layer {unit.name!r} has other weights with {option!r}, and {chosen.into.name} needs them"
             )
-            hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
-            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+            raise _needs_template(chosen, message)
 
 
 def _refuse_tables(chosen: Chosen, model: Model) -> None:
-    """Refuse layers whose vocabulary Keras 2 keeps in a table of the graph, and counts as weights."""
-    units = [model.unit]
-    for unit in units:
-        units += unit.children()
+    """Reject layers whose vocabulary Keras 2 keeps in a table of the graph, and counts as weights."""
+    for unit in _units(model):
         if unit.class_name in _WITH_VOCABULARY and unit.config.get("vocabulary") is None:
             message = f"layer {unit.name!r} keeps its vocabulary in a table, which only its program can write"
-            hints = ("pass --like TEMPLATE, a checkpoint that the same program saved",)
-            raise ConversionError(message, path=chosen.source.location.path, hints=hints)
+            raise _needs_template(chosen, message)
 
 
 _WITH_VOCABULARY = ("IntegerLookup", "StringLookup", "TextVectorization")
-"""Layers that learn a vocabulary from data if their configuration has none."""
+"""Layers that learn a vocabulary from data unless their configuration lists it."""
 
 
 def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
@@ -483,9 +487,9 @@ def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
 
 
 def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
-    """Lay out a .weights.h5 for the Keras of the configuration, or for that of --generation.
+    """Plan a .weights.h5 for the Keras of the configuration, or of --generation.
 
-    Weights lie alike for both; an optimizer's state does not.  Before 2.12 Keras had no such file.
+    Both store weights in the same way, but not the optimizer state.  Keras before 2.12 had no such file.
     """
     wanted = chosen.settings.generation
     if wanted is None and chosen.settings.config is None and not model.facts.writes_weights_h5:

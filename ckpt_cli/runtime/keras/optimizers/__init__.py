@@ -31,7 +31,7 @@ def get(identifier: Any, **kwargs: Any) -> Any:
         return _CLASSES[identifier.lower()]()
     if isinstance(identifier, dict):
         name, config = str(identifier["class_name"]).lower(), identifier["config"]
-        # Without a word of it, a configuration is that of a legacy optimizer.
+        # A configuration that does not say so belongs to a legacy optimizer.
         is_legacy = config.get("is_legacy_optimizer", bool(config))
         found = getattr(legacy, _CLASSES[name].__name__) if is_legacy else _CLASSES[name]
         return found.from_config(config)

@@ -61,7 +61,7 @@ def clipped(
 def transformed(
     pairs: list[tuple[Any, Any]], clipvalue: Any, clipnorm: Any, global_clipnorm: Any, transformers: Any
 ) -> list[tuple[Any, Any]]:
-    """Return the pairs as legacy optimizers clip them, in every way that is asked for, and transform them."""
+    """Return the pairs clipped in every way that the optimizer sets, and then transformed."""
     for way in ({"clipvalue": clipvalue}, {"clipnorm": clipnorm}, {"global_clipnorm": global_clipnorm}):
         pairs = clipped(pairs, **way)
     for transform in transformers:
