@@ -76,7 +76,7 @@ def is_safe_name(name: str) -> bool:
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the central directory that the last bytes of an archive give; 4 GiB if they do not."""
+    """Return the size of the central directory by an archive's last bytes; 4 GiB if they do not have it."""
     at = tail.rfind(_END_MAGIC)
     return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 1 << 32
 
