@@ -37,13 +37,13 @@ TABLE = ROOT / "ckpt_cli" / "operations" / "convert" / "hub" / "classes.tsv"
 LIBRARIES = {"tensorflow": "TensorFlow", "flax": "Flax"}
 
 COMPUTED = re.compile(r"(embed_positions\.weights?|relative_position_index|attention_bias_idxs)$")
-"""What PyTorch computes when it makes a model, and stores."""
+"""Buffers that PyTorch computes when it builds a model, and stores."""
 
 UNUSED = {("big_bird", "flax"): re.compile(r"^bert\.pooler\.")}
-"""What a model of PyTorch has and the other library's lacks: PyTorch makes it anew, and does not use it."""
+"""Weights that only the PyTorch model has: PyTorch initialises them, and does not use them."""
 
 NOT_LOADED = re.compile(r"(^final_logits_bias|\.running_mean|\.running_var)$")
-"""What transformers 4.41 makes anew of TensorFlow's models instead of loading it, and ckpt takes over."""
+"""Weights of TensorFlow's models that transformers 4.41 initialises instead of loading; ckpt keeps them."""
 
 
 def records(library: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -61,7 +61,7 @@ def stored(library: str, record: dict[str, Any]) -> dict[str, np.ndarray[Any, An
 
 
 def write(folder: Path, library: str, record: dict[str, Any], config: dict[str, Any]) -> Path:
-    """Write the file of a class as its library does, and its configuration beside it."""
+    """Write the file of a class as its library does, and its configuration next to it."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     arrays = stored(library, record)

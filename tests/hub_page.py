@@ -24,7 +24,7 @@ def table() -> str:
 
 
 def page() -> str:
-    """Return the page with the table as it is to be."""
+    """Return the page with the current table."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(_BEGIN)
     return f"{before}{_BEGIN}\n{table()}\n{_END}{rest.partition(_END)[2]}"

@@ -24,7 +24,7 @@ def page() -> str:
     names = {}
     for name, value in public_names().items():
         if name.startswith("ops."):
-            continue  # the tables of operations, which are no part of TensorFlow's names
+            continue  # the tables of operations, which TensorFlow does not export
         names[name.removeprefix("compat.v1.") if name.startswith(_SAME) else name] = value
     parts = [_HEAD]
     by_module = sorted(names, key=lambda name: (name.rpartition(".")[0], name))

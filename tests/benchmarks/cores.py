@@ -1,4 +1,4 @@
-"""`make bench-cores`: the same work by 1, 2, 4, ... threads, beside what the machine can do at most.
+"""`make bench-cores`: the same work by 1, 2, 4, ... threads, with the machine's own limits.
 
 Every command is a whole process, over 1 GB.  The numbers of threads take turns, and the least time of several
 runs counts.  It fails where more threads take longer than fewer by more than 5 %.  The ceilings are
@@ -85,7 +85,7 @@ def _checksum(size: int, jobs: int) -> float:
 
 
 def _copy_file(source: str, target: str, size: int, jobs: int) -> float:
-    """Copy a file's bytes in pieces, each thread a stretch of them."""
+    """Copy a file's bytes in pieces; each thread copies one range."""
     one, other = os.open(source, os.O_RDONLY), os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     share = size // jobs
 
@@ -112,7 +112,7 @@ def _command(words: Sequence[str], target: str | None, size: int, jobs: int) -> 
 
 
 def measures(directory: str, size: int) -> list[tuple[str, bool, Callable[[int], float]]]:
-    """Return what is measured: its name, whether it is a ceiling, and seconds by number of threads."""
+    """Return each measurement: its name, whether it is a ceiling, and seconds by number of threads."""
     one = large_bundle(os.path.join(directory, "one-1"), 16, size)
     two = large_bundle(os.path.join(directory, "two-1"), 16, size, seed=1)
     torch = os.path.join(directory, "one.pt")

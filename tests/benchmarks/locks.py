@@ -1,4 +1,4 @@
-"""Which calls of numpy hold the interpreter's lock: `python -m tests.benchmarks.locks [ELEMENTS]`.
+"""Find the calls of numpy that hold the interpreter's lock: `python -m tests.benchmarks.locks [ELEMENTS]`.
 
 Each call is timed by one thread and by two that do as much each, in turn; the least of several rounds counts.
 Two threads take as long as one where the call lets others work, and twice as long where it holds the lock.
@@ -92,7 +92,7 @@ def let_in(call: Call) -> float:
             time.sleep(0)  # which hands the lock on
 
     before = sys.getswitchinterval()
-    sys.setswitchinterval(60)  # nobody is made to hand it on
+    sys.setswitchinterval(60)  # no thread is forced to release it
     other = threading.Thread(target=look)
     try:
         other.start()

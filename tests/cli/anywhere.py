@@ -67,7 +67,7 @@ _SUMS = re.compile(
     r"^note: .*( with the sums that the Hub lists: .*| stores no checksums, so values cannot be verified)\n?",
     re.MULTILINE,
 )
-"""What is said of files that store no checksums, for which the Hub has some."""
+"""Notes on files that store no checksums: the Hub has checksums of them."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?")
 

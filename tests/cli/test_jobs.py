@@ -31,7 +31,7 @@ JOBS = (1, 2, 5)
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut tensors of a few kilobytes into many tasks, for threads of which all run."""
+    """Cut tensors of a few kilobytes into many tasks, so that all threads run."""
     monkeypatch.setattr(workers, "processors", lambda: 8)
     monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 12)
     monkeypatch.setattr(workers, "TASK_BYTES", 1 << 12)
@@ -121,7 +121,7 @@ def test_statistics_are_the_same(sources: list[str], ckpt: Callable) -> None:
 
 @pytest.fixture
 def odd(tmp_path: Path) -> str:
-    """Return a bundle of odd sizes, with NaN and infinities, of which the largest makes several tasks."""
+    """Return a bundle of odd sizes, with NaN and infinities; its largest tensor makes several tasks."""
     generator = np.random.default_rng(0)
     large = generator.normal(size=(1 << 20) + 12_345).astype(np.float32)
     nan, inf, both = large.copy(), large.copy(), generator.normal(size=70_001)

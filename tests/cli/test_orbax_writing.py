@@ -1,4 +1,4 @@
-"""Writing Orbax and Flax checkpoints: what is written comes back, and what makes no tree is rejected."""
+"""Writing Orbax and Flax checkpoints: values return, and keys that make no tree are rejected."""
 
 from __future__ import annotations
 

@@ -904,7 +904,7 @@ def test_what_comes_from_the_hub_with_another_sum_is_named(
     sound = ckpt("verify", f"hf://org/repo/{name}", "-v")
     assert (sound.code, "with the sums that the Hub lists" in sound.err) == (0, True), sound
     sent = int(re.findall(r"([\d,]+) bytes", sound.err.splitlines()[-1])[0].replace(",", ""))
-    # They come once, but for what a process of its own verifies.
+    # They are downloaded once, except by the child process of verify.
     assert sent < (2.1 if name in {"m.h5", "m.npz"} else 1.1) * values.nbytes, sound.err
     if name != "m.safetensors":
         return

@@ -384,7 +384,7 @@ def try_pair(pair: Pair, stride: int = 1, first: int = 0) -> tuple[Counter[str],
 
 
 def _tell(verdicts: Iterator[str], writing: int) -> NoReturn:
-    """Write verdicts, or the error that they end with, and end this process whatever happens."""
+    """Write verdicts, or the error that they end with, and always end this process."""
     try:
         with os.fdopen(writing, "w", encoding="utf-8", errors="backslashreplace") as out:
             try:

@@ -1,6 +1,6 @@
 """Targets of Orbax and Flax: OCDBT's manifests and nodes, zarr's metadata, a tree's JSON, and msgpack.
 
-What has a checksum gets the right one after it was mutated, so that what is behind it is reached.
+Mutated parts get the right checksum, so that the code behind the check is reached.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def mutate_named(dice: random.Random, data: bytes) -> bytes:
 
 
 def checkpoint_in(outcome: Callable[[str], str]) -> Callable[[bytes, str], str]:
-    """Return a `run` that opens a tree of plain files, one of which is the case."""
+    """Return a `run` that opens a tree of plain files; the case is one of them."""
 
     def run(data: bytes, workspace: str) -> str:
         folder = os.path.join(workspace, "tree")

@@ -1,4 +1,4 @@
-"""What Orbax, tensorstore and Flax read and write; asked in the process of `oracle.py`."""
+"""Read and write with Orbax, tensorstore and Flax, in the process of `oracle.py`."""
 
 import hashlib
 import logging
@@ -48,7 +48,7 @@ def _tree(path, api):
 
 
 def leaves(tree, at=()):
-    """Return the dtype, shape and SHA-256 of each leaf by its path, of what is no array the value."""
+    """Return the dtype, shape and SHA-256 of each leaf by its path, or the value if it is not an array."""
     if isinstance(tree, dict):
         found = {}
         for key, value in tree.items():

@@ -33,7 +33,7 @@ def test_the_records_are_what_transformers_does(
 
 
 def _converts_the_file(folder: Path, library: str) -> None:
-    """Convert the very file that the library wrote; transformers makes statistics anew."""
+    """Convert the very file that the library wrote; transformers reinitialises statistics."""
     ckpt_cli.convert(folder / _FILES[library], folder / "out.safetensors", layout="pytorch")
     with formats.open_checkpoint(folder / "pt" / "model.safetensors") as truth:
         anew = [key for key in truth if library == "tensorflow" and hub.NOT_LOADED.search(key)]

@@ -33,7 +33,7 @@ def orbax(request: pytest.FixtureRequest) -> Iterator[TensorFlow]:
 
 
 def read(path: Path | str) -> dict[str, Any]:
-    """Return the leaves of a checkpoint as the oracle tells them."""
+    """Return the leaves of a checkpoint in the form of the oracle."""
     with formats.open_checkpoint(path) as reader:
         found: dict[str, Any] = {key: summed(reader[key].read()) for key in reader}
         facts = reader.facts

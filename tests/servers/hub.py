@@ -24,7 +24,7 @@ def blob_id(data: bytes) -> str:
 
 
 class Hub:
-    """The files of one repository, `org/repo`, at one `revision`; `web` is asked first, then `storage`.
+    """The files of one repository, `org/repo`, at one `revision`; `web` answers first, then `storage`.
 
     `tampered` changes a page of a listing, `token` is wanted of who asks, `page` is how many names one has.
     """

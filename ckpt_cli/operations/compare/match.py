@@ -366,7 +366,7 @@ def match_trees(
 ) -> Match:
     """Match two trees of arrays: every value of TARGET by its key, texts among them.
 
-    Orbax rejects a tree with other keys, unless it is asked to restore a part.  It silently converts dtypes,
+    Orbax rejects a tree with other keys, unless `partial_restore` is set.  It silently converts dtypes,
     and old releases also shapes.
     """
     found = match_names(checkpoint, specs, target)

@@ -147,7 +147,7 @@ def plan_extract(
         reason = _misfit(tensor.spec, cast, output)
         kind = reader.kinds.get(part.key, "variable")
         if not by_name and (kind == "graph" or (kind == "state" and reason)):
-            dropped.append(Dropped(part.key, reason or "is the object graph; to extract it, name its key"))
+            dropped.append(Dropped(part.key, reason or "the object graph; to extract it, name its key"))
             continue
         if reason:
             raise _refused(reader, tensor.spec, reason)

@@ -2,8 +2,7 @@
 
 A `KerasTensor` is a place in a model to be: its shape, and the call that fills it.
 Shapes are found out by computing with zeros, which also builds the layers; what a call returns for
-zeros has the shape it returns for anything. Dimensions that are not known are told from the others by
-computing with two sizes.
+zeros has the shape it returns for anything. Computing with two sizes shows which dimensions are unknown.
 """
 
 from __future__ import annotations

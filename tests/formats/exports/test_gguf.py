@@ -1,4 +1,4 @@
-"""GGUF files: what llama.cpp's own package reads, what nobody wrote, and files that mislead."""
+"""GGUF files: files of llama.cpp's own package, hand-made ones, and files that mislead."""
 
 from __future__ import annotations
 

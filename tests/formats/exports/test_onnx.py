@@ -1,4 +1,4 @@
-"""ONNX models: what onnx itself reads, what nobody wrote, and files that mislead."""
+"""ONNX models: files that onnx wrote, hand-made ones, and files that mislead."""
 
 from __future__ import annotations
 

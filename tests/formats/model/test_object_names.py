@@ -1,4 +1,4 @@
-"""What the spelling of a key says, where no object graph tells it."""
+"""The meaning of a key's spelling, for files without an object graph."""
 
 from __future__ import annotations
 

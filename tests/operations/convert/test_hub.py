@@ -1,4 +1,4 @@
-"""transformers' TensorFlow and Flax weights in PyTorch's names and axes, held against its own conversion."""
+"""transformers' TensorFlow and Flax weights in PyTorch's names and axes, compared with its own conversion."""
 
 from __future__ import annotations
 

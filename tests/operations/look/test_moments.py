@@ -1,4 +1,4 @@
-"""Statistics are the same numbers whoever works on them, and however much a call of numpy goes through."""
+"""Statistics do not depend on the threads, nor on the number of elements in a call of numpy."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_any_bytes_have_the_same_statistics(dtype: Any, threads: Callable[[int],
 
 
 def test_a_zero_is_none_below_zero(threads: Callable[[int], None]) -> None:
-    """Which of two zeros is the smaller depends on the processor and on how many it looks at."""
+    """Processors differ in which of two zeros they return as the smaller."""
     for count in (1, 8):
         threads(count)
         for values in ([-0.0, 0.0] * ROW, [0.0, -0.0] * ROW, [-0.0]):

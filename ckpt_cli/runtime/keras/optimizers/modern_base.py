@@ -85,8 +85,8 @@ class Optimizer(AutoTrackable):
                 as_tensor(value)  # which raises, as it does in Keras
             if key not in ("learning_rate", "jit_compile"):
                 setattr(self, key, value)
-        self.jit_compile = False  # as where there is no GPU
-        own = object.__setattr__  # what follows is no node of the graph
+        self.jit_compile = False  # as on a machine without a GPU
+        own = object.__setattr__  # the attributes below are not nodes of the graph
         own(self, "_settings", tuple(key for key in self._own if key not in ("learning_rate", *_COMMON)))
         own(self, "_slots_of", [])
         self._built = False
