@@ -255,7 +255,8 @@ def test_while_another_thread_saves_and_deletes(
             assert result.code == 0, result.err
             rows = result.json["checkpoints"]
             assert all(row["format"] in ("tf-name", None) for row in rows)
-            sound = [row for row in rows if row["format"]]
+            # A checkpoint that is still being written is listed as `part`, which has no step.
+            sound = [row for row in rows if row["format"] and row["name"] != "part"]
             assert sound
             for row in sound:
                 if row.get("l2") is not None:
