@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from .find.creating import create_checkpoint
     from .find.opening import open_checkpoint
     from .find.registry import detect_format
-    from .model.reader import CheckpointReader
+    from .model.public import CheckpointReader, CheckpointWriter
     from .model.tensor import LazyTensor
-    from .model.writer import CheckpointWriter
 
 __all__ = [
     "CheckpointError",
@@ -61,8 +60,8 @@ _MODULES = {
     "CheckpointError": "errors",
     "CheckpointExistsError": "errors",
     "CheckpointNotFoundError": "errors",
-    "CheckpointReader": "model.reader",
-    "CheckpointWriter": "model.writer",
+    "CheckpointReader": "model.public",
+    "CheckpointWriter": "model.public",
     "ChecksumError": "errors",
     "ConversionError": "errors",
     "CorruptCheckpointError": "errors",

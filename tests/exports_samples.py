@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from formats import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 def gguf_truth() -> dict[str, Any]:
@@ -29,7 +29,7 @@ def sha256(array: np.ndarray[Any, Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
-def outcomes(reader: CheckpointReader) -> list[str]:
+def outcomes(reader: FormatReader) -> list[str]:
     """Return what came of reading each tensor, in whole and in part: a digest, or the error's class."""
     from formats import CheckpointError
 

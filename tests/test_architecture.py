@@ -438,7 +438,8 @@ LISTS_A_BUNDLE = """
     formats.core.words formats.errors formats.find formats.find.opening formats.find.registry
     formats.find.resolve formats.location formats.model formats.model.checkpoint_files
     formats.model.expansion formats.model.facts formats.model.foreign formats.model.object_keys
-    formats.model.orbax_files formats.model.probe formats.model.reader formats.model.tensor
+    formats.model.orbax_files formats.model.probe formats.model.public formats.model.reader
+    formats.model.tensor
     formats.model.verification formats.model.weight_map formats.store formats.store.base
     formats.store.content_cache formats.store.local formats.store.local.files
     formats.store.local.obstacles formats.store.local.removing formats.store.ranges

@@ -17,11 +17,13 @@ from formats.model.object_graph import ObjectGraph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats import CheckpointReader, CheckpointWriter, LazyTensor
+    from formats import LazyTensor
     from formats.core.region import Extents
+    from formats.model.reader import FormatReader
+    from formats.model.writer import FormatWriter
 
 
-def in_file_order(reader: CheckpointReader) -> Iterator[tuple[str, Extents | None, LazyTensor]]:
+def in_file_order(reader: FormatReader) -> Iterator[tuple[str, Extents | None, LazyTensor]]:
     """Yield all tensors and slices of a bundle in the order in which their data lie."""
     placed = []
     for key in reader:
@@ -40,7 +42,7 @@ def _place(tensor: LazyTensor) -> tuple[int, int]:
     return stored.offset, tensor.spec.nbytes or 0
 
 
-def slices_of(reader: CheckpointReader) -> dict[str, list[Extents]]:
+def slices_of(reader: FormatReader) -> dict[str, list[Extents]]:
     """Return the extents of the partitioned tensors, as they are stored."""
     pieces = {key: reader[key].pieces() for key in reader}
     return {key: [extents for extents, _ in found] for key, found in pieces.items() if found}
@@ -76,7 +78,7 @@ def save(
     arrays: dict[str, Any],
     format: str = "tf-name",  # noqa: A002  as create_checkpoint has it
     **options: Any,
-) -> CheckpointWriter:
+) -> FormatWriter:
     """Write arrays and return the writer that did."""
     specs = [spec_of(key, array) for key, array in arrays.items()]
     with formats.create_checkpoint(str(path), format=format, specs=specs, **options) as writer:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 __all__ = ["Checkpoint", "Tensor", "open"]
 
@@ -131,8 +131,8 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
     `notes` says which checkpoint of a directory was chosen. `warnings` lists damage that hides tensors.
     """
 
-    def __init__(self, reader: CheckpointReader) -> None:
-        self._open: CheckpointReader | None = reader
+    def __init__(self, reader: FormatReader) -> None:
+        self._open: FormatReader | None = reader
         self._path = str(spelling(reader.location))
         self._format = reader.format.name
         said = Collected()
@@ -150,7 +150,7 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
         """The id of the format, such as `tf-object`, `keras-h5` or `safetensors`."""
         return self._format
 
-    def _reader(self) -> CheckpointReader:
+    def _reader(self) -> FormatReader:
         if self._open is None:
             raise CheckpointError("this checkpoint is closed", path=self._path)
         return self._open

@@ -19,10 +19,10 @@ from .rules import OptionError, excludes, needs
 from .writing import report_dropped
 
 if TYPE_CHECKING:
-    from formats import CheckpointReader
     from formats.errors import CheckpointError
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
+    from formats.model.reader import FormatReader
 
     from ..operations.compare.diff import Diff, DiffEntry, KeyPair
     from ..operations.compare.index_difference import Unlike
@@ -112,12 +112,12 @@ def _is_plain(options: CompareOptions) -> bool:
 
 
 def _laid_out(
-    left: CheckpointReader,
+    left: FormatReader,
     layout: FrameworkLayout,
-    right: CheckpointReader,
+    right: FormatReader,
     selection: Selection,
     reporter: Reporter,
-) -> CheckpointReader:
+) -> FormatReader:
     """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT.
 
     What is not chosen is left out, so that it need not be explained: tensors of LEFT that are excluded, and
@@ -138,7 +138,7 @@ def _laid_out(
     return laid.reader
 
 
-def _unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
+def _unlike(left: FormatReader, right: FormatReader) -> Unlike | None:
     """Return what may differ, where both sides are so large that it is worth to go through their indexes."""
     if not (left.is_long and right.is_long):
         return None
@@ -147,13 +147,13 @@ def _unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
     return unlike(left, right)
 
 
-def _nbytes(right: CheckpointReader, pairs: list[KeyPair]) -> int:
+def _nbytes(right: FormatReader, pairs: list[KeyPair]) -> int:
     specs = (right.specs[pair.right] for pair in pairs if pair.left and pair.right)
     return sum(spec.nbytes or 0 for spec in specs)
 
 
 def _suggest(
-    left: CheckpointReader, right: CheckpointReader, pairs: list[KeyPair], by: str, reporter: Reporter
+    left: FormatReader, right: FormatReader, pairs: list[KeyPair], by: str, reporter: Reporter
 ) -> None:
     """Where nothing was paired, say what would have been: two formats name one thing differently."""
     if any(pair.left is not None and pair.right is not None for pair in pairs):

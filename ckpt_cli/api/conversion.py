@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.find.directory import Member
     from formats.location import Location
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
 
     from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.convert.plan import Plan
@@ -137,7 +137,7 @@ class _Rehearsal:
 
 @contextmanager
 def planned_conversion(
-    reader: CheckpointReader, target: Location, options: ConvertOptions, reporter: Reporter
+    reader: FormatReader, target: Location, options: ConvertOptions, reporter: Reporter
 ) -> Iterator[Job]:
     """Yield what converts one checkpoint."""
     keys = choose(reader, options.selection)
@@ -158,7 +158,7 @@ def planned_conversion(
 
 
 def convert_one(
-    reader: CheckpointReader,
+    reader: FormatReader,
     target: Location,
     options: ConvertOptions,
     reporter: Reporter,
@@ -176,7 +176,7 @@ def convert_one(
         return written
 
 
-def _job(plan: Plan, source: CheckpointReader, options: ConvertOptions) -> Job:
+def _job(plan: Plan, source: FormatReader, options: ConvertOptions) -> Job:
     plan = with_learned(plan, source, partial=options.partial)
     ways = (CLONE, LINK) if options.link else ()
     run = partial(execute.execute, plan, shard_size=options.shard_size, ways=ways, resume=options.resume)
@@ -184,7 +184,7 @@ def _job(plan: Plan, source: CheckpointReader, options: ConvertOptions) -> Job:
 
 
 def _plan(
-    reader: CheckpointReader,
+    reader: FormatReader,
     keys: list[str],
     target: Location,
     options: ConvertOptions,
@@ -219,12 +219,12 @@ def _plan(
 class _Template(NamedTuple):
     """TEMPLATE, and where a conversion into its structure goes."""
 
-    reader: CheckpointReader
+    reader: FormatReader
     target: Location
 
 
 def _plan_like(
-    reader: CheckpointReader,
+    reader: FormatReader,
     keys: list[str],
     into: _Template,
     options: ConvertOptions,
@@ -254,7 +254,7 @@ def _plan_like(
 
 
 def _renamed(
-    reader: CheckpointReader, layout: FrameworkLayout | None, options: ConvertOptions, reporter: Reporter
+    reader: FormatReader, layout: FrameworkLayout | None, options: ConvertOptions, reporter: Reporter
 ) -> Renamed | None:
     rules = options.changes.rules(layout)
     names = renamed(reader, rules) if rules else None
@@ -270,9 +270,7 @@ def _save_map(path: Location, rows: Iterable[MapRow], options: ConvertOptions) -
     save_map(path, map_lines(rows), overwrite=options.write.overwrite, hints=hints)
 
 
-def _check_format(
-    template: CheckpointReader, reader: CheckpointReader, target: Location, to: str | None
-) -> None:
+def _check_format(template: FormatReader, reader: FormatReader, target: Location, to: str | None) -> None:
     """Refuse to write another format than TEMPLATE's where one is asked for, or said by DST's suffix."""
     own: Format = template.format
     if to is not None:

@@ -15,7 +15,7 @@ from .rules import CHOOSING, OptionError, excludes, needs
 if TYPE_CHECKING:
     from formats.core.spec import SpecColumns
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from ..operations.reporting import Reporter
@@ -68,7 +68,7 @@ class ListOptions(NamedTuple):
         return self.selection.everything and self.sort == "key" and not self.reverse
 
 
-def chosen_tensors(reader: CheckpointReader, options: ListOptions) -> SpecColumns:
+def chosen_tensors(reader: FormatReader, options: ListOptions) -> SpecColumns:
     """Return the tensors that are listed, in the order asked for."""
     if options.is_plain:
         return next(reader.columns())  # all of them, for the index is loaded
@@ -77,7 +77,7 @@ def chosen_tensors(reader: CheckpointReader, options: ListOptions) -> SpecColumn
 
 
 def digests_of(
-    reader: CheckpointReader,
+    reader: FormatReader,
     columns: SpecColumns,
     options: ListOptions,
     workers: Workers,
@@ -102,13 +102,13 @@ def digests_of(
     return found
 
 
-def warn_of_missing(reader: CheckpointReader, reporter: Reporter) -> None:
+def warn_of_missing(reader: FormatReader, reporter: Reporter) -> None:
     """Warn of each data shard that is not there."""
     for message in missing_shards(reader):
         reporter.warning(message)
 
 
-def trainable_of(reader: CheckpointReader, reporter: Reporter, *, names_graph: bool) -> Trainable:
+def trainable_of(reader: FormatReader, reporter: Reporter, *, names_graph: bool) -> Trainable:
     """Return which tensors are trained; a note says by which graph, unless the result `names_graph`."""
     from ..operations.runs.trainable import trainable_tensors
 
@@ -163,7 +163,7 @@ def _identity(path: Location, workers: Workers, reporter: Reporter) -> str:
         return checkpoint_identity(reader, workers, reporter)
 
 
-def checkpoint_identity(reader: CheckpointReader, workers: Workers, reporter: Reporter) -> str:
+def checkpoint_identity(reader: FormatReader, workers: Workers, reporter: Reporter) -> str:
     """Return the identity of an open checkpoint."""
     from formats.model.identity import canonical_tensors, identity_of
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..operations.compare.match import Match
     from ..operations.compare.match_fix import LikelyRename, Remedy
@@ -123,13 +123,13 @@ def match_checkpoints(
         )
 
 
-def _restored(found: Match, target: CheckpointReader) -> Iterator[tuple[str, str]]:
+def _restored(found: Match, target: FormatReader) -> Iterator[tuple[str, str]]:
     for pair in found.restored:
         if pair.target is not None and target.kinds.get(pair.target) == "variable":
             yield pair.checkpoint, pair.target
 
 
-def _candidates(reader: CheckpointReader, keys: Iterable[str]) -> list[Candidate]:
+def _candidates(reader: FormatReader, keys: Iterable[str]) -> list[Candidate]:
     """Return the variables among keys, as people know them."""
     paths, kinds = reader.object_paths, reader.kinds
     return [
@@ -139,15 +139,15 @@ def _candidates(reader: CheckpointReader, keys: Iterable[str]) -> list[Candidate
     ]
 
 
-def _is_step(reader: CheckpointReader, key: str) -> bool:
+def _is_step(reader: FormatReader, key: str) -> bool:
     return key in reader.specs and is_step(key, reader.specs[key], reader.kinds.get(key))
 
 
 def _rows(
     found: Match,
     origin: Mapping[str, str],
-    checkpoint: CheckpointReader,
-    target: CheckpointReader,
+    checkpoint: FormatReader,
+    target: FormatReader,
     shown: Mapping[str, str],
 ) -> list[MatchRow]:
     """Return what is not as it should be, what matters most first; `origin` has likely renames."""

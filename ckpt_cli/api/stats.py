@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from ..operations.reporting import Reporter
@@ -64,7 +64,7 @@ class TensorStats(NamedTuple):
 
 
 def tensor_stats(
-    reader: CheckpointReader, options: StatsOptions, workers: Workers, reporter: Reporter
+    reader: FormatReader, options: StatsOptions, workers: Workers, reporter: Reporter
 ) -> Iterator[TensorStats]:
     """Yield the statistics of the chosen tensors, in the order of the checkpoint."""
     chosen = choose(reader, options.selection)
@@ -85,7 +85,7 @@ def tensor_stats(
             yield TensorStats(key, spec.dtype.name, spec.shape, *found)
 
 
-def _has_numbers(reader: CheckpointReader, key: str) -> bool:
+def _has_numbers(reader: FormatReader, key: str) -> bool:
     """Whether a tensor has statistics.  Raises CheckpointError for one that is damaged."""
     dtype = reader.specs[key].dtype
     return not dtype.is_unmapped and reader[key].spec.dtype.is_number

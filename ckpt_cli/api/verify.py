@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from ..operations.reporting import Reporter
@@ -217,7 +217,7 @@ def signed_contract(signature: Location, public_key: Location, changes: KeyChang
     return SignedContract(signature, read_key(public_key), partial(_as_signed, changes))
 
 
-def _as_signed(changes: KeyChanges, reader: CheckpointReader) -> tuple[CheckpointReader, Mapping[str, str]]:
+def _as_signed(changes: KeyChanges, reader: FormatReader) -> tuple[FormatReader, Mapping[str, str]]:
     """Return a checkpoint in the layout that was signed, and new names of its keys."""
     layout = changes.framework_layout()
     if layout is not None:

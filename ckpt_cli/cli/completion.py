@@ -102,13 +102,13 @@ def checkpoints_of_directory(ctx: click.Context, param: click.Parameter, incompl
 def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer the tensors of the checkpoint that is named before, by object path or key."""
     from formats.errors import CheckpointError
-    from formats.find.opening import open_checkpoint
+    from formats.find.opening import open_reader
 
     path = _named_before(ctx)
     if path is None:
         return []
     try:
-        with open_checkpoint(_meant(path)) as reader:
+        with open_reader(_meant(path)) as reader:
             paths, every = reader.object_paths, list(reader.specs)
     except (CheckpointError, OSError):
         return []

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _SUFFIXES = (".html", ".htm")
@@ -196,7 +196,7 @@ def _of_two(path: Location, other: Location, target: Location, options: dict[str
     return found
 
 
-def _progress(reader: CheckpointReader) -> AbstractContextManager[Callable[[int], None]]:
+def _progress(reader: FormatReader) -> AbstractContextManager[Callable[[int], None]]:
     nbytes = sum(spec.nbytes or 0 for spec in reader.specs.values())
     return progress(nbytes, reader.location.name)
 

@@ -29,7 +29,7 @@ from ..render.report import SCREEN, opened
 if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
     from formats.tf.run.pipeline import Pipeline, Step
 
@@ -102,7 +102,7 @@ def command(
 # A checkpoint ---------------------------------------------------------------------
 
 
-def _summary(reader: CheckpointReader, fields: dict[str, Any], *, as_json: bool) -> None:
+def _summary(reader: FormatReader, fields: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         render.document(fields)
         return
@@ -123,7 +123,7 @@ _LAYOUT = ("optimizer", "groups", "object_names", "assets")
 """Metadata that a Keras file is written from: it says little beyond the keys, and `--json` has it."""
 
 
-def _summary_rows(reader: CheckpointReader, fields: dict[str, Any]) -> list[tuple[str, object]]:
+def _summary_rows(reader: FormatReader, fields: dict[str, Any]) -> list[tuple[str, object]]:
     size = render.human_size if render.is_terminal() else str
     rows: list[tuple[str, object]] = [("format", fields["format"])]
     rows += [(name, fields[name]) for name in ("producer", "step") if fields[name] is not None]
@@ -167,7 +167,7 @@ def _spelled(value: object) -> object:
 # A tensor -------------------------------------------------------------------------
 
 
-def _tensor(reader: CheckpointReader, part: slices.TensorSlice, max_values: int, *, as_json: bool) -> None:
+def _tensor(reader: FormatReader, part: slices.TensorSlice, max_values: int, *, as_json: bool) -> None:
     fields, found, pipeline = show.tensor(reader, part, max_values if as_json else 0)
     if as_json:
         render.document(fields)
@@ -205,7 +205,7 @@ def _tensor(reader: CheckpointReader, part: slices.TensorSlice, max_values: int,
         )
 
 
-def _unread(reader: CheckpointReader, spec: TensorSpec) -> str:
+def _unread(reader: FormatReader, spec: TensorSpec) -> str:
     """Return why no values are shown of a tensor whose type is not mapped."""
     if reader.is_unread(spec.key):
         return reader.undecoded(spec.key).message
@@ -239,7 +239,7 @@ def _held(step: Step) -> str:
     return f"{counted(len(step.held), 'element')}: {first}"
 
 
-def _values(reader: CheckpointReader, part: slices.TensorSlice) -> None:
+def _values(reader: FormatReader, part: slices.TensorSlice) -> None:
     from ..operations.look.values import as_text
 
     width = render.room()
@@ -257,7 +257,7 @@ def _statistics(found: Statistics) -> None:
     render.table(columns, [row], ["red" if alarming else ""])
 
 
-def _histogram(reader: CheckpointReader, part: slices.TensorSlice, found: Statistics) -> None:
+def _histogram(reader: FormatReader, part: slices.TensorSlice, found: Statistics) -> None:
     spread = show.histogram(reader, part, found)
     if spread is None or spread.low == spread.high:
         return
@@ -266,7 +266,7 @@ def _histogram(reader: CheckpointReader, part: slices.TensorSlice, found: Statis
     render.lines([f"{spread.low:.4g} {render.styled(bars, fg='cyan')} {spread.high:.4g}"])
 
 
-def _heat_map(reader: CheckpointReader, part: slices.TensorSlice) -> None:
+def _heat_map(reader: FormatReader, part: slices.TensorSlice) -> None:
     """Show a matrix as shades; blue is below zero, red above."""
     size = part.spec._replace(shape=part.shape).size
     if len(part.shape) != 2 or not 1 < size <= _LARGEST_HEAT or part.spec.dtype.family == "complex":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from ..api.stats import TensorStats
@@ -168,13 +168,13 @@ class _StatsPrinter:
         say_all(errors)
         return max(codes, default=0) if documents else say_empty(path)
 
-    def _rows(self, reader: CheckpointReader, bad: _Bad) -> Iterator[dict[str, Any]]:
+    def _rows(self, reader: FormatReader, bad: _Bad) -> Iterator[dict[str, Any]]:
         options = StatsOptions(self._selection, self._fail_on)
         for found in tensor_stats(reader, options, self._workers, SCREEN):
             bad.look(found)
             yield found.to_dict()
 
-    def _keep(self, reader: CheckpointReader, bad: _Bad, rows: list[dict[str, Any]]) -> None:
+    def _keep(self, reader: FormatReader, bad: _Bad, rows: list[dict[str, Any]]) -> None:
         location = reader.location
         self._bad.append(Bad(spelling(location), location.head, len(rows), bad.counts))
 
@@ -207,7 +207,7 @@ class _Bad:
 
 
 def _print(
-    reader: CheckpointReader, rows: Iterable[dict[str, Any]], *, as_json: bool, several: bool = False
+    reader: FormatReader, rows: Iterable[dict[str, Any]], *, as_json: bool, several: bool = False
 ) -> None:
     path = spelling(reader.location)
     if as_json:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from formats.errors import CheckpointError
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 __all__ = ["Collected", "Reporter", "kept", "opened", "say_choice", "say_findings"]
 
@@ -77,7 +77,7 @@ def opened(
     noted: bool = True,
     listed: bool = False,
     loaded: bool = True,
-) -> Iterator[CheckpointReader]:
+) -> Iterator[FormatReader]:
     """Open a checkpoint: report which one was chosen, and at the end what is wrong with it.
 
     Unless it is merely to be `listed`, it is proved that no key is hidden.  Without `loaded` a large index
@@ -110,7 +110,7 @@ def say_choice(location: CheckpointLocation, reporter: Reporter) -> None:
         reporter.remark(location.reason)
 
 
-def say_findings(reader: CheckpointReader, reporter: Reporter, said: str = "") -> None:
+def say_findings(reader: FormatReader, reporter: Reporter, said: str = "") -> None:
     """Warn of what reading a checkpoint came across, except what an error has `said`."""
     found = [finding for finding in reader.findings if finding.message not in said]
     for finding in found[:_MOST_LISTED]:

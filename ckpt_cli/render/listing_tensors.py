@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from formats.core.spec import SpecColumns, TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..operations.look.listing import Tensors
     from .listing import Look
@@ -241,13 +241,13 @@ def _stored_cell(row: dict[str, Any]) -> str:
     return str(stored_type(row["stored"])) if row.get("stored") else ""
 
 
-def _names_beside_keys(reader: CheckpointReader) -> list[str]:
+def _names_beside_keys(reader: FormatReader) -> list[str]:
     """Return the fields that name a tensor otherwise than its key does: a person needs no key twice."""
     names = {"object_path": reader.object_paths, "full_name": reader.full_names}
     return [field for field, known in names.items() if any(key != name for key, name in known.items())]
 
 
-def _unique_paths(reader: CheckpointReader) -> dict[str, str]:
+def _unique_paths(reader: FormatReader) -> dict[str, str]:
     """Return object paths by key, without those that several tensors share: a table's keys and values."""
     owners: dict[str, str | None] = {}
     for key, path in reader.object_paths.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from formats.errors import CheckpointError
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 __all__ = ["SCREEN", "Screen", "kept", "opened", "say_all", "say_empty"]
 
@@ -45,7 +45,7 @@ SCREEN = Screen()
 
 def opened(
     path: Location | CheckpointLocation, *, noted: bool = True, listed: bool = False, loaded: bool = True
-) -> AbstractContextManager[CheckpointReader]:
+) -> AbstractContextManager[FormatReader]:
     """Open a checkpoint for a command, as `reporting.opened` does, and print what there is to say of it."""
     return reporting.opened(path, SCREEN, noted=noted, listed=listed, loaded=loaded)
 

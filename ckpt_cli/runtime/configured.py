@@ -27,7 +27,7 @@ from .keras.weights import assign, assign_weights
 from .outputs import built_model, inputs_of
 
 if TYPE_CHECKING:
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .keras.model import Model
 
@@ -41,7 +41,7 @@ _IRRELEVANT = frozenset(
 """What changes nothing, with `use_ema` refused; a legacy optimizer's `decay` is taken apart."""
 
 
-def is_trained(reader: CheckpointReader) -> bool:
+def is_trained(reader: FormatReader) -> bool:
     """Whether a checkpoint carries the configuration of a model and of its optimizer."""
     return bool(keras_facts(reader.facts).config) and optimizer_settings(reader)[0] is not None
 
@@ -49,7 +49,7 @@ def is_trained(reader: CheckpointReader) -> bool:
 class Configured:
     """A model, its optimizer, and the inputs to train on, out of `reader`, by the configuration of `by`."""
 
-    def __init__(self, reader: CheckpointReader, by: CheckpointReader) -> None:
+    def __init__(self, reader: FormatReader, by: FormatReader) -> None:
         self.model = built_model(by)
         pairs = assign_weights(self.model, reader, by)
         state = optimizer_state(reader)
@@ -64,7 +64,7 @@ def _refused(path: str, what: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=path)
 
 
-def _optimizer(by: CheckpointReader, state: OptimizerState) -> Any:
+def _optimizer(by: FormatReader, state: OptimizerState) -> Any:
     """Return the optimizer that a training configuration describes, in the style of the state."""
     name, settings = optimizer_settings(by)
     path = by.location.path
@@ -95,7 +95,7 @@ def _optimizer(by: CheckpointReader, state: OptimizerState) -> Any:
 
 
 def _restore(
-    optimizer: Any, model: Model, state: OptimizerState, reader: CheckpointReader, pairs: dict[str, Any]
+    optimizer: Any, model: Model, state: OptimizerState, reader: FormatReader, pairs: dict[str, Any]
 ) -> None:
     """Give an optimizer its state, all of it or, where something does not fit, none."""
     trained = model.trainable_variables

@@ -12,7 +12,7 @@ import numpy as np
 
 from formats.core.npy import LONGEST_HEADER, decode_header
 from formats.errors import UnknownFormatError, UnsupportedFeatureError
-from formats.find.opening import open_checkpoint
+from formats.find.opening import open_reader
 from formats.keras.facts import keras_facts
 from formats.store.file_object import FileObject
 
@@ -24,7 +24,7 @@ from .tensor import as_tensor
 
 if TYPE_CHECKING:
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .keras.model import Model
 
@@ -45,14 +45,14 @@ class Outputs(NamedTuple):
     max_rel: float
 
 
-def load_model(reader: CheckpointReader, by: CheckpointReader) -> Model:
+def load_model(reader: FormatReader, by: FormatReader) -> Model:
     """Return the model of `by`'s configuration with the weights of `reader`."""
     model = built_model(by)
     assign_weights(model, reader, by)
     return model
 
 
-def built_model(by: CheckpointReader) -> Model:
+def built_model(by: FormatReader) -> Model:
     """Return the model of a configuration, its weights zeros."""
     elements = sum(spec.size for spec in by.specs.values())
     facts = keras_facts(by.facts)
@@ -63,7 +63,7 @@ def built_model(by: CheckpointReader) -> Model:
         raise
 
 
-def _has_config(reader: CheckpointReader) -> bool:
+def _has_config(reader: FormatReader) -> bool:
     return bool(keras_facts(reader.facts).config)
 
 
@@ -72,7 +72,7 @@ def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outpu
 
     Raises UnsupportedFeatureError for what cannot be computed: no configuration, a layer that is not known.
     """
-    with open_checkpoint(left_path) as left, open_checkpoint(right_path) as right:
+    with open_reader(left_path) as left, open_reader(right_path) as right:
         described = [reader for reader in (left, right) if _has_config(reader)]
         if not described:
             message = f"neither it nor {right.location.path} carries a model's configuration"

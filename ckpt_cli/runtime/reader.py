@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-import formats
 from formats.errors import CheckpointNotFoundError, TensorNotFoundError
+from formats.find import opening
 from formats.location import parse_location
 
 from . import dtypes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from formats.model.reader import CheckpointReader as FormatsReader
+    from formats.model.reader import FormatReader
 
 __all__ = [
     "CheckpointReader",
@@ -34,15 +34,15 @@ __all__ = [
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[FormatsReader]:
+def opened(path: str) -> Iterator[FormatReader]:
     """Open a checkpoint; NotFoundError, as TensorFlow words it, where there is none."""
     with open_reader(path) as reader:
         yield reader
 
 
-def open_reader(path: str) -> FormatsReader:
+def open_reader(path: str) -> FormatReader:
     try:
-        return formats.open_checkpoint(path)
+        return opening.open_reader(path)
     except CheckpointNotFoundError as error:
         raise NotFoundError("\n".join((no_files(path), *error.hints))) from error
 

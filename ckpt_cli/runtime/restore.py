@@ -26,7 +26,7 @@ from .reader import opened
 
 if TYPE_CHECKING:
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .trackable import Trackable
 
@@ -138,7 +138,7 @@ class Restore:
         self.report = _Report(graph, self.matching.matched, self.unused_attributes)
         weakref.finalize(self, self.report)
 
-    def restore(self, node: int, trackable: Trackable, reader: CheckpointReader | None = None) -> None:
+    def restore(self, node: int, trackable: Trackable, reader: FormatReader | None = None) -> None:
         """Match a node with an object, and restore both and all below them."""
         if reader is None:
             with opened(self.path) as own:
@@ -177,7 +177,7 @@ class Restore:
             elif not state._required():
                 self.unused_attributes.setdefault(number, []).append(attribute.name)
 
-    def _assign(self, wanted: list[tuple[Any, str, str, int]], reader: CheckpointReader) -> None:
+    def _assign(self, wanted: list[tuple[Any, str, str, int]], reader: FormatReader) -> None:
         """Read and check everything, then assign everything."""
         ready = []
         for partner, name, key, number in wanted:
@@ -228,7 +228,7 @@ class NameBasedRestore:
         self.restore_uid = next_uid()
         self.missing: list[tuple[Trackable, str]] = []
 
-    def restore(self, trackable: Trackable, reader: CheckpointReader | None = None) -> None:
+    def restore(self, trackable: Trackable, reader: FormatReader | None = None) -> None:
         """Restore one object, unless a later restore has reached it."""
         if trackable._update_uid >= self.restore_uid:
             return
@@ -240,7 +240,7 @@ class NameBasedRestore:
                 self._restore_values(trackable, reader)
         trackable._update_uid = self.restore_uid
 
-    def _restore_values(self, trackable: Trackable, reader: CheckpointReader) -> None:
+    def _restore_values(self, trackable: Trackable, reader: FormatReader) -> None:
         name = trackable._full_name()
         for attribute in trackable._restorable():
             if name and name in reader:

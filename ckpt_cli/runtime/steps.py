@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from formats.errors import ConversionError, UnsupportedFeatureError
-from formats.find.opening import open_checkpoint
+from formats.find.opening import open_reader
 from formats.keras.optimizers import LEGACY, TF1, flaw_between, state_of
 from formats.keras.step_count import steps_taken
 from formats.keras.training_state import LEARNING_RATE, MOMENTUM_PRODUCT, common_rows
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from formats.keras.optimizers import Optimizer
     from formats.keras.training_state import TrainingState
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 __all__ = ["Steps", "compare_steps"]
 
@@ -83,7 +83,7 @@ class _Layer(NamedTuple):
 class _Found(NamedTuple):
     """A stack and the state of its optimizer in a checkpoint."""
 
-    reader: CheckpointReader
+    reader: FormatReader
     stack: list[_Layer]
     state: TrainingState
 
@@ -106,7 +106,7 @@ def compare_steps(left_path: str, right_path: str) -> Steps:
 
     Raises UnsupportedFeatureError, which names it, for what cannot be rebuilt.
     """
-    with open_checkpoint(left_path) as left_reader, open_checkpoint(right_path) as right_reader:
+    with open_reader(left_path) as left_reader, open_reader(right_path) as right_reader:
         readers = (left_reader, right_reader)
         described = [reader for reader in readers if is_trained(reader)]
         if described:
@@ -123,14 +123,14 @@ def compare_steps(left_path: str, right_path: str) -> Steps:
     return Steps(len(left), len(differing), differing[0] if differing else None, kind.__name__)
 
 
-def _unknown(reader: CheckpointReader, what: str) -> UnsupportedFeatureError:
+def _unknown(reader: FormatReader, what: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=reader.location.path)
 
 
 # Rebuilding -----------------------------------------------------------------------
 
 
-def _found_in(reader: CheckpointReader) -> _Found:
+def _found_in(reader: FormatReader) -> _Found:
     """Return the stack of layers and the one optimizer that a checkpoint has."""
     objects, states = objects_of(reader), states_of(reader)
     if objects is None or states is None:
@@ -150,7 +150,7 @@ def _found_in(reader: CheckpointReader) -> _Found:
     return _Found(reader, stack, states[0])
 
 
-def _stack_of(reader: CheckpointReader, graph: ObjectGraph, keys: dict[int, str]) -> list[_Layer]:
+def _stack_of(reader: FormatReader, graph: ObjectGraph, keys: dict[int, str]) -> list[_Layer]:
     """Return the nodes with a kernel, breadth first, none deeper than `_DEEPEST`; Keras 3 has a `_kernel`."""
     found: dict[str, _Layer] = {}
     depths, queue = {0: 0}, [0]
@@ -179,7 +179,7 @@ def _in_order_of(found: _Found, other: _Found) -> _Found:
     return found._replace(stack=[found.stack[names.index(name)] for name in others])
 
 
-def _built(reader: CheckpointReader, layer: _Layer) -> Any:
+def _built(reader: FormatReader, layer: _Layer) -> Any:
     shape = reader.specs[layer.kernel].shape
     has_bias = layer.bias is not None
     if len(shape) == 2 and 0 not in shape:
@@ -192,7 +192,7 @@ def _built(reader: CheckpointReader, layer: _Layer) -> Any:
     return built
 
 
-def _example(reader: CheckpointReader, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], int | None]:
+def _example(reader: FormatReader, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], int | None]:
     """Return the shape of one example, and the layer before which images are made flat."""
     flatten_before, side = None, 4
     for number, (one, following) in enumerate(itertools.pairwise(shapes), 1):
@@ -300,7 +300,7 @@ def _step_of(found: _Found, other: _Found, row: Optimizer, optimizer: Any, meani
     return _values(variables, optimizer), type(optimizer)
 
 
-def _assign(reader: CheckpointReader, key: str, variable: Any, factor: float | None = None) -> None:
+def _assign(reader: FormatReader, key: str, variable: Any, factor: float | None = None) -> None:
     value = reader[key].read()
     if value.shape != tuple(variable.shape) or value.dtype.kind not in "fV":
         raise _unknown(reader, f"{key!r} is {reader[key]!r}, expected shape {list(variable.shape)}")
@@ -379,7 +379,7 @@ def _train(
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
-def _configured(reader: CheckpointReader, by: CheckpointReader) -> _Left:
+def _configured(reader: FormatReader, by: FormatReader) -> _Left:
     """Return what a step leaves of the model and the optimizer that a configuration describes."""
     made = Configured(reader, by)
     set_seed(_SEED)  # of what layers drop

@@ -11,7 +11,7 @@ from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeature
 from ..model.expansion import expansion_flaw
 from ..model.facts import Nothing
 from ..model.name_kinds import name_kinds
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
@@ -51,7 +51,7 @@ class ModelFacts(NamedTuple):
         return {"producer": self.producer, "version": self.version, **self.more}
 
 
-class ExportReader(CheckpointReader):
+class ExportReader(FormatReader):
     """A model's weights.  A subclass fills in `_weights` and `_files`, and says what else is known."""
 
     has_checksums = False

@@ -19,11 +19,49 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.object_graph import ObjectGraph
+    from ..model.public import CheckpointWriter
     from ..store.journal import Journal
-from ..model.writer import CheckpointWriter, WriteTarget, check_specs
+from ..model.writer import FormatWriter, WriteTarget, check_specs
 
 
 def create_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    format: str,  # noqa: A002  the word of the field
+    specs: Mapping[str, TensorSpec] | Iterable[TensorSpec],
+    overwrite: bool = False,
+    object_graph: ObjectGraph | None = None,
+    slices: Mapping[str, Sequence[Extents]] | None = None,
+    shard_size: int | None = None,
+    facts: Facts | None = None,
+) -> CheckpointWriter:
+    """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
+
+    `specs` are those of all tensors to be written, or a reader's `specs`; a dtype may be
+    given by TensorFlow's name for it, or as numpy's.  The object
+    graph of a tf-object checkpoint is written from `object_graph`, where given, instead
+    of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
+    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  `facts` is
+    the file's metadata, like a reader's `facts`.
+
+    Raises CheckpointExistsError if the target exists, unless `overwrite`.  Raises
+    UnsupportedDtypeError, DuplicateKeyError or ConversionError if the format cannot hold the
+    tensors, if it can only be read, or if the suffix of `path` belongs to another format.
+    Raises UnsupportedFeatureError for a URL that can only be read.
+    """
+    return create_writer(
+        path,
+        format=format,
+        specs=specs,
+        overwrite=overwrite,
+        object_graph=object_graph,
+        slices=slices,
+        shard_size=shard_size,
+        facts=facts,
+    )
+
+
+def create_writer(
     path: str | os.PathLike[str],
     *,
     format: str,  # noqa: A002  the word of the field
@@ -37,24 +75,13 @@ def create_checkpoint(
     prove_sent: bool = True,
     journal: Journal | None = None,
     is_shared: bool = False,
-) -> CheckpointWriter:
-    """Return a writer of a new checkpoint at `path`, in the format of that id; it is a context manager.
+) -> FormatWriter:
+    """Return what `create_checkpoint` does, for the commands, which have more to say.
 
-    `specs` are those of all tensors to be written, or a reader's `specs`; a dtype may be
-    given by TensorFlow's name for it, or as numpy's.  The object
-    graph of a tf-object checkpoint is written from `object_graph`, where given, instead
-    of being one of the tensors.  `slices` keeps tensors partitioned, by their extents;
-    `shard_size` bounds the bytes of a data shard (a tensor is not split for it).  `facts` is
-    the file's metadata, like a reader's `facts`.  The writer of a `rehearsal` writes nothing, but
-    raises the same errors.  An upload is compared with what the store reports of it if
-    `prove_sent`.  With a `journal` that was begun, the writer resumes an interrupted process.
-    If `is_shared`, other processes upload the data shards of a bundle
-    (`formats.store.remote.upload.Handed`).
-
-    Raises CheckpointExistsError if the target exists, unless `overwrite`.  Raises
-    UnsupportedDtypeError, DuplicateKeyError or ConversionError if the format cannot hold the
-    tensors, if it can only be read, or if the suffix of `path` belongs to another format.
-    Raises UnsupportedFeatureError for a URL that can only be read.
+    The writer of a `rehearsal` writes nothing, but raises the same errors.  An upload is compared
+    with the store's report of it if `prove_sent`.  With a `journal` that was begun, the writer
+    resumes an interrupted process.  If `is_shared`, other processes upload the data shards of a
+    bundle (`formats.store.remote.upload.Handed`).
     """
     from .registry import format_named
     from .suffixes import refuse_false_suffix

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import os
 
     from ..model.checkpoint_files import CheckpointLocation
-    from ..model.reader import CheckpointReader
+    from ..model.public import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def is_directory(path: Location) -> bool:
@@ -63,8 +64,8 @@ def _is_state_file(path: Location) -> bool:
 
 def open_location(
     location: CheckpointLocation, *, lenient: bool = False, loaded: bool = True
-) -> CheckpointReader:
-    """Return a reader of what lies at a location, as `open_checkpoint` does.
+) -> FormatReader:
+    """Return a reader of what lies at a location, as `open_reader` does.
 
     Not `loaded`, it may have put off reading an index, of which the damage is found when it is asked for.
     """
@@ -92,6 +93,11 @@ def open_checkpoint(path: str | os.PathLike[str], *, lenient: bool = False) -> C
     the reader's `findings` instead of being raised.  Raises CheckpointNotFoundError,
     UnknownFormatError, CorruptCheckpointError, UnsupportedFeatureError.
     """
+    return open_reader(path, lenient=lenient)
+
+
+def open_reader(path: str | os.PathLike[str], *, lenient: bool = False) -> FormatReader:
+    """Return what `open_checkpoint` does, with all that the commands know of a format."""
     where = parse_location(path)
     where.store.forget_listings()
     return open_location(locate(where), lenient=lenient)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..core.region import Extents
     from ..location import Location
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from ..tf.bundle.index_fragments import Remains
     from ..tf.bundle.index_salvage import ProvenEntry
 
@@ -49,12 +49,12 @@ class Salvage(NamedTuple):
     where; `findings` is what else was come across.
     """
 
-    reader: CheckpointReader
+    reader: FormatReader
     losses: tuple[Finding, ...]
     findings: tuple[Finding, ...] = ()
     proofs: Mapping[str, str] = {}
     doubts: Mapping[str, str] = {}
-    sibling: CheckpointReader | None = None
+    sibling: FormatReader | None = None
 
 
 def find_damaged(path: Location) -> CheckpointLocation:
@@ -69,7 +69,7 @@ def find_damaged(path: Location) -> CheckpointLocation:
         return CheckpointLocation(prefix, prefix + ".index")
 
 
-def open_damaged(location: CheckpointLocation, sibling: CheckpointReader | None = None) -> Salvage:
+def open_damaged(location: CheckpointLocation, sibling: FormatReader | None = None) -> Salvage:
     """Open what is left of a checkpoint; CheckpointError where not one tensor can be told."""
     fingerprint = location.fingerprint()
     salvage = _open(location, sibling)
@@ -77,7 +77,7 @@ def open_damaged(location: CheckpointLocation, sibling: CheckpointReader | None 
     return salvage
 
 
-def _open(location: CheckpointLocation, sibling: CheckpointReader | None) -> Salvage:
+def _open(location: CheckpointLocation, sibling: FormatReader | None) -> Salvage:
     if location.head == location.path + ".index":
         return _open_bundle(location, sibling)
     if sibling is not None:
@@ -99,7 +99,7 @@ def _open(location: CheckpointLocation, sibling: CheckpointReader | None) -> Sal
     return _salvage(reader)
 
 
-def _some(reader: CheckpointReader) -> list[str]:
+def _some(reader: FormatReader) -> list[str]:
     return [key for key in reader.specs if not reader.is_unread(key)][:1]
 
 
@@ -107,7 +107,7 @@ _TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
 """Codes of findings about a whole file that say nothing beyond what each tensor says."""
 
 
-def _salvage(reader: CheckpointReader, *found: Finding) -> Salvage:
+def _salvage(reader: FormatReader, *found: Finding) -> Salvage:
     """Return what a lenient reader lists, its findings sorted into losses and the rest."""
     specs = reader.specs
     losses = [
@@ -141,7 +141,7 @@ class _ObjectReader(tf_object.ObjectReader):
         self.begin(location, index)
 
 
-def _open_bundle(location: CheckpointLocation, sibling: CheckpointReader | None) -> Salvage:
+def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> Salvage:
     remains = read_remains(location.path)
     placed: dict[bytes, ProvenEntry] = {}
     findings = list(remains.findings)
@@ -179,7 +179,7 @@ def _open_bundle(location: CheckpointLocation, sibling: CheckpointReader | None)
     return Salvage(reader, tuple(losses), notes, proofs, doubts, sibling=sibling)
 
 
-def _nothing(path: str, findings: list[Finding], sibling: CheckpointReader | None) -> CheckpointError:
+def _nothing(path: str, findings: list[Finding], sibling: FormatReader | None) -> CheckpointError:
     if not findings:
         return CheckpointError("the index is intact, but lists no tensors", path=path)
     hints = ("to use another checkpoint of the same run: --sibling OTHER",) if sibling is None else ()
@@ -187,7 +187,7 @@ def _nothing(path: str, findings: list[Finding], sibling: CheckpointReader | Non
     return CheckpointError(message, path=findings[0].file, offset=findings[0].offset, hints=hints)
 
 
-def _is_object_based(sibling: CheckpointReader | None) -> bool:
+def _is_object_based(sibling: FormatReader | None) -> bool:
     return sibling is not None and sibling.format.has_object_graph
 
 
@@ -199,7 +199,7 @@ def _piece_keys(index: SalvagedIndex, key: str, position: int) -> list[bytes]:
     return [slice_key(key_bytes(key), each) for each in extents]
 
 
-def _check_sibling(sibling: CheckpointReader, location: CheckpointLocation, remains: Remains) -> None:
+def _check_sibling(sibling: FormatReader, location: CheckpointLocation, remains: Remains) -> None:
     if not isinstance(sibling, BundleReader):
         message = f"is {sibling.format.name}, expected another bundle of the same run"
         raise ConversionError(message, path=sibling.location.path)

@@ -14,7 +14,7 @@ from ..core.dtypes import INVALID, STRING
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
 from ..model.expansion import expansion_flaw
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
 from ..wire.limits import KeySizes
@@ -46,7 +46,7 @@ class _DatasetPath(NamedTuple):
     soft: int
 
 
-class H5Reader(CheckpointReader):
+class H5Reader(FormatReader):
     """The tensors of one or more HDF5 files; subclasses call `add` for each, then `seal`."""
 
     has_checksums = False

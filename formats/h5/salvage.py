@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..model.probe import Probe
 
 if TYPE_CHECKING:
-    from ..model.reader import CheckpointReader, Format
+    from ..model.reader import Format, FormatReader
     from .library.cut import CutFile
 
 
@@ -34,7 +34,7 @@ def _mended(probe: Probe) -> _Mended | None:
     return _Mended(Probe(probe.location, {h5_facts: H5Facts(file)}), cut)
 
 
-def read_h5_remains(probe: Probe, format: Format) -> CheckpointReader | None:  # noqa: A002  the word of the field
+def read_h5_remains(probe: Probe, format: Format) -> FormatReader | None:  # noqa: A002  the word of the field
     """Return a reader of a format's file, which knows its gap; None where the file is another's."""
     mended = probe.ask(_mended)
     if mended is None or not format.sniff(mended.probe):

@@ -18,7 +18,7 @@ from ..store.local.staging import refusing
 from .writer import NAMES, H5Writer, check_paths, copy_pieces
 
 if TYPE_CHECKING:
-    from ..model.reader import CheckpointReader, Format
+    from ..model.reader import Format, FormatReader
     from ..model.writer import WriteTarget
     from .writer import H5Skeleton
 
@@ -102,7 +102,7 @@ class ArchiveWriter(WeightsWriter):
             if self.target.journal is None:  # else another process may have to make the archive again
                 os.unlink(weights)
 
-    def is_said_by(self, found: CheckpointReader) -> bool:  # noqa: ARG002  as its base
+    def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  as its base
         texts = {name: text.encode("utf-8", "surrogateescape") for name, text in self._texts().items()}
         try:
             with refusing(self.target.path), zipfile.ZipFile(self.target.path) as archive:

@@ -23,7 +23,7 @@ from ..core.chunks import PIECE
 from ..core.dtypes import BY_NAME
 from ..core.spec import key_bytes
 from ..errors import ConversionError
-from ..model.writer import CheckpointWriter, Placement, check_text
+from ..model.writer import FormatWriter, Placement, check_text
 from ..store.local.removing import scratch_directory
 from ..store.local.staging import Staging, refusing
 from .library.damage import lacks_memory, out_of_memory
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..core.chunks import Chunk
     from ..core.region import Extents
     from ..core.spec import TensorSpec
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from ..store.local.staging import StagedFile
 
 
@@ -122,7 +122,7 @@ class H5Skeleton:
         self._file.close()
 
 
-class H5Writer(CheckpointWriter):
+class H5Writer(FormatWriter):
     """Writes one HDF5 file; a subclass lays it out in `_lay_out`."""
 
     is_sent_when_made = True
@@ -163,7 +163,7 @@ class H5Writer(CheckpointWriter):
                     raise out_of_memory(error, self.target.path) from error
                 raise _plain(error) from error
 
-    def is_said_by(self, found: CheckpointReader) -> bool:  # noqa: ARG002  it says more than that tells
+    def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  it says more than that tells
         """Whether what lies there is the same bytes, but for the values."""
         with refusing(self.target.path), open(self.target.path, "rb") as there:
             return self._is_laid_out_as(there, os.fstat(there.fileno()).st_size)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ..core.axes import Shape
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from .layers import LayerRow, WeightRow
 
 
@@ -57,7 +57,7 @@ _NUMBERED = re.compile(r"layer(_with_weights)?-\d+|_functional|_operations")
 """Edges of a Sequential or Functional model, behind which its layers have numbers."""
 
 
-def model_in(source: CheckpointReader, wanted: Collection[str], *, whole: bool = True) -> tuple[Unit, str]:
+def model_in(source: FormatReader, wanted: Collection[str], *, whole: bool = True) -> tuple[Unit, str]:
     """Return the layers of an object graph that have the wanted variables, and for people what they are.
 
     A layer is called by the attributes that lead to it, joined by dots; where it is a number in a
@@ -185,7 +185,7 @@ class _LayerFacts(NamedTuple):
 class _Telling:
     """An object graph, gone through from its root."""
 
-    def __init__(self, source: CheckpointReader) -> None:
+    def __init__(self, source: FormatReader) -> None:
         graph = source.object_graph
         if graph is None:
             raise ModelError("its object graph cannot be read")

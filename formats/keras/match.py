@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..model.object_graph import ObjectGraph
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
-def fill(model: Unit, source: CheckpointReader) -> None:
+def fill(model: Unit, source: FormatReader) -> None:
     """Give every variable of the model its key in `source`; ModelError where they do not fit."""
     _FILLERS.get(source.format.name, _fill_by_names)(model, source)
     _check_shapes(model, source)
 
 
-def knows(source: CheckpointReader) -> bool:
+def knows(source: FormatReader) -> bool:
     """Whether a checkpoint tells more than names of which variable each tensor is."""
     return source.format.name in _FILLERS
 
 
-def _check_shapes(unit: Unit, source: CheckpointReader) -> None:
+def _check_shapes(unit: Unit, source: FormatReader) -> None:
     for child in (unit, *unit.children()):
         if child is not unit:
             _check_shapes(child, source)
@@ -72,12 +72,12 @@ def _own_names(stored: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 # keras-h5 -------------------------------------------------------------------------------
 
 
-def stored_layers(source: CheckpointReader) -> list[tuple[str, list[tuple[str, str]]]]:
+def stored_layers(source: FormatReader) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the layers of a keras-h5 file in order, each with (key, full name) of its weights."""
     return [(layer.name, layer.names) for layer in keras_facts(source.facts).layers]
 
 
-def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
+def _fill_from_h5(model: Unit, source: FormatReader) -> None:
     stored = [(name, weights) for name, weights in stored_layers(source) if weights]
     if any(name == TOP_LEVEL for name, _ in stored):
         raise ModelError("the model has weights of its own that its configuration does not list")
@@ -97,7 +97,7 @@ def _fill_from_h5(model: Unit, source: CheckpointReader) -> None:
 # keras-weights ----------------------------------------------------------------------------
 
 
-def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
+def _fill_from_weights(model: Unit, source: FormatReader) -> None:
     for group, unit, keys in stored_objects(model, source):
         if not unit.known and not unit.edges:
             unit.edges += [
@@ -113,7 +113,7 @@ def _fill_from_weights(model: Unit, source: CheckpointReader) -> None:
             variable.key = key
 
 
-def stored_objects(model: Unit, source: CheckpointReader) -> Iterator[tuple[str, Unit, list[str]]]:
+def stored_objects(model: Unit, source: FormatReader) -> Iterator[tuple[str, Unit, list[str]]]:
     """Yield path, object and keys of the variables of everything in keras-weights that may have some."""
     stored = variables_by_group(source.specs)
     names = keras_facts(source.facts).object_names
@@ -127,7 +127,7 @@ def stored_objects(model: Unit, source: CheckpointReader) -> Iterator[tuple[str,
 class _VariableNodes:
     """An object graph, and the key of each node that is a variable."""
 
-    def __init__(self, graph: ObjectGraph, source: CheckpointReader) -> None:
+    def __init__(self, graph: ObjectGraph, source: FormatReader) -> None:
         self.graph = graph
         self.full_names = source.full_names
         self.keys = {node: key for key, (node, _, _) in graph.tensors(source.specs).items()}
@@ -162,7 +162,7 @@ class _VariableNodes:
         )
 
 
-def _fill_from_graph(model: Unit, source: CheckpointReader) -> None:
+def _fill_from_graph(model: Unit, source: FormatReader) -> None:
     if source.object_graph is None:
         raise ModelError("its object graph cannot be read")
     nodes = _VariableNodes(source.object_graph, source)
@@ -209,13 +209,13 @@ def _fill_variables(unit: Unit, children: Mapping[str, int], nodes: _VariableNod
 # Names ------------------------------------------------------------------------------------
 
 
-def _fill_by_names(model: Unit, source: CheckpointReader) -> None:
+def _fill_by_names(model: Unit, source: FormatReader) -> None:
     """Take keys for full names, as Keras 2 makes them: `<layer>/<weight>`."""
     for unit in model.layers:
         _fill_names(unit, unit.name if not unit.is_model else "", source)
 
 
-def _fill_names(unit: Unit, prefix: str, source: CheckpointReader) -> None:
+def _fill_names(unit: Unit, prefix: str, source: FormatReader) -> None:
     above = f"{prefix}/" if prefix else ""
     if not unit.known and not unit.edges:
         below = [key for key in source.specs if key.startswith(above) and "/" not in key[len(above) :]]
@@ -230,7 +230,7 @@ def _fill_names(unit: Unit, prefix: str, source: CheckpointReader) -> None:
         _fill_names(child, nested, source)
 
 
-_FILLERS: dict[str, Callable[[Unit, CheckpointReader], None]] = {
+_FILLERS: dict[str, Callable[[Unit, FormatReader], None]] = {
     "keras-h5": _fill_from_h5,
     "keras-weights": _fill_from_weights,
     "keras": _fill_from_weights,
@@ -242,7 +242,7 @@ _FILLERS: dict[str, Callable[[Unit, CheckpointReader], None]] = {
 
 
 def pairs_within_layers(
-    h5: CheckpointReader, objects: CheckpointReader, paired: Mapping[str, str]
+    h5: FormatReader, objects: FormatReader, paired: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Yield (key in `h5`, key in `objects`) of weights that their layer and full name tell apart.
 

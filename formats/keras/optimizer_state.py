@@ -28,7 +28,7 @@ from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, OPTIMIZERS, named
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from .facts import KerasFacts
 
 
@@ -90,7 +90,7 @@ class OptimizerState(NamedTuple):
 
 
 def optimizer_state(
-    source: CheckpointReader, beside: KerasFacts | None = None, said: str | None = None
+    source: FormatReader, beside: KerasFacts | None = None, said: str | None = None
 ) -> OptimizerState | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
@@ -116,7 +116,7 @@ def unwrapped(told: Told) -> Told:
     return _class_and_settings(inner) if isinstance(inner, dict) else told
 
 
-def optimizer_settings(source: CheckpointReader, beside: KerasFacts | None = None) -> Told:
+def optimizer_settings(source: FormatReader, beside: KerasFacts | None = None) -> Told:
     """Return class and settings of the optimizer that a training configuration tells of."""
     own = keras_facts(source.facts)
     return settings_in(*(facts for facts in (own, beside) if facts is not None))
@@ -154,7 +154,7 @@ def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> di
     }
 
 
-def _of_h5(source: CheckpointReader, told: Told) -> OptimizerState | None:
+def _of_h5(source: FormatReader, told: Told) -> OptimizerState | None:
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
         return None
@@ -196,9 +196,7 @@ def _slot_name(full_name: str) -> str:
     return next((part for part in parts if part in _SLOT_NAMES), "")
 
 
-def _without_product(
-    held: list[Variable], source: CheckpointReader
-) -> tuple[list[Variable], Variable | None]:
+def _without_product(held: list[Variable], source: FormatReader) -> tuple[list[Variable], Variable | None]:
     """Return slots without the product of momentums, a scalar that Keras 3's Nadam has behind them."""
     last = source.specs[held[-1].key] if held and held[-1].key is not None else None
     if last is None or last.shape or len(held) % 2 == 0:
@@ -212,7 +210,7 @@ def _cased(name: str) -> str:
     return next((known for known in BY_NAME if snake_case(known) == base), name)
 
 
-def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
+def _of_weights(source: FormatReader, told: Told) -> OptimizerState | None:
     reader: Any = source
     inner, outer = reader.variables("optimizer/inner_optimizer/vars"), reader.variables("optimizer/vars")
     keys = inner or outer
@@ -243,7 +241,7 @@ def _of_weights(source: CheckpointReader, told: Told) -> OptimizerState | None:
     return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
 
 
-def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
+def _of_graph(source: FormatReader, _: Told) -> OptimizerState | None:
     graph = source.object_graph
     if graph is None:
         return None
@@ -299,7 +297,7 @@ def _of_graph(source: CheckpointReader, _: Told) -> OptimizerState | None:
     return state._replace(wrapper=wrapper, scaled=is_scaled)
 
 
-_READERS: dict[str, Callable[[CheckpointReader, Told], OptimizerState | None]] = {
+_READERS: dict[str, Callable[[FormatReader, Told], OptimizerState | None]] = {
     "keras-h5": _of_h5,
     "keras-weights": _of_weights,
     "keras": _of_weights,

@@ -20,7 +20,7 @@ from .variable_layout import give_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from .model import Unit, Variable
     from .optimizers import Optimizer as Row
     from .optimizers import SlotKind
@@ -92,7 +92,7 @@ def fits(slots: Sequence[Variable], owners: Owners, shapes: Mapping[str, tuple[i
     )
 
 
-def slot_paths(source: CheckpointReader) -> dict[str, str]:
+def slot_paths(source: FormatReader) -> dict[str, str]:
     """Return what people call the slots of a Keras file, by key: `dense/kernel (m of optimizer)`.
 
     There are none where the file has no configuration, or nothing tells whose the slots are.

@@ -20,7 +20,7 @@ from .training_state import ITERATIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from .training_state import TrainingState
 
 
@@ -45,7 +45,7 @@ class StepCount(NamedTuple):
 
 
 def steps_taken(
-    source: CheckpointReader, state: TrainingState, *, alone: bool, asked: int | None = None
+    source: FormatReader, state: TrainingState, *, alone: bool, asked: int | None = None
 ) -> StepCount | None:
     """Return how many steps an optimizer has taken; None where nothing tells.
 
@@ -67,7 +67,7 @@ def steps_taken(
     return found[0] if found else None
 
 
-def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
+def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
     for key in state.numbers.get(ITERATIONS, ())[:1]:
         yield from _counted(source, key, source.full_names.get(key) or ITERATIONS)
     for name, (base_name, usual) in POWERS.items():
@@ -77,25 +77,25 @@ def _told(source: CheckpointReader, state: TrainingState, *, alone: bool) -> Ite
         yield from _counted(source, GLOBAL_STEP, GLOBAL_STEP)
 
 
-def _counted(source: CheckpointReader, key: str, told_by: str) -> Iterator[StepCount]:
+def _counted(source: FormatReader, key: str, told_by: str) -> Iterator[StepCount]:
     """Yield what a counter tells; a number below 0 only bears the name of one."""
     if is_count(source, key) and (taken := int(source[key].read())) >= 0:
         yield StepCount(taken, told_by, key)
 
 
-def is_count(reader: CheckpointReader, key: str) -> bool:
+def is_count(reader: FormatReader, key: str) -> bool:
     """Whether a checkpoint has a key that holds one whole number."""
     return key in reader.specs and _is_number(reader, key, "int")
 
 
-def _is_number(source: CheckpointReader, key: str, family: str) -> bool:
+def _is_number(source: FormatReader, key: str, family: str) -> bool:
     """Whether a tensor is one number of a kind; of another shape or kind it is something of that name."""
     spec = source.specs[key]
     return not spec.shape and spec.dtype.family == family
 
 
 def _of_power(
-    source: CheckpointReader, state: TrainingState, name: str, base_name: str, usual: float
+    source: FormatReader, state: TrainingState, name: str, base_name: str, usual: float
 ) -> Iterator[StepCount]:
     import numpy as np
 

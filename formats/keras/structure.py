@@ -26,7 +26,7 @@ from .training_state import training_states
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 _COUNTED = re.compile(r"(?P<base>.+)_(?P<number>[0-9]{1,9})", re.DOTALL)
@@ -133,7 +133,7 @@ def spell(node: StoredObject) -> str:
     return f"layer {node.name or node.path!r}"
 
 
-def tree_of(reader: CheckpointReader) -> ObjectTree | None:
+def tree_of(reader: FormatReader) -> ObjectTree | None:
     """Return the tree of a checkpoint's objects; None for a layout that tells of none."""
     if reader.object_graph is not None:
         return _GraphTree(reader).tree()
@@ -146,7 +146,7 @@ def tree_of(reader: CheckpointReader) -> ObjectTree | None:
 
 
 class _GraphTree:
-    def __init__(self, reader: CheckpointReader) -> None:
+    def __init__(self, reader: FormatReader) -> None:
         graph = reader.object_graph
         assert graph is not None
         self._graph, self._reader = graph, reader
@@ -290,7 +290,7 @@ _OF_KERAS = frozenset(("_functional", "_operations"))
 # Dataset paths ----------------------------------------------------------------------------
 
 
-def _of_paths(reader: CheckpointReader) -> ObjectTree:
+def _of_paths(reader: FormatReader) -> ObjectTree:
     facts, specs, kinds = keras_facts(reader.facts), reader.specs, reader.kinds
     root = StoredObject()
     wanted = [key for key in specs if kinds.get(key) == "variable" and not is_seed(specs[key])]
@@ -339,7 +339,7 @@ def _label(node: StoredObject) -> None:
 # Layers by name ---------------------------------------------------------------------------
 
 
-def _of_layers(reader: CheckpointReader) -> ObjectTree:
+def _of_layers(reader: FormatReader) -> ObjectTree:
     specs, root = reader.specs, StoredObject(is_list=True)
     leaves: dict[str, StoredVariable] = {}
     for layer in keras_facts(reader.facts).layers:

@@ -22,8 +22,8 @@ from ..orbax.flax_tree import begins_as_tree
 if TYPE_CHECKING:
     from ..errors import CheckpointError
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.reader import FormatReader
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -35,7 +35,7 @@ def _sniff(probe: Probe) -> bool:
     return shard_suffix(probe.json, probe.location.head) == FLAX
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..orbax.flax_reader import FlaxReader, FlaxShards
 
     if begins_as_tree(probe.head, probe.size):
@@ -43,7 +43,7 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return FlaxShards(probe, FORMAT, lenient=lenient)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     from ..orbax.flax_writer import FlaxWriter
 
     return FlaxWriter(FORMAT, target)

@@ -14,14 +14,14 @@ from ..model.reader import Family, Format
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def _sniff(probe: Probe) -> bool:
     return probe.head.startswith(b"GGUF")
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..exports.gguf import GgufReader
 
     return GgufReader(probe, FORMAT, lenient=lenient)

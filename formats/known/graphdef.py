@@ -12,14 +12,14 @@ from ..wire.beginnings import is_graph_def
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def _sniff(probe: Probe) -> bool:
     return not probe.is_table and is_graph_def(probe.head)
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..exports.graphdef import GraphDefReader
 
     return GraphDefReader(probe, FORMAT, lenient=lenient)

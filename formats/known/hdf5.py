@@ -34,7 +34,7 @@ from ..model.facts import Respelling
 from ..model.object_names import ObjectNames
 from ..model.reader import Family, Format
 from ..model.verification import Finding
-from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
+from ..model.writer import ANOTHER_KEY, FormatWriter, check_text
 from ..store.local.staging import refusing
 from ..wire.magic import HDF5
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from ..model.writer import WriteTarget
 
 
@@ -171,7 +171,7 @@ class _Sink(io.FileIO):
             return size or 0
 
 
-class Hdf5Writer(CheckpointWriter):
+class Hdf5Writer(FormatWriter):
     """Writes each tensor as the dataset of its key."""
 
     is_sent_when_made = True
@@ -287,13 +287,13 @@ def _open(probe: Probe, lenient: bool) -> Hdf5Reader:
     return Hdf5Reader(probe, lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  it is told beside
     from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     return Hdf5Writer(FORMAT, target)
 
 

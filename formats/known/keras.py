@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from ..h5.safe import H5File
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.reader import FormatReader
+    from ..model.writer import FormatWriter, WriteTarget
     from ..store.archive.reader import Archive, ArchiveMember
 
 
@@ -243,13 +243,13 @@ def _open(probe: Probe, lenient: bool) -> KerasReader:
     return KerasReader(probe, lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:
     from ..model.zip_salvage import read_zip_remains
 
     return read_zip_remains(probe, finding, FORMAT)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     return ArchiveWriter(FORMAT, target)
 
 

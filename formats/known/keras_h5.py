@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from ..errors import CheckpointError
     from ..h5.node import Node
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.reader import FormatReader
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 _OPTIMIZER_SCALARS = frozenset(("iter", "iteration", "iterations", "learning_rate"))
@@ -249,7 +249,7 @@ class KerasH5Shards(ShardedReader):
         called = ChainMap(self._called.get(probe.location.head, {}), self._anywhere)
         return KerasH5Reader(probe, lenient=lenient, called=called) if is_one else None
 
-    def index_size(self, shard: CheckpointReader) -> int:
+    def index_size(self, shard: FormatReader) -> int:
         return sum(len(key) for key in shard.specs)
 
     @cached_property
@@ -289,7 +289,7 @@ def _sniff(probe: Probe) -> bool:
     return shard_suffix(probe.json, probe.location.head) == H5
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     facts = probe.ask(h5_facts)
     if facts is None:
         return KerasH5Shards(probe, FORMAT, lenient=lenient)
@@ -300,13 +300,13 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     return broken_index(probe.location.head, H5_INDEX_SUFFIX)
 
 
-def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  it is told beside
     from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     return LegacyWriter(FORMAT, target)
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from ..h5.safe import H5File
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.reader import FormatReader
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 class ShardedWeightsReader(WeightsReader):
@@ -109,13 +109,13 @@ def _open(probe: Probe, lenient: bool) -> WeightsReader:
     return WeightsReader(probe.location, FORMAT, [facts.file], lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:  # noqa: ARG001  it is told beside
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  it is told beside
     from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     if target.path.endswith(".json"):
         hints = ("name it *.weights.h5",)
         raise ConversionError("writing weights in shards is not supported", path=target.path, hints=hints)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.dtypes import BY_NAME, INVALID, unmapped
 from ..core.spec import KINDS, Stored, TensorSpec, key_bytes
 from ..errors import CorruptCheckpointError, UnsupportedFeatureError
-from ..model.reader import CheckpointReader, Family, Format
+from ..model.reader import Family, Format, FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
-from ..model.writer import CheckpointWriter
+from ..model.writer import FormatWriter
 from ..store.work.workers import SERIAL, Workers
 from ..tf.bundle.payload import chunks_checksum
 from ..wire.crc32c import mask
@@ -136,7 +136,7 @@ class ListingFacts(NamedTuple):
         return {"producer": self.producer, "version": None, **self._asdict()}
 
 
-class ListingReader(CheckpointReader):
+class ListingReader(FormatReader):
     """A checkpoint's listing."""
 
     has_checksums = False
@@ -212,7 +212,7 @@ class ListingReader(CheckpointReader):
         yield Verification(findings=tuple(self.findings))
 
 
-class ListingWriter(CheckpointWriter):
+class ListingWriter(FormatWriter):
     """Writes what tensors are and what their checksums would be in a bundle, and not their values."""
 
     def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base

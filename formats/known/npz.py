@@ -43,10 +43,10 @@ from ..errors import (
     leave_out,
 )
 from ..model.name_kinds import name_kinds
-from ..model.reader import CheckpointReader, Family, Format
+from ..model.reader import Family, Format, FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
-from ..model.writer import ANOTHER_KEY, CheckpointWriter, check_text
+from ..model.writer import ANOTHER_KEY, FormatWriter, check_text
 from ..store.archive.reader import Archive, ArchiveMember, Cursor, is_safe_name
 from ..store.local.staging import refusing
 from ..store.ranges import FileRange
@@ -197,7 +197,7 @@ class NumpyFacts(NamedTuple):
         return {"producer": self.producer, "version": None}
 
 
-class NpzReader(CheckpointReader):
+class NpzReader(FormatReader):
     """A zip of arrays."""
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
@@ -314,7 +314,7 @@ class NpzReader(CheckpointReader):
 _MEMBER_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
 
 
-class NpzWriter(CheckpointWriter):
+class NpzWriter(FormatWriter):
     """Writes a zip of arrays."""
 
     is_sent_when_made = True
@@ -380,13 +380,13 @@ def _open(probe: Probe, lenient: bool) -> NpzReader:
     return NpzReader(probe, lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:
     from ..model.zip_salvage import read_zip_remains
 
     return read_zip_remains(probe, finding, FORMAT)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     return NpzWriter(FORMAT, target)
 
 

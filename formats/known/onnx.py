@@ -13,14 +13,14 @@ from ..wire.beginnings import is_onnx
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def _sniff(probe: Probe) -> bool:
     return not probe.is_table and is_onnx(probe.head)
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..exports.onnx import OnnxReader
 
     return OnnxReader(probe, FORMAT, lenient=lenient)

@@ -18,21 +18,21 @@ from ..model.reader import Family, Format
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.reader import FormatReader
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
     return is_orbax(probe.location)
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..orbax.reader import OrbaxReader
 
     return OrbaxReader(probe, FORMAT, lenient=lenient)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     from ..orbax.orbax_writer import OrbaxWriter
 
     return OrbaxWriter(FORMAT, target)

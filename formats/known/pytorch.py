@@ -25,9 +25,9 @@ from ..torch.storages import is_torch
 if TYPE_CHECKING:
     from ..errors import CheckpointError
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
     from ..model.verification import Finding
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -37,7 +37,7 @@ def _sniff(probe: Probe) -> bool:
     return not probe.is_table and shard_suffix(probe.json, probe.location.head) == PYTORCH
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..torch.reader import open_torch
 
     if is_torch(probe):
@@ -47,7 +47,7 @@ def _open(probe: Probe, lenient: bool) -> CheckpointReader:
     return TorchShards(probe, FORMAT, lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> CheckpointReader | None:
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:
     from ..model.zip_salvage import read_zip_remains
 
     return read_zip_remains(probe, finding, FORMAT)
@@ -69,7 +69,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     return broken_index(path, TORCH_INDEX_SUFFIX)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     from ..torch.writer import TorchWriter
 
     return TorchWriter(FORMAT, target)

@@ -16,14 +16,14 @@ from ..torch.objects import DTYPES_READ
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def _sniff(probe: Probe) -> bool:
     return is_dcp_metadata(probe.head)
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..torch.dcp import DcpReader
 
     return DcpReader(probe, FORMAT, lenient=lenient)

@@ -20,8 +20,8 @@ from ..safetensors.reader import CARRIED, DTYPES_HELD, SafetensorsReader, begins
 if TYPE_CHECKING:
     from ..errors import CheckpointError
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.reader import FormatReader
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 def _sniff(probe: Probe) -> bool:
@@ -33,7 +33,7 @@ def _sniff(probe: Probe) -> bool:
     return shard_suffix(probe.json, probe.location.head) == SAFETENSORS
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     if begins_as_one(probe.head):
         return SafetensorsReader(probe, FORMAT, lenient=lenient)
     from ..safetensors.shards import SafetensorsShards
@@ -45,7 +45,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     return broken_index(probe.location.head, INDEX_SUFFIX)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     from ..safetensors.writer import SafetensorsWriter
 
     return SafetensorsWriter(FORMAT, target)

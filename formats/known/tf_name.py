@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.probe import Probe
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 class NameReader(BundleReader):
@@ -47,7 +47,7 @@ def _open(probe: Probe, lenient: bool) -> NameReader:
     return NameReader(probe, lenient=lenient)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     from ..tf.bundle.writer import BundleWriter, bundle_target
 
     target = bundle_target(target)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..model.object_graph import ObjectGraph
     from ..model.probe import Probe
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.writer import FormatWriter, WriteTarget
 
 
 class ObjectReader(BundleReader):
@@ -148,7 +148,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     return CorruptCheckpointError(message, path=path, offset=offset, code="footer", hints=CUT_OFF)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     """Return a writer; the object graph is the target's, or else one of the tensors."""
     from ..tf.bundle.writer import BundleWriter, bundle_target
 

@@ -30,7 +30,7 @@ from ..errors import SHARD_MISSING, CheckpointError, CorruptCheckpointError, Uns
 from ..location import Location, looked_into
 from ..model.foreign import CUT_OFF
 from ..model.name_kinds import name_kinds
-from ..model.reader import CheckpointReader, Family, Format
+from ..model.reader import Family, Format, FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..store.siblings import V1_SHARD
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..core.region import Index
     from ..model.facts import Facts
     from ..model.probe import Probe
-    from ..model.writer import CheckpointWriter, WriteTarget
+    from ..model.writer import FormatWriter, WriteTarget
     from ..store.base import File
     from ..wire.sstable import BlockHandle
 
@@ -210,7 +210,7 @@ class V1Tensor(LazyTensor):
             raise UnsupportedFeatureError(message, path=piece.shard.path, key=self.spec.key) from error
 
 
-class V1Reader(CheckpointReader):
+class V1Reader(FormatReader):
     """A V1 checkpoint, in one file or in shards."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:
@@ -423,7 +423,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     return CorruptCheckpointError(message, path=path, offset=probe.size, code="footer", hints=CUT_OFF)
 
 
-def _create(target: WriteTarget) -> CheckpointWriter:
+def _create(target: WriteTarget) -> FormatWriter:
     from ..tf.v1.writer import V1Writer
 
     return V1Writer(FORMAT, target)

@@ -13,7 +13,7 @@ from ..model.reader import Family, Format
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def _sniff(probe: Probe) -> bool:
@@ -21,7 +21,7 @@ def _sniff(probe: Probe) -> bool:
     return document is not None and isinstance(document.get("weightsManifest"), list)
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..exports.tfjs import TfjsReader
 
     return TfjsReader(probe, FORMAT, lenient=lenient)

@@ -11,14 +11,14 @@ from ..model.reader import Family, Format
 
 if TYPE_CHECKING:
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 def _sniff(probe: Probe) -> bool:
     return probe.head[4:8] == b"TFL3" and not probe.is_table
 
 
-def _open(probe: Probe, lenient: bool) -> CheckpointReader:
+def _open(probe: Probe, lenient: bool) -> FormatReader:
     from ..exports.tflite import TfliteReader
 
     return TfliteReader(probe, FORMAT, lenient=lenient)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from ..store.ranges import FileRange
-    from .reader import CheckpointReader
+    from .reader import FormatReader
     from .tensor import LazyTensor
 
 
@@ -70,7 +70,7 @@ class _DigestStep(NamedTuple):
 
 
 def digests(
-    reader: CheckpointReader,
+    reader: FormatReader,
     keys: Iterable[str],
     algorithm: str,
     workers: Workers = SERIAL,
@@ -110,7 +110,7 @@ def digests(
 
 
 def _steps(
-    reader: CheckpointReader, key: str, algorithm: str, step: int, *, exact: bool, of_index: bool
+    reader: FormatReader, key: str, algorithm: str, step: int, *, exact: bool, of_index: bool
 ) -> Iterator[_DigestStep]:
     if reader.is_unread(key):
         yield _DigestStep(key)
@@ -163,7 +163,7 @@ def _streamed(tensor: LazyTensor, algorithm: str) -> str:
 
 
 def digests_like(
-    reader: CheckpointReader,
+    reader: FormatReader,
     listed: Mapping[str, str],
     workers: Workers = SERIAL,
     *,

@@ -26,7 +26,7 @@ from .object_names import is_save_counter, plain_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from .reader import CheckpointReader
+    from .reader import FormatReader
 
 ALGORITHM = "sha256"
 
@@ -45,7 +45,7 @@ class CanonicalTensor(NamedTuple):
         return f"{escape(self.name)}\t{self.dtype or ''}\t{shape}\t{self.digest}\n"
 
 
-def check_complete(reader: CheckpointReader) -> None:
+def check_complete(reader: FormatReader) -> None:
     """Raise CorruptCheckpointError if damage hides a tensor that counts."""
     for key, spec in reader.specs.items():
         if spec.dtype.family != "bytes" and reader.is_unread(key):
@@ -58,7 +58,7 @@ def check_complete(reader: CheckpointReader) -> None:
 
 
 def canonical_names(
-    reader: CheckpointReader, renamed: Mapping[str, str] = MappingProxyType({})
+    reader: FormatReader, renamed: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Return the names of the tensors that count, by key, sorted by the names' bytes.
 
@@ -76,7 +76,7 @@ def canonical_names(
 
 
 def canonical_tensors(
-    reader: CheckpointReader,
+    reader: FormatReader,
     workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[CanonicalTensor]:

@@ -7,10 +7,9 @@ read and written, and in what it differs from others.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from ..core.dtypes import INVALID
 from ..core.spec import SpecColumns, Stored, spec_columns
@@ -24,18 +23,18 @@ from ..errors import (
     exhausted,
     is_exhausted,
 )
-from ..store.work.workers import SERIAL, Workers
 from .facts import Facts, Nothing
+from .public import CheckpointReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+
     from ..core.dtypes import DType
-    from ..core.spec import TensorSpec
     from ..location import Location
     from .checkpoint_files import CheckpointLocation, Fingerprint
-    from .object_graph import ObjectGraph
     from .probe import Probe
-    from .verification import Finding, Verification
-    from .writer import CheckpointWriter, WriteTarget
+    from .verification import Finding
+    from .writer import FormatWriter, WriteTarget
 from .tensor import LazyTensor, StoredBytes
 
 
@@ -46,8 +45,8 @@ class Gap(Protocol):
     """Whether some of them were read since this was last set to False."""
 
 
-class CheckpointReader(Mapping[str, LazyTensor], ABC):
-    """An open checkpoint; a context manager.
+class FormatReader(CheckpointReader):
+    """What the reader of a format is to the commands: more than `CheckpointReader` promises to others.
 
     `findings` are the flaws that opening came across and that keep no tensor from
     being listed; the flaws that do are raised, unless it was opened `lenient`.
@@ -64,15 +63,8 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     gap: Gap | None = None
     """The part of a damaged file that is not there, and reads as zeros."""
 
-    object_graph: ObjectGraph | None = None
-    findings: list[Finding]
     fingerprint: Fingerprint | None = None
     """What the files were before they were opened."""
-
-    @property
-    @abstractmethod
-    def specs(self) -> Mapping[str, TensorSpec]:
-        """All specs by key, in the order of key bytes."""
 
     def load(self) -> None:
         """Read what opening put off: all that says which tensors there are.
@@ -96,11 +88,6 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def facts(self) -> Facts:
         """The metadata in the file: producer, configuration."""
         return Nothing()
-
-    @property
-    @abstractmethod
-    def kinds(self) -> Mapping[str, str]:
-        """Kind by key: variable, slot, optimizer, state or graph."""
 
     @property
     def own_keys(self) -> Mapping[str, str]:
@@ -133,13 +120,7 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         return {}
 
     def prove_specs(self, keys: Iterable[str] | None = None) -> None:
-        """Compare the checksums that cover the keys, dtypes and shapes of these keys, or of all.
-
-        Call it before you use specs without reading values.  Most formats do this when they are
-        opened, or have no such checksums.  In npz and `.keras` one checksum covers specs and values,
-        so this reads the values.  It also checks that no key is hidden, even if `keys` is empty.
-        Raises ChecksumError, CorruptCheckpointError.
-        """
+        """Do nothing: opening has proved what can be proved."""
 
     def proved_facts(self) -> Facts:
         """Return `facts`; raise CorruptCheckpointError if some of the file's metadata cannot be read.
@@ -194,13 +175,6 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
     def missing_files(self) -> Sequence[Location]:
         """Return the paths of files with tensors that are missing."""
         return []
-
-    @abstractmethod
-    def verify(self, workers: Workers = SERIAL) -> Iterator[Verification]:
-        """Check the structure, then every tensor; continue after each finding.
-
-        The results do not depend on the workers.
-        """
 
     def has_changed(self) -> bool:
         """Whether a file was written to, replaced or removed since the checkpoint was opened.
@@ -258,9 +232,6 @@ class CheckpointReader(Mapping[str, LazyTensor], ABC):
         rows = ((spec.key, spec.dtype, list(spec.shape)) for spec in self.specs.values())
         return table(("key", "dtype", "shape"), rows, len(self.specs))
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         if isinstance(error, CheckpointError) and self.has_changed():
             path = self.location.path
@@ -295,11 +266,11 @@ class Format(NamedTuple):
     family: Family
     suffixes: tuple[str, ...]
     sniff: Callable[[Probe], bool]
-    reader: Callable[[Probe, bool], CheckpointReader]
-    writer: Callable[[WriteTarget], CheckpointWriter] | None
+    reader: Callable[[Probe, bool], FormatReader]
+    writer: Callable[[WriteTarget], FormatWriter] | None
     dtypes: frozenset[str]
 
-    salvage: Callable[[Probe, Finding], CheckpointReader | None] | None = None
+    salvage: Callable[[Probe, Finding], FormatReader | None] | None = None
     """Opens what is left of a file that its reader refuses, for the reason that the finding says; None where
     the file is another format's.  A format without has no more to say than its lenient reader."""
 
@@ -360,7 +331,7 @@ class Format(NamedTuple):
         """What it is, for lists of formats."""
         return self.title if self.writer else f"{self.title} (read-only)"
 
-    def require_writer(self, path: str) -> Callable[[WriteTarget], CheckpointWriter]:
+    def require_writer(self, path: str) -> Callable[[WriteTarget], FormatWriter]:
         """Return what makes writers; ConversionError, which names the target, where nothing does."""
         if self.writer is None:
             hints = ("to see which formats are written: ckpt explain formats",)

@@ -32,7 +32,7 @@ from .checkpoint_files import CheckpointLocation, shards_beside
 from .probe import Probe
 from .shards import ShardedReader
 from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map, named_files
-from .writer import CheckpointWriter, bounded
+from .writer import FormatWriter, bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..location import Location
     from ..store.local.staging import StagedFile
     from ..store.remote.upload import Upload
-    from .reader import CheckpointReader, Format
+    from .reader import Format, FormatReader
     from .writer import WriteTarget
 
 
@@ -54,7 +54,7 @@ class PlannedFile(NamedTuple):
     head: Any
 
 
-class ShardWriter(CheckpointWriter):
+class ShardWriter(FormatWriter):
     """Writes file after file, tensors in their order; a subclass says what a file is."""
 
     has_shards = True
@@ -154,7 +154,7 @@ class ShardWriter(CheckpointWriter):
         else:
             self.staging.move_in(_old_files(index))
 
-    def is_said_by(self, found: CheckpointReader) -> bool:
+    def is_said_by(self, found: FormatReader) -> bool:
         shards = found.shards() if isinstance(found, ShardedReader) else [found]
         cut = {frozenset(shard.specs) for shard in shards}
         is_cut = cut == {frozenset(spec.key for spec in file.specs) for file in self._files}

@@ -35,7 +35,7 @@ from ..store.work.workers import SERIAL, Workers
 from .checkpoint_files import CheckpointLocation, beside_index, lone_shards, shards_beside
 from .foreign import Foreign, recognise
 from .probe import Probe
-from .reader import CheckpointReader
+from .reader import FormatReader
 from .verification import Finding, Verification, missing_shard
 from .weight_map import WEIGHT_MAP, files_by_name, shard_path
 
@@ -61,7 +61,7 @@ def broken_index(path: Location, suffix: str) -> CheckpointError | None:
     return Foreign("not a shard index: not JSON with a weight_map", hint).error(path)
 
 
-class ShardedReader(CheckpointReader):
+class ShardedReader(FormatReader):
     """Shards, each read as a file of its own, and the index that makes them one checkpoint."""
 
     lists_all = True  # a shard names all its tensors, or is refused
@@ -72,11 +72,11 @@ class ShardedReader(CheckpointReader):
         self._path = probe.location.head
         self._lenient = lenient
         self._flaws: list[Finding] = []
-        self._shards: dict[str, CheckpointReader] = {}
+        self._shards: dict[str, FormatReader] = {}
         self._closed_to_us: dict[str, CheckpointError] = {}
         self._lost: dict[str, CheckpointError] = {}
         self._without: dict[str, CheckpointError] = {}
-        self._homes: dict[str, CheckpointReader] = {}
+        self._homes: dict[str, FormatReader] = {}
         assert probe.json is not None
         mapped = self._mapped(probe.json)
         try:
@@ -121,7 +121,7 @@ class ShardedReader(CheckpointReader):
                 message = f"the shards' headers have more than {MOST_OF_INDEXES} bytes in total"
                 raise UnsupportedFeatureError(message, path=self._path, code="header")
 
-    def _opened(self, path: Location) -> CheckpointReader:
+    def _opened(self, path: Location) -> FormatReader:
         probe = Probe(CheckpointLocation(path, path))
         try:
             shard = self.open_shard(probe, lenient=self._lenient)
@@ -144,14 +144,14 @@ class ShardedReader(CheckpointReader):
         return error
 
     @abstractmethod
-    def open_shard(self, probe: Probe, *, lenient: bool) -> CheckpointReader | None:
+    def open_shard(self, probe: Probe, *, lenient: bool) -> FormatReader | None:
         """Return a reader of a shard; None where the file is another format's."""
 
     @abstractmethod
-    def index_size(self, shard: CheckpointReader) -> int:
+    def index_size(self, shard: FormatReader) -> int:
         """Return how many bytes of a shard say which tensors it has."""
 
-    def shards(self) -> list[CheckpointReader]:
+    def shards(self) -> list[FormatReader]:
         """Return the shards that are open."""
         return [*self._shards.values()]
 

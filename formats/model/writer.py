@@ -8,8 +8,8 @@ and moves everything in at the end.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..core.chunks import PIECE, chunks_of
 from ..core.dtypes import INVALID
@@ -34,6 +34,7 @@ from ..wire.crc32c import extend
 from .checkpoint_files import CheckpointLocation
 from .facts import Facts, Nothing
 from .probe import Probe
+from .public import CheckpointWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from ..store.remote.upload import Uploading
     from ..store.remote.upload_journal import UploadJournal
     from .object_graph import ObjectGraph
-    from .reader import CheckpointReader, Format
+    from .reader import Format, FormatReader
 
 
 SHARD_SIZE = 2_000_000_000
@@ -137,19 +138,16 @@ def check_text(path: str, key: str, why: str, name: str | None = None) -> None:
         raise ConversionError(f"its name is not UTF-8, {why}", path=path, key=key, hints=ANOTHER_KEY)
 
 
-class CheckpointWriter(ABC):
-    """A checkpoint being written; a context manager.
+class FormatWriter(CheckpointWriter):
+    """What the writer of a format is to the commands: more than `CheckpointWriter` promises to others.
 
-    It is made with all specs, and refuses what the format cannot hold before the first
-    byte is written.  Each tensor is then written exactly once, in any order; what comes
-    before its turn in `order`, where that names one, is kept aside.  Leaving the `with`
-    block commits; leaving it by an exception abandons, and then nothing is left behind and
-    an old target is untouched.
+    A tensor that is written before its turn in `order`, where a format has one, is kept aside.
 
     A subclass writes into `staging`: in `_start` what goes first, in `_finish` what goes
     last.  `notes` are what a person should know of what is written.
     """
 
+    format: Format
     order: tuple[str, ...] | None = None
     has_shards = False
     has_slices = False
@@ -237,7 +235,7 @@ class CheckpointWriter(ABC):
         """Return the location of the checkpoint that is written as `path`."""
         return CheckpointLocation(path, path)
 
-    def _start(self) -> None:  # noqa: B027  most formats have nothing to say here
+    def _start(self) -> None:
         """Write what comes before the tensors."""
 
     @abstractmethod
@@ -281,10 +279,10 @@ class CheckpointWriter(ABC):
             self._turn += 1
         return order[self._turn] if self._turn < len(order) else None
 
-    def start_shard(self) -> None:  # noqa: B027  most formats have none
+    def start_shard(self) -> None:
         """Begin another shard with what is written next, where no `shard_size` decides that."""
 
-    def write_object_graph(self) -> None:  # noqa: B027  most formats have none
+    def write_object_graph(self) -> None:
         """Write the object graph here; otherwise it is written after all tensors."""
 
     def _write_in_turn(self, key: str, data: Any) -> None:
@@ -332,7 +330,7 @@ class CheckpointWriter(ABC):
         """Reserve the room of a fixed-width tensor, or of a slice, whose own shape `spec` then has."""
         return None
 
-    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:  # noqa: B027
+    def _filled(self, spec: TensorSpec, place: Placement, extents: Extents | None, found: Sum) -> None:
         """Note what a place has been filled with."""
 
     def _begin_slice(self, key: str, extents: Extents) -> TensorSpec:
@@ -383,7 +381,7 @@ class CheckpointWriter(ABC):
         self.staging.sync()
         self._state = "finished"
 
-    def reopen(self) -> CheckpointReader:
+    def reopen(self) -> FormatReader:
         """Return a reader of what was written, before it replaces the target if it `is_readable`.
 
         For a rehearsal, return a reader of the target; UnknownFormatError if it has another format.
@@ -395,7 +393,7 @@ class CheckpointWriter(ABC):
         with self.staging.opening() as path:
             return self.format.reader(Probe(self.location(path)), False)
 
-    def _reopened_in_place(self) -> CheckpointReader:
+    def _reopened_in_place(self) -> FormatReader:
         probe = Probe(self.location(self.target.path))
         try:
             if self.format.sniff(probe):
@@ -405,7 +403,7 @@ class CheckpointWriter(ABC):
             probe.close()
             raise
 
-    def is_said_by(self, found: CheckpointReader) -> bool:
+    def is_said_by(self, found: FormatReader) -> bool:
         """Whether the existing checkpoint has the metadata and shards that this rehearsal would write.
 
         Compare tensors and the object graph with their sources first.  Raises CorruptCheckpointError.
@@ -440,7 +438,7 @@ class CheckpointWriter(ABC):
         finally:
             self.abandon()
 
-    def tidy(self) -> None:  # noqa: B027  most formats replace one file by one
+    def tidy(self) -> None:
         """Remove what an interrupted `commit` has left in the way of what is in its place."""
 
     def withdraw(self) -> None:
@@ -453,15 +451,6 @@ class CheckpointWriter(ABC):
         if self._state != "closed":
             self._state = "closed"
             self.staging.remove()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self.abandon()
 
 
 def _said(facts: Facts) -> dict[str, Any]:

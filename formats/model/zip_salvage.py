@@ -9,7 +9,7 @@ from .probe import Probe, zip_archive
 
 if TYPE_CHECKING:
     from ..store.archive.reader import Archive
-    from .reader import CheckpointReader, Format
+    from .reader import Format, FormatReader
     from .verification import Finding
 
 
@@ -23,7 +23,7 @@ def mended_zip(probe: Probe) -> Archive | None:
     return archive if archive.names else None
 
 
-def read_zip_remains(probe: Probe, finding: Finding, format: Format) -> CheckpointReader | None:  # noqa: A002  the word of the field
+def read_zip_remains(probe: Probe, finding: Finding, format: Format) -> FormatReader | None:  # noqa: A002  the word of the field
     """Return a reader of a format's members; None where these are another's.
 
     What kept the file from being opened is a finding of the reader, unless all members are there.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.spec import key_bytes
 from ..errors import CorruptCheckpointError
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.shards import ShardedReader
 from ..model.verification import Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
@@ -35,7 +35,7 @@ def empty_name(leaf: Any) -> str:
     return "Dict" if isinstance(leaf, dict) else "List" if isinstance(leaf, list) else "None"
 
 
-class FlaxReader(CheckpointReader):
+class FlaxReader(FormatReader):
     """A tree in one file."""
 
     has_checksums = False
@@ -111,7 +111,7 @@ class FlaxShards(ShardedReader):
         is_one = begins_as_tree(probe.head, probe.size)
         return FlaxReader(probe, self.format, lenient=lenient) if is_one else None
 
-    def index_size(self, shard: CheckpointReader) -> int:
+    def index_size(self, shard: FormatReader) -> int:
         assert isinstance(shard, FlaxReader)
         return shard.header_size
 

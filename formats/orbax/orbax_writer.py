@@ -23,7 +23,7 @@ from ..core.spec import TensorSpec
 from ..errors import ConversionError
 from ..model.checkpoint_files import CheckpointLocation
 from ..model.orbax_files import COMMITTED, JSON_ITEM, STEP, TREE, files_below, named_step, orbax_location
-from ..model.writer import CheckpointWriter, Placement
+from ..model.writer import FormatWriter, Placement
 from ..store.local.exchange import move_directory
 from ..store.local.staging import StagedFile, Staging
 from .orbax_tree import PlannedTree, documents
@@ -85,7 +85,7 @@ def cut_into(spec: TensorSpec, limit: int | None) -> _Cut:
     return _Cut(tuple(chunk), grid)
 
 
-class OrbaxWriter(CheckpointWriter):
+class OrbaxWriter(FormatWriter):
     """Writes a tree, or a step of items."""
 
     has_shards = True

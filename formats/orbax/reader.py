@@ -18,7 +18,7 @@ from ..model.orbax_files import (
     item_folders,
     tree_head,
 )
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
@@ -41,7 +41,7 @@ PRODUCER = "Orbax"
 _LARGEST_STEP = 16 << 20
 
 
-class OrbaxReader(CheckpointReader):
+class OrbaxReader(FormatReader):
     """A tree, or the trees of a step, each item's keys below its name where there are several."""
 
     has_checksums = False

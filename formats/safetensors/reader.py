@@ -26,7 +26,7 @@ from ..core.words import command_line
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ..model.expansion import expansion_flaw
 from ..model.name_kinds import name_kinds
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.ranges import FileRange
@@ -175,7 +175,7 @@ class SafetensorsTensor(LazyTensor):
         return out
 
 
-class SafetensorsReader(CheckpointReader):
+class SafetensorsReader(FormatReader):
     """A safetensors file."""
 
     has_checksums = False

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 class SafetensorsShards(ShardedReader):
@@ -24,7 +24,7 @@ class SafetensorsShards(ShardedReader):
     def open_shard(self, probe: Probe, *, lenient: bool) -> SafetensorsReader | None:
         return SafetensorsReader(probe, self.format, lenient=lenient) if begins_as_one(probe.head) else None
 
-    def index_size(self, shard: CheckpointReader) -> int:
+    def index_size(self, shard: FormatReader) -> int:
         assert isinstance(shard, SafetensorsReader)
         return shard.header_size
 

@@ -28,7 +28,7 @@ from ..errors import (
     UnsupportedFeatureError,
 )
 from ..model.expansion import expansion_flaw
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..model.weight_map import shard_path
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .dcp_metadata import ChunkPosition, Described
 
 
-class DcpReader(CheckpointReader):
+class DcpReader(FormatReader):
     """Chunks in several files, and what says which there are."""
 
     lists_all = True  # .metadata names all tensors, or is refused

@@ -14,7 +14,7 @@ from ..core.dtypes import INVALID, unmapped
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError, leave_out
 from ..model.expansion import expansion_flaw
-from ..model.reader import CheckpointReader
+from ..model.reader import FormatReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.ranges import FileRange, Sum, buffers, cut
 from ..store.work.workers import SERIAL, Workers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .storages import Container
 
 
-class TorchReader(CheckpointReader):
+class TorchReader(FormatReader):
     """A file of `torch.save`."""
 
     lists_all = True  # a pickle names all tensors, or is refused

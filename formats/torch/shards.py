@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.probe import Probe
-    from ..model.reader import CheckpointReader
+    from ..model.reader import FormatReader
 
 
 class TorchShards(ShardedReader):
@@ -24,7 +24,7 @@ class TorchShards(ShardedReader):
     def open_shard(self, probe: Probe, *, lenient: bool) -> TorchReader | None:
         return open_torch(probe, self.format, lenient=lenient) if is_torch(probe) else None
 
-    def index_size(self, shard: CheckpointReader) -> int:
+    def index_size(self, shard: FormatReader) -> int:
         assert isinstance(shard, TorchReader)
         return shard.pickle_size
 

@@ -22,10 +22,10 @@ from ..core.slicing import fill_region
 from ..core.spec import Stored, TensorSpec, key_bytes
 from ..errors import CorruptCheckpointError
 from ..model.name_kinds import name_kinds
-from ..model.reader import CheckpointReader, Family, Format
+from ..model.reader import Family, Format, FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
-from ..model.writer import CheckpointWriter, check_text
+from ..model.writer import FormatWriter, check_text
 from ..store.work.workers import SERIAL, Workers
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class BlobTensor(LazyTensor):
         return out
 
 
-class BlobReader(CheckpointReader):
+class BlobReader(FormatReader):
     """A file of arrays."""
 
     has_checksums = False
@@ -122,7 +122,7 @@ class BlobReader(CheckpointReader):
         self._file.close()
 
 
-class BlobWriter(CheckpointWriter):
+class BlobWriter(FormatWriter):
     """Writes the list first, then each array in its turn."""
 
     def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base

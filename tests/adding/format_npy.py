@@ -16,7 +16,7 @@ from ..core.slicing import fill_region
 from ..core.spec import TensorSpec
 from ..errors import CorruptCheckpointError
 from ..model.name_kinds import name_kinds
-from ..model.reader import CheckpointReader, Family, Format
+from ..model.reader import Family, Format, FormatReader
 from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification
 from ..store.work.workers import SERIAL, Workers
@@ -51,7 +51,7 @@ class NpyTensor(LazyTensor):
         return out
 
 
-class NpyReader(CheckpointReader):
+class NpyReader(FormatReader):
     """A file of one array."""
 
     has_checksums = False

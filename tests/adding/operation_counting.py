@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
-def count_tensors(reader: CheckpointReader) -> int:
+def count_tensors(reader: FormatReader) -> int:
     """Return how many tensors there are."""
     return len(reader)

@@ -28,7 +28,7 @@ CHILD = """
     import os, signal, sys, time
     import formats.store.local.staging
     from ckpt_cli.cli.main import main
-    from formats.model.writer import CheckpointWriter, Placement
+    from formats.model.writer import FormatWriter, Placement
 
     def end(number):
         os.kill(os.getpid(), number)
@@ -102,9 +102,7 @@ def test_a_second_signal_ends_at_once(number: int, source: Path, tmp_path: Path)
 @pytest.mark.parametrize("number", SIGNALS)
 def test_what_was_ignored_at_the_start_stays_ignored(number: int, source: Path, tmp_path: Path) -> None:
     (out := tmp_path / "out").mkdir()
-    patch = (
-        f"real = CheckpointWriter.abandon; CheckpointWriter.abandon = lambda w: (end({number:d}), real(w))"
-    )
+    patch = f"real = FormatWriter.abandon; FormatWriter.abandon = lambda w: (end({number:d}), real(w))"
     ignored = lambda: signal.signal(number, signal.SIG_IGN)  # noqa: E731
     with start(patch, "convert", source, out / "ckpt-1", preexec_fn=ignored) as process:
         assert process.wait(20) == 0

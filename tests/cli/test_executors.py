@@ -347,7 +347,7 @@ def test_a_parcel_that_takes_long_comes_back_in_part(monkeypatch: pytest.MonkeyP
     assert found.sent == [1, 3]
 
 
-def _refused(reader: formats.CheckpointReader, pool: ProcessPoolExecutor) -> str:
+def _refused(reader: formats.FormatReader, pool: ProcessPoolExecutor) -> str:
     with pytest.raises(CheckpointError) as caught:
         list(statistics_of(reader, ["a"], lent_by(pool, 2)))
     return str(caught.value)

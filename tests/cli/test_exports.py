@@ -20,7 +20,7 @@ from tests.writing import read_all, save
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
 EXPORTS = {"npz": "x.npz", "safetensors": "x.safetensors", "pytorch": "x.pt", "hdf5": "x.h5"}
@@ -29,7 +29,7 @@ COUNTER = f"save_counter{SUFFIX}"
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def slots(reader: CheckpointReader) -> set[tuple[str, str, str]]:
+def slots(reader: FormatReader) -> set[tuple[str, str, str]]:
     """Return the slot variables that a graph has: of which variable, called what, of which optimizer."""
     graph = reader.object_graph
     assert graph is not None
@@ -37,7 +37,7 @@ def slots(reader: CheckpointReader) -> set[tuple[str, str, str]]:
     return {(names[slot.variable], slot.name, names[slot.optimizer]) for slot in graph.slots}
 
 
-def held(reader: CheckpointReader, form: Format) -> tuple[list[str], list[str]]:
+def held(reader: FormatReader, form: Format) -> tuple[list[str], list[str]]:
     """Return the keys that a format holds, and weights that it does not, which are to be excluded."""
     out = [key for key in reader.specs if form.name == "npz" and ".." in key.split("/")]  # of a zip's names
     fits = [key for key, spec in reader.specs.items() if key != GRAPH and form.holds(spec.dtype)]

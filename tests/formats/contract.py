@@ -16,7 +16,6 @@ import pytest
 import formats
 from formats import (
     CheckpointError,
-    CheckpointReader,
     CorruptCheckpointError,
     LazyTensor,
     TensorNotFoundError,
@@ -32,6 +31,8 @@ from tests.support import data_path, reads_alike, same
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from formats.model.reader import FormatReader
+
 
 class ReaderContract:
     """Subclasses give a fixture `golden`: the id of a format, and a path below tests/data."""
@@ -45,18 +46,18 @@ class ReaderContract:
         return data_path(golden[1])
 
     @pytest.fixture
-    def reader(self, path: str) -> Iterator[CheckpointReader]:
+    def reader(self, path: str) -> Iterator[FormatReader]:
         with open_checkpoint(path) as opened:
             yield opened
 
-    def test_format_is_found_by_content_and_by_name(self, reader: CheckpointReader, format_name: str) -> None:
+    def test_format_is_found_by_content_and_by_name(self, reader: FormatReader, format_name: str) -> None:
         assert reader.format.name == format_name
         assert format_named(format_name) is reader.format
         assert reader.format in all_formats()
         assert formats.detect_format(reader.location) == format_name
         assert reader.format.title
 
-    def test_it_is_a_mapping_of_keys_to_tensors(self, reader: CheckpointReader) -> None:
+    def test_it_is_a_mapping_of_keys_to_tensors(self, reader: FormatReader) -> None:
         keys = list(reader)
         assert keys
         assert len(reader) == len(keys) == len(set(keys))
@@ -66,7 +67,7 @@ class ReaderContract:
             assert key in reader
             assert isinstance(reader[key], LazyTensor)
 
-    def test_specs_say_what_tensors_are(self, reader: CheckpointReader) -> None:
+    def test_specs_say_what_tensors_are(self, reader: FormatReader) -> None:
         for key, spec in reader.specs.items():
             assert isinstance(spec, TensorSpec)
             assert spec.key == key
@@ -78,7 +79,7 @@ class ReaderContract:
             assert reader[key].spec == spec
             assert key in repr(reader[key])
 
-    def test_tensors_read_as_their_specs_say(self, reader: CheckpointReader) -> None:
+    def test_tensors_read_as_their_specs_say(self, reader: FormatReader) -> None:
         for spec in reader.specs.values():
             array = reads_alike(reader[spec.key])
             assert array.dtype == spec.dtype.numpy
@@ -88,7 +89,7 @@ class ReaderContract:
             else:
                 assert array.nbytes == spec.nbytes
 
-    def test_an_array_is_its_callers_own(self, reader: CheckpointReader) -> None:
+    def test_an_array_is_its_callers_own(self, reader: FormatReader) -> None:
         for key in reader:
             array = reader[key].read()
             if array.size and array.dtype != object:
@@ -98,7 +99,7 @@ class ReaderContract:
                 return
         pytest.fail("the golden has no tensor with elements")
 
-    def test_missing_key(self, reader: CheckpointReader) -> None:
+    def test_missing_key(self, reader: FormatReader) -> None:
         with pytest.raises(TensorNotFoundError) as caught:
             reader["no/such key"]
         assert caught.value.key == "no/such key"
@@ -107,13 +108,13 @@ class ReaderContract:
         assert 5 not in reader  # type: ignore[comparison-overlap]
         assert reader.get("no/such key") is None
 
-    def test_facts_are_plain_data(self, reader: CheckpointReader) -> None:
+    def test_facts_are_plain_data(self, reader: FormatReader) -> None:
         import json
 
         assert isinstance(reader.facts.document(), dict)
         json.dumps(reader.facts.document())
 
-    def test_kinds_names_and_paths_are_of_its_keys(self, reader: CheckpointReader) -> None:
+    def test_kinds_names_and_paths_are_of_its_keys(self, reader: FormatReader) -> None:
         assert list(reader.kinds) == list(reader.specs)
         assert set(reader.kinds.values()) <= set(KINDS)
         assert "variable" in reader.kinds.values()
@@ -121,20 +122,20 @@ class ReaderContract:
             assert set(names) <= set(reader.specs)
             assert all(isinstance(name, str) for name in names.values())
 
-    def test_stored_place_is_all_or_nothing(self, reader: CheckpointReader) -> None:
+    def test_stored_place_is_all_or_nothing(self, reader: FormatReader) -> None:
         for key in reader:
             stored = reader[key].stored
             assert isinstance(stored, Stored)
             assert stored.offset is None or (stored.offset >= 0 and stored.shard is not None)
             assert stored.crc32c is None or 0 <= stored.crc32c < 1 << 32
 
-    def test_files_are_there(self, reader: CheckpointReader) -> None:
+    def test_files_are_there(self, reader: FormatReader) -> None:
         files = reader.files()
         assert reader.location.head in files
         assert len(files) == len(set(files))
         assert all(parse_location(path).is_file() for path in files)
 
-    def test_sound_checkpoint_has_no_findings(self, reader: CheckpointReader) -> None:
+    def test_sound_checkpoint_has_no_findings(self, reader: FormatReader) -> None:
         assert reader.findings == []
         steps = list(reader.verify())
         assert [finding for step in steps for finding in step.findings] == []
@@ -172,7 +173,7 @@ class ReaderContract:
             found = pool.map(lambda key: (key, reader[key].read()), list(reader) * 4)
             assert all(same(array, expected[key]) for key, array in found)
 
-    def test_parts_are_taken_as_numpy_takes_them(self, reader: CheckpointReader) -> None:
+    def test_parts_are_taken_as_numpy_takes_them(self, reader: FormatReader) -> None:
         """No index reaches beyond its tensor: what lies there is another's."""
         for tensor in reader.values():
             whole, shape = tensor.read(), tensor.spec.shape
@@ -187,14 +188,12 @@ class ReaderContract:
                 with pytest.raises(IndexError):
                     tensor.read_slice(index)
 
-    def test_lenient_opening_of_a_sound_checkpoint_is_the_same(
-        self, path: str, reader: CheckpointReader
-    ) -> None:
+    def test_lenient_opening_of_a_sound_checkpoint_is_the_same(self, path: str, reader: FormatReader) -> None:
         with open_checkpoint(path, lenient=True) as lenient:
             assert dict(lenient.specs) == dict(reader.specs)
             assert lenient.findings == []
 
-    def open_files(self, reader: CheckpointReader) -> set[str]:
+    def open_files(self, reader: FormatReader) -> set[str]:
         """Return which of the checkpoint's files this process holds open."""
         files = {os.path.realpath(path) for path in reader.files()}
         links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))

@@ -21,7 +21,7 @@ from tests.support import FORMAT_IDS, data_path, manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats import CheckpointReader
+    from formats.model.reader import FormatReader
 
 # One line a format, at least: a checkpoint that its own producer wrote.
 GOLDENS = [
@@ -87,7 +87,7 @@ class TestReadersInMemory(ReaderContract):
         folder, name = os.path.split(data_path(golden[1]))
         return store.join(store.put_tree("mem://tests", folder), name)
 
-    def open_files(self, reader: CheckpointReader) -> set[str]:
+    def open_files(self, reader: FormatReader) -> set[str]:
         assert set(reader.files())
         return {file.path for file in self._store.opened if not file.closed}
 
@@ -118,7 +118,7 @@ class TestReadersOverHttp(ReaderContract):
             folder, name = os.path.split(data_path(golden[1]))
             yield f"{web.put_tree(folder)}/{name}"
 
-    def open_files(self, reader: CheckpointReader) -> set[str]:
+    def open_files(self, reader: FormatReader) -> set[str]:
         return set(reader.files()) & {each.path for each in self._made if not each.closed}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 # (checkpoint, its files), every bit of which is flipped in each run of the tests: an index of names, one
 # with an object graph, a data shard, a V1 shard.  `make fuzz` damages more of each.
@@ -36,7 +36,7 @@ LARGEST = 64 << 10
 Values = dict[str, tuple[str, tuple[int, ...], str]]
 
 
-def values(reader: CheckpointReader) -> Values:
+def values(reader: FormatReader) -> Values:
     """Return dtype, shape and hash of every tensor; of a listing's, the checksum that it has."""
     return {
         key: (

@@ -41,7 +41,7 @@ KERAS = [
 ]
 
 
-def told(reader: formats.CheckpointReader, key: str) -> list:
+def told(reader: formats.FormatReader, key: str) -> list:
     spec = reader.specs[key]
     return [spec.dtype.name, list(spec.shape), digest(reader[key].read())]
 

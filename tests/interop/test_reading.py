@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from conftest import TensorFlow
 
 
-def as_told(reader: formats.CheckpointReader, *, variants: bool = False) -> dict[str, list]:
+def as_told(reader: formats.FormatReader, *, variants: bool = False) -> dict[str, list]:
     """Return every tensor as the oracle tells of tensors."""
     return {
         key: [spec.dtype.name, list(spec.shape), digest(reader[key].read())]
@@ -24,7 +24,7 @@ def as_told(reader: formats.CheckpointReader, *, variants: bool = False) -> dict
     }
 
 
-def sound(reader: formats.CheckpointReader) -> bool:
+def sound(reader: formats.FormatReader) -> bool:
     return sum(step.tensors for step in reader.verify()) == len(reader)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import formats
-from formats import CheckpointError, CheckpointReader
+from formats import CheckpointError
 from formats.location import reachable
 from formats.store.remote import bucket_objects
 from formats.store.remote.server import ServerFile
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from formats.model.reader import FormatReader
     from formats.store.base import Entry
     from tests.cli.conftest import Result
 
@@ -38,7 +39,7 @@ class _InBucket(ReaderContract):
     def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:
         return request.param
 
-    def open_files(self, reader: CheckpointReader) -> set[str]:
+    def open_files(self, reader: FormatReader) -> set[str]:
         files = [each for each in gc.get_objects() if isinstance(each, ServerFile)]
         return set(reader.files()) & {each.path for each in files if not each.closed}
 
@@ -74,7 +75,7 @@ def test_every_fixture_is_read_as_from_a_disk(entry: dict[str, Any], s3: str) ->
             assert _values(there, key) == _values(here, key)
 
 
-def _values(reader: CheckpointReader, key: str) -> object:
+def _values(reader: FormatReader, key: str) -> object:
     """Return what can be compared of a tensor: its values, or why there are none."""
     try:
         array = reader[key].read()

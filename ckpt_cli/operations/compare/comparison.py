@@ -25,8 +25,9 @@ from .measure import EQUAL, SAME, Difference, Norms, Tolerance, measured, norms,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formats import CheckpointReader, LazyTensor
+    from formats import LazyTensor
     from formats.core.dtypes import DType
+    from formats.model.reader import FormatReader
     from formats.store.ranges import FileRange
 
 
@@ -36,7 +37,7 @@ class Operand(NamedTuple):
     `digest` is that of the side which has values, where it was computed before.
     """
 
-    reader: CheckpointReader
+    reader: FormatReader
     key: str
     digest: str | None = None
 

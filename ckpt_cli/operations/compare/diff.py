@@ -37,7 +37,8 @@ from .renames import find_renames
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from formats import CheckpointReader, TensorSpec
+    from formats import TensorSpec
+    from formats.model.reader import FormatReader
 
     from ..select.keys import Renamed
 
@@ -208,7 +209,7 @@ BY = ("key", "full-name", "object-path")
 """What tensors can be paired by."""
 
 
-def labels(reader: CheckpointReader, by: str, changed: Renamed | None = None) -> dict[str, str]:
+def labels(reader: FormatReader, by: str, changed: Renamed | None = None) -> dict[str, str]:
     """Return what each key is paired by: its name, or the key itself where it has none or shares it.
 
     Full names need not be unique, and pairing what shares one would mix variables up.
@@ -227,8 +228,8 @@ def labels(reader: CheckpointReader, by: str, changed: Renamed | None = None) ->
 
 
 def pair_up(
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     by: str = "key",
     selection: Selection = EVERYTHING,
     changed: Renamed | None = None,
@@ -254,7 +255,7 @@ def pair_up(
 
 
 def _labels_of_both(
-    left: CheckpointReader, right: CheckpointReader, by: str, changed: Renamed | None = None
+    left: FormatReader, right: FormatReader, by: str, changed: Renamed | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the labels of two checkpoints, of which one may be an export of the other's objects."""
     names, others = labels(left, by, changed), labels(right, by)
@@ -263,7 +264,7 @@ def _labels_of_both(
     return names, others
 
 
-def _plain(reader: CheckpointReader, names: dict[str, str]) -> dict[str, str]:
+def _plain(reader: FormatReader, names: dict[str, str]) -> dict[str, str]:
     """Return keys as an export has them, where that tells all of them apart."""
     own = reader.own_keys
     plain = {key: plain_key(own.get(key, key) if name == key else name) for key, name in names.items()}
@@ -275,9 +276,7 @@ def _order(named: KeyPair | DiffEntry) -> tuple[bytes, bool]:
     return key_bytes(named.key), named.left is None
 
 
-def _chosen(
-    left: CheckpointReader, right: CheckpointReader, selection: Selection
-) -> Callable[[KeyPair], bool]:
+def _chosen(left: FormatReader, right: FormatReader, selection: Selection) -> Callable[[KeyPair], bool]:
     if selection.everything:
         return lambda _: True
     one, other = sift(left, selection), sift(right, selection)
@@ -296,7 +295,7 @@ def _chosen(
     return is_chosen
 
 
-def better_by(left: CheckpointReader, right: CheckpointReader, by: str) -> str | None:
+def better_by(left: FormatReader, right: FormatReader, by: str) -> str | None:
     """Return what would pair tensors where `by` pairs none; None where nothing would, or `by` does."""
     counts = {}
     for name in BY:
@@ -310,8 +309,8 @@ def better_by(left: CheckpointReader, right: CheckpointReader, by: str) -> str |
 
 
 def diff_pairs(
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     pairs: list[KeyPair],
     options: DiffOptions = DEFAULTS,
     advance: Callable[[int], None] = lambda _: None,
@@ -340,8 +339,8 @@ class _DiffStep(NamedTuple):
 
 
 def _entries(
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     pairs: list[KeyPair],
     options: DiffOptions,
     advance: Callable[[int], None],
@@ -376,8 +375,8 @@ def _entries(
 
 
 def _held(  # noqa: PLR0917  as `_steps`
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     pairs: list[KeyPair],
     options: DiffOptions,
     workers: Workers,
@@ -405,8 +404,8 @@ def _held(  # noqa: PLR0917  as `_steps`
 
 
 def _steps(  # noqa: PLR0917  what is compared, then who does it
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     pair: KeyPair,
     options: DiffOptions,
     workers: Workers,
@@ -460,7 +459,7 @@ def _change(one: TensorSpec | None, other: TensorSpec | None) -> str | None:
     return None if one.dtype is other.dtype else "dtype"
 
 
-def _is_damaged(reader: CheckpointReader, spec: TensorSpec) -> bool:
+def _is_damaged(reader: FormatReader, spec: TensorSpec) -> bool:
     if spec.dtype is not INVALID:
         return False
     return any(finding.key == spec.key and finding.severity == "error" for finding in reader.findings)
@@ -470,7 +469,7 @@ def _with_values(entry: DiffEntry, difference: Difference) -> DiffEntry:
     return entry._replace(change="same" if difference.differing == 0 else "value", difference=difference)
 
 
-def _with_places(entry: DiffEntry, left: CheckpointReader, right: CheckpointReader) -> DiffEntry:
+def _with_places(entry: DiffEntry, left: FormatReader, right: FormatReader) -> DiffEntry:
     """Return the entry of two iterators that differ with how far they stand apart."""
     one, other = entry.left, entry.right
     if entry.change not in ("value", "shape") or one is None or other is None:
@@ -485,9 +484,7 @@ def _with_places(entry: DiffEntry, left: CheckpointReader, right: CheckpointRead
     return entry._replace(apart=apart(mine, its))
 
 
-def _with_renames(
-    left: CheckpointReader, right: CheckpointReader, entries: list[DiffEntry]
-) -> list[DiffEntry]:
+def _with_renames(left: FormatReader, right: FormatReader, entries: list[DiffEntry]) -> list[DiffEntry]:
     """Return the entries, those of one tensor under two keys put together."""
     removed = [entry.left.key for entry in entries if entry.change == "removed" and entry.left]
     added = [entry.right.key for entry in entries if entry.change == "added" and entry.right]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from formats.core.spec import SpecColumns, TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _LEAST, _MOST = 16, 1 << 14
@@ -35,7 +35,7 @@ class Unlike(NamedTuple):
     same: int
 
 
-def unlike(left: CheckpointReader, right: CheckpointReader) -> Unlike | None:
+def unlike(left: FormatReader, right: FormatReader) -> Unlike | None:
     """Return what may differ; None where a side is not listed with its checksums.
 
     Raises what listing them raises.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.wire.messages import SerializedTensor
 
 
@@ -114,7 +114,7 @@ _HINTS = {
 }
 
 
-def graph_of(reader: CheckpointReader, role: str, target: CheckpointReader | None = None) -> ObjectGraph:
+def graph_of(reader: FormatReader, role: str, target: FormatReader | None = None) -> ObjectGraph:
     """Return a checkpoint's object graph; its damage, or that there is none, is an error.
 
     `role` is what the checkpoint is to the command: CHECKPOINT, of `target`, TARGET, or PATH.
@@ -133,7 +133,7 @@ def graph_of(reader: CheckpointReader, role: str, target: CheckpointReader | Non
     raise ConversionError(message, path=path, hints=(hint,))
 
 
-def match(checkpoint: CheckpointReader, target: CheckpointReader, *, read: bool = False) -> Match:
+def match(checkpoint: FormatReader, target: FormatReader, *, read: bool = False) -> Match:
     """Return what restoring one checkpoint into the object graph of another would do.
 
     With `read` it is what `Checkpoint.read()` and Keras' `load_weights` would do: the program has no save
@@ -259,11 +259,11 @@ class _Fate:
 
 
 def match_objects(
-    checkpoint: CheckpointReader,
+    checkpoint: FormatReader,
     graph: ObjectGraph,
     specs: Mapping[str, TensorSpec],
     into: ObjectGraph,
-    target: CheckpointReader,
+    target: FormatReader,
     *,
     read: bool = False,
 ) -> Match:
@@ -316,7 +316,7 @@ def _give(
             fate.take(*by_suffix[suffix], source, shaped=attribute.name == VARIABLE_VALUE)
 
 
-def match_by_name(checkpoint: CheckpointReader, into: ObjectGraph, target: CheckpointReader) -> Match:
+def match_by_name(checkpoint: FormatReader, into: ObjectGraph, target: FormatReader) -> Match:
     """Match a name-based checkpoint: every value of TARGET by its full name, the save counter exempt."""
     program = _Program(into, target.specs)
     counter = program.child(ROOT, SAVE_COUNTER)
@@ -343,9 +343,7 @@ def match_by_name(checkpoint: CheckpointReader, into: ObjectGraph, target: Check
     return result._replace(by=BY_FULL_NAME)
 
 
-def match_names(
-    checkpoint: CheckpointReader, specs: Mapping[str, TensorSpec], target: CheckpointReader
-) -> Match:
+def match_names(checkpoint: FormatReader, specs: Mapping[str, TensorSpec], target: FormatReader) -> Match:
     """Match two name-based checkpoints as a Saver restores: every value of TARGET by its key.
 
     `specs` are CHECKPOINT's, or what new names would make of them.  What CHECKPOINT has
@@ -361,9 +359,7 @@ def match_names(
     return result._replace(by=BY_FULL_NAME)
 
 
-def match_trees(
-    checkpoint: CheckpointReader, specs: Mapping[str, TensorSpec], target: CheckpointReader
-) -> Match:
+def match_trees(checkpoint: FormatReader, specs: Mapping[str, TensorSpec], target: FormatReader) -> Match:
     """Match two trees of arrays: every value of TARGET by its key, texts among them.
 
     Orbax rejects a tree with other keys, unless `partial_restore` is set.  It silently converts dtypes,
@@ -382,7 +378,7 @@ def match_trees(
     )
 
 
-def _texts(reader: CheckpointReader) -> set[str]:
+def _texts(reader: FormatReader) -> set[str]:
     """Return the keys of values other than tensors."""
     return set(reader.facts.beside()) if isinstance(reader.facts, Rich) else set()
 
@@ -400,7 +396,7 @@ def remedy_for_shapes(found: Match) -> str | None:
 
 
 def _result(
-    readers: tuple[CheckpointReader, CheckpointReader],
+    readers: tuple[FormatReader, FormatReader],
     specs: Mapping[str, TensorSpec],
     fate: _Fate,
     verdicts: tuple[bool, bool],

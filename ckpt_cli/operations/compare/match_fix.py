@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .match import Match
     from .match_optimizers import Fate
@@ -48,13 +48,11 @@ class LikelyRename(NamedTuple):
     checkpoint_path: str
 
 
-def _path(reader: CheckpointReader, key: str) -> str:
+def _path(reader: FormatReader, key: str) -> str:
     return reader.object_paths.get(key) or key
 
 
-def likely_renames(
-    found: Match, checkpoint: CheckpointReader, target: CheckpointReader
-) -> list[LikelyRename]:
+def likely_renames(found: Match, checkpoint: FormatReader, target: FormatReader) -> list[LikelyRename]:
     """Return the variables without a value whose value seems to be there under another name."""
     groups: dict[tuple[str, tuple[int, ...]], tuple[list[str], list[str]]] = {}
     for side, (reader, keys) in enumerate(
@@ -115,8 +113,8 @@ def fix(
     found: Match,
     renames: list[LikelyRename],
     optimizers: Sequence[Fate],
-    checkpoint: CheckpointReader,
-    target: CheckpointReader,
+    checkpoint: FormatReader,
+    target: FormatReader,
 ) -> Remedy | None:
     """Return the command whose output restores most into TARGET, None where none is known or needed.
 
@@ -172,8 +170,8 @@ class _Way(NamedTuple):
 
 
 def _way(
-    checkpoint: CheckpointReader,
-    target: CheckpointReader,
+    checkpoint: FormatReader,
+    target: FormatReader,
     names: Renamed | None,
     renames: Sequence[LikelyRename],
     flags: Sequence[str],
@@ -201,7 +199,7 @@ def _way(
     return _Way(flags, carried, keeps)
 
 
-def _restored(found: Match, optimizers: Sequence[Fate], checkpoint: CheckpointReader) -> tuple[int, int]:
+def _restored(found: Match, optimizers: Sequence[Fate], checkpoint: FormatReader) -> tuple[int, int]:
     """Return how many variables and slots a restore gives what is theirs."""
     if found.shape_mismatch or found.dtype_mismatch or found.failures:
         return 0, 0
@@ -211,7 +209,7 @@ def _restored(found: Match, optimizers: Sequence[Fate], checkpoint: CheckpointRe
     return _count(checkpoint, keys, "variable"), slots
 
 
-def takes_all(found: Match, checkpoint: CheckpointReader, target: CheckpointReader) -> bool:
+def takes_all(found: Match, checkpoint: FormatReader, target: FormatReader) -> bool:
     """Whether CHECKPOINT has no variable left that could be one that TARGET lacks."""
     if found.shape_mismatch or found.dtype_mismatch or found.failures:
         return False
@@ -219,18 +217,18 @@ def takes_all(found: Match, checkpoint: CheckpointReader, target: CheckpointRead
     return left.isdisjoint(_sorts(target, found.unmatched_target))
 
 
-def _is_value(reader: CheckpointReader, key: str) -> bool:
+def _is_value(reader: FormatReader, key: str) -> bool:
     kind = reader.kinds.get(key)
     return kind in ("variable", "slot") or is_step(key, reader.specs[key], kind)
 
 
-def _sorts(reader: CheckpointReader, keys: Iterable[str]) -> set[tuple[str, tuple[int, ...]]]:
+def _sorts(reader: FormatReader, keys: Iterable[str]) -> set[tuple[str, tuple[int, ...]]]:
     """Return dtypes and shapes of the variables among keys: what two have in common that could be one."""
     specs = [reader.specs[key] for key in keys if reader.kinds.get(key) == "variable"]
     return {(spec.dtype.name, spec.shape) for spec in specs}
 
 
-def _count(reader: CheckpointReader, keys: Iterable[str], kind: str) -> int:
+def _count(reader: FormatReader, keys: Iterable[str], kind: str) -> int:
     return sum(reader.kinds.get(key) == kind for key in keys)
 
 
@@ -265,7 +263,7 @@ def _replacement(text: str) -> str:
     return text.replace("\\", "\\\\")
 
 
-def _renamed(checkpoint: CheckpointReader, subs: list[str]) -> Renamed | None:
+def _renamed(checkpoint: FormatReader, subs: list[str]) -> Renamed | None:
     if not subs:
         return None
     try:
@@ -274,9 +272,7 @@ def _renamed(checkpoint: CheckpointReader, subs: list[str]) -> Renamed | None:
         return None
 
 
-def _restores(
-    names: Renamed, checkpoint: CheckpointReader, target: CheckpointReader, *, read: bool
-) -> Match | None:
+def _restores(names: Renamed, checkpoint: FormatReader, target: FormatReader, *, read: bool) -> Match | None:
     """Return what restoring a checkpoint of other names would do, in its own keys of before."""
     specs: dict[str, TensorSpec] = {
         new: checkpoint.specs[old]._replace(key=new) for old, new in names.keys.items()
@@ -295,11 +291,11 @@ def _restores(
     return found._replace(restored=restored, unused_checkpoint=[old[key] for key in found.unused_checkpoint])
 
 
-def _values(reader: CheckpointReader) -> list[str]:
+def _values(reader: FormatReader) -> list[str]:
     return [key for key in reader.specs if reader.kinds.get(key) != "graph"]
 
 
-def _restores_into_itself(target: CheckpointReader) -> bool:
+def _restores_into_itself(target: FormatReader) -> bool:
     """Whether TARGET's graph restores into itself, as all do that no two objects claim."""
     specs = {key: target.specs[key] for key in _values(target)}
     if target.object_graph is None:

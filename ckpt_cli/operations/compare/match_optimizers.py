@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.keras.training_state import TrainingState
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .match import Match
     from .match_fix import LikelyRename
@@ -55,7 +55,7 @@ class Fate(NamedTuple):
 
 
 def fates(
-    found: Match, renames: Sequence[LikelyRename], checkpoint: CheckpointReader, target: CheckpointReader
+    found: Match, renames: Sequence[LikelyRename], checkpoint: FormatReader, target: FormatReader
 ) -> list[Fate]:
     """Return what becomes of the optimizers of CHECKPOINT that lose something, or whose state is mistaken."""
     mine, theirs = states_of(checkpoint), states_of(target) or []
@@ -108,7 +108,7 @@ def _meanings(state: TrainingState) -> Mapping[str, tuple[str, str, bool]]:
     return found
 
 
-def _why(checkpoint: CheckpointReader, target: CheckpointReader) -> str | None:
+def _why(checkpoint: FormatReader, target: FormatReader) -> str | None:
     """Return why the state cannot be carried over, None where it can."""
     keys: Sequence[str] = [key for key in checkpoint.specs if checkpoint.kinds.get(key) != "graph"]
     try:

@@ -19,7 +19,7 @@ from .comparison import Operand, checksum, compare, same_checksum
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from formats import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _DEEPEST_SUFFIX = 8
@@ -32,7 +32,7 @@ _Found = tuple[int, str]
 
 
 def find_renames(
-    left: CheckpointReader, right: CheckpointReader, removed: Sequence[str], added: Sequence[str]
+    left: FormatReader, right: FormatReader, removed: Sequence[str], added: Sequence[str]
 ) -> dict[str, str]:
     """Return new keys by old ones: tensors of `removed` that are in `added` byte for byte."""
     shared = _specs(left, removed) & _specs(right, added)
@@ -52,13 +52,13 @@ def find_renames(
     return renamed
 
 
-def _specs(reader: CheckpointReader, keys: Sequence[str]) -> set[tuple[str, tuple[int, ...]]]:
+def _specs(reader: FormatReader, keys: Sequence[str]) -> set[tuple[str, tuple[int, ...]]]:
     specs = (reader.specs[key] for key in keys)
     return {(spec.dtype.name, spec.shape) for spec in specs if spec.dtype is not INVALID}
 
 
 def _contents(
-    reader: CheckpointReader, keys: Sequence[str], numbers: Mapping[tuple[str, tuple[int, ...]], int]
+    reader: FormatReader, keys: Sequence[str], numbers: Mapping[tuple[str, tuple[int, ...]], int]
 ) -> Iterator[_Found]:
     """Yield what each tensor holds; a listing's tensors without a checksum are left out."""
     for key in keys:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from ..look.sketch import Looked
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def two(
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     matches: Sequence[str] = (),
     *,
     workers: Workers,
@@ -86,8 +86,8 @@ def two(
 
 
 def _entries(
-    left: CheckpointReader,
-    right: CheckpointReader,
+    left: FormatReader,
+    right: FormatReader,
     pairs: list[KeyPair],
     options: DiffOptions,
     tell: Callable[[KeyPair, CheckpointError], None],
@@ -117,7 +117,7 @@ def _entries(
             yield entry
 
 
-def _damaged(left: CheckpointReader, right: CheckpointReader, pair: KeyPair) -> DiffEntry:
+def _damaged(left: FormatReader, right: FormatReader, pair: KeyPair) -> DiffEntry:
     one = left.specs[pair.left] if pair.left is not None else None
     other = right.specs[pair.right] if pair.right is not None else None
     return DiffEntry(pair.key, "damaged", pair.left if pair.left != pair.key else None, one, other)
@@ -128,7 +128,7 @@ def _left_key(entry: DiffEntry) -> str | None:
 
 
 def _drawn(
-    left: CheckpointReader, right: CheckpointReader, entries: Sequence[DiffEntry], matches: Sequence[str]
+    left: FormatReader, right: FormatReader, entries: Sequence[DiffEntry], matches: Sequence[str]
 ) -> list[DiffEntry]:
     """Return the entries that are drawn: the largest that changed, and those that match and changed."""
     chosen: set[str] = set()
@@ -146,7 +146,7 @@ def _drawn(
 
 
 def _sketched(
-    reader: CheckpointReader, keys: Sequence[str | None], workers: Workers
+    reader: FormatReader, keys: Sequence[str | None], workers: Workers
 ) -> dict[int, dict[str, Any]]:
     """Return what tensors look like, by their place among those that are drawn."""
     wanted = [key for key in keys if key is not None]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from formats.core.dtypes import DType
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 KEEP_OPTIMIZER = "to convert the weights and keep TEMPLATE's optimizer state: --keep-optimizer"
@@ -41,9 +41,9 @@ class Account(NamedTuple):
     `missing` are the keys of TEMPLATE that get no value.
     """
 
-    source: CheckpointReader
+    source: FormatReader
     keys: Sequence[str]
-    template: CheckpointReader
+    template: FormatReader
     pairs: Mapping[str, str]
     missing: Sequence[str]
 
@@ -129,7 +129,7 @@ class Account(NamedTuple):
         return f"{counted(len(keys), what)} of TEMPLATE {verb}, {why}: {names}"
 
 
-def look_at_names(source: CheckpointReader, template: CheckpointReader) -> str:
+def look_at_names(source: FormatReader, template: FormatReader) -> str:
     """Return the command that proposes pairs; where formats do not tell enough, one that shows the names."""
     one, other = spelling(source.location), spelling(template.location)
     both_by_name = source.format.is_by_name and template.format.is_by_name
@@ -141,7 +141,7 @@ def look_at_names(source: CheckpointReader, template: CheckpointReader) -> str:
     return f"to see the names on both sides: {command_line('diff', '--no-values', one, other)}"
 
 
-def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
+def refuse_left(source: FormatReader, left: Mapping[str, str]) -> None:
     """Refuse slots that have no place in TEMPLATE, each with its optimizer."""
     if not left:
         return
@@ -157,7 +157,7 @@ def refuse_left(source: CheckpointReader, left: Mapping[str, str]) -> None:
 
 
 def refuse_different(
-    source: CheckpointReader, template: CheckpointReader, pairs: Mapping[str, str], cast: DType | None
+    source: FormatReader, template: FormatReader, pairs: Mapping[str, str], cast: DType | None
 ) -> None:
     """Refuse pairs of another shape, and of another dtype without a cast."""
     shapes, dtypes = [], []
@@ -197,7 +197,7 @@ def _castable(mine: TensorSpec, theirs: TensorSpec, cast: DType | None) -> bool:
     return cast is not None and mine.dtype.is_floating and theirs.dtype.is_floating
 
 
-def shown(reader: CheckpointReader, key: str) -> str:
+def shown(reader: FormatReader, key: str) -> str:
     """Return what people call a tensor: its object path, or else its key."""
     return place(reader.object_paths.get(key), key) or key
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from formats.find.directory import Directory
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.model.tensor import LazyTensor
 
 
@@ -52,7 +52,7 @@ def last_of(directory: Directory, count: int, target: Location) -> list[Checkpoi
     return [member.location for member in chosen]
 
 
-def plan_average(readers: Sequence[CheckpointReader], target: Location) -> Plan:
+def plan_average(readers: Sequence[FormatReader], target: Location) -> Plan:
     """Return the plan of averaging checkpoints that agree in keys, dtypes and shapes.
 
     The shape of a variant says of how many parts the state of an iterator is, which changes from
@@ -93,7 +93,7 @@ def plan_average(readers: Sequence[CheckpointReader], target: Location) -> Plan:
     )
 
 
-def _check_alike(reader: CheckpointReader, last: CheckpointReader) -> None:
+def _check_alike(reader: FormatReader, last: FormatReader) -> None:
     """Refuse a source whose tensors are not those of the last one."""
     if reader.format.name != last.format.name:
         message = f"format {reader.format.name}, expected {last.format.name} as in {last.location.path}"

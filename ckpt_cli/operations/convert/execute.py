@@ -28,7 +28,7 @@ from formats.errors import (
     UnsupportedFeatureError,
     leave_out,
 )
-from formats.find.creating import create_checkpoint
+from formats.find.creating import create_writer
 from formats.find.registry import format_named
 from formats.model.object_keys import GRAPH_KEY
 from formats.store.local.removing import taking_back
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from formats.core.chunks import Chunk
     from formats.core.region import Extents
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.model.tensor import LazyTensor
-    from formats.model.writer import CheckpointWriter
+    from formats.model.writer import FormatWriter
     from formats.store.journal import Journal
     from formats.store.ranges import Sum
 
@@ -172,11 +172,11 @@ def _refuse_at_once(plan: Plan, ways: Sequence[str]) -> None:
 
 def _creator(
     plan: Plan, shard_size: int | None, workers: Workers, *, prove_sent: bool, resumes: bool
-) -> Callable[..., CheckpointWriter]:
+) -> Callable[..., FormatWriter]:
     """Return what makes a plan's writer, once to rehearse and once to write."""
     is_bucket = plan.target.is_object() and format_named(plan.format).is_bundle
     return partial(
-        create_checkpoint,
+        create_writer,
         plan.target,
         format=plan.format,
         specs=[move.spec for move in _in_order(plan)],
@@ -189,7 +189,7 @@ def _creator(
     )
 
 
-def _rehearsed(plan: Plan, writer: CheckpointWriter, ways: Sequence[str]) -> Outcome:
+def _rehearsed(plan: Plan, writer: FormatWriter, ways: Sequence[str]) -> Outcome:
     """Return what a dry run comes to."""
     shares = Shares()
     if ways:
@@ -199,7 +199,7 @@ def _rehearsed(plan: Plan, writer: CheckpointWriter, ways: Sequence[str]) -> Out
 
 def _carried_out(
     plan: Plan,
-    writer: CheckpointWriter,
+    writer: FormatWriter,
     journal: Journal | None,
     *,
     ways: Sequence[str],
@@ -230,7 +230,7 @@ def _carried_out(
     return Outcome(notes, bool(shares))
 
 
-def _refuse_to_lose(writer: CheckpointWriter) -> None:
+def _refuse_to_lose(writer: FormatWriter) -> None:
     """Refuse to read back one object of a store in place of another, which would be gone by then."""
     target = writer.target
     if target.is_local or not writer.is_one_object:
@@ -262,9 +262,7 @@ _ANOTHER = (
 """What is raised where something else lies at a target than would be written."""
 
 
-def _is_made(
-    plan: Plan, rehearsed: CheckpointWriter, workers: Workers, advance: Callable[[int], None]
-) -> bool:
+def _is_made(plan: Plan, rehearsed: FormatWriter, workers: Workers, advance: Callable[[int], None]) -> bool:
     """Whether what lies at the target is what would be written: a kill can come when its journal is gone."""
     if not rehearsed.existing(rehearsed.target.path):
         return False
@@ -280,7 +278,7 @@ def _is_made(
 
 def _compare_in_place(
     plan: Plan,
-    writer: CheckpointWriter,
+    writer: FormatWriter,
     made: Mapping[Name, Sum],
     workers: Workers,
     advance: Callable[[int], None],
@@ -300,7 +298,7 @@ def _compare_in_place(
 
 def _copy(  # noqa: PLR0917  what goes where, then who does it
     plan: Plan,
-    writer: CheckpointWriter,
+    writer: FormatWriter,
     shares: Shares,
     ledger: Ledger,
     workers: Workers,
@@ -325,7 +323,7 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
 
 def _copies(  # noqa: PLR0917  what goes where, then who does it
     plan: Plan,
-    writer: CheckpointWriter,
+    writer: FormatWriter,
     shares: Shares,
     ledger: Ledger,
     workers: Workers,
@@ -366,7 +364,7 @@ def _send(writer: BundleWriter, unit: WriteUnit, values: LazyValues) -> None:
     values.check(sums)
 
 
-def _write(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None], unit: WriteUnit) -> None:
+def _write(plan: Plan, writer: FormatWriter, advance: Callable[[int], None], unit: WriteUnit) -> None:
     """Give the writer what it has no place for."""
     move, extents = unit
     if extents is None:
@@ -383,7 +381,7 @@ def _write(plan: Plan, writer: CheckpointWriter, advance: Callable[[int], None],
 
 def _compare(  # noqa: PLR0917  what is held against what, then who does it
     plan: Plan,
-    written: CheckpointReader,
+    written: FormatReader,
     shares: Shares,
     made: Mapping[Name, Sum],
     workers: Workers,
@@ -417,7 +415,7 @@ def _check_index(plan: Plan, writer: BundleWriter) -> None:
         raise broken(plan.target, flaw)
 
 
-def _check_specs(plan: Plan, written: CheckpointReader) -> None:
+def _check_specs(plan: Plan, written: FormatReader) -> None:
     """Hold keys, dtypes, shapes and slices against the plan."""
     missing = {move.spec.key: move.spec for move in plan.moves}
     surplus = 0
@@ -444,7 +442,7 @@ def _check_specs(plan: Plan, written: CheckpointReader) -> None:
 
 def _comparisons(  # noqa: PLR0917  as `_compare`
     plan: Plan,
-    written: CheckpointReader,
+    written: FormatReader,
     shares: Shares,
     made: Mapping[Name, Sum],
     workers: Workers,

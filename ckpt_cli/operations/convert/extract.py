@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from formats.core.chunks import Chunk
     from formats.core.spec import TensorSpec
     from formats.location import Location
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
 
     from ..select.slices import TensorSlice
 
@@ -123,7 +123,7 @@ def output_of(path: Location) -> Output:
 
 
 def plan_extract(
-    reader: CheckpointReader,
+    reader: FormatReader,
     parts: Sequence[TensorSlice],
     output: Output,
     *,
@@ -185,7 +185,7 @@ def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
     return None if output.holds(dtype) else f"{output.name} has no {dtype}"
 
 
-def _refused(reader: CheckpointReader, spec: TensorSpec, reason: str) -> UnsupportedDtypeError:
+def _refused(reader: FormatReader, spec: TensorSpec, reason: str) -> UnsupportedDtypeError:
     castable = spec.dtype.is_floating or spec.dtype.name in _SMALL_INTEGERS
     hints = cast_or_leave_out(spec.key, castable=castable)
     return UnsupportedDtypeError(reason, path=reader.location.path, key=spec.key, hints=hints)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
 
     from ..select.relations import Relation
     from .hub.layout import HubModel
@@ -71,7 +71,7 @@ class FrameworkLayout(NamedTuple):
     way: str | None = None
     names: NameMap | None = None
     config: KerasFacts | None = None
-    like: CheckpointReader | None = None
+    like: FormatReader | None = None
     """A checkpoint whose keys are wanted: of Keras, where the way is TENSORFLOW."""
 
     nests: bool = False
@@ -132,7 +132,7 @@ class LayoutResult(NamedTuple):
                 raise ConversionError(message, path=plan.source, key=spec.key, hints=(WEIGHTS_ONLY,))
 
 
-def compared_with(layout: FrameworkLayout, right: CheckpointReader) -> FrameworkLayout:
+def compared_with(layout: FrameworkLayout, right: FormatReader) -> FrameworkLayout:
     """Return the layout to be compared with a checkpoint: back, in the keys of the model that it holds.
 
     Where that has an optimizer's state, this one's is laid out, too.
@@ -148,7 +148,7 @@ def compared_with(layout: FrameworkLayout, right: CheckpointReader) -> Framework
     return layout._replace(config=config, like=right if fits else None)
 
 
-def has_optimizer(reader: CheckpointReader, keys: Iterable[str] | None = None) -> bool:
+def has_optimizer(reader: FormatReader, keys: Iterable[str] | None = None) -> bool:
     """Whether a checkpoint, or these tensors of it, are state of an optimizer, too."""
     kinds = reader.kinds
     return any(kinds.get(key) in OF_OPTIMIZER for key in (reader.specs if keys is None else keys))
@@ -169,7 +169,7 @@ def check_target(into: Format, layout: FrameworkLayout, target: str) -> None:
         raise ConversionError(message, path=target, hints=hints)
 
 
-def lay_out(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+def lay_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     """Return the chosen tensors of a checkpoint in another layout.
 
     Raises ConversionError, which names tensors and rows, where it cannot be told what becomes of
@@ -193,7 +193,7 @@ def lay_out(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayo
 
 
 def _by_map(
-    reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout, names: NameMap
+    reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout, names: NameMap
 ) -> LayoutResult:
     rows = inverted(names) if layout.way == TENSORFLOW else names
     config = (layout.config or keras_facts(reader.facts)).config
@@ -224,9 +224,7 @@ def _counts(relations: Iterable[Relation]) -> list[Constant]:
     return [Constant(name, 0, (), "int64") for name in counts if name not in made]
 
 
-def _called(
-    reader: CheckpointReader, keys: Sequence[str], rows: NameMap, model: Unit | None
-) -> dict[str, str]:
+def _called(reader: FormatReader, keys: Sequence[str], rows: NameMap, model: Unit | None) -> dict[str, str]:
     """Return the keys by what rows call them: key, object path, full name, or the name in the model."""
     of_model = {}
     if model is not None:
@@ -248,7 +246,7 @@ def _of_keys(relations: Iterable[Relation], called: Mapping[str, str]) -> list[R
     ]
 
 
-def _left_over(reader: CheckpointReader, keys: Sequence[str], why: str) -> list[Dropped]:
+def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Dropped]:
     """Return what is dropped of tensors that nothing tells of; ConversionError for weights and slots."""
     kinds = {
         key: "state"
@@ -280,7 +278,7 @@ def _exclude(keys: Sequence[str]) -> str:
 # By the table of transformers' architectures --------------------------------------------
 
 
-def _of_hub(reader: CheckpointReader, keys: Sequence[str], model: HubModel) -> LayoutResult:
+def _of_hub(reader: FormatReader, keys: Sequence[str], model: HubModel) -> LayoutResult:
     called, dropped = _variables_once(reader, keys)
     shapes = {name: reader.specs[key].shape for name, key in called.items()}
     names = NameMap(list(model.rows(shapes)))
@@ -293,7 +291,7 @@ def _of_hub(reader: CheckpointReader, keys: Sequence[str], model: HubModel) -> L
     return LayoutResult(laid, names, tuple(dropped), (), metadata=metadata, beside=beside)
 
 
-def _variables_once(reader: CheckpointReader, keys: Sequence[str]) -> tuple[dict[str, str], list[Dropped]]:
+def _variables_once(reader: FormatReader, keys: Sequence[str]) -> tuple[dict[str, str], list[Dropped]]:
     """Return keys by full names, and the other keys of a variable that several layers of a file hold."""
     called: dict[str, str] = {}
     dropped = []
@@ -312,7 +310,7 @@ def _variables_once(reader: CheckpointReader, keys: Sequence[str]) -> tuple[dict
 # By a model ---------------------------------------------------------------------------
 
 
-def _filled(config: str, reader: CheckpointReader) -> Unit:
+def _filled(config: str, reader: FormatReader) -> Unit:
     model = from_config(config)
     fill(model, reader)
     return model
@@ -345,7 +343,7 @@ class _Model(NamedTuple):
         return [classes, "epsilons, padding, activations and Flatten are known only with --config", *remarks]
 
 
-def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
+def _model_of(reader: FormatReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
     """Return the model of a checkpoint that a configuration tells, or else the names of its object graph."""
     if facts.config is not None:
         return _Model(_filled(facts.config, reader), facts)
@@ -363,7 +361,7 @@ def _model_of(reader: CheckpointReader, keys: Iterable[str], facts: KerasFacts) 
     return _Model(unit, facts, told)
 
 
-def _variables(reader: CheckpointReader, keys: Iterable[str]) -> dict[str, None]:
+def _variables(reader: FormatReader, keys: Iterable[str]) -> dict[str, None]:
     kinds = reader.kinds
     weights = (key for key in keys if kinds.get(key) == "variable")
     return dict.fromkeys(key for key in weights if not is_seed(reader.specs[key]))
@@ -373,7 +371,7 @@ def _map_of(rows: Iterable[LayoutRow]) -> NameMap:
     return NameMap([MapRow(Name((row.old,)), Name((row.new,)), row.steps, repr(row.old)) for row in rows])
 
 
-def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+def _to_pytorch(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     model = _model_of(reader, keys, layout.config or keras_facts(reader.facts))
     rows, fillers = rows_of(model.unit, reader.specs)
     wanted = set(keys)
@@ -403,7 +401,7 @@ def _to_pytorch(reader: CheckpointReader, keys: Sequence[str], layout: Framework
 
 
 def _beside(
-    right: CheckpointReader, relations: Sequence[Relation], constants: Sequence[Constant]
+    right: FormatReader, relations: Sequence[Relation], constants: Sequence[Constant]
 ) -> tuple[list[Relation], list[Constant]]:
     """Return tensors under the keys of the one dictionary in another checkpoint that has them."""
     names = [*(name for relation in relations for name in relation.targets), *(one.key for one in constants)]
@@ -417,7 +415,7 @@ def _beside(
 
 
 def _optimizer(
-    reader: CheckpointReader, wanted: Collection[str], layout: FrameworkLayout
+    reader: FormatReader, wanted: Collection[str], layout: FrameworkLayout
 ) -> StoredOptimizer | None:
     """Return the optimizer whose state is chosen, and has a place; ConversionError for a part of it."""
     if not layout.nests or not has_optimizer(reader, wanted):
@@ -434,7 +432,7 @@ def _optimizer(
 
 
 def _constants(
-    fillers: Iterable[Filler], relations: Iterable[Relation], reader: CheckpointReader
+    fillers: Iterable[Filler], relations: Iterable[Relation], reader: FormatReader
 ) -> list[Constant]:
     """Return what PyTorch's layers have beside: of layers that are there."""
     made = {
@@ -451,7 +449,7 @@ def _constants(
     return out
 
 
-def _to_tensorflow(reader: CheckpointReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     model = _model_back(layout)
     facts = model.facts
     rows, fillers = rows_of(model.unit, layout.like.specs if layout.like is not None else {})
@@ -505,7 +503,7 @@ def _model_back(layout: FrameworkLayout) -> _Model:
     return _Model(unit, facts, told)
 
 
-def _weights_in(reader: CheckpointReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return the keys of a model's tensors by their names in PyTorch, wherever in the file its dictionary is.
 
     Raises ConversionError where no dictionary has all of them, or several have.
@@ -542,7 +540,7 @@ def _dictionaries(keys: Iterable[str], names: Sequence[str]) -> dict[str, list[s
     }
 
 
-def _is_filled(reader: CheckpointReader, filler: Filler, called: Mapping[str, str]) -> bool:
+def _is_filled(reader: FormatReader, filler: Filler, called: Mapping[str, str]) -> bool:
     """Whether a tensor that TensorFlow has no place for says nothing: it is what is made up for it."""
     if filler.like is None:
         return True

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from formats.keras.model import Unit
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .keras.optimizer import StoredOptimizer
 
@@ -72,9 +72,7 @@ class ModelWeights(NamedTuple):
     names: Sequence[str]
 
 
-def follow(
-    reader: CheckpointReader, model: Unit, optimizer: StoredOptimizer, weights: ModelWeights
-) -> Followed:
+def follow(reader: FormatReader, model: Unit, optimizer: StoredOptimizer, weights: ModelWeights) -> Followed:
     """Return a training checkpoint of weights and their optimizer.
 
     Raises ConversionError, which says why, for a state that PyTorch's optimizers have no equal of.
@@ -88,7 +86,7 @@ def follow(
 
 
 class _Following:
-    def __init__(self, reader: CheckpointReader, model: Unit, optimizer: StoredOptimizer) -> None:
+    def __init__(self, reader: FormatReader, model: Unit, optimizer: StoredOptimizer) -> None:
         self._reader = reader
         self._optimizer = optimizer.owned(model, {key: spec.shape for key, spec in reader.specs.items()})
         self._row = self._known_row()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from formats.keras.facts import KerasFacts
     from formats.keras.model import Unit
     from formats.keras.optimizers import SlotKind
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.torch.optimizer import TorchOptimizer
 
     from .optimizers import Given
@@ -63,9 +63,7 @@ class ReturnedWeights(NamedTuple):
     relations: Sequence[Relation]
 
 
-def chosen_optimizer(
-    reader: CheckpointReader, wanted: Collection[str], given: Given
-) -> TorchOptimizer | None:
+def chosen_optimizer(reader: FormatReader, wanted: Collection[str], given: Given) -> TorchOptimizer | None:
     """Return the optimizer of which tensors are chosen; ConversionError where they are of several.
 
     One that keeps none, as SGD without momentum, is meant where the steps are given that it has taken.
@@ -90,7 +88,7 @@ def chosen_optimizer(
 
 
 def bring_back(
-    reader: CheckpointReader,
+    reader: FormatReader,
     torch: TorchOptimizer,
     weights: ReturnedWeights,
     given: Given,
@@ -110,7 +108,7 @@ def bring_back(
 
 class _Returning:
     def __init__(
-        self, reader: CheckpointReader, torch: TorchOptimizer, weights: ReturnedWeights, given: Given
+        self, reader: FormatReader, torch: TorchOptimizer, weights: ReturnedWeights, given: Given
     ) -> None:
         self._reader = reader
         self._torch = torch
@@ -299,7 +297,7 @@ class _Returning:
 
 
 def as_in(
-    like: CheckpointReader,
+    like: FormatReader,
     config: KerasFacts,
     model: Unit,
     relations: Sequence[Relation],

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from formats.keras.training_state import TrainingState
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.tf.graph.invent import Invented
 
     from .optimizers import Given
@@ -58,7 +58,7 @@ class _Optimizer(NamedTuple):
 class NamedOptimizers:
     """The optimizers among names; `origins` are the source's keys by name."""
 
-    def __init__(self, source: CheckpointReader, given: Given, origins: Mapping[str, str]) -> None:
+    def __init__(self, source: FormatReader, given: Given, origins: Mapping[str, str]) -> None:
         self.source = source
         self.given = given
         self.origins = origins

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _NO_BIAS = 1e-3
@@ -90,7 +90,7 @@ def known_optimizer(name: str) -> str:
     raise ValueError(f"{name!r:.60} is not a known optimizer; expected one of {known}, Adafactor, Muon")
 
 
-def contradiction(source: CheckpointReader, said: str | None, known: str) -> ConversionError | None:
+def contradiction(source: FormatReader, said: str | None, known: str) -> ConversionError | None:
     """Return the error of --optimizer, if SRC calls its optimizer otherwise."""
     row = named(known)
     if said is None or not known or named(said) is row or row is None:
@@ -102,7 +102,7 @@ def contradiction(source: CheckpointReader, said: str | None, known: str) -> Con
 AS_THEY_ARE = "tensors are copied unchanged"
 
 
-def changes_nothing(source: CheckpointReader, option: str, why: str) -> ConversionError:
+def changes_nothing(source: FormatReader, option: str, why: str) -> ConversionError:
     """Return the error of an option that is given where it has no effect."""
     hints = ("to use it, pass a checkpoint of the new program with --like TEMPLATE",)
     return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
@@ -142,9 +142,9 @@ class Carried(NamedTuple):
 
 
 def carry(  # noqa: PLR0917  from, to, by which variables, and with what
-    source: CheckpointReader,
+    source: FormatReader,
     mine: Sequence[TrainingState],
-    template: CheckpointReader,
+    template: FormatReader,
     there: Sequence[TrainingState],
     pairs: Mapping[str, str],
     given: Given,
@@ -200,7 +200,7 @@ def name_optimizer(mine: TrainingState, theirs: TrainingState) -> tuple[str, ...
     return (f"if {side}'s optimizer is {other}'s, pass --optimizer {shlex.quote(names[0])}",)
 
 
-def _may_have_descended(reader: CheckpointReader, others: Sequence[TrainingState]) -> bool:
+def _may_have_descended(reader: FormatReader, others: Sequence[TrainingState]) -> bool:
     """Whether a checkpoint without slots may be of gradient descent, as the only one opposite is."""
     return reader.format.is_by_name and len(others) == 1 and BY_NAME["SGD"] in others[0].known
 
@@ -242,8 +242,8 @@ def _counterpart(
 class _Pair(NamedTuple):
     """An optimizer of SRC, and the one of TEMPLATE that goes on with its state."""
 
-    source: CheckpointReader
-    template: CheckpointReader
+    source: FormatReader
+    template: FormatReader
     mine: TrainingState
     theirs: TrainingState
     pairs: Mapping[str, str]

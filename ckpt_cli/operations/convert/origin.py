@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..reporting import Reporter
 
@@ -60,7 +60,7 @@ def compare_origin(
             yield Finding("warning", "origin", f"{message} {torch.name}", key, other.path)
 
 
-def _differences(left: CheckpointReader, right: CheckpointReader) -> Iterator[tuple[str, str]]:
+def _differences(left: FormatReader, right: FormatReader) -> Iterator[tuple[str, str]]:
     """Yield keys and what is different; what PyTorch ties or computes may be on one side alone."""
     theirs = {_new_name(key): key for key in right.specs}
     for key, spec in left.specs.items():

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.keras.training_state import TrainingState
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..select.keys import Renamed
     from .keras.sides import Side
@@ -85,18 +85,18 @@ class Pairing(NamedTuple):
 class _Given(NamedTuple):
     """What is to be paired, and how: keys of SRC, by their new names if any, and TEMPLATE."""
 
-    source: CheckpointReader
+    source: FormatReader
     keys: Sequence[str]
-    template: CheckpointReader
+    template: FormatReader
     rules: Strictness
     names: Renamed | None
     model: tuple[Side, Side] | None
 
 
 def pair(
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     rules: Strictness,
     names: Renamed | None = None,
 ) -> Pairing:
@@ -174,7 +174,7 @@ def _pair_files(given: _Given) -> Pairing:
     return Pairing(pairs, carried, tuple(notes), dict.fromkeys(left, "SRC's optimizer"))
 
 
-def _state_in(reader: CheckpointReader) -> set[str]:
+def _state_in(reader: FormatReader) -> set[str]:
     return {key for key, kind in reader.kinds.items() if kind in ("slot", "optimizer")}
 
 
@@ -190,10 +190,10 @@ def _left(states: Sequence[TrainingState], keys: Container[str], pairing: Pairin
 
 
 def _same_names(  # noqa: PLR0917  as pair
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
     others: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     states: Sequence[TrainingState],
     names: Renamed | None,
 ) -> dict[str, str]:
@@ -211,7 +211,7 @@ def _same_names(  # noqa: PLR0917  as pair
     return pairs
 
 
-def _own_keys(reader: CheckpointReader, states: Sequence[TrainingState]) -> set[str]:
+def _own_keys(reader: FormatReader, states: Sequence[TrainingState]) -> set[str]:
     """Return the keys of optimizers' state, less what is the program's, too, as a shared global step is."""
     kinds = reader.kinds
     return {key for state in states for key in state.keys if kinds.get(key) in ("slot", "optimizer")}
@@ -265,7 +265,7 @@ def _pair_by_names(
     return pairs
 
 
-def _shape(reader: CheckpointReader, key: str) -> str | None:
+def _shape(reader: FormatReader, key: str) -> str | None:
     if reader.kinds.get(key) not in ("variable", "slot"):
         return None
     return f"{reader.kinds[key]} {list(reader.specs[key].shape)}"
@@ -301,9 +301,9 @@ def _join_by_model(
 
 def _join_in_layers(
     pairs: dict[str, str],
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     wanted: Sequence[str],
 ) -> None:
     """Pair weights of a Keras file with objects by full names that are unique within their layer."""
@@ -322,9 +322,9 @@ def _join_in_layers(
 
 
 def plan_like(  # noqa: PLR0917  what goes where, in that order
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     target: Location,
     rules: Strictness,
     names: Renamed | None = None,
@@ -343,9 +343,9 @@ def plan_like(  # noqa: PLR0917  what goes where, in that order
 
 
 def _check_weights(  # noqa: PLR0917  as plan_like
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     target: Location,
     rules: Strictness,
     names: Renamed | None,
@@ -360,9 +360,9 @@ def _check_weights(  # noqa: PLR0917  as plan_like
 
 
 def plan_pairs(  # noqa: PLR0917  as plan_like
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     target: Location,
     rules: Strictness,
     pairing: Pairing,
@@ -404,7 +404,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
 
 
 def _move(
-    source: CheckpointReader, template: CheckpointReader, key: str, pairing: Pairing, rules: Strictness
+    source: FormatReader, template: FormatReader, key: str, pairing: Pairing, rules: Strictness
 ) -> Move:
     """Return where a tensor of TEMPLATE gets its values: from SRC, from what SRC says, or its own."""
     spec = template.specs[key]
@@ -427,11 +427,11 @@ def _move(
     return Move(spec._replace(stored=theirs.spec.plain.stored), from_key, theirs)
 
 
-def _extents(template: CheckpointReader, key: str) -> list[tuple[tuple[int, int], ...]]:
+def _extents(template: FormatReader, key: str) -> list[tuple[tuple[int, int], ...]]:
     return [extents for extents, _ in template[key].pieces()]
 
 
-def _in_order(template: CheckpointReader) -> list[str]:
+def _in_order(template: FormatReader) -> list[str]:
     """Return TEMPLATE's keys in the order in which its data lie, where it tells."""
     places = {key: template[key].stored for key in template.specs}
     return sorted(places, key=lambda key: (places[key].shard or 0, places[key].offset or 0))

@@ -20,9 +20,9 @@ from .lazy import LazyValues, values_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.model.tensor import LazyTensor
-    from formats.model.writer import CheckpointWriter
+    from formats.model.writer import FormatWriter
 
     from .plan import Move, Plan
 
@@ -44,7 +44,7 @@ Layout = Mapping[Name, Spot]
 _GRAPH: Name = (GRAPH_KEY, None)
 
 
-def layout_of(reader: CheckpointReader, names: Iterable[tuple[str, str]]) -> Layout:
+def layout_of(reader: FormatReader, names: Iterable[tuple[str, str]]) -> Layout:
     """Return where the tensors of a bundle lie; `names` gives their keys in the target and in it."""
     layout: dict[Name, Spot] = {}
     if not reader.format.is_bundle:
@@ -95,7 +95,7 @@ def units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[WriteUnit]
             yield WriteUnit(move)
 
 
-def laid_out(plan: Plan, writer: CheckpointWriter) -> Iterator[WriteUnit]:
+def laid_out(plan: Plan, writer: FormatWriter) -> Iterator[WriteUnit]:
     """Yield what is to be written in its order; begin shards, and write the graph, where the layout does."""
     layout = {} if writer.order is not None else plan.layout()
     if not layout:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.model.tensor import LazyTensor
 
     from .placement import Layout
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
     slices: Mapping[str, Sequence[Extents]] = {}
     facts: Facts = Nothing()
     notes: tuple[str, ...] = ()
-    sources: tuple[CheckpointReader, ...] = ()
+    sources: tuple[FormatReader, ...] = ()
     layout: Callable[[], Layout] = dict
     warnings: tuple[str, ...] = ()
     """What is written although it is not SRC's."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from formats.core.region import Extents
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .placement import Layout
 
@@ -43,7 +43,7 @@ ALIASES = {
 }
 
 
-def target_format(source: CheckpointReader, path: Location, to: str | None) -> Format:
+def target_format(source: FormatReader, path: Location, to: str | None) -> Format:
     """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
 
     Raises ConversionError where the suffix says another than is asked for, where it is one that is
@@ -65,7 +65,7 @@ def target_format(source: CheckpointReader, path: Location, to: str | None) -> F
 
 
 def plan_conversion(
-    source: CheckpointReader, keys: Sequence[str], target: Location, into: Format, settings: Settings
+    source: FormatReader, keys: Sequence[str], target: Location, into: Format, settings: Settings
 ) -> Plan:
     """Return the plan of converting the chosen tensors of `source`.
 
@@ -120,7 +120,7 @@ def _names(moves: Sequence[Move]) -> dict[str, str]:
     return {move.source: move.spec.key for move in moves if move.source is not None}
 
 
-def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
+def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
     """Yield a note of what a file holds beside its tensors, where that is carried into another format."""
     facts = source.facts
     if source.format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):
@@ -129,7 +129,7 @@ def left_beside(source: CheckpointReader, into: Format) -> Iterator[str]:
             yield f"left out {names}: not tensors, and {into.name} stores only tensors"
 
 
-def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> None:
+def _refuse_idle(source: FormatReader, into: Format, settings: Settings) -> None:
     """Refuse what is said of an optimizer where tensors are taken as they are, whatever is said."""
     given, has_objects = settings.given, source.object_graph is not None
     if settings.generation is not None and not keras_plan.has_generation(source.format, into):
@@ -147,7 +147,7 @@ def _refuse_idle(source: CheckpointReader, into: Format, settings: Settings) -> 
         raise changes_nothing(source, "--optimizer", AS_THEY_ARE)
 
 
-def _layout(source: CheckpointReader, moves: Sequence[Move]) -> Layout:
+def _layout(source: FormatReader, moves: Sequence[Move]) -> Layout:
     return layout_of(source, ((move.spec.key, move.source) for move in moves if move.source is not None))
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..select.keys import Rules
 
@@ -67,7 +67,7 @@ class Rename(NamedTuple):
 
 
 def plan_rename(
-    reader: CheckpointReader,
+    reader: FormatReader,
     target: Location | None,
     rules: Rules,
     *,
@@ -107,7 +107,7 @@ def plan_rename(
     return Rename(plan, names.changed, None, plan.nbytes)
 
 
-def _plan(reader: CheckpointReader, path: Location, names: Renamed) -> Plan:
+def _plan(reader: FormatReader, path: Location, names: Renamed) -> Plan:
     is_bundle = reader.format.is_bundle  # whose values stay where they are
     _refuse_unread(reader)
     moves = [
@@ -127,7 +127,7 @@ def _plan(reader: CheckpointReader, path: Location, names: Renamed) -> Plan:
     )
 
 
-def _refuse_unread(reader: CheckpointReader) -> None:
+def _refuse_unread(reader: FormatReader) -> None:
     """Refuse tensors whose bytes cannot be carried, which no option leaves out here."""
     holds, specs = reader.format.holds, reader.specs
     left = [] if reader.format.is_bundle else [key for key in specs if specs[key].dtype.is_unmapped]
@@ -144,7 +144,7 @@ def _refuse_unread(reader: CheckpointReader) -> None:
     raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
 
 
-def _refuse_saved_model(reader: CheckpointReader) -> None:
+def _refuse_saved_model(reader: FormatReader) -> None:
     directory, name = reader.location.path.absolute().split_name()
     is_named_so = (directory.name, name) == ("variables", "variables")
     if is_named_so and directory.beside("saved_model.pb").is_file():
@@ -153,13 +153,13 @@ def _refuse_saved_model(reader: CheckpointReader) -> None:
         raise ConversionError(message, path=reader.location.path, hints=hints)
 
 
-def _bundle_prefix(reader: CheckpointReader, target: Location) -> Location:
+def _bundle_prefix(reader: FormatReader, target: Location) -> Location:
     prefix = bundle_target(WriteTarget(target, ())).path
     _refuse_suffix(reader, target)
     return prefix
 
 
-def _refuse_suffix(reader: CheckpointReader, target: Location) -> None:
+def _refuse_suffix(reader: FormatReader, target: Location) -> None:
     why = f"rename keeps the format, {reader.format.name}"
     refuse_false_suffix(reader.format, target, why, "to write another format, pass the same rules to convert")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from formats.core.chunks import Chunk
     from formats.location import Location
-    from formats.model.writer import CheckpointWriter, Placement
+    from formats.model.writer import FormatWriter, Placement
     from formats.store.journal import Journal
 
     from .lazy import Sums
@@ -51,7 +51,7 @@ class Resume:
         self.options = dict(options)
         self._journals: list[Journal] = []
 
-    def journal(self, plan: Plan, writer: CheckpointWriter) -> Journal:
+    def journal(self, plan: Plan, writer: FormatWriter) -> Journal:
         """Return the journal of a plan, for a writer that rehearses it.
 
         Raises ConversionError where the target cannot be gone on with, CheckpointError where something else
@@ -274,7 +274,7 @@ def _has_changed(plan: Plan) -> bool:
     return False
 
 
-def finished(journal: Journal, plan: Plan, rehearsed: CheckpointWriter, *, dry_run: bool) -> Outcome:
+def finished(journal: Journal, plan: Plan, rehearsed: FormatWriter, *, dry_run: bool) -> Outcome:
     """Tidy up after a conversion that was interrupted when all was in its place; return its outcome."""
     if not dry_run:
         rehearsed.tidy()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError, ConversionError
-from formats.find.opening import open_checkpoint, open_location
+from formats.find.opening import open_location, open_reader
 from formats.keras.facts import keras_facts
 from formats.location import Location, local_location
 from formats.model.checkpoint_files import step_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .plan import Plan
 
@@ -60,7 +60,7 @@ def roundtrip(
         except ConversionError as error:
             error.path = location.path  # nobody knows the temporary folder
             raise
-        with open_checkpoint(middle) as between:
+        with open_reader(middle) as between:
             back_path = folder / "back" / _name(location, source.format)
             try:
                 back = _plan_back(between, source, back_path)
@@ -68,7 +68,7 @@ def roundtrip(
             except CheckpointError as error:
                 message = f"cannot be converted back from {into.name}: {error.message}"
                 return (Finding("error", _CODE, message, error.key, location.path),)
-        with open_checkpoint(back_path) as returned:
+        with open_reader(back_path) as returned:
             return (*_dropped(there), *_compare(source, there, back, returned))
 
 
@@ -78,7 +78,7 @@ def _name(location: CheckpointLocation, into: Format) -> str:
     return f"ckpt-{step_of(location.name) or 1}{suffix}"
 
 
-def _plan_back(between: CheckpointReader, source: CheckpointReader, path: Location) -> Plan:
+def _plan_back(between: FormatReader, source: FormatReader, path: Location) -> Plan:
     keys = list(between.specs)
     facts = keras_facts(source.facts)
     if facts.config is not None and (
@@ -95,7 +95,7 @@ def _dropped(there: Plan) -> list[Finding]:
     return [Finding("warning", _CODE, f"left out: {one.reason}", one.key) for one in there.dropped]
 
 
-def _compare(source: CheckpointReader, there: Plan, back: Plan, returned: CheckpointReader) -> list[Finding]:
+def _compare(source: FormatReader, there: Plan, back: Plan, returned: FormatReader) -> list[Finding]:
     began_as = {move.spec.key: move.source for move in there.moves}
     ended_as = {began_as[move.source]: move.spec.key for move in back.moves if move.source in began_as}
     dropped = {one.key for one in there.dropped}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from formats.keras.facts import KerasFacts
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
 
     from ..select.keys import Renamed
     from .keras.optimizer import StoredOptimizer
@@ -74,12 +74,12 @@ def check_keys(moves: Sequence[Move], target: str) -> None:
         seen[move.spec.key] = move.source
 
 
-def exports_objects(source: CheckpointReader, into: Format | None) -> bool:
+def exports_objects(source: FormatReader, into: Format | None) -> bool:
     """Whether tensors leave their object graph behind; a listing has their keys as they are stored."""
     return source.format.has_object_graph and (into is None or into.has_values)
 
 
-def plain_names(names: Mapping[str, str], source: CheckpointReader) -> dict[str, str]:
+def plain_names(names: Mapping[str, str], source: FormatReader) -> dict[str, str]:
     """Return new keys without the suffix of variables; DuplicateKeyError where two tensors would have one."""
     plain = {key: plain_key(name) for key, name in names.items()}
     owners: dict[str, str] = {}
@@ -95,9 +95,7 @@ def plain_names(names: Mapping[str, str], source: CheckpointReader) -> dict[str,
 class Chosen:
     """The tensors of a source that are to be carried, and what became of the others."""
 
-    def __init__(
-        self, source: CheckpointReader, keys: Sequence[str], into: Format, settings: Settings
-    ) -> None:
+    def __init__(self, source: FormatReader, keys: Sequence[str], into: Format, settings: Settings) -> None:
         self.source = source
         self.into = into
         self.settings = settings

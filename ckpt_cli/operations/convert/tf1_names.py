@@ -31,7 +31,7 @@ from .plan import Move
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .optimizers import Given
 
@@ -47,7 +47,7 @@ class Named(NamedTuple):
     notes: list[str]
 
 
-def named_state(source: CheckpointReader, names: Mapping[str, str], given: Given) -> Named:
+def named_state(source: FormatReader, names: Mapping[str, str], given: Given) -> Named:
     """Return the state of a source's optimizers as TensorFlow 1 calls it; `names` are all names by key.
 
     Raises ConversionError for what TensorFlow 1 has no counterpart of.
@@ -69,9 +69,7 @@ def named_state(source: CheckpointReader, names: Mapping[str, str], given: Given
 class _Naming:
     """Names for one optimizer after another."""
 
-    def __init__(
-        self, source: CheckpointReader, names: Mapping[str, str], given: Given, *, alone: bool
-    ) -> None:
+    def __init__(self, source: FormatReader, names: Mapping[str, str], given: Given, *, alone: bool) -> None:
         self.source = source
         self.names = names
         self.given = given

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from formats.core.spec import TensorSpec
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _LONGEST_LABEL = 1000
@@ -68,7 +68,7 @@ class GraphNode(NamedTuple):
         return f"{self.spec.dtype} {list(self.spec.shape)}" if self.spec else ""
 
 
-def graph_nodes(reader: CheckpointReader, graph: ObjectGraph) -> list[GraphNode]:
+def graph_nodes(reader: FormatReader, graph: ObjectGraph) -> list[GraphNode]:
     """Return all nodes; colours are those of TensorFlow's checkpoint guide."""
     specs = reader.specs
     keys: dict[int, list[str]] = {}

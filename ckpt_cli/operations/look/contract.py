@@ -8,7 +8,7 @@ from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
 from formats.core.words import command_line
 from formats.errors import NOT_READ, CheckpointError, UnsupportedFeatureError
-from formats.find.opening import open_checkpoint, open_location
+from formats.find.opening import open_location, open_reader
 from formats.find.resolve import spelling
 from formats.model.digest import digests_like
 from formats.model.object_names import plain_key
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 class Contract:
@@ -42,7 +42,7 @@ class Contract:
 
         Raises UnsupportedFeatureError where `path` is no listing, or one without digests.
         """
-        with open_checkpoint(path) as reader:
+        with open_reader(path) as reader:
             where = reader.location.path
             if reader.format.has_values:
                 message = f"a checkpoint ({reader.format.name}), expected a saved listing"
@@ -105,11 +105,11 @@ class Contract:
                 reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
 
-    def _view(self, reader: CheckpointReader) -> CheckpointReader:
+    def _view(self, reader: FormatReader) -> FormatReader:
         """Return the tensors to compare: those of the checkpoint, as they are."""
         return reader
 
-    def _names_in(self, reader: CheckpointReader) -> tuple[dict[str, str], Collection[str]]:
+    def _names_in(self, reader: FormatReader) -> tuple[dict[str, str], Collection[str]]:
         """Return the key of each tensor of the listing, and the keys to compare, which here are all.
 
         An export of objects has plain keys.
@@ -141,7 +141,7 @@ def _spelled_out(key: str) -> str:
 
 
 def _each_apart(
-    reader: CheckpointReader, listed: Mapping[str, str], workers: Workers
+    reader: FormatReader, listed: Mapping[str, str], workers: Workers
 ) -> Iterator[tuple[str, str | CheckpointError]]:
     """Yield digests as `digests_like` does, or what keeps a tensor from being read; the others are read on.
 

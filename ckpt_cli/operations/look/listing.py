@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from formats.core.spec import TensorSpec
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 SORTS = {
@@ -34,7 +34,7 @@ LONG = ("object_path", "full_name", "shard", "offset", "crc32c", "trainable")
 class Tensors(NamedTuple):
     """What is listed: tensors in their order; where asked, digests, which are trained, and by which graph."""
 
-    reader: CheckpointReader
+    reader: FormatReader
     columns: SpecColumns
     digests: Mapping[str, str | None] | None = None
     trainable: Mapping[str, bool] = MappingProxyType({})
@@ -76,7 +76,7 @@ def shown(spec: TensorSpec) -> dict[str, Any]:
     return {"dtype": spec.dtype_name, "shape": list(spec.shape), "nbytes": spec.nbytes}
 
 
-def index_is_asked(reader: CheckpointReader, path: Location) -> bool:
+def index_is_asked(reader: FormatReader, path: Location) -> bool:
     """Whether what a bundle's index says is all that is to be told of values: it lies alone, or git asks.
 
     Git hands over the index of a commit alone (textconv), and for that of the work tree its own path, beside
@@ -104,7 +104,7 @@ def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[s
     return {"tensors": len(keys), "parameters": parameters, "nbytes": nbytes}
 
 
-def _is_again(reader: CheckpointReader, keys: Iterable[str]) -> Iterator[bool]:
+def _is_again(reader: FormatReader, keys: Iterable[str]) -> Iterator[bool]:
     """Yield for each tensor whether it is another name of one that was before it."""
     tied = reader.tied
     if not tied:
@@ -153,7 +153,7 @@ def in_order(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[Tenso
     return ordered[::-1] if reverse else ordered
 
 
-def missing_shards(reader: CheckpointReader) -> list[str]:
+def missing_shards(reader: FormatReader) -> list[str]:
     """Return a warning for each data file that tensors of the listing lie in and that is not there.
 
     There is none where a listing would take a request more for each of them.

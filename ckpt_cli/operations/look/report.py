@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from .sketch import HeatMap, Sketch, StreamingHistogram
@@ -60,7 +60,7 @@ def number(value: float | None) -> float | int | str | None:
 
 
 def checkpoint(
-    reader: CheckpointReader,
+    reader: FormatReader,
     matches: Sequence[str] = (),
     *,
     workers: Workers,
@@ -99,7 +99,7 @@ def checkpoint(
     return Page({"what": "checkpoint", **document}, flaws)
 
 
-def drawn_keys(reader: CheckpointReader, specs: Iterable[TensorSpec], matches: Sequence[str]) -> set[str]:
+def drawn_keys(reader: FormatReader, specs: Iterable[TensorSpec], matches: Sequence[str]) -> set[str]:
     """Return the keys of the tensors that are drawn: the largest of those given, and those that match."""
     numbers = [spec for spec in specs if spec.dtype.is_number]
     largest = sorted(numbers, key=lambda spec: -(spec.nbytes or 0))[:MOST_DRAWN]
@@ -112,7 +112,7 @@ def cells_of(count: int) -> int:
     return min(CELLS, max(_FEWEST_CELLS, _ALL_CELLS // max(1, count)))
 
 
-def about(reader: CheckpointReader) -> dict[str, Any]:
+def about(reader: FormatReader) -> dict[str, Any]:
     """Return what a checkpoint is: what `show` prints of it, and what reading it came across."""
     found = summary(reader)
     return {
@@ -131,7 +131,7 @@ def _is_short(value: object) -> bool:
     return isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= 200)
 
 
-def spec_columns(reader: CheckpointReader, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+def spec_columns(reader: FormatReader, specs: Sequence[TensorSpec]) -> dict[str, Any]:
     """Return tensors in columns: a name is null where it is the key, a spec the number of one of `specs`."""
     known: dict[tuple[str | None, tuple[int, ...]], int] = {}
     paths, kinds = reader.object_paths, reader.kinds
@@ -177,7 +177,7 @@ def _heat(found: HeatMap) -> dict[str, Any]:
     return {**found._asdict(), "scale": number(found.scale), "cells": cells}
 
 
-def _graph(reader: CheckpointReader, numbers: dict[str, int]) -> dict[str, Any] | None:
+def _graph(reader: FormatReader, numbers: dict[str, int]) -> dict[str, Any] | None:
     """Return the object graph, and of each node its tensors."""
     graph = reader.object_graph
     if graph is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.tf.run.iterator_state import State
     from formats.tf.run.pipeline import Pipeline
 
@@ -31,7 +31,7 @@ def _file(path: Location) -> dict[str, Any]:
     return {"name": path.name, "nbytes": found.size if found else None}  # a link can lead nowhere
 
 
-def summary(reader: CheckpointReader) -> dict[str, Any]:
+def summary(reader: FormatReader) -> dict[str, Any]:
     """Return the document of `show PATH`."""
     kinds: dict[str, dict[str, int]] = {}
     dtypes: dict[str, dict[str, int]] = {}
@@ -66,7 +66,7 @@ class Shown(NamedTuple):
     pipeline: Pipeline | None
 
 
-def tensor(reader: CheckpointReader, part: TensorSlice, max_values: int) -> Shown:
+def tensor(reader: FormatReader, part: TensorSlice, max_values: int) -> Shown:
     """Return what `show PATH KEY` tells."""
     spec = part.spec._replace(shape=part.shape)
     if part.text and spec.dtype.is_unmapped:
@@ -98,7 +98,7 @@ LARGEST_ITERATOR = 1 << 28
 """Bytes of a state that is taken apart: a larger one is mostly elements that are held."""
 
 
-def iterator(reader: CheckpointReader, key: str) -> Pipeline | None:
+def iterator(reader: FormatReader, key: str) -> Pipeline | None:
     """Return the pipeline of an iterator's state; None of everything else, and of what is not understood."""
     state = iterator_state(reader, key)
     if state is None:
@@ -108,7 +108,7 @@ def iterator(reader: CheckpointReader, key: str) -> Pipeline | None:
     return pipeline(state)
 
 
-def iterator_state(reader: CheckpointReader, key: str) -> State | None:
+def iterator_state(reader: FormatReader, key: str) -> State | None:
     """Return the state of an iterator, taken apart; None of what is none, or not understood."""
     spec = reader.specs[key]
     if spec.dtype is not VARIANT or len(spec.shape) != 1 or (spec.nbytes or 0) > LARGEST_ITERATOR:
@@ -153,7 +153,7 @@ class Histogram(NamedTuple):
     counts: list[int]
 
 
-def histogram(reader: CheckpointReader, part: TensorSlice, found: Statistics) -> Histogram | None:
+def histogram(reader: FormatReader, part: TensorSlice, found: Statistics) -> Histogram | None:
     """Return how a tensor's finite values are spread, gone through in pieces; None without any."""
     import math
 
@@ -174,7 +174,7 @@ def histogram(reader: CheckpointReader, part: TensorSlice, found: Statistics) ->
     return Histogram(float(low), float(high), counts.tolist())
 
 
-def _float_arrays(reader: CheckpointReader, part: TensorSlice) -> Any:
+def _float_arrays(reader: FormatReader, part: TensorSlice) -> Any:
     return (array.astype("f8") for array in part.arrays(reader))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats.core.dtypes import DType
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
     from .stats import FileTask
@@ -316,7 +316,7 @@ class _SketchTask(NamedTuple):
 
 
 def look_at(
-    reader: CheckpointReader, keys: Sequence[str], sketched: Collection[str], cells: int, workers: Workers
+    reader: FormatReader, keys: Sequence[str], sketched: Collection[str], cells: int, workers: Workers
 ) -> Generator[tuple[str, Looked]]:
     """Yield what each tensor comes to, in this order, whoever works on them.
 
@@ -342,7 +342,7 @@ def _do(task: _SketchTask) -> Looked | None:
     return look(checked_pieces(task.values), task.shape, task.values.dtype, task.cells)
 
 
-def _here(reader: CheckpointReader, key: str, cells: int) -> Looked:
+def _here(reader: FormatReader, key: str, cells: int) -> Looked:
     """Look at what lies in no file in one piece; of strings it is known that they can be read."""
     spec = reader.specs[key]
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from formats.core.dtypes import DType
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.ranges import FileRange
     from formats.store.work.workers import Workers
 
@@ -84,7 +84,7 @@ class _RangeTask(NamedTuple):
 
 
 def statistics_of(
-    reader: CheckpointReader, keys: Sequence[str], workers: Workers
+    reader: FormatReader, keys: Sequence[str], workers: Workers
 ) -> Generator[tuple[str, Statistics]]:
     """Yield the statistics of tensors of numbers, in this order, whoever works on them.
 
@@ -111,7 +111,7 @@ def statistics_of(
             yield task.key, found
 
 
-def _range_tasks(reader: CheckpointReader, keys: Iterable[str], step: int) -> Iterator[_RangeTask]:
+def _range_tasks(reader: FormatReader, keys: Iterable[str], step: int) -> Iterator[_RangeTask]:
     for key in keys:
         task = file_task(reader, key)
         if task is None:
@@ -135,12 +135,12 @@ def _do_range(task: _RangeTask) -> tuple[Portion, Sum] | None:
     return portion, seen
 
 
-def _here(reader: CheckpointReader, key: str) -> Statistics | None:
+def _here(reader: FormatReader, key: str) -> Statistics | None:
     spec = reader.specs[key]
     return statistics(TensorSlice(key, spec).arrays(reader), spec.dtype)
 
 
-def file_task(reader: CheckpointReader, key: str) -> FileTask | None:
+def file_task(reader: FormatReader, key: str) -> FileTask | None:
     """Return the task of reading a tensor; None for one that is read, and its flaws told, in its turn."""
     try:
         values = reader[key].file_range()

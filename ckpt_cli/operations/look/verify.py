@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .contract import Contract
 
@@ -296,7 +296,7 @@ def _is_hdf5(location: CheckpointLocation) -> bool:
         return probe.head.startswith(b"\x89HDF")
 
 
-def _verify_open(reader: CheckpointReader, workers: Workers, advance: Callable[[int], None]) -> Result:
+def _verify_open(reader: FormatReader, workers: Workers, advance: Callable[[int], None]) -> Result:
     findings: list[Finding] = []
     unread: dict[str | None, Finding] = {}
     tensors = nbytes = 0

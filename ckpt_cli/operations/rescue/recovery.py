@@ -28,7 +28,7 @@ from formats.errors import (
     ResourceError,
     as_ours,
 )
-from formats.find.opening import open_checkpoint
+from formats.find.opening import open_reader
 from formats.find.registry import format_named
 from formats.find.salvage import Salvage, find_damaged, open_damaged
 from formats.find.suffixes import refuse_false_suffix
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _PATIENCE = 60
@@ -135,7 +135,7 @@ def plan_rescue(
         location = find_damaged(path)
     except CheckpointError as error:
         return _refused(path, target, sibling, error)
-    other = open_checkpoint(sibling) if sibling is not None else None
+    other = open_reader(sibling) if sibling is not None else None
     for kept in (location.path, *([other.location.path] if other is not None else [])):
         if _place(kept) == _place(bundle_target(WriteTarget(target, ())).path):
             hints = ("choose another output path",)
@@ -190,7 +190,7 @@ def _flaws(
             yield key, _unwritable(salvage.reader, key) or _flaw(salvage, key, advance)
 
 
-def _unwritable(reader: CheckpointReader, key: str) -> Finding | None:
+def _unwritable(reader: FormatReader, key: str) -> Finding | None:
     """Return why a sound tensor is lost all the same: its format is not written with its type."""
     dtype = reader.specs[key].dtype
     if not dtype.is_unmapped or reader.format.holds(dtype):

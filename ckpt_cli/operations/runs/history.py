@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from formats.core.dtypes import DType
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.model.tensor import LazyTensor
     from formats.store.ranges import FileRange
     from formats.store.work.workers import Workers
@@ -68,7 +68,7 @@ class History:
 
     def watch(
         self,
-        reader: CheckpointReader,
+        reader: FormatReader,
         before: Mapping[str, Seen],
         now: Mapping[str, Seen],
         trained: Collection[str],
@@ -85,7 +85,7 @@ class History:
         self.ratios[path] = _ratio(weights, before, moved)
         self._last[id(now)] = now, reader.location
 
-    def _layers(self, reader: CheckpointReader, keys: Iterable[str]) -> dict[str, list[str]]:
+    def _layers(self, reader: FormatReader, keys: Iterable[str]) -> dict[str, list[str]]:
         """Return the keys of each layer, cut off where there are too many; others than variables by kind."""
         paths, kinds = reader.object_paths, reader.kinds
         separator = "/" if any("/" in key for key in keys) else "."
@@ -112,7 +112,7 @@ class History:
 
     def _moved(
         self,
-        reader: CheckpointReader,
+        reader: FormatReader,
         before: Mapping[str, Seen],
         now: Mapping[str, Seen],
         trained: Collection[str],
@@ -133,7 +133,7 @@ class History:
         return found
 
 
-def _alike(reader: CheckpointReader, other: CheckpointReader, key: str) -> bool:
+def _alike(reader: FormatReader, other: FormatReader, key: str) -> bool:
     one, two = reader.specs[key], other.specs.get(key)
     return two is not None and (one.dtype, one.shape) == (two.dtype, two.shape)
 
@@ -182,7 +182,7 @@ class _PairTask(NamedTuple):
 
 
 def _distances(
-    left: CheckpointReader, right: CheckpointReader, keys: Sequence[str], workers: Workers
+    left: FormatReader, right: FormatReader, keys: Sequence[str], workers: Workers
 ) -> Iterator[tuple[str, float]]:
     """Yield the norms of differences; nothing of what cannot be read."""
     tasks = [_task(left[key], right[key]) for key in keys]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.store.base import Identity
 
 
@@ -42,7 +42,7 @@ def iso_time(seconds: float) -> str | None:
     )
 
 
-def findings_in_short(reader: CheckpointReader) -> list[str]:
+def findings_in_short(reader: FormatReader) -> list[str]:
     """Return what reading a checkpoint came across, for a line among those of many checkpoints."""
     if not reader.findings:
         return []

@@ -19,7 +19,7 @@ from formats.errors import CheckpointError
 from formats.find.opening import open_location
 from formats.find.resolve import spelling
 from formats.model.checkpoint_files import step_of
-from formats.model.reader import CheckpointReader
+from formats.model.reader import FormatReader
 from formats.store.work.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
 
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     measure: Measure | None
 
 
-Watch = Callable[[CheckpointReader, Mapping[str, Seen], Mapping[str, Seen], "Collection[str]"], None]
+Watch = Callable[[FormatReader, Mapping[str, Seen], Mapping[str, Seen], "Collection[str]"], None]
 """Takes a checkpoint, what was found in the one before and in it, and its weights that are trained."""
 
 
@@ -206,7 +206,7 @@ class RunLog:
         raise AssertionError
 
     def _look(
-        self, reader: CheckpointReader, blank: LogRow, state: Identity | None, advance: Callable[[int], None]
+        self, reader: FormatReader, blank: LogRow, state: Identity | None, advance: Callable[[int], None]
     ) -> LogRow:
         keys = choose(reader, self.selection, noted=False)
         kinds, specs = reader.kinds, reader.specs
@@ -242,7 +242,7 @@ class RunLog:
         return row
 
     def _look_at(
-        self, reader: CheckpointReader, keys: Sequence[str], before: Mapping[str, Seen]
+        self, reader: FormatReader, keys: Sequence[str], before: Mapping[str, Seen]
     ) -> Generator[tuple[str, Seen, CheckpointError | None]]:
         """Yield what each tensor is found to be, in this order, and why it cannot be read.
 
@@ -257,7 +257,7 @@ class RunLog:
                 else:
                     yield key, found or look.seen, look.flaw
 
-    def _look_of(self, reader: CheckpointReader, key: str, before: Seen | None) -> _Look:
+    def _look_of(self, reader: FormatReader, key: str, before: Seen | None) -> _Look:
         try:
             tensor = reader[key]
             stored = _stored_fingerprint(tensor)
@@ -376,7 +376,7 @@ def _state(path: Location) -> Identity | None:
     return found.identity if found is not None else None
 
 
-def _is_floating(reader: CheckpointReader, key: str) -> bool:
+def _is_floating(reader: FormatReader, key: str) -> bool:
     return reader.specs[key].dtype.family in ("float", "complex")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from formats.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _PATHS = ("global_step", "step", "optimizer/iter", "optimizer/_iterations")
@@ -15,7 +15,7 @@ _COUNTS = ("iter", "_iterations", "iteration", "iterations")
 _FIRST_OF_KERAS = "optimizer/vars/0"
 
 
-def stored_step(reader: CheckpointReader) -> int | None:
+def stored_step(reader: FormatReader) -> int | None:
     """Return the training step that a checkpoint holds: its global step, or its optimizer's iterations."""
     scalars = {
         reader.object_paths.get(key, key): key

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.tf.run.meta_graph import MetaGraph
 
 
@@ -33,7 +33,7 @@ class Trainable(NamedTuple):
     flaws: tuple[str, ...] = ()
 
 
-def trainable_tensors(reader: CheckpointReader) -> Trainable:
+def trainable_tensors(reader: FormatReader) -> Trainable:
     """Return what the graph beside a checkpoint tells; without one, nothing."""
     shard = V1_SHARD.fullmatch(reader.location.path)
     prefix = reader.location.path.of(shard["prefix"]) if shard else reader.location.path
@@ -71,9 +71,7 @@ def _graph_beside(prefix: Location) -> Location | None:
     return None if nearest is None else (directory / nearest[0])
 
 
-def _compare(
-    reader: CheckpointReader, graph: MetaGraph, path: str
-) -> tuple[dict[str, bool], tuple[str, ...]]:
+def _compare(reader: FormatReader, graph: MetaGraph, path: str) -> tuple[dict[str, bool], tuple[str, ...]]:
     """Return the marks of the tensors that a graph knows, and how it contradicts the checkpoint."""
     names = reader.full_names
     marks: dict[str, bool] = {}
@@ -115,7 +113,7 @@ _NUMBERED = re.compile(r"(.*(?:^|/)batch_normalization(?:_\d+)?/vars)/(\d+)", re
 
 
 def trained_and_not(
-    reader: CheckpointReader, weights: Sequence[str], marks: Mapping[str, bool]
+    reader: FormatReader, weights: Sequence[str], marks: Mapping[str, bool]
 ) -> tuple[list[str], list[str]]:
     """Part weights into those that are trained and moving statistics.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from formats.errors import CheckpointError
-from formats.find.opening import open_checkpoint
+from formats.find.opening import open_reader
 from formats.find.resolve import find
 from formats.location import Location, parse_location
 from formats.model.checkpoint_files import MAP, CheckpointLocation, step_of
@@ -52,7 +52,7 @@ def paths_and_keys(first: Location, words: Sequence[str]) -> tuple[list[Location
 def _names_in(path: Location) -> set[str]:
     """Return a checkpoint's keys and object paths; none where it cannot be opened: listing it says why."""
     try:
-        with open_checkpoint(path) as reader:
+        with open_reader(path) as reader:
             return {*reader.specs, *reader.object_paths.values()}
     except CheckpointError:
         return set()

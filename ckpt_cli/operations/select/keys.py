@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .name_map import NameMap
 
@@ -114,7 +114,7 @@ class Renamed:
     `object_graph` is that of an object-based checkpoint with the new paths and keys.
     """
 
-    def __init__(self, reader: CheckpointReader, keys: dict[str, str], graph: ObjectGraph | None) -> None:
+    def __init__(self, reader: FormatReader, keys: dict[str, str], graph: ObjectGraph | None) -> None:
         self._reader = reader
         self.keys = keys
         self.object_graph = graph
@@ -149,7 +149,7 @@ class Renamed:
         }
 
 
-def renamed(reader: CheckpointReader, rules: Rules, *, full_names: bool = False) -> Renamed:
+def renamed(reader: FormatReader, rules: Rules, *, full_names: bool = False) -> Renamed:
     """Return a checkpoint's keys under rules.
 
     With `full_names`, rules apply to the full names of an object graph, too.  Raises
@@ -196,7 +196,7 @@ class _Applied:
     def nothing(self) -> bool:
         return not any(self._matched)
 
-    def check(self, reader: CheckpointReader, what: str) -> list[str]:
+    def check(self, reader: FormatReader, what: str) -> list[str]:
         """Return notes on unused lines of a map; NothingSelectedError for a rule that matched nothing."""
         for (title, _), count in zip(self._steps, self._matched, strict=True):
             if not count:
@@ -215,7 +215,7 @@ class _Applied:
 # Keys alone -----------------------------------------------------------------------
 
 
-def _by_key(reader: CheckpointReader, rules: Rules) -> Renamed:
+def _by_key(reader: FormatReader, rules: Rules) -> Renamed:
     applied = _Applied(rules)
     keys = {key: applied(key) for key in reader.specs}
     notes = applied.check(reader, "key")
@@ -252,7 +252,7 @@ def _check_edges(old: str, new: str) -> None:
         raise ConversionError(message, key=old)
 
 
-def _slots(reader: CheckpointReader) -> dict[str, NamedSlot]:
+def _slots(reader: FormatReader) -> dict[str, NamedSlot]:
     """Return the slots by key, with what surrounds their variable's key in theirs."""
     slots = named_slots(reader.specs)
     if reader.format.is_by_name:  # whose kinds know no slots but these
@@ -290,7 +290,7 @@ def _attribute_of(key: str) -> str:
     return key.rpartition(_TAIL)[2] if _TAIL in key else ""
 
 
-def object_graph_of(reader: CheckpointReader) -> ObjectGraph | None:
+def object_graph_of(reader: FormatReader) -> ObjectGraph | None:
     """Return the object graph; None where the format has none.
 
     Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
@@ -299,7 +299,7 @@ def object_graph_of(reader: CheckpointReader) -> ObjectGraph | None:
     return reader.object_graph
 
 
-def _in_graph(reader: CheckpointReader, rules: Rules, *, full_names: bool) -> Renamed:
+def _in_graph(reader: FormatReader, rules: Rules, *, full_names: bool) -> Renamed:
     graph = object_graph_of(reader)
     assert graph is not None
     owners = graph.tensors(reader.specs) if rules.names else {}

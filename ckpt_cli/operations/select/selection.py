@@ -15,7 +15,7 @@ from formats.location import parse_location
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 class NothingSelectedError(CheckpointError):
@@ -80,7 +80,7 @@ def _pattern(text: str, selection: Selection) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(text), flags)
 
 
-def with_words(selection: Selection, *readers: CheckpointReader) -> Selection:
+def with_words(selection: Selection, *readers: FormatReader) -> Selection:
     """Return a selection in which words that are no keys of any reader are globs of what contains them.
 
     A note says how many tensors that are.  Expressions, and what matches nothing even so, stay as they are.
@@ -112,7 +112,7 @@ class Sifted(NamedTuple):
     idle: tuple[str, ...] = ()
 
 
-def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False) -> Sifted:
+def sift(reader: FormatReader, selection: Selection, *, listed: bool = False) -> Sifted:
     """Return what a selection chooses and drops, in the order of the checkpoint.
 
     Where dtypes or kinds choose, what they leave out is proved, unless all is merely
@@ -152,7 +152,7 @@ def sift(reader: CheckpointReader, selection: Selection, *, listed: bool = False
 
 
 def choose(
-    reader: CheckpointReader, selection: Selection, *, noted: bool = True, listed: bool = False
+    reader: FormatReader, selection: Selection, *, noted: bool = True, listed: bool = False
 ) -> list[str]:
     """Return the chosen keys, in the order of the checkpoint, those left out being proved as `sift` says.
 
@@ -175,7 +175,7 @@ def choose(
     return found.chosen
 
 
-def prove_graph(reader: CheckpointReader) -> None:
+def prove_graph(reader: FormatReader) -> None:
     """Have what tells object paths, full names and kinds been read, for whoever answers by them.
 
     Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
@@ -191,13 +191,13 @@ def prove_graph(reader: CheckpointReader) -> None:
     raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
 
 
-def say_idle(reader: CheckpointReader, patterns: Iterable[str]) -> None:
+def say_idle(reader: FormatReader, patterns: Iterable[str]) -> None:
     """Tell of patterns that were to drop something and match nothing: a slip, more often than not."""
     for text in patterns:
         notices.tell(f"{reader.location.path}: no tensor matches --exclude {text!r}")
 
 
-def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
+def unmatched(reader: FormatReader, text: str) -> CheckpointError:
     """Return the error of a pattern that matches nothing, with close keys.
 
     Where what tells the object paths is damaged, or may not be read, nobody knows what they are.
@@ -218,7 +218,7 @@ def unmatched(reader: CheckpointReader, text: str) -> CheckpointError:
     return NothingSelectedError(message, path=reader.location.path, hints=hints)
 
 
-def _matching(reader: CheckpointReader, text: str, selection: Selection) -> set[str]:
+def _matching(reader: FormatReader, text: str, selection: Selection) -> set[str]:
     """Return the keys that a key, an object path or a pattern names."""
     regex = selection.regex
     if not regex and text in reader.specs:
@@ -233,7 +233,7 @@ def _matching(reader: CheckpointReader, text: str, selection: Selection) -> set[
     return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
 
 
-def close_keys(reader: CheckpointReader, text: str) -> tuple[str, ...]:
+def close_keys(reader: FormatReader, text: str) -> tuple[str, ...]:
     """Return a hint that names keys or object paths like `text`, or those whose full name it is."""
     owners = reader.owners_of(text)
     if owners:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from formats.core.chunks import Chunk
     from formats.core.region import Index
     from formats.core.spec import TensorSpec
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _SLICED = re.compile(r"(?P<key>.+)\[(?P<slice>[-+\d:,.\s]*)\]", re.DOTALL)
@@ -52,18 +52,18 @@ class TensorSlice(NamedTuple):
         sizes = (len(range(part.start, part.stop, part.step)) for part in self.region)
         return tuple(size for axis, size in enumerate(sizes) if axis not in self.dropped)
 
-    def read(self, reader: CheckpointReader) -> np.ndarray[Any, Any]:
+    def read(self, reader: FormatReader) -> np.ndarray[Any, Any]:
         """Return the part, checked as `LazyTensor.read_slice` says."""
         if self.region is None:
             return reader[self.key].read()
         return reader[self.key].read_region(self.region).reshape(self.shape)
 
-    def tensor(self, reader: CheckpointReader) -> LazyTensor:
+    def tensor(self, reader: FormatReader) -> LazyTensor:
         """Return the part as a tensor of its own, under the whole one's key."""
         whole = reader[self.key]
         return whole if self.region is None else _PartTensor(whole, self)
 
-    def arrays(self, reader: CheckpointReader) -> Iterator[np.ndarray[Any, Any]]:
+    def arrays(self, reader: FormatReader) -> Iterator[np.ndarray[Any, Any]]:
         """Yield the part's numbers as flat arrays, none larger than a piece.
 
         The checksum is compared when the last has passed.
@@ -93,7 +93,7 @@ class _PartTensor(LazyTensor):
         return self._whole.region_chunks(self._region, max_bytes)
 
 
-def find_part(reader: CheckpointReader, text: str, *, ignore_case: bool = False) -> TensorSlice:
+def find_part(reader: FormatReader, text: str, *, ignore_case: bool = False) -> TensorSlice:
     """Return the one tensor, or part of one, that `text` names; NothingSelectedError where it names none.
 
     A word that is no key names the one that contains it.
@@ -109,7 +109,7 @@ def find_part(reader: CheckpointReader, text: str, *, ignore_case: bool = False)
     return TensorSlice(key, reader.specs[key])
 
 
-def find_parts(reader: CheckpointReader, texts: tuple[str, ...], selection: Selection) -> list[TensorSlice]:
+def find_parts(reader: FormatReader, texts: tuple[str, ...], selection: Selection) -> list[TensorSlice]:
     """Return what `texts` and a selection choose, in the order of the checkpoint, slices as they are named.
 
     `texts` are keys, slices and patterns; `selection` has the patterns of options.
@@ -145,7 +145,7 @@ def whole(parts: list[TensorSlice], path: str) -> list[str]:
     return [part.key for part in parts]
 
 
-def _sliced(reader: CheckpointReader, text: str, how: Selection) -> TensorSlice | None:
+def _sliced(reader: FormatReader, text: str, how: Selection) -> TensorSlice | None:
     """Return the part that `KEY[SLICE]` names; None where it is no slice, or rather a pattern."""
     sliced = _SLICED.fullmatch(text)
     if not sliced:
@@ -166,7 +166,7 @@ def _sliced(reader: CheckpointReader, text: str, how: Selection) -> TensorSlice 
     return TensorSlice(key, spec, index, dropped, f"[{sliced['slice'].strip()}]")
 
 
-def _named(reader: CheckpointReader, text: str) -> str | None:
+def _named(reader: FormatReader, text: str) -> str | None:
     """Return the key that is `text`, or whose object path is and no other's."""
     if text in reader.specs:
         return text
@@ -174,7 +174,7 @@ def _named(reader: CheckpointReader, text: str) -> str | None:
     return keys[0] if len(keys) == 1 else None
 
 
-def _only(reader: CheckpointReader, text: str, how: Selection) -> str:
+def _only(reader: FormatReader, text: str, how: Selection) -> str:
     """Return the one key that a text names, its case and words taken as a selection says."""
     chosen = choose(reader, Selection(keep=(text,), ignore_case=how.ignore_case, words=how.words))
     if len(chosen) > 1:

@@ -9,10 +9,10 @@ from formats.core.words import counted, first_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
-def left_alone(reader: CheckpointReader, keys: Iterable[str]) -> str | None:
+def left_alone(reader: FormatReader, keys: Iterable[str]) -> str | None:
     """Return a line that names the tensors whose type is not mapped; None where there is none."""
     specs = (reader.specs[key] for key in keys)
     named = [f"{spec.key!r} ({spec.dtype})" for spec in specs if spec.dtype.is_unmapped]

@@ -13,7 +13,7 @@ from formats.core.chunks import PIECE
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import Stored, TensorSpec, key_bytes
 from formats.errors import ConversionError, DuplicateKeyError
-from formats.model.reader import CheckpointReader, Family
+from formats.model.reader import Family, FormatReader
 from formats.model.tensor import LazyTensor
 from formats.store.work.workers import SERIAL
 
@@ -44,7 +44,7 @@ class Constant(NamedTuple):
     dtype: str
 
 
-class Relaid(CheckpointReader):
+class Relaid(FormatReader):
     """A reader of what relations make of another reader's tensors.
 
     Raises DuplicateKeyError where two of them have one key, ConversionError where parts
@@ -57,7 +57,7 @@ class Relaid(CheckpointReader):
 
     def __init__(
         self,
-        reader: CheckpointReader,
+        reader: FormatReader,
         relations: Sequence[Relation],
         constants: Sequence[Constant] = (),
         *,

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from .keys import PublicKey
 
-    View = Callable[[CheckpointReader], tuple[CheckpointReader, Mapping[str, str]]]
+    View = Callable[[FormatReader], tuple[FormatReader, Mapping[str, str]]]
 
 _NOTHING = Statement({}, {}, "", "")
 
@@ -66,12 +66,12 @@ class SignedContract(Contract):
     def remark(self) -> str:
         return "; ".join((f"{counted(len(self.specs), 'tensor')} as signed in {self.path}", *self._remarks))
 
-    def _view(self, reader: CheckpointReader) -> CheckpointReader:
+    def _view(self, reader: FormatReader) -> FormatReader:
         found, self._renamed = self._as_signed(reader)
         self._remarks = _changes(found, self._renamed)
         return found
 
-    def _names_in(self, reader: CheckpointReader) -> tuple[dict[str, str], Collection[str]]:
+    def _names_in(self, reader: FormatReader) -> tuple[dict[str, str], Collection[str]]:
         """Return the key of each tensor that was signed, and the keys of the tensors that signing covers."""
         names = canonical_names(reader, self._renamed)
         keys = {name: key for key, name in names.items()}
@@ -79,7 +79,7 @@ class SignedContract(Contract):
         return {name: keys.get(name, name) for name in self.specs}, names.keys()
 
 
-def _changes(view: CheckpointReader, renamed: Mapping[str, str]) -> list[str]:
+def _changes(view: FormatReader, renamed: Mapping[str, str]) -> list[str]:
     """Return which tensors were renamed, transposed or computed to match the signed names and axes."""
     moved, made = dict(renamed), []
     if isinstance(view, Relaid):

@@ -23,7 +23,7 @@ from .envelope import parsed_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://github.com/ckpt-tools/ckpt/tensors/v1"
@@ -42,7 +42,7 @@ class Statement(NamedTuple):
     time: str
 
 
-def payload_of(reader: CheckpointReader, tensors: Iterable[CanonicalTensor], time: str) -> bytes:
+def payload_of(reader: FormatReader, tensors: Iterable[CanonicalTensor], time: str) -> bytes:
     """Return the statement about tensors as JSON, the same bytes for the same tensors and time."""
     location = reader.location
     name = location.name.partition("?")[0] if location.store.scheme else location.name

@@ -36,7 +36,7 @@ from ..variable import Variable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..checkpoint import Checkpoint
 
@@ -257,7 +257,7 @@ def _by_name(variables: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
-def keys_by_name(reader: CheckpointReader) -> dict[str, str]:
+def keys_by_name(reader: FormatReader) -> dict[str, str]:
     """Return the keys of a checkpoint by variable name; those of an object-based one by full name."""
     if not reader.format.has_object_graph:
         return {key: key for key in reader.specs}
@@ -270,7 +270,7 @@ def _check(
     path: str,
     variables: dict[str, Variable],
     keys: dict[str, str],
-    reader: CheckpointReader,
+    reader: FormatReader,
     *,
     is_reshaping: bool,
 ) -> None:

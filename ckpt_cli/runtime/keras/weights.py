@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from formats.keras.variable_layout import Placed
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 __all__ = ["assign", "assign_weights", "load_h5", "load_weights_file", "save_h5", "save_weights_file"]
 
@@ -130,7 +130,7 @@ def _arrays(placed: list[Placed]) -> list[NamedArray]:
 # Loading --------------------------------------------------------------------------------
 
 
-def load_h5(reader: CheckpointReader, model: Layered, *, by_name: bool, skip_mismatch: bool) -> None:
+def load_h5(reader: FormatReader, model: Layered, *, by_name: bool, skip_mismatch: bool) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
     stored = {layer.name: layer.keys for layer in keras_facts(reader.facts).layers}
     top_level = stored.pop(TOP_LEVEL, None)
@@ -156,7 +156,7 @@ def _in_order(stored: dict[str, list[str]], model: Layered) -> Pairs:
 
 
 def _by_name(
-    reader: CheckpointReader, stored: dict[str, list[str]], model: Layered, skip_mismatch: bool
+    reader: FormatReader, stored: dict[str, list[str]], model: Layered, skip_mismatch: bool
 ) -> Pairs:
     pairs = []
     for layer in model.layers:
@@ -178,7 +178,7 @@ def _paired(variables: list[Any], keys: list[str], what: str) -> Pairs:
     return list(zip(variables, keys, strict=True))
 
 
-def load_weights_file(reader: CheckpointReader, model: Layered) -> None:
+def load_weights_file(reader: FormatReader, model: Layered) -> None:
     """Assign a file's weights to a model, all of them or, where something does not fit, none."""
     stored = variables_by_group(reader)
     models = [in_objects(model, keras3=keras3) for keras3 in (False, True)]
@@ -201,7 +201,7 @@ def load_weights_file(reader: CheckpointReader, model: Layered) -> None:
     _assign_all(reader, pairs)
 
 
-def _assign_all(reader: CheckpointReader, pairs: Pairs) -> None:
+def _assign_all(reader: FormatReader, pairs: Pairs) -> None:
     """Assign tensors to variables by key; ValueError, and nothing assigned, where a shape is another."""
     for variable, key in pairs:
         shape = reader.specs[key].shape
@@ -218,7 +218,7 @@ def _assign_all(reader: CheckpointReader, pairs: Pairs) -> None:
 # Models made from a configuration -------------------------------------------------------
 
 
-def assign_weights(model: Layered, reader: CheckpointReader, by: CheckpointReader) -> dict[str, Any]:
+def assign_weights(model: Layered, reader: FormatReader, by: FormatReader) -> dict[str, Any]:
     """Give a model made from the configuration of `by` the weights of `reader`; return variables by key.
 
     Where only names tell, they are those of `by`.  Raises UnsupportedFeatureError where
@@ -250,7 +250,7 @@ def _live_pairs(unit: Unit, model: Layered) -> Iterator[tuple[str, Any]]:
                 yield str(variable.key), weight
 
 
-def assign(reader: CheckpointReader, pairs: Mapping[str, Any]) -> None:
+def assign(reader: FormatReader, pairs: Mapping[str, Any]) -> None:
     """Assign tensors to variables, all or, where a shape is another, none."""
     for key, variable in pairs.items():
         if variable.shape != reader.specs[key].shape:

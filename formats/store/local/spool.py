@@ -1,6 +1,6 @@
 """Tensors that a writer was given before their turn, on disk until it comes.
 
-Some formats keep tensors in an order of their own (`CheckpointWriter.order`).  Who writes
+Some formats keep tensors in an order of their own (`FormatWriter.order`).  Who writes
 in that order never needs this; everyone else may write as they like, at the price of the
 bytes being written twice.
 """

@@ -32,7 +32,7 @@ from ...core.spec_table import new_tuple
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.checkpoint_files import data_shards
 from ...model.expansion import expansion_flaw
-from ...model.reader import CheckpointReader
+from ...model.reader import FormatReader
 from ...model.tensor import LazyTensor
 from ...store.base import CLOSED
 from ...store.ranges import FileRange, Sum
@@ -240,7 +240,7 @@ class BundleTensor(LazyTensor):
         return out
 
 
-class BundleReader(CheckpointReader):
+class BundleReader(FormatReader):
     """A bundle, object-based or name-based; what the keys mean is the subclass's."""
 
     def __init__(self, probe: Probe, *, lenient: bool = False) -> None:

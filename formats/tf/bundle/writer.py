@@ -20,7 +20,7 @@ from ...core.spec import TensorSpec, key_bytes
 from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyError
 from ...model.checkpoint_files import CheckpointLocation, bundle, bundle_prefix, data_shards
 from ...model.object_keys import GRAPH_KEY
-from ...model.writer import CheckpointWriter, Placement, bounded, check_text
+from ...model.writer import FormatWriter, Placement, bounded, check_text
 from ...store.local.removing import scratch_file
 from ...store.local.staging import StagedFile, Staging, refusing, remove_files
 from ...store.remote.upload_journal import SentObject
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ...core.chunks import Chunk
     from ...core.region import Extents, Region
     from ...location import Location
-    from ...model.reader import CheckpointReader, Format
+    from ...model.reader import Format, FormatReader
     from ...model.writer import WriteTarget
     from ...store.ranges import Sum
     from ...store.remote.upload import Handed, Upload
@@ -88,7 +88,7 @@ def bundle_target(target: WriteTarget) -> WriteTarget:
     return target._replace(path=prefix)
 
 
-class BundleWriter(CheckpointWriter):
+class BundleWriter(FormatWriter):
     """Writes a bundle, object-based or name-based; what the keys mean is not its business."""
 
     has_shards = True
@@ -396,7 +396,7 @@ class BundleWriter(CheckpointWriter):
     def _move_in(self) -> None:
         self._bundle.move_in()
 
-    def is_said_by(self, found: CheckpointReader) -> bool:
+    def is_said_by(self, found: FormatReader) -> bool:
         limit = self.target.shard_size
         return super().is_said_by(found) and (limit is None or _is_cut(BundleIndex(self.target.path), limit))
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from ...keras.training_state import TrainingState
     from ...model.object_graph import ObjectGraph
-    from ...model.reader import CheckpointReader
+    from ...model.reader import FormatReader
     from .invent import Invented
 
 
-def states_of(reader: CheckpointReader) -> list[TrainingState] | None:
+def states_of(reader: FormatReader) -> list[TrainingState] | None:
     """Return the state of each optimizer that a checkpoint has; None where its layout is not known here."""
     if reader.object_graph is not None:
         return training_states(reader.object_graph, reader.specs, reader.full_names)
@@ -30,7 +30,7 @@ def states_of(reader: CheckpointReader) -> list[TrainingState] | None:
     return [_renamed(state, names) for state in training_states(invented.graph, specs, names)]
 
 
-def objects_of(reader: CheckpointReader) -> tuple[ObjectGraph, dict[int, str]] | None:
+def objects_of(reader: FormatReader) -> tuple[ObjectGraph, dict[int, str]] | None:
     """Return a checkpoint's object graph, one of its names where it has none, and the keys of variables.
 
     These are by the nodes that hold them.  None where neither can be had.
@@ -45,7 +45,7 @@ def objects_of(reader: CheckpointReader) -> tuple[ObjectGraph, dict[int, str]] |
     return graph, {node: names[key] for key, (node, name, _) in owners.items() if name == VARIABLE_VALUE}
 
 
-def _invented(reader: CheckpointReader) -> Invented | None:
+def _invented(reader: FormatReader) -> Invented | None:
     if reader.format.family is Family.KERAS:
         return None
     own, kinds = reader.own_keys, reader.kinds

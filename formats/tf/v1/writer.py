@@ -22,7 +22,7 @@ from ...core.region import WHOLE, region_of, tiling_flaw, volume
 from ...core.spec import key_bytes
 from ...errors import CheckpointExistsError, ConversionError
 from ...model.checkpoint_files import v1_shards
-from ...model.writer import CheckpointWriter, check_text
+from ...model.writer import FormatWriter, check_text
 from ...store.siblings import V1_SHARD
 from ...wire.messages import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices, VersionDef
 from ...wire.sstable import TableBuilder
@@ -64,7 +64,7 @@ def _in_key_order(spec: TensorSpec, slices: Sequence[Extents]) -> list[Extents]:
     return sorted(slices or [((0, WHOLE),) * spec.rank], key=lambda extents: slice_key(name, extents))
 
 
-class V1Writer(CheckpointWriter):
+class V1Writer(FormatWriter):
     """Writes a V1 checkpoint in one file; slices, too, in the order of their keys."""
 
     has_slices = True

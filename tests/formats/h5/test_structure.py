@@ -35,7 +35,7 @@ KERAS = sorted(
 )
 
 
-def opened(path: str, *, natively: bool) -> formats.CheckpointReader:
+def opened(path: str, *, natively: bool) -> formats.FormatReader:
     probe = Probe(locate(parse_location(path)))
     superblock = Superblock.find(probe.head)
     assert superblock is not None
@@ -58,7 +58,7 @@ def told(path: str, *, natively: bool) -> dict[str, Any]:
         }
 
 
-def numbers(reader: formats.CheckpointReader) -> list[str]:
+def numbers(reader: formats.FormatReader) -> list[str]:
     return [key for key, spec in reader.specs.items() if spec.dtype.itemsize is not None]
 
 

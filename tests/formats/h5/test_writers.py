@@ -24,14 +24,14 @@ from tests.writing import files, h5_objects, read_all, save, spec_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from formats.model.writer import CheckpointWriter
+    from formats.model.writer import FormatWriter
 
 ROOT = os.path.dirname(os.path.dirname(formats.__file__))
 GOLDENS = [entry["path"] for entry in recorded("h5-keras2-weights", "h5-keras2-model", "h5-keras3-weights")]
 ARCHIVES = [entry["path"] for entry in recorded("keras3-zip")]
 
 
-def copied(source: str, target: Path) -> CheckpointWriter:
+def copied(source: str, target: Path) -> FormatWriter:
     """Write a checkpoint again from what its reader tells, and return the writer."""
     with formats.open_checkpoint(source) as reader:
         name = reader.format.name

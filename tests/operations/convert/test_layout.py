@@ -22,7 +22,7 @@ from tests.writing import files
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from formats import CheckpointReader
+    from formats.model.reader import FormatReader
 
 PATHS = [data_path(golden["path"]) for golden in recorded(*BUNDLES)]
 IN_SHARDS = [path for path in PATHS if len(glob.glob(glob.escape(path) + ".data-*")) > 1]
@@ -41,7 +41,7 @@ def bundle(prefix: str) -> dict[str, bytes]:
     return found
 
 
-def rewritten(reader: CheckpointReader, target: str, settings: Settings | None = None) -> dict[str, bytes]:
+def rewritten(reader: FormatReader, target: str, settings: Settings | None = None) -> dict[str, bytes]:
     execute(
         plan_conversion(
             reader, list(reader.specs), parse_location(target), reader.format, settings or Settings()

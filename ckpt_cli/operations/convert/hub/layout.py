@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from formats.core.axes import Change, Shape
     from formats.location import Location
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 _MODEL_TYPE, _ARCHITECTURES = "model_type", "architectures"
 _SUFFIXES = {TENSORFLOW: (".h5", H5_INDEX_SUFFIX), FLAX: (".msgpack", FLAX_INDEX_SUFFIX)}
@@ -92,7 +92,7 @@ def _changes(operations: str, before: Sequence[Change], shape: Shape) -> tuple[C
     return parse_steps(operations).before
 
 
-def hub_model(reader: CheckpointReader) -> HubModel | None:
+def hub_model(reader: FormatReader) -> HubModel | None:
     """Return the model that config.json, next to the file, describes; None if there is no such file.
 
     Raises ConversionError for an architecture that is not in the table.
@@ -103,12 +103,12 @@ def hub_model(reader: CheckpointReader) -> HubModel | None:
     return model_of(config, library, config_beside(reader))
 
 
-def config_beside(reader: CheckpointReader) -> Location:
+def config_beside(reader: FormatReader) -> Location:
     """Return the path of the configuration of a model of transformers."""
     return reader.location.head.parent / CONFIG
 
 
-def layout_note(reader: CheckpointReader) -> str | None:
+def layout_note(reader: FormatReader) -> str | None:
     """Return what a person should know who converts such a model's weights, and keeps their names."""
     library, config = _described(reader)
     if library is None or config is None:
@@ -119,7 +119,7 @@ def layout_note(reader: CheckpointReader) -> str | None:
     )
 
 
-def _described(reader: CheckpointReader) -> tuple[str | None, dict[str, Any] | None]:
+def _described(reader: FormatReader) -> tuple[str | None, dict[str, Any] | None]:
     """Return the library that wrote a file, and the configuration of transformers next to it."""
     head = reader.location.head
     library = next((name for name, suffixes in _SUFFIXES.items() if head.endswith(suffixes)), None)

@@ -13,7 +13,7 @@ from formats.keras.learned import differing, learned_in, unknown_to
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..plan import Plan
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FROM_TEMPLATE = "to take them from TEMPLATE, a Keras file of the program: --like TEMPLATE --partial"
 
 
-def with_learned(plan: Plan, source: CheckpointReader, *, partial: bool = False) -> Plan:
+def with_learned(plan: Plan, source: FormatReader, *, partial: bool = False) -> Plan:
     """Return a plan with what SRC's layers learned; with `partial`, TEMPLATE's is used if SRC stores none.
 
     Raises ConversionError if the result would have what other data taught, and names it.

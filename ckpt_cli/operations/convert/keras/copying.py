@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from formats.location import Location
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
 
     from ..pairing import Strictness
     from ..plan import Move, Plan
@@ -72,7 +72,7 @@ def _is_left_out(chosen: Chosen, key: str) -> bool:
     return chosen.source.kinds.get(key) == "variable" and key not in chosen.keys
 
 
-def tells_structure(reader: CheckpointReader, into: Format) -> bool:
+def tells_structure(reader: FormatReader, into: Format) -> bool:
     """Whether a file given for its configuration is needed as a template, too: no table knows its model."""
     if not have_one_layout(reader.format, into) or "variable" not in reader.kinds.values():
         return False
@@ -83,9 +83,9 @@ def tells_structure(reader: CheckpointReader, into: Format) -> bool:
 
 
 def plan_by_structure(  # noqa: PLR0917  as plan_like
-    source: CheckpointReader,
+    source: FormatReader,
     keys: Sequence[str],
-    template: CheckpointReader,
+    template: FormatReader,
     target: Location,
     into: Format,
     rules: Strictness,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
 
 _COUNTED = re.compile(r"(?P<base>.*?)(?:_(?P<number>[0-9]{1,9}))?", re.DOTALL)
@@ -49,9 +49,9 @@ class _LayerKeys(NamedTuple):
 
 
 def pairs_between_models(
-    source: CheckpointReader,
+    source: FormatReader,
     here: Container[str],
-    template: CheckpointReader,
+    template: FormatReader,
     there: Container[str],
     notes: list[str],
     *,
@@ -95,7 +95,7 @@ def _by_names(mine: _FullNames, theirs: _FullNames) -> dict[str, str]:
     return {key: mine.weights[name] for name, key in theirs.weights.items()} | scalars
 
 
-def _names(reader: CheckpointReader, keys: Container[str], called: Mapping[str, str]) -> _FullNames:
+def _names(reader: FormatReader, keys: Container[str], called: Mapping[str, str]) -> _FullNames:
     """Return the keys of weights by name; nothing where names do not tell weights apart.
 
     Of scalars, those of layers: others are counters and rates of a program.
@@ -202,7 +202,7 @@ def _in_any_keras(path: str) -> str:
 class _ModelObjects:
     """An object graph without its optimizers."""
 
-    def __init__(self, graph: ObjectGraph, reader: CheckpointReader) -> None:
+    def __init__(self, graph: ObjectGraph, reader: FormatReader) -> None:
         self.graph = graph
         self.reader = reader
         self.optimizers = optimizer_nodes(graph)

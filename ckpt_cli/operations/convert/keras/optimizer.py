@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
     from formats.keras.variable_layout import Placed, SlotOf
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..optimizers import Given
 
@@ -471,7 +471,7 @@ def wanted_by(facts: KerasFacts) -> Wanted | None:
 
 
 def optimizer_of(
-    source: CheckpointReader, beside: KerasFacts | None = None, said: str | None = None
+    source: FormatReader, beside: KerasFacts | None = None, said: str | None = None
 ) -> StoredOptimizer | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
@@ -498,9 +498,7 @@ def optimizer_of(
     return _in_graph(found, source) if source.object_graph is not None else found
 
 
-def differing_optimizers(
-    source: CheckpointReader, template: CheckpointReader, said: str | None = None
-) -> str | None:
+def differing_optimizers(source: FormatReader, template: FormatReader, said: str | None = None) -> str | None:
     """Return why the state of one is not that of the other, whatever its names are; None where it is.
 
     In .weights.h5 and .keras slots have numbers for names, which another class counts otherwise.
@@ -520,7 +518,7 @@ def differing_optimizers(
     return f"SRC's optimizer is {mine.title}, TEMPLATE's is {theirs.title}"
 
 
-def _in_graph(optimizer: StoredOptimizer, source: CheckpointReader) -> StoredOptimizer:
+def _in_graph(optimizer: StoredOptimizer, source: FormatReader) -> StoredOptimizer:
     """Return the same with what the object graph tells: whose the slots are, and of which class."""
     assert source.object_graph is not None
     states = training_states(source.object_graph, source.specs, source.full_names)

@@ -15,7 +15,7 @@ from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.core.words import counted
 from formats.errors import ConversionError, leave_out
-from formats.find.opening import open_checkpoint
+from formats.find.opening import open_reader
 from formats.keras.compiled_metrics import fitted_metrics
 from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from formats.keras.variable_layout import Placed
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import CheckpointReader, Format
+    from formats.model.reader import Format, FormatReader
     from formats.store.base import File
 
     from ..source import Chosen
@@ -90,7 +90,7 @@ def read_config(path: Location) -> KerasFacts:
         if "class_name" not in found:
             raise ConversionError("no model configuration: it has no 'class_name'", path=path)
         return KerasFacts(config=text)
-    with open_checkpoint(path) as reader:
+    with open_reader(path) as reader:
         facts = keras_facts(reader.proved_facts())
     if facts.config is None:
         raise ConversionError("holds no model configuration", path=path)
@@ -103,7 +103,7 @@ def _is_json(file: File) -> bool:
 
 
 @contextmanager
-def structure_in(path: Location | None, into: Format) -> Iterator[CheckpointReader | None]:
+def structure_in(path: Location | None, into: Format) -> Iterator[FormatReader | None]:
     """Yield a file that is given for its configuration if its weights' places are needed, too; else None."""
     if path is None or into.family is not Family.KERAS:
         yield None
@@ -113,7 +113,7 @@ def structure_in(path: Location | None, into: Format) -> Iterator[CheckpointRead
     if is_json:
         yield None
         return
-    with open_checkpoint(path) as reader:
+    with open_reader(path) as reader:
         yield reader if tells_structure(reader, into) else None
 
 

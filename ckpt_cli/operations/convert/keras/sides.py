@@ -25,7 +25,7 @@ from .optimizer import RATE, optimizer_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
 
     from ..optimizers import Given
     from .optimizer import StoredOptimizer
@@ -48,9 +48,7 @@ class Side(NamedTuple):
     variables: Sequence[str | None] | None = None
 
 
-def sides(
-    source: CheckpointReader, template: CheckpointReader, given: Given
-) -> tuple[Side, Side] | Differing | None:
+def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | Differing | None:
     """Return both; None where only a model would tell what they have, and nothing tells of one of both."""
     mine, theirs = states_of(source), states_of(template)
     if mine is not None and theirs is not None:
@@ -79,7 +77,7 @@ def _unit_of(config: str | None) -> Unit | None:
     return None
 
 
-def _is_told(reader: CheckpointReader) -> bool:
+def _is_told(reader: FormatReader) -> bool:
     return reader.format.family in (Family.KERAS, Family.TENSORFLOW)
 
 
@@ -93,9 +91,9 @@ def paired_by_model(mine: Side, theirs: Side) -> dict[str, str]:
 
 
 def _by_structure(
-    source: CheckpointReader,
+    source: FormatReader,
     mine: Sequence[TrainingState] | None,
-    template: CheckpointReader,
+    template: FormatReader,
     theirs: Sequence[TrainingState] | None,
     given: Given,
 ) -> tuple[Side, Side] | Differing | None:
@@ -127,7 +125,7 @@ def _with_names(
 
 
 def _walked(
-    reader: CheckpointReader,
+    reader: FormatReader,
     states: Sequence[TrainingState] | None,
     variables: Sequence[str],
     trained: Sequence[tuple[str, str]],
@@ -146,7 +144,7 @@ def _walked(
     return Side(reader.full_names, found, variables)
 
 
-def _side(reader: CheckpointReader, unit: Unit, states: Sequence[TrainingState] | None, given: Given) -> Side:
+def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | None, given: Given) -> Side:
     if not knows(reader):
         return Side(reader.full_names, states or ())
     fill(unit, reader)
