@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.facts import keras_facts
-from formats.keras.optimizer_state import OptimizerState, optimizer_settings, optimizer_state
+from formats.keras.optimizer_state import StoredOptimizer, optimizer_settings, stored_optimizer
 from formats.keras.optimizers import BY_NAME, LEGACY
 
 from .keras import optimizers
@@ -52,7 +52,7 @@ class Configured:
     def __init__(self, reader: FormatReader, by: FormatReader) -> None:
         self.model = built_model(by)
         pairs = assign_weights(self.model, reader, by)
-        state = optimizer_state(reader)
+        state = stored_optimizer(reader)
         if state is None:
             raise _refused(reader.location.path, f"{reader.format.name} holds no state of an optimizer")
         self.optimizer = _optimizer(by, state)
@@ -64,7 +64,7 @@ def _refused(path: str, what: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=path)
 
 
-def _optimizer(by: FormatReader, state: OptimizerState) -> Any:
+def _optimizer(by: FormatReader, state: StoredOptimizer) -> Any:
     """Return the optimizer that a training configuration describes, in the style of the state."""
     name, settings = optimizer_settings(by)
     path = by.location.path
@@ -95,7 +95,7 @@ def _optimizer(by: FormatReader, state: OptimizerState) -> Any:
 
 
 def _restore(
-    optimizer: Any, model: Model, state: OptimizerState, reader: FormatReader, pairs: dict[str, Any]
+    optimizer: Any, model: Model, state: StoredOptimizer, reader: FormatReader, pairs: dict[str, Any]
 ) -> None:
     """Give an optimizer its state, all of it or, where something does not fit, none."""
     trained = model.trainable_variables
@@ -112,7 +112,7 @@ def _restore(
     assign(reader, placed)
 
 
-def _slots(optimizer: Any, trained: list[Any], state: OptimizerState) -> dict[str, Any] | None:
+def _slots(optimizer: Any, trained: list[Any], state: StoredOptimizer) -> dict[str, Any] | None:
     optimizer.build(trained)
     own = list(optimizer.variables)[1:]
     if not state.slots and isinstance(optimizer, optimizers.SGD) and not optimizer.momentum:
@@ -123,17 +123,17 @@ def _slots(optimizer: Any, trained: list[Any], state: OptimizerState) -> dict[st
 
 
 def _legacy_slots(
-    optimizer: Any, trained: list[Any], state: OptimizerState, pairs: dict[str, Any]
+    optimizer: Any, trained: list[Any], state: StoredOptimizer, pairs: dict[str, Any]
 ) -> dict[str, Any] | None:
     optimizer._create_slots(trained)
     own = [variable for variable in optimizer.weights if variable is not optimizer.iterations]
     if len(own) != len(state.slots):
         return None
-    if not state.owners or None in state.owners:
+    if len(state.owners) != len(state.slots):
         return {str(held.key): variable for held, variable in zip(state.slots, own, strict=True)}
     found = {}
-    for held, owner in zip(state.slots, state.owners, strict=True):
-        variable = pairs.get(str(owner))
+    for held, (owner, _) in zip(state.slots, state.owners, strict=True):
+        variable = pairs.get(owner)
         slot = optimizer._slot_or_none(variable, held.name) if variable is not None else None
         if slot is None:
             return None

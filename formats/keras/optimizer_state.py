@@ -23,13 +23,15 @@ from ..wire.jsontext import parse_object
 from .config import snake_case
 from .facts import keras_facts
 from .model import Variable
-from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, OPTIMIZERS, named
+from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, OPTIMIZERS, TITLES, named
+from .training_state import ITERATIONS, LEARNING_RATE, UNKNOWN_CLASS, training_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..model.reader import FormatReader
     from .facts import KerasFacts
+    from .optimizers import Optimizer as Row
 
 
 OPTIMIZER = "optimizer"
@@ -59,10 +61,11 @@ Told = tuple[str | None, dict[str, Any]]
 """The class of an optimizer and its settings, as far as a training configuration tells."""
 
 
-class OptimizerState(NamedTuple):
+class StoredOptimizer(NamedTuple):
     """What a checkpoint has of an optimizer; `name` is its class, as far as is known, slots as stored.
 
-    `rates` are hyperparameters, whose values a configuration may give where no tensor does.
+    `row` is what the table knows of its class.  `rates` are hyperparameters, whose values a
+    configuration may give where no tensor does.
     """
 
     generation: str
@@ -70,6 +73,7 @@ class OptimizerState(NamedTuple):
     iteration: Variable
     slots: tuple[Variable, ...]
     rates: Mapping[str, Variable]
+    row: Row | None = None
     settings: Mapping[str, Any] = {}
     """What a training configuration says of it; nothing where that is of another class."""
 
@@ -77,7 +81,7 @@ class OptimizerState(NamedTuple):
     """The product of Nadam's momentums."""
 
     scaled: bool = False
-    """Whether a LossScaleOptimizer is around it, as far as the layout tells."""
+    """Whether a LossScaleOptimizer is around it, as far as is told."""
 
     wrapper: Mapping[str, str] = {}
     """The keys of the numbers that a LossScaleOptimizer around it has, by what they are."""
@@ -85,13 +89,74 @@ class OptimizerState(NamedTuple):
     copies: Mapping[str, str] = {}
     """The keys of second copies that a LossScaleOptimizer lists, each with that of the first."""
 
-    owners: tuple[str | None, ...] = ()
-    """The keys of the variables that a legacy optimizer's slots belong to, if the layout has them."""
+    owners: tuple[tuple[str, str], ...] = ()
+    """The key of each slot's variable and the slot's meaning, where an object graph tells."""
+
+    held: Mapping[tuple[int, str], Variable] = {}
+    """The slot of each variable of the model, by its identity and the slot's meaning, where that is known."""
+
+    def with_numbers(self, iterations: float | None, learning_rate: float | None) -> StoredOptimizer:
+        """Return the same with numbers in place of those that the checkpoint has."""
+        found = self
+        if iterations is not None:
+            found = found._replace(iteration=replace(found.iteration, key=None, value=iterations))
+        if learning_rate is not None:
+            rate = found.rates.get(LEARNING_RATE, Variable(LEARNING_RATE, False, LEARNING_RATE))
+            rates = {**found.rates, LEARNING_RATE: replace(rate, key=None, value=learning_rate)}
+            found = found._replace(rates=rates)
+        return found
+
+    @property
+    def title(self) -> str:
+        """Its name for people, with its generation."""
+        return f"{self.name or UNKNOWN_CLASS} of {TITLES[self.generation]}"
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
+        row = self.row
+        return bool(self.held) or (
+            not self.slots and row is not None and all(one.made_by for one in row.slots)
+        )
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        """The meanings of slots that a setting turns on."""
+        slots = self.row.slots if self.row is not None else ()
+        return frozenset(slot.meaning for slot in slots if self.settings.get(slot.made_by))
+
+    @property
+    def idle(self) -> set[str]:
+        """The keys of slots that are made without need, as Keras 2.11 does of SGD without momentum."""
+        found = (slot for (_, meaning), slot in self.held.items() if meaning in self.idle_meanings)
+        return {slot.key for slot in found if slot.key is not None}
+
+    @property
+    def idle_meanings(self) -> set[str]:
+        """The meanings of slots that are made here though a setting turns them off."""
+        settings, slots = self.settings, self.row.slots if self.row is not None else ()
+        off = {slot.meaning for slot in slots if slot.made_by in settings and not settings[slot.made_by]}
+        return {slot.meaning for slot in slots if slot.meaning in off and self.generation in slot.idle_in}
+
+    @property
+    def listed_keys(self) -> tuple[str, ...]:
+        """The keys of all that a newer optimizer lists, in its order; nothing of a legacy one."""
+        if self.generation not in (KERAS2, KERAS3):
+            return ()
+        every = (self.iteration, self.rates.get(LEARNING_RATE), *self.slots, self.product)
+        return tuple(each.key for each in every if each is not None and each.key is not None)
+
+    def keys(self) -> list[str]:
+        """Return the keys of all that it is made of in the source."""
+        product = [self.product] if self.product is not None else []
+        variables = (self.iteration, *self.rates.values(), *self.slots, *product)
+        held = [variable.key for variable in variables if variable.key is not None]
+        return [*held, *self.wrapper.values(), *self.copies]
 
 
-def optimizer_state(
+def stored_optimizer(
     source: FormatReader, beside: KerasFacts | None = None, said: str | None = None
-) -> OptimizerState | None:
+) -> StoredOptimizer | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
     `beside` are a configuration, and one of training, that are given beside the checkpoint.  `said` is the
@@ -100,14 +165,19 @@ def optimizer_state(
     """
     read = _READERS.get(source.format.name)
     told = unwrapped(optimizer_settings(source, beside))
-    state = read(source, told) if read is not None else None
-    if state is None:
+    found = read(source, told) if read is not None else None
+    if found is None:
         return None
     called, settings = told[0] or "", told[1]
-    known, beside_it = named(state.name), named(called)
+    known, beside_it = named(found.name), named(called)
     is_another = known is not None and beside_it is not None and known is not beside_it
-    name = state.name or called or said or ""
-    return state._replace(name=name, settings={} if is_another else settings)
+    name = found.name or called or said or ""
+    scaled = found.scaled or optimizer_settings(source)[0] in LOSS_SCALING
+    found = found._replace(name=name, row=named(name), settings={} if is_another else settings, scaled=scaled)
+    if source.object_graph is None:
+        return found
+    wanted = unwrapped(settings_in(beside))[0] if beside is not None else None
+    return _in_graph(found, source, named(wanted or ""))
 
 
 def unwrapped(told: Told) -> Told:
@@ -154,7 +224,7 @@ def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> di
     }
 
 
-def _of_h5(source: FormatReader, told: Told) -> OptimizerState | None:
+def _of_h5(source: FormatReader, told: Told) -> StoredOptimizer | None:
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
         return None
@@ -166,20 +236,20 @@ def _of_h5(source: FormatReader, told: Told) -> OptimizerState | None:
     if first == "iteration":
         slots = [replace(one, name=_slot_name(one.full_name)) for one in held[1:]]
         name = called or (slots[0].full_name.partition("/")[0] if slots else "")
-        return OptimizerState(KERAS2, name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
+        return StoredOptimizer(KERAS2, name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
     if first == "iter" or first.endswith("/iter"):  # the former where a program looked at it before training
         name = first.removesuffix("iter").removesuffix("/").rpartition("/")[2] or called or ""
         slots = [replace(one, name=one.full_name.rpartition("/")[2]) for one in held[1:]]
         product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
         rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")
-        return OptimizerState(LEGACY, name, held[0], tuple(slots), rates, product=product)
+        return StoredOptimizer(LEGACY, name, held[0], tuple(slots), rates, product=product)
     if first.endswith("/iteration"):
         name = called or _cased(first.partition("/")[0])
         # A schedule is no variable.
         has_rate = len(held) > 1 and held[1].full_name.endswith("/learning_rate")
         rates = {"learning_rate": held[1]} if has_rate else {}
         slots, product = _without_product(held[1 + len(rates) :], source)
-        return OptimizerState(
+        return StoredOptimizer(
             KERAS3, name, held[0], tuple(slots), rates, product=product, wrapper=wrapper, scaled=bool(wrapper)
         )
     return None
@@ -210,7 +280,7 @@ def _cased(name: str) -> str:
     return next((known for known in BY_NAME if snake_case(known) == base), name)
 
 
-def _of_weights(source: FormatReader, told: Told) -> OptimizerState | None:
+def _of_weights(source: FormatReader, told: Told) -> StoredOptimizer | None:
     reader: Any = source
     inner, outer = reader.variables("optimizer/inner_optimizer/vars"), reader.variables("optimizer/vars")
     keys = inner or outer
@@ -233,15 +303,15 @@ def _of_weights(source: FormatReader, told: Told) -> OptimizerState | None:
         may_be_scheduled = not told[1] or isinstance(told[1].get("learning_rate"), dict)
         is_keras_3 = keras_facts(source.facts).major == "3" and may_be_scheduled
         generation = KERAS3 if is_keras_3 else KERAS2
-        state = OptimizerState(generation, _cased(name or ""), held[0], tuple(held[1:]), rates)
+        state = StoredOptimizer(generation, _cased(name or ""), held[0], tuple(held[1:]), rates)
         return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
     slots, product = _without_product(held[2:], source)
     rates = {"learning_rate": held[1]}
-    state = OptimizerState(KERAS3, _cased(name), held[0], tuple(slots), rates, product=product)
+    state = StoredOptimizer(KERAS3, _cased(name), held[0], tuple(slots), rates, product=product)
     return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
 
 
-def _of_graph(source: FormatReader, _: Told) -> OptimizerState | None:
+def _of_graph(source: FormatReader, _: Told) -> StoredOptimizer | None:
     graph = source.object_graph
     if graph is None:
         return None
@@ -271,12 +341,12 @@ def _of_graph(source: FormatReader, _: Told) -> OptimizerState | None:
     if "iter" in edges:
         own = [slot for slot in graph.slots if slot.optimizer == node and slot.node in keys]
         slots = [held(slot.node, slot.name) for slot in own]
-        owners = tuple(keys.get(slot.variable) for slot in own)
+        owners = tuple((keys[slot.variable], slot.name) for slot in own if slot.variable in keys)
         rates = {name: rate for name in _LEGACY_SCALARS if (rate := held(edges.get(name), name))}
         name = iteration.full_name.removesuffix("/iter")
         product = held(edges.get("momentum_cache"))
         found = tuple(slot for slot in slots if slot)
-        return OptimizerState(
+        return StoredOptimizer(
             LEGACY, name, iteration, found, rates, product=product, scaled=is_scaled, owners=owners
         )
     listed = dict(graph.children(edges["_variables"])) if "_variables" in edges else {}
@@ -293,11 +363,29 @@ def _of_graph(source: FormatReader, _: Told) -> OptimizerState | None:
     rates = {"learning_rate": learning_rate} if learning_rate is not None else {}
     name = _cased((members[0] if members else iteration).full_name.partition("/")[0])
     generation = KERAS3 if is_keras_3 else KERAS2
-    state = OptimizerState(generation, name, iteration, tuple(named), rates, product=product)
+    state = StoredOptimizer(generation, name, iteration, tuple(named), rates, product=product)
     return state._replace(wrapper=wrapper, scaled=is_scaled)
 
 
-_READERS: dict[str, Callable[[FormatReader, Told], OptimizerState | None]] = {
+def _in_graph(optimizer: StoredOptimizer, source: FormatReader, wanted: Row | None) -> StoredOptimizer:
+    """Return the same with what the object graph tells: whose the slots are, and of which class."""
+    assert source.object_graph is not None
+    states = training_states(source.object_graph, source.specs, source.full_names)
+    iteration = optimizer.iteration.key
+    state = next(one for one in states if iteration in one.numbers.get(ITERATIONS, ()))
+    rows = [row for told in (optimizer.row, wanted) for row in state.known if row is told]
+    rows = rows or list(state.known)
+    # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
+    if len({tuple(map(len, row.order)) for row in rows}) != 1:
+        return optimizer._replace(row=None)
+    row, meanings = rows[0], rows[0].meanings(state.generation)
+    owners = {key: (variable, meanings[name]) for (variable, name), key in state.slots.items()}
+    name = optimizer.name if state.generation == LEGACY else row.name
+    known = [owners[slot.key] for slot in optimizer.slots if slot.key in owners]
+    return optimizer._replace(row=row, name=name, owners=tuple(known))
+
+
+_READERS: dict[str, Callable[[FormatReader, Told], StoredOptimizer | None]] = {
     "keras-h5": _of_h5,
     "keras-weights": _of_weights,
     "keras": _of_weights,

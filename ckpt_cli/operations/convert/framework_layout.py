@@ -20,6 +20,7 @@ from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, rema
 from formats.keras.layers import is_seed
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
+from formats.keras.optimizer_state import stored_optimizer
 from formats.keras.torch_shapes import check_tensors, check_variables
 from formats.model.facts import Facts, Nothing, Rich
 from formats.model.reader import Family
@@ -33,19 +34,18 @@ from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
 from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
 from .hub.layout import CONFIG, TIED, config_beside, hub_model
-from .keras.optimizer import optimizer_of
 from .optimizers import Given
 from .plan import Dropped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from formats.keras.optimizer_state import StoredOptimizer
     from formats.location import Location
     from formats.model.reader import Format, FormatReader
 
     from ..select.relations import Relation
     from .hub.layout import HubModel
-    from .keras.optimizer import StoredOptimizer
     from .plan import Plan
 
 
@@ -391,9 +391,8 @@ def _to_pytorch(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayo
     if optimizer is not None:
         order = list(dict.fromkeys(row.new for row in rows))
         weights = ModelWeights(relations, constants, order)
-        relations, constants, facts, idle, more = follow(
-            reader, model.unit, optimizer.given(layout.given), weights
-        )
+        optimizer = optimizer.with_numbers(layout.given.iterations, layout.given.learning_rate)
+        relations, constants, facts, idle, more = follow(reader, model.unit, optimizer, weights)
         dropped, notes = [*dropped, *idle], [*notes, *more]
     elif layout.like is not None:
         relations, constants = _beside(layout.like, relations, constants)
@@ -420,7 +419,7 @@ def _optimizer(
     """Return the optimizer whose state is chosen, and has a place; ConversionError for a part of it."""
     if not layout.nests or not has_optimizer(reader, wanted):
         return None
-    optimizer = optimizer_of(reader, layout.config)
+    optimizer = stored_optimizer(reader, layout.config)
     if optimizer is None:
         return None
     parts = optimizer.keys()

@@ -24,6 +24,7 @@ from formats.keras.optimizers_in_pytorch import (
     scale_of,
     settings_of,
 )
+from formats.keras.slot_owners import owned
 from formats.torch.facts import TorchFacts
 from formats.torch.keys import escaped
 from formats.torch.objects import TensorPosition
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.keras.model import Unit
+    from formats.keras.optimizer_state import StoredOptimizer
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
     from formats.model.reader import FormatReader
 
-    from .keras.optimizer import StoredOptimizer
 
 WEIGHTS_ONLY = "to leave out optimizer state: --kind variable"
 
@@ -88,7 +89,7 @@ def follow(reader: FormatReader, model: Unit, optimizer: StoredOptimizer, weight
 class _Following:
     def __init__(self, reader: FormatReader, model: Unit, optimizer: StoredOptimizer) -> None:
         self._reader = reader
-        self._optimizer = optimizer.owned(model, {key: spec.shape for key, spec in reader.specs.items()})
+        self._optimizer = owned(optimizer, model, {key: spec.shape for key, spec in reader.specs.items()})
         self._row = self._known_row()
         self._settings = self._told_settings()
         self._slots = self._kept_slots()

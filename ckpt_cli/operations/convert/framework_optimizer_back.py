@@ -17,16 +17,17 @@ from formats.core.axes import Join
 from formats.errors import ConversionError
 from formats.keras.in_pytorch import model_names
 from formats.keras.model import Variable, trained_order
-from formats.keras.optimizer_state import settings_in
+from formats.keras.optimizer_state import StoredOptimizer, settings_in, stored_optimizer
 from formats.keras.optimizers import BY_NAME, PYTORCH
 from formats.keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group, remark_on, scale_of
+from formats.keras.slot_owners import owned
 from formats.torch.facts import TorchFacts
 from formats.torch.optimizer import KeptTensor, optimizers_in
 
 from ..select.relations import Relation
 from ..select.view import Constant
 from .framework_optimizer import MOST_STEPS, WEIGHTS_ONLY
-from .keras.optimizer import RATE, StoredOptimizer, generation_told, optimizer_of
+from .keras.optimizer import RATE, generation_told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -136,10 +137,10 @@ class _Returning:
         optimizer = StoredOptimizer(
             PYTORCH,
             self._name,
-            self._row,
             Variable("iterations", False, value=self._steps()),
             tuple(Variable(meaning, False, key=key) for key, (_, meaning) in zip(keys, owners, strict=True)),
             {RATE: Variable(RATE, False, value=self._rate)},
+            self._row,
             self._settings,
             owners=tuple(owners),
         )
@@ -307,9 +308,9 @@ def as_in(
     names = model_names(model)
     keys = {name: variable.key for name, variable in names.items() if variable.key is not None}
     constants: list[Constant] = []
-    theirs = optimizer_of(like, config) if optimizer is not None else None
+    theirs = stored_optimizer(like, config) if optimizer is not None else None
     if theirs is not None and optimizer is not None:
-        held = theirs.owned(model, {key: spec.shape for key, spec in like.specs.items()}).held
+        held = owned(theirs, model, {key: spec.shape for key, spec in like.specs.items()}).held
         for name, variable in names.items():
             for (whose, meaning), slot in held.items():
                 if whose == id(variable) and slot.key is not None:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.keras.facts import KerasFacts
+    from formats.keras.optimizer_state import StoredOptimizer
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import Format, FormatReader
 
     from ..select.keys import Renamed
-    from .keras.optimizer import StoredOptimizer
 
 
 class Settings(NamedTuple):

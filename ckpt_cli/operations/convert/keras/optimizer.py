@@ -14,29 +14,27 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats.errors import ConversionError
 from formats.keras.config import snake_case
-from formats.keras.facts import keras_facts
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
-from formats.keras.optimizer_state import LOSS_SCALING, optimizer_state, settings_in, unwrapped
+from formats.keras.optimizer_state import LOSS_SCALING, settings_in, stored_optimizer, unwrapped
 from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
-from formats.keras.slot_owners import SlotList, fits
-from formats.keras.training_state import ITERATIONS, UNKNOWN_CLASS, training_states
+from formats.keras.training_state import UNKNOWN_CLASS
 from formats.model.reader import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from formats.keras.facts import KerasFacts
+    from formats.keras.optimizer_state import StoredOptimizer
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
     from formats.keras.variable_layout import Placed, SlotOf
     from formats.model.reader import FormatReader
-
-    from ..optimizers import Given
 
 
 RATE = "learning_rate"
@@ -48,8 +46,8 @@ _WRAPPER = {
     "loss_scale": "dynamic_scale",
 }
 """The numbers of Keras 3's LossScaleOptimizer in its order, by what they are."""
-_PRODUCT = {KERAS2: "_u_product", KERAS3: "variable", LEGACY: "momentum_cache"}
-"""What the product of Nadam's momentums is called."""
+Held = Mapping[tuple[int, str], Variable]
+"""The slot of each variable of the model, by its identity and the slot's meaning."""
 
 
 class NoPlaceError(ConversionError):
@@ -90,235 +88,130 @@ class Wanted(NamedTuple):
         }
 
 
-class StoredOptimizer(NamedTuple):
-    """State of an optimizer; slots are in the order stored.
+class Layouts:
+    """Where each layout has an optimizer's state; `wanted` is what the target's configuration says."""
 
-    `row` is what the table knows of its class.  `rates` are hyperparameters, whose values a
-    configuration may give where no tensor does.
-    """
-
-    generation: str
-    name: str
-    row: Row | None
-    iteration: Variable
-    slots: tuple[Variable, ...]
-    rates: Mapping[str, Variable]
-    settings: Mapping[str, Any] = {}
-    product: Variable | None = None
-    owners: tuple[tuple[str, str], ...] = ()
-    """The key of each slot's variable and the slot's meaning, where an object graph tells."""
-
-    held: Mapping[tuple[int, str], Variable] = {}
-    """The slot of each variable of the model, by its identity and the slot's meaning, where that is known."""
-
-    scaled: bool = False
-    """Whether the file has it within a LossScaleOptimizer."""
-
-    wrapper: Mapping[str, str] = {}
-    copies: Mapping[str, str] = {}
-    """The keys of a LossScaleOptimizer's own numbers, and of its copies of the optimizer's."""
-
-    wanted: Wanted | None = None
-    """What the target's configuration says, where it does."""
-
-    def given(self, given: Given) -> StoredOptimizer:
-        """Return the same with what options say in place of what SRC does."""
-        found = self
-        if given.iterations is not None:
-            found = found._replace(iteration=replace(found.iteration, key=None, value=given.iterations))
-        if given.learning_rate is not None:
-            rate = found.rates.get(RATE, Variable(RATE, False, RATE))
-            rates = {**found.rates, RATE: replace(rate, key=None, value=given.learning_rate)}
-            found = found._replace(rates=rates)
-        return found
-
-    # Whose the slots are ------------------------------------------------------------------
-
-    def owned(self, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> StoredOptimizer:
-        """Return the same with the variable and the meaning of each slot.
-
-        `shapes` are those of all tensors: what does not fit is of another model, and stays unknown.
-        """
-        if self.row is None:
-            return self
-        listed = self._by_key(model) if self.owners else self._told_by(self.row, model)
-        if not fits(self.slots, listed, shapes):
-            return self
-        pairs = zip(self.slots, listed, strict=True)
-        return self._replace(held={(id(variable), meaning): slot for slot, (variable, meaning) in pairs})
-
-    def _told_by(self, row: Row, model: Unit) -> list[tuple[Variable, str]]:
-        return SlotList(row, self.generation, self.name, self.slots, self.settings).owners(model)
-
-    def _by_key(self, model: Unit) -> list[tuple[Variable, str]]:
-        variables = {variable.key: variable for variable in model.all_variables()}
-        return [(variables[key], meaning) for key, meaning in self.owners if key in variables]
+    def __init__(self, optimizer: StoredOptimizer, model: Unit, wanted: Wanted | None) -> None:
+        self.optimizer = optimizer
+        self.model = model
+        self.wanted = wanted
 
     # In a generation ----------------------------------------------------------------------
 
-    def listed(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
+    def _listed(self, generation: str) -> list[tuple[Variable, str]]:
         """Return the list that a generation has, each with its full name.
 
         Raises NoPlaceError where that is not known.
         """
-        wanted, rate = self.wanted, self.rates.get(RATE)
+        mine, wanted = self.optimizer, self.wanted
+        rate = mine.rates.get(RATE)
         self._check_wrapper(generation)
-        filled = self._filled(generation, model)
+        held = self._held(generation)
         if wanted is not None:
-            filled._check(wanted, generation)
-        slots = filled._slots(generation, model)
+            self._check(wanted, generation, held)
+        slots = self._slots(generation, held)
         if wanted is not None and wanted.is_scheduled:
             rate = None
-        elif generation == KERAS3 and rate is None and (wanted is not None or self.generation != KERAS3):
+        elif generation == KERAS3 and rate is None and (wanted is not None or mine.generation != KERAS3):
             message = "Keras 3 lists the learning rate with it, and SRC does not store the rate"
             raise NoPlaceError(message, hints=("--learning-rate R gives it",))
-        if (
-            generation != KERAS2
-            and self.row is not None
-            and self.row.name == "Nadam"
-            and self.product is None
-        ):
-            message = f"{TITLES[self.generation]} leaves the product of Nadam's momentums out of files"
+        is_nadam = mine.row is not None and mine.row.name == "Nadam"
+        if generation != KERAS2 and is_nadam and mine.product is None:
+            message = f"{TITLES[mine.generation]} leaves the product of Nadam's momentums out of files"
             raise NoPlaceError(message)
         prefix = self._prefix(generation)
         heads = {KERAS2: "iteration", LEGACY: f"{prefix}/iter", KERAS3: f"{prefix}/iteration"}
-        listed = [(self.iteration, heads[generation])]
+        listed = [(mine.iteration, heads[generation])]
         if generation == KERAS3 and rate is not None:
             listed.append((rate, f"{prefix}/{RATE}"))
-        if generation == LEGACY and self.product is not None:
-            listed.append((self.product, f"{prefix}/{_PRODUCT[LEGACY]}"))
+        if generation == LEGACY and mine.product is not None:
+            listed.append((mine.product, f"{prefix}/momentum_cache"))
         listed += slots
-        if generation == KERAS3 and self.product is not None:
-            listed.append((self.product, _PRODUCT[KERAS3]))
+        if generation == KERAS3 and mine.product is not None:
+            listed.append((mine.product, "variable"))
         return listed
 
     def _check_wrapper(self, generation: str) -> None:
         """Raise NoPlaceError if only one side has a LossScaleOptimizer, or one of another generation."""
-        wanted = self.wanted
-        may_differ = wanted is None or (self.scaled and wanted.may_be_scaled)
-        if wanted is not None and wanted.is_scaled != self.scaled and not may_differ:
+        mine, wanted = self.optimizer, self.wanted
+        may_differ = wanted is None or (mine.scaled and wanted.may_be_scaled)
+        if wanted is not None and wanted.is_scaled != mine.scaled and not may_differ:
             side, other = (
-                ("SRC's", "the configuration's") if self.scaled else ("the configuration's", "SRC's")
+                ("SRC's", "the configuration's") if mine.scaled else ("the configuration's", "SRC's")
             )
             raise NoPlaceError(f"{side} optimizer is within a LossScaleOptimizer, {other} is not")
-        is_whole = generation != KERAS3 or len(self.wrapper) == len(_WRAPPER)
-        if self.scaled and not (generation == self.generation and is_whole):
+        is_whole = generation != KERAS3 or len(mine.wrapper) == len(_WRAPPER)
+        if mine.scaled and not (generation == mine.generation and is_whole):
             message = "it is within a LossScaleOptimizer, whose own numbers SRC does not hold in this form"
             raise NoPlaceError(message)
 
-    def _wrapped(self) -> list[tuple[Variable, str]]:
-        """Return the numbers that a LossScaleOptimizer of Keras 3 lists before others, with their names."""
-        held = [(name, self.wrapper.get(what)) for what, name in _WRAPPER.items()]
-        return [
-            (Variable(name, False, f"{_SCALER}/{name}", key), f"{_SCALER}/{name}")
-            for name, key in held
-            if key
-        ]
-
-    def _check(self, wanted: Wanted, generation: str) -> None:
+    def _check(self, wanted: Wanted, generation: str, held: Held) -> None:
         """Raise NoPlaceError where the configuration's optimizer would take these slots for others."""
-        row, other, called = self.row, wanted.row, wanted.called
-        mine = row or named(self.name)
-        of_one_class = snake_case(self.name) == snake_case(called)
+        row, other, called = self.optimizer.row, wanted.row, wanted.called
+        mine = row or named(self.optimizer.name)
+        of_one_class = snake_case(self.optimizer.name) == snake_case(called)
         if not of_one_class and (mine is None or other is None or state_of(mine) != state_of(other)):
             raise NoPlaceError(f"the configuration's optimizer is {called}")
         if row is None and other is not None:
             raise NoPlaceError(f"these are not the slots of the configuration's {called}")
-        if row is None or not self.is_told:
+        if row is None or not self.optimizer.is_told:
             return
-        have = {
-            meaning
-            for _, meaning in self.held
-            if meaning not in self._idle or generation in row.slot(meaning).idle_in
-        }
+        have = {meaning for _, meaning in held if self._is_kept(row, meaning, generation)}
         want = wanted.meanings(generation)
         for these, what in ((have - want, "keeps no"), (want - have, "keeps, and SRC does not,")):
             if these:
                 names = " and ".join(sorted(these))
                 raise NoPlaceError(f"the configuration's {called} {what} {names}")
 
-    def _slots(self, generation: str, model: Unit) -> list[tuple[Variable, str]]:
+    def _slots(self, generation: str, held: Held) -> list[tuple[Variable, str]]:
         """Return the slots of a generation in its order, each with its full name."""
-        row = self.row
-        if row is None or not self.is_told:
-            if generation == self.generation:
-                return self._as_stored()
-            raise NoPlaceError(self._unknown)
-        flaw = flaw_between(row, self.generation, generation)
+        mine = self.optimizer
+        row = mine.row
+        if row is None or not mine.is_told:
+            if generation != mine.generation:
+                raise NoPlaceError(self._unknown)
+            prefix = self._prefix(generation)
+            return [(slot, slot.full_name or f"{prefix}/slot_{at}") for at, slot in enumerate(mine.slots)]
+        flaw = flaw_between(row, mine.generation, generation)
         if flaw is not None:
             raise NoPlaceError(flaw)
         listed = []
         for group in row.listed(generation):
-            for variable in legacy_order(model):
-                for meaning in group:
-                    slot = self.held.get((id(variable), meaning))
-                    if slot is not None and (
-                        meaning not in self._idle or generation in row.slot(meaning).idle_in
-                    ):
-                        if not slot.full_name or generation != self.generation:
-                            slot.full_name = self._full_name(generation, row.slot(meaning), variable)
-                        listed.append((slot, slot.full_name))
+            for variable, meaning in product(legacy_order(self.model), group):
+                slot = held.get((id(variable), meaning))
+                if slot is not None and self._is_kept(row, meaning, generation):
+                    if not slot.full_name or generation != mine.generation:
+                        slot.full_name = self._full_name(generation, row.slot(meaning), variable)
+                    listed.append((slot, slot.full_name))
         return listed
 
-    @property
-    def is_told(self) -> bool:
-        """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
-        row = self.row
-        return bool(self.held) or (
-            not self.slots and row is not None and all(one.made_by for one in row.slots)
-        )
+    def _is_kept(self, row: Row, meaning: str, generation: str) -> bool:
+        """Whether a generation has slots of a meaning, though they may be made without need."""
+        return meaning not in self.optimizer.idle_meanings or generation in row.slot(meaning).idle_in
 
     @property
     def _unknown(self) -> str:
-        if self.row is None:
-            return f"the slots of {self.name or UNKNOWN_CLASS} are not known here"
+        if self.optimizer.row is None:
+            return f"the slots of {self.optimizer.name or UNKNOWN_CLASS} are not known here"
         return "SRC does not identify these slots; pass --config with a file of the compiled model"
 
-    @property
-    def title(self) -> str:
-        """Its name for people, with its generation."""
-        return f"{self.name or UNKNOWN_CLASS} of {TITLES[self.generation]}"
-
-    @property
-    def idle(self) -> set[str]:
-        """The keys of slots that are made without need, as Keras 2.11 does of SGD without momentum."""
-        found = (slot for (_, meaning), slot in self.held.items() if meaning in self._idle)
-        return {slot.key for slot in found if slot.key is not None}
-
-    @property
-    def in_use(self) -> frozenset[str]:
-        """The meanings of slots that a setting turns on."""
-        slots = self.row.slots if self.row is not None else ()
-        return frozenset(slot.meaning for slot in slots if self.settings.get(slot.made_by))
-
-    @property
-    def _idle(self) -> set[str]:
-        """The meanings of slots that are made here though a setting turns them off."""
-        settings, slots = self.settings, self.row.slots if self.row is not None else ()
-        off = {slot.meaning for slot in slots if slot.made_by in settings and not settings[slot.made_by]}
-        return {slot.meaning for slot in slots if slot.meaning in off and self.generation in slot.idle_in}
-
-    def _filled(self, generation: str, model: Unit) -> StoredOptimizer:
-        """Return the same with zeros for slots that another generation makes without need."""
-        if self.row is None or not self.is_told or generation == self.generation:
-            return self
-        have = {meaning for _, meaning in self.held}
+    def _held(self, generation: str) -> Held:
+        """Return the slots, with zeros for those that another generation makes without need."""
+        mine = self.optimizer
+        if mine.row is None or not mine.is_told or generation == mine.generation:
+            return mine.held
+        have = {meaning for _, meaning in mine.held}
         added = {
             (id(variable), slot.meaning): Variable(slot.name(generation), False, value=0.0, like=variable.key)
-            for slot in self.row.slots
+            for slot in mine.row.slots
             if generation in slot.idle_in and slot.meaning not in have
-            for variable in trained_order(model)
+            for variable in trained_order(self.model)
         }
-        return self._replace(held={**self.held, **added})
-
-    def _as_stored(self) -> list[tuple[Variable, str]]:
-        prefix = self._prefix(self.generation)
-        names = [slot.full_name or f"{prefix}/slot_{at}" for at, slot in enumerate(self.slots)]
-        return list(zip(self.slots, names, strict=True))
+        return {**mine.held, **added}
 
     def _prefix(self, generation: str) -> str:
         """Return what the names of its variables begin with; nobody needs it, so any will do."""
-        name = self.name or "optimizer"
+        name = self.optimizer.name or "optimizer"
         return snake_case(name) if generation == KERAS3 else name
 
     def _full_name(self, generation: str, slot: SlotKind, variable: Variable) -> str:
@@ -329,111 +222,95 @@ class StoredOptimizer(NamedTuple):
             return f"{prefix}/{slot.keras2}/{variable.full_name}"
         return f"{prefix}/{variable.full_name.replace('/', '_')}_{slot.keras3}"
 
-    @property
-    def listed_keys(self) -> tuple[str, ...]:
-        """The keys of all that a newer optimizer lists, in its order; nothing of a legacy one."""
-        if self.generation not in (KERAS2, KERAS3):
-            return ()
-        every = (self.iteration, self.rates.get(RATE), *self.slots, self.product)
-        return tuple(each.key for each in every if each is not None and each.key is not None)
-
-    def keys(self) -> list[str]:
-        """Return the keys of all that it is made of in the source."""
-        product = [self.product] if self.product is not None else []
-        variables = (self.iteration, *self.rates.values(), *self.slots, *product)
-        held = [variable.key for variable in variables if variable.key is not None]
-        return [*held, *self.wrapper.values(), *self.copies]
-
     # In the layouts ----------------------------------------------------------------------
 
-    def graph(self, model: Unit, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
+    def graph(self, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
         """Return the optimizer's node in the graph of Keras 2, and its slot variables.
 
         `facts` tell for which of its generations, where the state is none of Keras'.
         """
-        if LEGACY in (self.generation, generation_told(facts) if self.generation == PYTORCH else None):
-            return self._legacy_graph(model)
-        if self.scaled:
+        mine = self.optimizer
+        if LEGACY in (mine.generation, generation_told(facts) if mine.generation == PYTORCH else None):
+            return self._legacy_graph()
+        if mine.scaled:
             raise NoPlaceError("it is within a LossScaleOptimizer, whose own numbers SRC does not hold")
-        whole = self._filled(KERAS2, model)
-        listed = whole.listed(KERAS2, model)
-        for variable, full_name in listed:
-            variable.full_name = full_name
-        node = Unit()
-        node.edges = [
-            Edge("_variables", _list([variable for variable, _ in listed])),
-            Edge("_iterations", self.iteration),
-        ]
-        if RATE in self.rates:
-            node.edges.append(Edge(f"_{RATE}", self.rates[RATE]))
-        node.edges.append(Edge("_index_dict", Unit()))
-        for slot in self.row.slots if self.row is not None else ():
-            members = [whole.held.get((id(variable), slot.meaning)) for variable in legacy_order(model)]
-            found = [member for member in members if member is not None]
-            if found:
-                node.edges.append(Edge(slot.list2, _list(found)))
-        if self.product is not None:
-            node.edges.append(Edge(_PRODUCT[KERAS2], self.product))
-        return node, []
+        return self._node(KERAS2), []
 
-    def keras3_node(self, model: Unit) -> Unit:
+    def keras3_node(self) -> Unit:
         """Return the optimizer's node in the graph of Keras 3."""
-        whole = self._filled(KERAS3, model)
-        listed = whole.listed(KERAS3, model)
-        for variable, full_name in listed:
-            variable.full_name = full_name
-        node = Unit()
-        node.edges = [
-            Edge("_variables", _list([variable for variable, _ in listed])),
-            Edge("_trainable_variables", _list(trained_order(model))),
-            Edge("_iterations", self.iteration),
-        ]
-        if any(variable is self.rates.get(RATE) for variable, _ in listed):
-            node.edges.append(Edge(f"_{RATE}", self.rates[RATE]))
-        for slot in self.row.slots if self.row is not None else ():
-            members = [whole.held.get((id(variable), slot.meaning)) for variable in legacy_order(model)]
-            found = [member for member in members if member is not None]
-            if found:
-                node.edges.append(Edge(slot.list3, _list(found)))
-        if self.product is not None:
-            node.edges.append(Edge("_u_product", self.product))
-        return self._scaler_of(node) if self.scaled else node
-
-    def _scaler_of(self, inner: Unit) -> Unit:
-        """Return the node of a LossScaleOptimizer of Keras 3."""
+        node = self._node(KERAS3)
+        if not self.optimizer.scaled:
+            return node
         held = [variable for variable, _ in self._wrapped()]
         names = ("_iterations", f"_{RATE}", "step_counter", "dynamic_scale")
         edges = [Edge(name, variable) for name, variable in zip(names, held, strict=True)]
-        return Unit(edges=[Edge("_variables", _list(held)), *edges, Edge("inner_optimizer", inner)])
+        return Unit(edges=[Edge("_variables", _list(held)), *edges, Edge("inner_optimizer", node)])
 
-    def _legacy_graph(self, model: Unit) -> tuple[Unit, list[SlotOf]]:
-        if self.slots and not self.held:
+    def _node(self, generation: str) -> Unit:
+        """Return the node of an optimizer that keeps its slots in lists."""
+        mine = self.optimizer
+        held = self._held(generation)
+        self.optimizer = mine._replace(held=held)  # the list has the same variables
+        listed = self._listed(generation)
+        for variable, full_name in listed:
+            variable.full_name = full_name
+        rate = mine.rates.get(RATE)
+        in_list = [variable for variable, _ in listed]
+        edges = [Edge("_variables", _list(in_list))]
+        if generation == KERAS3:
+            edges.append(Edge("_trainable_variables", _list(trained_order(self.model))))
+        edges.append(Edge("_iterations", mine.iteration))
+        if rate is not None and (generation == KERAS2 or any(variable is rate for variable in in_list)):
+            edges.append(Edge(f"_{RATE}", rate))
+        if generation == KERAS2:
+            edges.append(Edge("_index_dict", Unit()))
+        for slot in mine.row.slots if mine.row is not None else ():
+            members = [held.get((id(variable), slot.meaning)) for variable in legacy_order(self.model)]
+            found = [member for member in members if member is not None]
+            if found:
+                edges.append(Edge(slot.name(generation), _list(found)))
+        if mine.product is not None:
+            edges.append(Edge("_u_product", mine.product))
+        return Unit(edges=edges)
+
+    def _legacy_graph(self) -> tuple[Unit, list[SlotOf]]:
+        mine = self.optimizer
+        if mine.slots and not mine.held:
             raise NoPlaceError(self._unknown)
         slots = [
-            (slot.legacy, variable, self.held[id(variable), slot.meaning])
-            for slot in (self.row.slots if self.row is not None else ())
-            for variable in model.all_variables()
-            if (id(variable), slot.meaning) in self.held
+            (slot.legacy, variable, mine.held[id(variable), slot.meaning])
+            for slot in (mine.row.slots if mine.row is not None else ())
+            for variable in self.model.all_variables()
+            if (id(variable), slot.meaning) in mine.held
         ]
-        node = Unit(edges=[Edge("iter", self.iteration)])
-        node.edges += [Edge(name, variable) for name, variable in self.rates.items()]
-        if self.product is not None:
-            node.edges.append(Edge(_PRODUCT[LEGACY], self.product))
-        return node, slots
+        edges = [Edge("iter", mine.iteration), *(Edge(*rate) for rate in mine.rates.items())]
+        if mine.product is not None:
+            edges.append(Edge("momentum_cache", mine.product))
+        return Unit(edges=edges), slots
 
-    def h5_names(self, model: Unit, facts: KerasFacts) -> list[tuple[Variable, str]]:
+    def _wrapped(self) -> list[tuple[Variable, str]]:
+        """Return the numbers that a LossScaleOptimizer of Keras 3 lists before others, with their names."""
+        held = [(name, self.optimizer.wrapper.get(what)) for what, name in _WRAPPER.items()]
+        variables = [Variable(name, False, f"{_SCALER}/{name}", key) for name, key in held if key]
+        return [(variable, variable.full_name) for variable in variables]
+
+    def h5_names(self, facts: KerasFacts) -> list[tuple[Variable, str]]:
         """Return the names, without `:0`, under which keras-h5 has the state; `facts` are the file's own."""
         if facts.major == "3":
-            return [*self._wrapped(), *self.listed(KERAS3, model)]
-        return self.listed(generation_told(facts) or (LEGACY if self.generation == LEGACY else KERAS2), model)
+            return [*self._wrapped(), *self._listed(KERAS3)]
+        is_legacy = self.optimizer.generation == LEGACY
+        return self._listed(generation_told(facts) or (LEGACY if is_legacy else KERAS2))
 
-    def weights_paths(self, model: Unit, major: str) -> list[Placed]:
+    def weights_paths(self, major: str) -> list[Placed]:
         """Return the paths under which keras-weights and keras have the state."""
-        listed = self.listed(KERAS3 if major == "3" else KERAS2, model)
-        if not self.scaled:
-            return [(variable, f"optimizer/vars/{number}") for number, (variable, _) in enumerate(listed)]
-        # A LossScaleOptimizer lists the variables of the optimizer in it a second time.
-        groups = {"optimizer/vars": [*self._wrapped(), *listed], "optimizer/inner_optimizer/vars": listed}
+        listed = self._listed(KERAS3 if major == "3" else KERAS2)
+        groups = {"optimizer/vars": listed}
+        if self.optimizer.scaled:
+            # A LossScaleOptimizer lists the variables of the optimizer in it a second time.
+            groups = {
+                "optimizer/vars": [*self._wrapped(), *listed],
+                "optimizer/inner_optimizer/vars": listed,
+            }
         return [
             (variable, f"{group}/{number}")
             for group, held in groups.items()
@@ -470,34 +347,6 @@ def wanted_by(facts: KerasFacts) -> Wanted | None:
     return Wanted(called, row, made, is_scheduled, told[0] in LOSS_SCALING, is_half)
 
 
-def optimizer_of(
-    source: FormatReader, beside: KerasFacts | None = None, said: str | None = None
-) -> StoredOptimizer | None:
-    """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
-
-    `beside` are configurations that may tell the optimizer's class, `said` is its class if nothing does.
-    """
-    state = optimizer_state(source, beside, said)
-    if state is None:
-        return None
-    found = StoredOptimizer(
-        state.generation,
-        state.name,
-        named(state.name),
-        state.iteration,
-        state.slots,
-        state.rates,
-        state.settings,
-        state.product,
-        scaled=state.scaled
-        or ((told := wanted_by(keras_facts(source.facts))) is not None and told.is_scaled),
-        wrapper=state.wrapper,
-        copies=state.copies,
-        wanted=wanted_by(beside) if beside is not None else None,
-    )
-    return _in_graph(found, source) if source.object_graph is not None else found
-
-
 def differing_optimizers(source: FormatReader, template: FormatReader, said: str | None = None) -> str | None:
     """Return why the state of one is not that of the other, whatever its names are; None where it is.
 
@@ -509,28 +358,10 @@ def differing_optimizers(source: FormatReader, template: FormatReader, said: str
         for reader in (source, template)
     ):
         return None
-    mine, theirs = optimizer_of(source, said=said), optimizer_of(template, said=said)
+    mine, theirs = stored_optimizer(source, said=said), stored_optimizer(template, said=said)
     if mine is None or theirs is None or not mine.name or not theirs.name:
         side = "TEMPLATE" if mine is not None and mine.name else "SRC"
         return f"the class of {side}'s optimizer is not stored, so the meaning of its slots is unknown"
     if (mine.generation, mine.row or mine.name) == (theirs.generation, theirs.row or theirs.name):
         return None
     return f"SRC's optimizer is {mine.title}, TEMPLATE's is {theirs.title}"
-
-
-def _in_graph(optimizer: StoredOptimizer, source: FormatReader) -> StoredOptimizer:
-    """Return the same with what the object graph tells: whose the slots are, and of which class."""
-    assert source.object_graph is not None
-    states = training_states(source.object_graph, source.specs, source.full_names)
-    iteration = optimizer.iteration.key
-    state = next(one for one in states if iteration in one.numbers.get(ITERATIONS, ()))
-    named_so = (optimizer.row, optimizer.wanted.row if optimizer.wanted is not None else None)
-    rows = [row for told in named_so for row in state.known if row is told] or list(state.known)
-    # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
-    if len({tuple(map(len, row.order)) for row in rows}) != 1:
-        return optimizer._replace(row=None)
-    row, meanings = rows[0], rows[0].meanings(state.generation)
-    owners = {key: (variable, meanings[name]) for (variable, name), key in state.slots.items()}
-    name = optimizer.name if state.generation == LEGACY else row.name
-    known = [owners[slot.key] for slot in optimizer.slots if slot.key in owners]
-    return optimizer._replace(row=row, name=name, owners=tuple(known))

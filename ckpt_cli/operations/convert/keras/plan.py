@@ -23,7 +23,9 @@ from formats.keras.layers import LAYERS, are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.keras.objects_of_keras3 import as_in_keras_3
+from formats.keras.optimizer_state import stored_optimizer
 from formats.keras.optimizers import KERAS2, KERAS3, TITLES
+from formats.keras.slot_owners import owned
 from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
 from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
@@ -32,11 +34,12 @@ from formats.wire.jsontext import parse_object
 from ..optimizers import Given, contradiction, reason_of_idle
 from ..plan import Dropped, Move
 from .copying import copied, have_one_layout, is_copied, tells_structure
-from .optimizer import RATE, NoPlaceError, StoredOptimizer, generation_told, optimizer_of, wanted_by
+from .optimizer import RATE, Layouts, NoPlaceError, generation_told, wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from formats.keras.optimizer_state import StoredOptimizer
     from formats.keras.variable_layout import Placed
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
@@ -150,7 +153,7 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
     model = _choose(chosen, model)
     if model.optimizer is not None:
         shapes = {key: spec.shape for key, spec in source.specs.items()}
-        model = model._replace(optimizer=model.optimizer.owned(model.unit, shapes))
+        model = model._replace(optimizer=owned(model.optimizer, model.unit, shapes))
     return _LAYOUTS[target](chosen, model)
 
 
@@ -220,28 +223,25 @@ def _model(chosen: Chosen) -> Model:
     # Of how it is compiled another Keras would understand nothing.
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
     texts = texts._replace(training_config=compiled, assets=facts.assets, contents=facts.contents)
-    brought = chosen.settings.optimizer
-    optimizer = (
-        brought._replace(wanted=wanted_by(texts))
-        if brought
-        else optimizer_of(source, texts, chosen.settings.given.optimizer)
-    )
+    given = chosen.settings.given
+    optimizer = chosen.settings.optimizer or stored_optimizer(source, texts, given.optimizer)
     if optimizer is not None:
-        error = contradiction(source, chosen.settings.given.optimizer, optimizer.name)
+        error = contradiction(source, given.optimizer, optimizer.name)
         if error is not None:
             raise error
-    return Model(unit, optimizer and optimizer.given(chosen.settings.given), texts)
+        optimizer = optimizer.with_numbers(given.iterations, given.learning_rate)
+    return Model(unit, optimizer, texts)
 
 
 _State = TypeVar("_State")
 
 
-def _state_of(chosen: Chosen, model: Model, lay: Callable[[StoredOptimizer], _State]) -> _State | None:
+def _state_of(chosen: Chosen, model: Model, lay: Callable[[Layouts], _State]) -> _State | None:
     """Return where an optimizer's state lies; None where there is none, or but counts, without a place."""
     if model.optimizer is None:
         return None
     try:
-        return lay(model.optimizer)
+        return lay(Layouts(model.optimizer, model.unit, wanted_by(model.facts)))
     except NoPlaceError as error:
         slots = {slot.key for slot in model.optimizer.slots} & set(chosen.keys)
         if not slots:
@@ -434,11 +434,11 @@ def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     generation = chosen.settings.generation or (KERAS3 if model.facts.major == "3" else KERAS2)
     chosen.notes.append(f"the object graph is that of {TITLES[generation]}; --generation chooses another")
     if generation == KERAS3:
-        state = _state_of(chosen, model, lambda optimizer: optimizer.keras3_node(model.unit))
+        state = _state_of(chosen, model, lambda layouts: layouts.keras3_node())
         graph, placed = graph_of(as_in_keras_3(model.unit), state)
     else:
         _refuse_tables(chosen, model)
-        node = _state_of(chosen, model, lambda optimizer: optimizer.graph(model.unit, model.facts))
+        node = _state_of(chosen, model, lambda layouts: layouts.graph(model.facts))
         graph, placed = graph_of(model.unit, *(node or ()))
     return _laid(chosen, model, placed, graph)
 
@@ -459,7 +459,7 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
         training_config=told.training_config or training_in_h5(told.config, major),
         layers=tuple(layers),
     )
-    state = _state_of(chosen, model, lambda optimizer: optimizer.h5_names(model.unit, told))
+    state = _state_of(chosen, model, lambda layouts: layouts.h5_names(told))
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
@@ -508,7 +508,7 @@ def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
     if chosen.source.format.names_layers:
         _refuse_unknown(chosen, model, chosen.into.name)
     placed, names = weights_layout(model.unit, major=major)
-    state = _state_of(chosen, model, lambda optimizer: optimizer.weights_paths(model.unit, major))
+    state = _state_of(chosen, model, lambda layouts: layouts.weights_paths(major))
     if state is not None and model.optimizer is not None and model.optimizer.name:
         # Keras 2 writes no names and reads none, but the class is not told otherwise.
         name = snake_case(model.optimizer.name)

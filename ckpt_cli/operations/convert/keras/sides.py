@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.keras.facts import keras_facts
 from formats.keras.match import fill, knows
 from formats.keras.model import Edge, ModelError, Unit, Variable, from_config
+from formats.keras.optimizer_state import stored_optimizer
+from formats.keras.slot_owners import owned
 from formats.keras.structure import StructureError, tree_of
-from formats.keras.training_state import ITERATIONS, MOMENTUM_PRODUCT, TrainingState
+from formats.keras.training_state import ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT, TrainingState
 from formats.keras.variable_layout import give_names
 from formats.keras.walk import paired
 from formats.model.reader import Family
 from formats.tf.graph.states import states_of
 
-from .optimizer import RATE, optimizer_of
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from formats.keras.optimizer_state import StoredOptimizer
     from formats.model.reader import FormatReader
 
     from ..optimizers import Given
-    from .optimizer import StoredOptimizer
 
 
 class Differing(NamedTuple):
@@ -138,9 +138,9 @@ def _walked(
     if states is not None:
         return Side(reader.full_names, states, variables)
     unit = Unit(edges=[Edge(key, Variable(key, True, name, key)) for key, name in trained])
-    optimizer = optimizer_of(reader, said=given.optimizer)
+    optimizer = stored_optimizer(reader, said=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
-    found = [] if optimizer is None else [_state(optimizer.owned(unit, shapes), unit)]
+    found = [] if optimizer is None else [_state(owned(optimizer, unit, shapes), unit)]
     return Side(reader.full_names, found, variables)
 
 
@@ -154,15 +154,15 @@ def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | No
         return Side(reader.full_names, states, keys)
     give_names(unit)
     names = {variable.key: variable.full_name for variable in variables if variable.key is not None}
-    optimizer = optimizer_of(reader, said=given.optimizer)
+    optimizer = stored_optimizer(reader, said=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
-    found = [] if optimizer is None else [_state(optimizer.owned(unit, shapes), unit)]
+    found = [] if optimizer is None else [_state(owned(optimizer, unit, shapes), unit)]
     return Side({**names, **reader.full_names}, found, keys)
 
 
 def _state(optimizer: StoredOptimizer, unit: Unit) -> TrainingState:
     """Return an optimizer's state as an object graph would tell it."""
-    row, generation, rate = optimizer.row, optimizer.generation, optimizer.rates.get(RATE)
+    row, generation, rate = optimizer.row, optimizer.generation, optimizer.rates.get(LEARNING_RATE)
     keys = {id(variable): variable.key for variable in unit.all_variables()}
     slots: dict[tuple[str, str], str] = {}
     unowned: tuple[str, ...] = ()
