@@ -21,7 +21,11 @@ _LARGEST = 1 << 16
 """Bytes of a key file; a key has a few hundred."""
 
 _EXPECTED = "expected an Ed25519 or ECDSA P-256 key in PEM format"
-_NEW_KEY = "to make one: openssl genpkey -algorithm ed25519 -out private.pem"
+_TO_MAKE = {
+    "private": "to make one: openssl genpkey -algorithm ed25519 -out private.pem",
+    "public": "to get it from the private key: openssl pkey -in private.pem -pubout -out public.pem",
+}
+"""The hint for each half of a key."""
 
 
 class _Key:
@@ -142,7 +146,7 @@ def _no_key(error: Exception, path: str, half: str) -> CheckpointError:
     if isinstance(error, MemoryError):
         raise error
     return UnsupportedFeatureError(
-        f"not a {half} key that can be read, {_EXPECTED}", path=path, hints=(_NEW_KEY,)
+        f"not a {half} key that can be read, {_EXPECTED}", path=path, hints=(_TO_MAKE[half],)
     )
 
 
@@ -150,7 +154,7 @@ def _read(path: Location) -> bytes:
     with path.open() as file:
         if file.size > _LARGEST:
             message = f"not a key: {file.size:,} bytes, {_EXPECTED}"
-            raise UnsupportedFeatureError(message, path=path, hints=(_NEW_KEY,))
+            raise UnsupportedFeatureError(message, path=path, hints=tuple(_TO_MAKE.values()))
         return file.read(0, _LARGEST)
 
 
