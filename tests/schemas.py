@@ -65,6 +65,7 @@ def document(found: dict[str, Schema], beside: dict[str, Schema] | None = None) 
 
 
 SHAPE = listed(COUNT)
+DISTANCES = listed(listed(maybe(NUMBER)))
 SPEC = {"dtype": DTYPE, "shape": SHAPE}
 STORED_SPEC = {"dtype": maybe(DTYPE), "shape": SHAPE}
 QUANTIZED: dict[str, Schema] = {
@@ -393,6 +394,13 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
                 "pairs": listed(document({"name": TEXT, **DIFFERENCES})),
                 "only_left": listed(TEXT),
                 "only_right": listed(TEXT),
+            }
+        ),
+        document(
+            {
+                "paths": listed(TEXT),
+                "rel_l2": DISTANCES,
+                "groups": listed(fields({"prefix": TEXT, "rel_l2": DISTANCES})),
             }
         ),
     ),

@@ -429,6 +429,7 @@ LISTS_A_BUNDLE = """
     ckpt_cli.cli.signals ckpt_cli.cli.version ckpt_cli.memory ckpt_cli.operations
     ckpt_cli.operations.look ckpt_cli.operations.look.listing ckpt_cli.operations.reporting
     ckpt_cli.operations.select ckpt_cli.operations.select.arguments
+    ckpt_cli.operations.select.columns
     ckpt_cli.operations.select.selection ckpt_cli.own_formats ckpt_cli.render ckpt_cli.render.base
     ckpt_cli.render.listing ckpt_cli.render.listing_tensors ckpt_cli.render.pager
     ckpt_cli.render.report ckpt_cli.render.tables ckpt_cli.render.text

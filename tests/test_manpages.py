@@ -39,5 +39,5 @@ def test_pages_have_no_mistakes_and_can_be_pasted_from() -> None:
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
         assert done.stderr == "", path
         shown[os.path.basename(path)] = done.stdout
-    assert "ckpt ls -1 run/ckpt-10 '*/kernel*'" in shown["ckpt-ls.1"]
+    assert "ckpt ls run/ckpt-10 --where 'size>1M and kind=variable'" in shown["ckpt-ls.1"]
     assert "--strip-prefix" in shown["ckpt-rename.1"]

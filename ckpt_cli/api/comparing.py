@@ -10,6 +10,7 @@ from formats.store.work.workers import SERIAL, Workers
 
 from ..operations.compare.diff import DiffOptions, better_by, diff_pairs, labels, pair_up
 from ..operations.compare.thresholds import Baseline, FailOn
+from ..operations.compare.where import ChosenPairs
 from ..operations.convert.framework_layout import OF_OPTIMIZER, compared_with, lay_out
 from ..operations.reporting import opened
 from ..operations.select.keys import renamed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..operations.compare.index_difference import Unlike
     from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.reporting import Reporter
+    from ..operations.select.where import Where
 
 __all__ = ["RULES", "CompareOptions", "Failing", "Sides", "compare", "sides"]
 
@@ -39,8 +41,16 @@ RULES = (
     excludes("--stat", "--quiet"),
     excludes("--all", "--quiet"),
     excludes("--sort", "--quiet"),
+    excludes("--top", "--quiet"),
+    excludes("--csv", "--quiet", "--json", "--format", "--stat"),
     excludes("--find-renames", "--quiet", "--no-values"),
     excludes("--no-values", "--exact", "--rtol", "--atol"),
+    excludes(
+        "--matrix",
+        *("--where", "--sort", "--top", "--stat", "--all", "--quiet", "--find-renames", "--fail-on"),
+        *("--baseline", "--each", "--format", "--no-values", "--rtol", "--atol", "--sub", "--strip-prefix"),
+        *("--add-prefix", "--map", "--config", "--layout"),
+    ),
 )
 
 
@@ -59,6 +69,8 @@ class CompareOptions(NamedTuple):
     workers: Workers = SERIAL
     order: str = "key"
     """The order of the entries, one of ORDERS."""
+    where: Where | None = None
+    """Which entries are chosen."""
 
 
 def compare(
@@ -85,13 +97,18 @@ def compare(
             pairs, same = left_over
         else:
             pairs, same = pair_up(one, other, settings.by, options.selection, changed), 0
+        where = None if options.where is None else ChosenPairs(options.where, one, other)
         if noted and not same:
             _suggest(one, other, pairs, settings.by, reporter)
+        if where is not None:
+            pairs = where.before_values(pairs)
         total = _nbytes(other, pairs)
         pool = options.workers.expecting(total)
         with reporter.progress(total, other.location.name, ("comparing",)) as advance:
             found = diff_pairs(one, other, pairs, settings, advance, workers=pool)
             found = found._replace(same=same, order=options.order)
+        if where is not None:
+            found = where.chosen(found)
         one.check_unchanged()
         other.check_unchanged()
         if not options.with_names:
@@ -108,7 +125,8 @@ def compare(
 def _is_plain(options: CompareOptions) -> bool:
     """Whether indexes alone may tell what is the same."""
     settings = options.settings
-    return not (settings.exact or options.everything or settings.by != "key") and options.selection.everything
+    chooses = options.where is not None or not options.selection.everything
+    return not (settings.exact or options.everything or settings.by != "key" or chooses)
 
 
 def _laid_out(

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import CheckpointError
 from formats.find.opening import locate
 
-from ..operations.compare.diff import BY, CHANGES, ORDERS, DiffOptions
+from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
+from ..operations.compare.matrix import MatrixOptions
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.thresholds import Baseline, FailOn
 from .calls import choice, collecting, lent, location, public, selection
 from .changing import key_changes
 from .comparing import RULES, CompareOptions, Failing, Sides, compare, sides
+from .matrix import DiffMatrix, distances_of
 from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
 from .tables import ResultTable
+from .where import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from ..operations.compare.diff import Diff, DiffEntry
     from .calls import PathLike
 
-__all__ = ["DiffResult", "DirectoryDiff", "TensorChange", "diff"]
+__all__ = ["DiffMatrix", "DiffResult", "DirectoryDiff", "TensorChange", "diff"]
 
 # Results --------------------------------------------------------------------------------
 
@@ -158,6 +161,7 @@ def diff(
     ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
+    where: str | None = None,
     sub: str | Iterable[str] = (),
     strip_prefix: str | None = None,
     add_prefix: str | None = None,
@@ -174,11 +178,12 @@ def diff(
     sort: str = "key",
     fail_on: str | Iterable[str] = CHANGES,
     baseline: PathLike | None = None,
+    matrix: bool = False,
     each: bool = False,
     recursive: bool = False,
     jobs: int | None = None,
     executor: str | None = None,
-) -> DiffResult | DirectoryDiff:
+) -> DiffResult | DirectoryDiff | DiffMatrix:
     """Compare two checkpoints: what was added, removed, or changed in dtype, shape or value.
 
     A directory means its latest checkpoint. With `each`, compares all checkpoints with the same name in two
@@ -189,8 +194,12 @@ def diff(
     `keys` to `kind` select tensors as on the command line. `sub` (`REGEX=>REPLACEMENT`), `strip_prefix`,
     `add_prefix` and `map` (a file, or a mapping of old keys to new ones) change the keys of `left`. `layout`
     (`pytorch` or `tensorflow`) and `config` give it the names and axes of a framework. `by` is key, full-name
-    or object-path. `sort` is rel, cosine, abs, max_rel, differing, size, change or key, the largest change
-    first. `fail_on` and `baseline`, a file with an earlier result, decide whether `fails` is True.
+    or object-path. `where` is an expression over columns, such as `"rel_l2>5% and dtype=float32"`. `sort` is
+    a column, or rel, abs or size, the largest change first. `fail_on` and `baseline`, a file with an earlier
+    result, decide whether `fails` is True.
+
+    With `matrix`, all positional arguments are paths, and the result is a `DiffMatrix`: how far each
+    checkpoint is from each other one.
 
     Raises CheckpointError if a checkpoint cannot be read, and ValueError for invalid arguments.
 
@@ -211,8 +220,15 @@ def diff(
         key_changes(sub, strip_prefix, add_prefix, map, layout=layout, config=config),
         all,
         order=sort,
+        where=parsed(where, COLUMNS, COLUMN_ALIASES),
     )
     one, other = location(left), location(right)
+    if matrix:
+        chosen = selection((), match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
+        with lent(jobs, executor) as workers, collecting() as said:
+            asked = MatrixOptions(chosen, by, exact, workers)
+            paths = [one, other, *(location(key) for key in keys)]
+            return DiffMatrix(distances_of(paths, asked, said), said.notes, said.warnings)
     with lent(jobs, executor) as workers:
         options = options._replace(workers=workers)
         if not each:

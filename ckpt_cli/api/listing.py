@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.spec import spec_columns
 from formats.errors import CheckpointError
 
-from ..operations.look.listing import in_order, missing_shards
+from ..operations.look.listing import (
+    Tensors,
+    chosen_where,
+    missing_shards,
+    nothing_where,
+    sorted_by,
+)
 from ..operations.reporting import opened
+from ..operations.select.columns import OF_CHECKPOINTS, OF_TENSORS, order_by, sortable
 from ..operations.select.selection import Selection, choose
 from .rules import CHOOSING, OptionError, excludes, needs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from formats.core.spec import SpecColumns
     from formats.location import Location
     from formats.model.reader import FormatReader
@@ -20,17 +29,23 @@ if TYPE_CHECKING:
 
     from ..operations.reporting import Reporter
     from ..operations.runs.trainable import Trainable
+    from ..operations.select.where import Where
 
 __all__ = [
     "DIGESTS",
     "IDENTITY",
     "RULES",
+    "SORTS",
     "ListOptions",
     "add_identities",
+    "arranged",
+    "arranged_directory",
     "checkpoint_identity",
     "chosen_tensors",
     "digests_of",
     "list_directory",
+    "lists_directory",
+    "no_checkpoint_where",
     "refuse_not_a_folder",
     "trainable_of",
     "warn_of_missing",
@@ -44,13 +59,18 @@ RULES = (
     needs("--jobs", "--digest"),
     excludes("--digest", "--tree", "--keys", "--null"),
     excludes("--digest", "--depth", unless="--json"),
-    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--sort", "--digest"),
+    excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--digest"),
     excludes("--tree", "--json", "--depth", "--keys", "--null"),
     excludes("--keys", "--json", "--depth"),
     excludes("--null", "--json", "--depth"),
     excludes("--long", "--tree", "--keys", "--null"),
     excludes("--long", "--depth", unless="--json"),
+    excludes("--csv", "--json", "--tree", "--keys", "--null"),
+    excludes("--top", "--tree"),
 )
+
+SORTS = sortable(OF_TENSORS, OF_CHECKPOINTS)
+"""What listings can be sorted by."""
 
 
 class ListOptions(NamedTuple):
@@ -61,19 +81,73 @@ class ListOptions(NamedTuple):
     reverse: bool = False
     digest: str | None = None
     exact: bool = False
+    where: Where | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether all tensors are listed in the order that they have."""
-        return self.selection.everything and self.sort == "key" and not self.reverse
+        is_whole = self.selection.everything and self.where is None
+        return is_whole and self.sort == "key" and not self.reverse
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that decide what is listed, and in which order."""
+        return {self.sort, *(self.where.columns if self.where is not None else ())}
 
 
 def chosen_tensors(reader: FormatReader, options: ListOptions) -> SpecColumns:
-    """Return the tensors that are listed, in the order asked for."""
+    """Return the tensors that are listed, as far as that is known before values are read."""
     if options.is_plain:
         return next(reader.columns())  # all of them, for the index is loaded
-    specs = [reader.specs[key] for key in choose(reader, options.selection, listed=True)]
-    return spec_columns(in_order(specs, options.sort, reverse=options.reverse))
+    known = [name for name in OF_TENSORS if name != "digest" or options.digest]
+    _require(options.where, known, "a checkpoint" if options.digest else "without --digest a checkpoint")
+    if options.sort not in (names := sortable(dict.fromkeys(known, ""))):
+        raise OptionError(f"--sort: {options.sort!r} is not one of {', '.join(map(repr, names))}")
+    columns = spec_columns(reader.specs[key] for key in choose(reader, options.selection, listed=True))
+    if options.where is None:
+        return columns
+    return chosen_where(Tensors(reader, columns), options.where, partly=True).columns
+
+
+def _require(where: Where | None, known: Collection[str], what: str) -> None:
+    if where is not None:
+        from .where import require_columns  # which few listings need
+
+        require_columns(where, known, what)
+
+
+def arranged(tensors: Tensors, options: ListOptions) -> Tensors:
+    """Return the tensors that are listed, in the order asked for, when all is known of them."""
+    if options.is_plain:
+        return tensors
+    if options.where is not None:
+        tensors = chosen_where(tensors, options.where)
+    return sorted_by(tensors, options.sort, reverse=options.reverse)
+
+
+def lists_directory(options: ListOptions) -> bool:
+    """Whether a directory's checkpoints are listed, not the tensors of the latest: nothing chooses these."""
+    where = options.where
+    return options.selection.everything and (where is None or where.columns.keys() <= OF_CHECKPOINTS.keys())
+
+
+def arranged_directory(found: dict[str, Any], options: ListOptions) -> dict[str, Any]:
+    """Return the document of a directory with the checkpoints that are chosen, in the order asked for."""
+    rows = found["checkpoints"]
+    if options.where is not None:
+        told = {*OF_CHECKPOINTS} - {"stored_step", "identity"} | {*(rows[0] if rows else OF_CHECKPOINTS)}
+        _require(options.where, told, "this listing of a directory")
+        rows = [row for row in rows if options.where.holds(row)]
+    column = "nbytes" if options.sort == "size" else options.sort
+    if column in OF_CHECKPOINTS:
+        rows = sorted(rows, key=lambda row: order_by(column, row.get(column)))
+        rows = rows[::-1] if options.reverse else rows
+    return {**found, "checkpoints": rows}
+
+
+def no_checkpoint_where(where: Where, path: Location) -> CheckpointError:
+    """Return the error of an expression that chooses none of a directory's checkpoints."""
+    return nothing_where(where, path, "checkpoint")
 
 
 def digests_of(

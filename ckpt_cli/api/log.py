@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
+from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
 from formats.find.resolve import spelling
 from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.reporting import kept
-from ..operations.runs.curves import read_curve
+from ..operations.runs.curves import Curve, EventCurves, read_curve
+from ..operations.runs.follow import INTERVAL, INTERVAL_OF_URLS, Follower
 from ..operations.runs.log import ATTEMPTS, LogRow, RunLog
 from ..operations.runs.state import places_of
-from ..operations.select.selection import Selection
+from ..operations.select.selection import NothingSelectedError, Selection
 from .calls import collecting, lent, location, public, selection
-from .rules import CHOOSING_RULES
+from .rules import CHOOSING_RULES, OptionError, excludes, needs
 from .tables import ResultTable, Several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from formats.errors import CheckpointError
+    from formats.find.directory import Member
     from formats.location import Location
     from formats.store.work.workers import Workers
 
     from ..operations.reporting import Reporter
-    from ..operations.runs.curves import Curve, EventCurves
     from .calls import PathLike
 
-__all__ = ["LogOptions", "RunHistory", "log", "run_history"]
+__all__ = ["LONGEST_INTERVAL", "RULES", "LogOptions", "RunHistory", "follow_run", "log", "run_history"]
+
+RULES = (
+    needs("--interval", "--follow"),
+    excludes("--follow", "--recursive"),
+    excludes("--fail-on", "--no-values"),
+)
+
+LONGEST_INTERVAL = 86400.0
+"""Seconds between two looks at a directory, at most."""
 
 _MOST_TAGS = 10
 """Tags named where the one asked for is not there."""
@@ -43,6 +54,8 @@ class LogOptions(NamedTuple):
     values: bool = True
     tag: str | None = None
     events: Location | None = None
+    interval: float | None = None
+    """Seconds between two looks at a directory that is followed."""
 
 
 class RunHistory(ResultTable[LogRow]):
@@ -118,6 +131,69 @@ def _look(
         attempt += 1
 
 
+def follow_run(
+    path: Location,
+    state_path: Location,
+    options: LogOptions,
+    workers: Workers,
+    reporter: Reporter,
+) -> Iterator[RunHistory]:
+    """Yield a run of one checkpoint for each that is complete, now or later, until the caller stops.
+
+    Raises CheckpointError where the directory cannot be read at first; later on that is a warning.
+    """
+    follower = Follower(path, state_path)
+    run: RunLog | None = None
+    pause = options.interval or (INTERVAL_OF_URLS if path.is_object() else INTERVAL)
+    said: set[str] = set()
+    while True:
+        try:
+            found = follower.poll()
+        except CheckpointError as error:
+            if run is None:
+                raise
+            _warn_once(str(error), said, reporter)
+            time.sleep(pause)
+            continue
+        for text in found.warnings:
+            reporter.warning(text)
+        if found.directory is not None:
+            told = (
+                read_curve(options.events or path, options.tag)
+                if found.complete
+                else EventCurves(Curve(), (), (), ())
+            )
+            if run is None:
+                run = RunLog(
+                    found.directory, options.selection, told.curve, values=options.values, workers=workers
+                )
+            run.directory, run.curve = found.directory, told.curve
+            for member in found.complete:
+                row = _row_of(run, member, said, reporter)
+                if row is not None:
+                    yield RunHistory(path, [row], run, told)
+        time.sleep(pause)
+
+
+def _row_of(run: RunLog, member: Member, said: set[str], reporter: Reporter) -> LogRow | None:
+    """Return the row of a checkpoint that is complete; None where it has gone, or nothing of it is chosen."""
+    try:
+        row = run.row(member)
+    except NothingSelectedError as error:
+        _warn_once(str(error), said, reporter)
+        return None
+    for text in run.warnings:
+        reporter.warning(text)
+    run.warnings.clear()
+    return row
+
+
+def _warn_once(text: str, said: set[str], reporter: Reporter) -> None:
+    if text not in said:
+        said.add(text)
+        reporter.warning(text)
+
+
 def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
     """Return a note where the event files lack the number that was asked for."""
     if tag is None or told.curve.steps:
@@ -126,7 +202,7 @@ def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
     return [f"no scalar {tag!r} in {counted(len(told.files), 'event file')}; found: {there}"]
 
 
-@public(*CHOOSING_RULES)
+@public(*CHOOSING_RULES, *RULES)
 def log(
     directory: PathLike = ".",
     *keys: str,
@@ -139,17 +215,21 @@ def log(
     no_values: bool = False,
     tag: str | None = None,
     events: PathLike | None = None,
+    follow: bool = False,
+    interval: float | None = None,
     recursive: bool = False,
     jobs: int | None = None,
-) -> RunHistory | Several[RunHistory]:
+) -> RunHistory | Several[RunHistory] | Iterator[RunHistory]:
     """Return a run over time: what changed from checkpoint to checkpoint, norms, NaN and the loss.
 
     The result is a sequence with one row per checkpoint, oldest first. `l2` is the norm of the weights.
     `nan` counts NaN in all selected tensors. `loss` is the latest value in the event files next to the
     checkpoints, or in the directory `events`; `tag` selects another scalar. With `no_values`, only the
     indexes are read, and `l2` and `nan` are None. With `recursive`, the result is a `Several` of all runs
-    in `directory` and its subdirectories. `keys` to `kind` select tensors as on the command line. `jobs` is
-    a number of threads.
+    in `directory` and its subdirectories. With `follow`, the result is an endless iterator. It yields a
+    `RunHistory` with one row for each complete checkpoint, those that are there first. It looks for more
+    every `interval` seconds, by default 2, or 30 for a URL. `keys` to `kind` select tensors as on the
+    command line. `jobs` is a number of threads.
 
     Raises CheckpointError if a directory cannot be read, and ValueError for invalid arguments.
 
@@ -161,6 +241,10 @@ def log(
     where, state_path = places_of(location(directory))
     wanted = selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
     options = LogOptions(wanted, not no_values, tag, None if events is None else location(events))
+    if follow:
+        if interval is not None and not 0 < interval <= LONGEST_INTERVAL:
+            raise OptionError(f"--interval: {interval} is not in the range 0<x<={LONGEST_INTERVAL}")
+        return _follow(where, state_path, options._replace(interval=interval), jobs)
     with lent(jobs) as workers:
         if not recursive:
             return _history(where, state_path, options, workers)
@@ -171,6 +255,17 @@ def log(
                 if Directory(below).members:
                     found.append(_history(below, below / FILE_NAME, options, workers))
         return Several(found, errors)
+
+
+def _follow(
+    path: Location, state_path: Location, options: LogOptions, jobs: int | None
+) -> Iterator[RunHistory]:
+    with lent(jobs) as workers, collecting() as said:
+        for found in follow_run(path, state_path, options, workers, said):
+            found.notes, found.warnings = tuple(said.notes), tuple(said.warnings)
+            said.notes.clear()
+            said.warnings.clear()
+            yield found
 
 
 def _history(path: Location, state_path: Location, options: LogOptions, workers: Workers) -> RunHistory:

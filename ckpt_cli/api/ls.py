@@ -6,24 +6,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.find.opening import is_directory, locate
 
-from ..operations.look.listing import SORTS, Tensors, index_is_asked, total
+from ..operations.look.listing import Tensors, index_is_asked, total
 from ..operations.reporting import kept, opened
+from ..operations.select.columns import OF_CHECKPOINTS, OF_TENSORS
 from .calls import choice, collecting, lent, location, public, selection
 from .listing import (
     DIGESTS,
     IDENTITY,
     RULES,
+    SORTS,
     ListOptions,
     add_identities,
+    arranged,
+    arranged_directory,
     chosen_tensors,
     digests_of,
     list_directory,
+    lists_directory,
+    no_checkpoint_where,
     refuse_not_a_folder,
     trainable_of,
     warn_of_missing,
 )
 from .rules import CHOOSING_RULES
 from .tables import ResultTable, Several
+from .where import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -187,6 +194,7 @@ def ls(
     ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
+    where: str | None = None,
     long: bool = False,
     sort: str = "key",
     reverse: bool = False,
@@ -202,10 +210,11 @@ def ls(
     subdirectory too.
 
     `keys`, `match`, `exclude`, `regex`, `ignore_case`, `dtype` and `kind` select tensors as on the command
-    line. `match`, `exclude` and `kind` take one string or several. `long` adds where the bytes are and the
-    names in the object graph. `sort` is key, size, dtype or shape. `digest` is crc32c or sha256; it reads
-    values whose digest is not stored, and with `exact` all values. Without `digest`, only the index is read.
-    For a directory, `digest="sha256"` adds the identity of each checkpoint.
+    line. `match`, `exclude` and `kind` take one string or several. `where` is an expression over columns,
+    such as `"size>1M and dtype=float32"`. `long` adds where the bytes are and the names in the object graph.
+    `sort` is a column. `digest` is crc32c or sha256; it reads values whose digest is not stored, and with
+    `exact` all values. Without `digest`, only the index is read. For a directory, `digest="sha256"` adds the
+    identity of each checkpoint.
 
     Raises CheckpointError if nothing is found, and ValueError for invalid arguments.
 
@@ -219,37 +228,50 @@ def ls(
     choice("sort", sort, SORTS)
     if digest is not None:
         choice("digest", digest, DIGESTS)
-    where = location(path)
+    place = location(path)
     wanted = selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
+    options = ListOptions(wanted, sort, reverse, digest, exact, parsed(where, OF_TENSORS | OF_CHECKPOINTS))
     if recursive:
-        return _ls_below(where, reverse=reverse, long=long)
-    options = ListOptions(wanted, sort, reverse, digest, exact)
+        return _ls_below(place, options, long=long)
+    if is_directory(place) and lists_directory(options):
+        return _ls_directory(place, options, jobs, long=long)
+    return _ls_checkpoint(place, options, jobs, long=long)
+
+
+def _ls_checkpoint(place: Location, options: ListOptions, jobs: int | None, *, long: bool) -> TensorListing:
     with collecting() as said:
-        if is_directory(where) and wanted.everything:
-            found = list_directory(where, said, reverse=reverse, long=long)
-            if digest == IDENTITY:
-                with lent(jobs) as workers:
-                    add_identities(found, workers, said)
-            return DirectoryListing(found, said.notes, said.warnings)
-        with opened(locate(where), said, listed=not digest) as reader:
+        with opened(locate(place), said, listed=not options.digest) as reader:
             columns = chosen_tensors(reader, options)
-            of_index = digest == "crc32c" and index_is_asked(reader, where)
+            of_index = options.digest == "crc32c" and index_is_asked(reader, place)
             digests = None
-            if digest is not None:
+            if options.digest is not None:
                 with lent(jobs) as workers:
                     digests = digests_of(reader, columns, options, workers, said, of_index=of_index)
             tensors = Tensors(reader, columns, digests)
-            if long:
+            if long or "trainable" in options.columns:
                 trainable = trainable_of(reader, said, names_graph=True)
                 tensors = tensors._replace(trainable=trainable.marks, graph=trainable.graph)
             if not of_index:
                 warn_of_missing(reader, said)
-            listing = TensorListing(tensors, long)
+            listing = TensorListing(arranged(tensors, options), long)
         listing.notes, listing.warnings = tuple(said.notes), tuple(said.warnings)
         return listing
 
 
-def _ls_below(path: Location, *, reverse: bool, long: bool) -> Several[DirectoryListing]:
+def _ls_directory(place: Location, options: ListOptions, jobs: int | None, *, long: bool) -> DirectoryListing:
+    with collecting() as said:
+        found = list_directory(place, said, reverse=options.reverse, long=long)
+        if options.digest == IDENTITY:
+            with lent(jobs) as workers:
+                add_identities(found, workers, said)
+        is_empty = not found["checkpoints"]
+        found = arranged_directory(found, options)
+        if options.where is not None and not (is_empty or found["checkpoints"]):
+            raise no_checkpoint_where(options.where, place)
+        return DirectoryListing(found, said.notes, said.warnings)
+
+
+def _ls_below(path: Location, options: ListOptions, *, long: bool) -> Several[DirectoryListing]:
     from formats.find.directory import directories_below
 
     refuse_not_a_folder(path)
@@ -257,7 +279,8 @@ def _ls_below(path: Location, *, reverse: bool, long: bool) -> Several[Directory
     found = []
     for below in directories_below(path):
         with kept(errors), collecting() as said:
-            document = list_directory(below, said, reverse=reverse, long=long)
+            document = list_directory(below, said, reverse=options.reverse, long=long)
+            document = arranged_directory(document, options)
             if document["checkpoints"]:
                 found.append(DirectoryListing(document, said.notes, said.warnings))
     return Several(found, errors)

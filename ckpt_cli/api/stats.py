@@ -9,14 +9,17 @@ from formats.errors import CheckpointError
 from formats.find.opening import is_directory
 from formats.find.resolve import spelling
 
-from ..operations.look.stats import statistics_of
+from ..operations.look.listing import nothing_where, rows_before_values
+from ..operations.look.stats import COLUMNS, statistics_of
 from ..operations.reporting import kept, opened
 from ..operations.select.arguments import checkpoints_below
+from ..operations.select.columns import order_by, sortable
 from ..operations.select.selection import Selection, choose
 from ..operations.select.unread import left_alone
-from .calls import collecting, lent, location, public, selection
-from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
+from .calls import choice, collecting, lent, location, public, selection
+from .rules import CHOOSING_RULES, SHARING_RULES, OptionError, excludes
 from .tables import ResultTable, Several
+from .where import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +30,24 @@ if TYPE_CHECKING:
     from formats.store.work.workers import Workers
 
     from ..operations.reporting import Reporter
+    from ..operations.select.where import Where
     from .calls import PathLike
 
-__all__ = ["CheckpointStats", "StatsOptions", "TensorStats", "refuse_no_directory", "stats", "tensor_stats"]
+__all__ = [
+    "RULES",
+    "SORTS",
+    "CheckpointStats",
+    "StatsOptions",
+    "TensorStats",
+    "refuse_no_directory",
+    "stats",
+    "tensor_stats",
+]
+
+RULES = (excludes("--csv", "--json", "--format"), excludes("--files", "--recursive"))
+
+SORTS = sortable(COLUMNS)
+"""What statistics can be sorted by."""
 
 
 class StatsOptions(NamedTuple):
@@ -37,6 +55,8 @@ class StatsOptions(NamedTuple):
 
     selection: Selection = Selection()
     fail_on: tuple[str, ...] = ()
+    where: Where | None = None
+    sort: str = "key"
 
 
 class TensorStats(NamedTuple):
@@ -66,8 +86,44 @@ class TensorStats(NamedTuple):
 def tensor_stats(
     reader: FormatReader, options: StatsOptions, workers: Workers, reporter: Reporter
 ) -> Iterator[TensorStats]:
-    """Yield the statistics of the chosen tensors, in the order of the checkpoint."""
+    """Yield the statistics of the chosen tensors, in the order asked for.
+
+    Raises NothingSelectedError where an expression chooses none of them.
+    """
+    rows = _chosen_rows(reader, options)
+    if options.where is None and options.sort == "key":
+        yield from _all_stats(reader, list(rows), options, workers, reporter)
+        return
+    found = []
+    for tensor in _all_stats(reader, list(rows), options, workers, reporter):
+        row = {**rows[tensor.key], **tensor._asdict()}
+        if options.where is None or options.where.holds(row):
+            found.append((tensor, row))
+    if options.where is not None and not found:
+        raise nothing_where(options.where, reader.location.path)
+    column = "nbytes" if options.sort == "size" else options.sort
+    if column != "key":
+        found.sort(key=lambda pair: order_by(column, pair[1][column]))
+    yield from (tensor for tensor, _ in found)
+
+
+def _chosen_rows(reader: FormatReader, options: StatsOptions) -> dict[str, dict[str, Any]]:
+    """Return what is known of the chosen tensors before their values are read, by key."""
     chosen = choose(reader, options.selection)
+    if options.where is None and options.sort in ("key", "dtype", "shape", *TensorStats._fields):
+        return {key: {} for key in chosen}
+    asked = {options.sort, *(options.where.columns if options.where is not None else ())}
+    return rows_before_values(reader, chosen, options.where, asked)
+
+
+def _all_stats(
+    reader: FormatReader,
+    chosen: Sequence[str],
+    options: StatsOptions,
+    workers: Workers,
+    reporter: Reporter,
+) -> Iterator[TensorStats]:
+    """Yield the statistics of tensors, in the order of the checkpoint."""
     unread = left_alone(reader, chosen)
     if unread is not None:  # without which --fail-on would have said that there is nothing
         (reporter.warning if options.fail_on else reporter.note)(f"{reader.location.path}: {unread}")
@@ -124,7 +180,7 @@ class CheckpointStats(ResultTable[TensorStats]):
         return iter(self)
 
 
-@public(*CHOOSING_RULES, *SHARING_RULES)
+@public(*CHOOSING_RULES, *SHARING_RULES, *RULES)
 def stats(
     path: PathLike = ".",
     *keys: str,
@@ -134,6 +190,8 @@ def stats(
     ignore_case: bool = False,
     dtype: str | None = None,
     kind: str | Iterable[str] | None = None,
+    where: str | None = None,
+    sort: str = "key",
     recursive: bool = False,
     jobs: int | None = None,
     executor: str | None = None,
@@ -142,7 +200,8 @@ def stats(
 
     Strings, variants and unmapped types are skipped. Memory use does not depend on tensor sizes. With
     `recursive`, `path` is a directory, and the result is a `Several` of all checkpoints in it and its
-    subdirectories. `keys` to `kind` select tensors as on the command line. `jobs` is a number of threads.
+    subdirectories. `keys` to `kind` select tensors as on the command line. `where` is an expression over
+    columns, such as `"size>1M and std>0.5"`, and `sort` a column. `jobs` is a number of threads.
     `executor` is `threads:N`, `processes:N`, `dask` or `dask://HOST:PORT`. The result depends on neither.
 
     Raises CheckpointError if a checkpoint cannot be read, and ValueError for invalid arguments.
@@ -153,22 +212,25 @@ def stats(
     print(largest.key, largest.l2, [tensor.key for tensor in found if tensor.nan])
     ```
     """
-    where = location(path)
+    place = location(path)
+    choice("sort", sort, SORTS)
     options = StatsOptions(
-        selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
+        selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind),
+        where=parsed(where, COLUMNS),
+        sort=sort,
     )
     with lent(jobs, executor) as workers:
         if not recursive:
-            return _stats_of(where, options, workers)
-        refuse_no_directory(where)
+            return _stats_of(place, options, workers)
+        refuse_no_directory(place)
         errors: list[CheckpointError] = []
         found = []
-        for place in checkpoints_below(where):
-            if isinstance(place, CheckpointError):
-                errors.append(place)
+        for below in checkpoints_below(place):
+            if isinstance(below, CheckpointError):
+                errors.append(below)
                 continue
             with kept(errors):
-                found.append(_stats_of(place, options, workers))
+                found.append(_stats_of(below, options, workers))
         return Several(found, errors)
 
 

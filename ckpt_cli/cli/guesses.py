@@ -109,6 +109,9 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "--follow-symlinks --all -a": ("--recursive", "to include subdirectories"),
     "--dryrun --dry --what-if --simulate": ("--dry-run", "to see the plan without writing"),
     "--fail-fast --check --nan --inf": ("--fail-on nan,inf", "to look for NaN and infinities"),
+    "--limit --head --max-rows": ("--top", "to show only the first rows"),
+    "--query --select --condition": ("--where", "to choose rows by their columns"),
+    "--order-by --sort-by --order": ("--sort", "to choose the order"),
     "--name-only --name-status --stat-only": ("--stat", "to see one line per tensor"),
     "--tolerance --tol --epsilon": ("--atol", "to allow small differences"),
     "--no-color --no-colour --nocolor": ("--color never", "to print without colour"),
@@ -325,6 +328,19 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
         yield "--dtype selects tensors; to change their dtype: --cast"
 
 
+def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
+    """Yield the expression of --where, and below it a mark where the mistake is."""
+    cause: BaseException | None = error
+    while cause is not None and not hasattr(cause, "position"):
+        cause = cause.__cause__
+    text, position = getattr(cause, "text", ""), getattr(cause, "position", 0)
+    if text:
+        from ..render.base import printable, width
+
+        yield text
+        yield " " * width(printable(text[:position])) + "^"
+
+
 # What is not there ----------------------------------------------------------------------
 
 
@@ -385,6 +401,7 @@ _GUESSES: tuple[tuple[type[Exception], Callable[..., Iterator[str]]], ...] = (
     (click.MissingParameter, _of_missing),
     (click.BadParameter, _of_value),
     (click.UsageError, _of_usage),
+    (click.UsageError, _of_where),
     (CheckpointNotFoundError, _of_path),
     (CheckpointError, _of_selection),
 )

@@ -24,7 +24,16 @@ _OWN = "Options"
 _GROUPS = {
     _OWN: (),  # what no other group has
     "Tensor selection": (
-        *("--match", "--exclude", "--regex", "--ignore-case", "--dtype", "--kind", "--weights-only"),
+        *(
+            "--match",
+            "--exclude",
+            "--regex",
+            "--ignore-case",
+            "--dtype",
+            "--kind",
+            "--where",
+            "--weights-only",
+        ),
     ),
     "Key changes": (
         *("--sub", "--strip-prefix", "--add-prefix", "--map", "--save-map", "--full-names", "key_names"),
@@ -58,7 +67,7 @@ class Subcommand(click.Command):
         self.params += [option for option in GENERAL if own.isdisjoint(option.opts)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not self.paged:
+        if not self.paged or ctx.params.get("follow"):  # a pager would hold lines back
             return self._invoke(ctx)
         from ..render.pager import paging
 

@@ -14,7 +14,7 @@ from ..api.rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES
 from .option_rules import excludes, option_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from formats.core.dtypes import DType
     from formats.store.work.workers import Workers
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..api.changing import KeyChanges
     from ..api.writing import WriteOptions
     from ..operations.select.selection import Selection
+    from ..operations.select.where import Where
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -296,9 +297,56 @@ def sort_option(names: Iterable[str], help: str, **settings: Any) -> Callable[[F
     return click.option("--sort", type=click.Choice([*names]), help=help, **settings)
 
 
+def table_options(columns: Mapping[str, str], aliases: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Return the options that choose and show rows of a table with these columns."""
+
+    def parse(context: click.Context, _: click.Parameter, value: str | None) -> Where | None:
+        if value is None or context.resilient_parsing:
+            return None
+        from ..api.rules import OptionError
+        from ..api.where import parsed
+        from ..operations.select.columns import ALIASES
+
+        try:
+            return parsed(value, columns, ALIASES if aliases is None else aliases)
+        except OptionError as error:
+            raise click.UsageError(str(error), context) from error
+
+    def add(function: F) -> F:
+        function = click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header line.")(
+            function
+        )
+        function = click.option(
+            "--top",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Show only the first N rows.\fSummaries, exit code and --json cover all rows.",
+        )(function)
+        return click.option(
+            "--where",
+            metavar="EXPR",
+            callback=parse,
+            help="Keep rows for which EXPR is true, as in 'size>1M'.\fEXPR compares columns with numbers "
+            "(k, M, G and % are allowed) or text by < <= > >= = !=, joined by and, or, not and "
+            f"parentheses. Columns: {', '.join(columns)}; size is nbytes. Unknown values and NaN make a "
+            "comparison false.",
+        )(function)
+
+    return add
+
+
 def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A002
     """Return the option that says what ends a command with exit code 1."""
     return click.option("--fail-on", help=help, **settings)
+
+
+def failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Return the sorts of values that `--fail-on nan,inf` names."""
+    names = tuple(value.split(",")) if value else ()
+    for name in names:
+        if name not in ("nan", "inf"):
+            raise click.BadParameter(f"{name!r} is not one of nan, inf")
+    return names
 
 
 def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from formats.errors import CheckpointError
 from formats.find.opening import locate
+from formats.location import parse_location
 
 from ..api.comparing import RULES, CompareOptions, Failing, compare, sides
 from ..cli.help import subcommand
@@ -35,8 +36,9 @@ from ..cli.options import (
     set_quiet,
     sharing_options,
     sort_option,
+    table_options,
 )
-from ..operations.compare.diff import BY, CHANGES, ORDERS, DiffOptions
+from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..render import base as render
@@ -90,10 +92,10 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Allow values to differ by A.",
 )
 @click.option("--stat", is_flag=True, help="Show how far values are apart, one line per tensor.")
+@table_options(COLUMNS, COLUMN_ALIASES)
 @sort_option(
     ORDERS,
-    "Sort by COLUMN, the largest change first.\fCOLUMN is rel, cosine, abs, max_rel, differing, size, "
-    "change or key.",
+    "Sort by COLUMN, the largest change first.\frel is rel_l2, abs is max_abs and size is nbytes.",
     metavar="COLUMN",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show unchanged tensors.")
@@ -125,6 +127,12 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Ignore changes that an earlier --json output already lists.\fA change counts again if its "
     "values are farther apart than before.",
 )
+@click.option(
+    "--matrix",
+    is_flag=True,
+    help="Compare each of several PATHs with each other one.\fEvery argument is a PATH. Prints ||a-b|| / "
+    "||b|| of each pair, and by layer, and names copies and equal layers. Exits 0.",
+)
 @each_option("Compare all checkpoints with the same name in two directories.")
 @recursive_option("With --each, include subdirectories.")
 @sharing_options
@@ -150,10 +158,15 @@ def command(left: Location, right: Location, **options: Any) -> int:
 
     \b
       ckpt diff run_a run_b --stat --kind variable
+      ckpt diff run_a run_b --where 'rel_l2>5% and size>1M' --sort cosine --top 10
       ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
       ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,rel_l2>5%'     # allow noise
+      ckpt diff --matrix seed0 seed1 seed2 --kind variable
     """
     options["as_json"] = options["as_json"] or options["form"] == "json"
+    options["has_header"] = True
+    if options["matrix"]:
+        return _matrix([left, right, *map(parse_location, options["keys"])], options)
     known = Baseline(options["baseline"]) if options["baseline"] is not None else None
     failing = options["failing"] = Failing(options["fail_on"], known)
     asked = _asked(options)
@@ -165,7 +178,7 @@ def command(left: Location, right: Location, **options: Any) -> int:
     elif options["as_json"]:
         render.long_document(found.head(), "entries", found.rows(everything=options["everything"]), dict)
     elif not options["quiet"]:
-        if render.is_terminal():
+        if render.is_terminal() and not options["as_csv"]:
             render.title(f"{found.left} -> {found.right}")
         _show(found, names, options)
     return int(failing.fails(found))
@@ -192,15 +205,15 @@ def _report(
 
 def _asked(options: dict[str, Any]) -> CompareOptions:
     """Return what is to be compared, and how."""
-    quiet, failing = options["quiet"], options["failing"]
+    quiet, failing, where = options["quiet"], options["failing"], options["where"]
     settings = DiffOptions(
         options["by"],
         not options["no_values"],
         options["exact"],
         Tolerance(options["rtol"], options["atol"]),
         find_renames=options["find_renames"] and not quiet,
-        stop_on=failing.fail_on.changes if quiet and failing.known is None else (),
-        norms=failing.fail_on.asks_norms or not quiet,
+        stop_on=failing.fail_on.changes if quiet and failing.known is None and where is None else (),
+        norms=failing.fail_on.asks_norms or not quiet or where is not None,
     )
     fails_by_default = click.get_current_context().get_parameter_source("fail_on") is ParameterSource.DEFAULT
     with_names = not (options["as_json"] or quiet) and render.is_terminal()
@@ -213,24 +226,57 @@ def _asked(options: dict[str, Any]) -> CompareOptions:
         with_names,
         options["workers"],
         options["sort"] or "key",
+        where,
     )
 
 
 def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: tuple[str, ...] = ()) -> None:
     from ..render import diff as view
 
-    shown = found.shown(everything=options["everything"])
+    shown, top = found.shown(everything=options["everything"]), options["top"]
+    if options["as_csv"]:
+        header = [*("name" for _ in prefix), *view.FIELDS] if options["has_header"] else []
+        render.csv(header, ([*prefix, *view.row(entry)] for entry in shown[:top]))
+        options["has_header"] = False
+        return
     if not render.is_terminal():
+        shown = shown[:top]
         as_row = view.stat_row if options["stat"] else view.row
         render.tsv([*prefix, *as_row(entry)] for entry in shown)
         return
     if options["stat"]:
-        view.stat(shown, names)
+        view.stat(shown[:top], names)
     elif options["sort"]:
-        view.in_order(shown, names)
+        view.in_order(shown[:top], names)
+    elif top:
+        view.in_order(view.largest_first(shown)[:top], names)
     else:
         view.by_layer(shown, names)
+    render.say_more(len(shown[top:]) if top else 0, "tensor")
     view.summary_line(found)
+
+
+# Several ------------------------------------------------------------------------
+
+
+def _matrix(paths: list[Location], options: dict[str, Any]) -> int:
+    """Print how far each of several checkpoints is from each other one."""
+    from ..api.matrix import distances_of
+    from ..operations.compare.matrix import MatrixOptions
+    from ..render import matrix as view
+
+    chosen = selection_of({**options, "keys": ()})
+    asked = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
+    found = distances_of(paths, asked, SCREEN)
+    if options["as_json"]:
+        render.document(found.document())
+    elif options["as_csv"]:
+        render.csv(view.FIELDS, found.rows())
+    elif render.is_terminal():
+        view.show(found)
+    else:
+        render.tsv(found.rows())
+    return 0
 
 
 # Directories ----------------------------------------------------------------------
@@ -260,7 +306,7 @@ def _each(left: Location, right: Location, asked: CompareOptions, options: dict[
     elif options["as_json"]:
         render.document({"pairs": shown, "only_left": only["removed"], "only_right": only["added"]})
     elif not options["quiet"]:
-        _show_only(only)
+        _show_only(only, as_csv=options["as_csv"])
     for obstacle in found.unread.values():
         render.error_lines(str(obstacle), obstacle.hints)
     if not (both or found.unread):
@@ -278,14 +324,19 @@ def _show_pair(
         entries = list(found.rows(everything=options["everything"]))
         return {"schema": 1, "name": name, **found.head(), "entries": entries}
     if not options["quiet"]:
-        if render.is_terminal():
+        if render.is_terminal() and not options["as_csv"]:
             render.title(name)
         _show(found, names, options, (name,))
     return None
 
 
-def _show_only(only: dict[str, list[str]]) -> None:
+def _show_only(only: dict[str, list[str]], *, as_csv: bool) -> None:
     rows = [(name, change) for change, names in only.items() for name in names]
+    if as_csv:
+        from ..render.diff import FIELDS
+
+        render.csv([], ([*row, *[None] * (len(FIELDS) - 1)] for row in rows))
+        return
     if not render.is_terminal():
         render.tsv(rows)
         return

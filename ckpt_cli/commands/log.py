@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,13 +12,16 @@ from formats.errors import CheckpointError
 from formats.find.directory import Directory, directories_below
 from formats.tf.run.state_file import FILE_NAME
 
-from ..api.log import LogOptions, run_history
+from ..api.log import LONGEST_INTERVAL, RULES, LogOptions, follow_run, run_history
 from ..cli.help import subcommand
+from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
     choosing,
     color_option,
     completing,
+    fail_on_option,
+    failures,
     jobs_option,
     json_option,
     no_values_option,
@@ -24,12 +29,15 @@ from ..cli.options import (
     recursive_option,
     selection_of,
 )
+from ..cli.signals import EndedBySignal
 from ..operations.runs.state import places_of
 from ..render import base as render
 from ..render import log as render_log
 from ..render.report import SCREEN, say_all, say_empty
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from formats.location import Location
 
 
@@ -45,10 +53,30 @@ if TYPE_CHECKING:
     help="Read event files from DIR instead.",
     shell_complete=completing("directories"),
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Wait for more checkpoints; print a line for each.\fA checkpoint is printed once it is complete. "
+    "If its format writes the index last, that is once it opens. Other files must have the same size and "
+    "time at two looks. --json prints one document per line. Ctrl-C ends it with exit code 130.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, LONGEST_INTERVAL, min_open=True),
+    metavar="S",
+    help="Look every S seconds. [default: 2; URLs: 30]",
+)
+@fail_on_option(
+    "Exit 1 if any value is nan or inf.\fWith --follow, exit at the first such checkpoint.",
+    callback=failures,
+    metavar="nan,inf",
+    shell_complete=completing("failures"),
+)
 @recursive_option()
 @jobs_option
 @json_option
 @color_option
+@option_rules(*RULES)
 def command(directory: Location, **options: Any) -> int:
     """Show a run over time, checkpoint by checkpoint.
 
@@ -64,14 +92,45 @@ def command(directory: Location, **options: Any) -> int:
       ckpt log model_dir --tag accuracy --events model_dir/eval
       ckpt log run/ --no-values --json          # instantly
       ckpt log -R runs/ --no-values
+      ckpt log run/ --follow --fail-on nan      # while it trains: exit 1 at the first NaN
     """
     path, state_path = places_of(directory)
+    if options["follow"]:
+        return _follow(path, state_path, options)
     if options["recursive"]:
         return _recursively(path, options)
     document = _log_one(path, state_path, options)
     if options["as_json"]:
         render.document(document)
-    return 0 if document["checkpoints"] else say_empty(path)
+    return _code(document["checkpoints"], options) if document["checkpoints"] else say_empty(path)
+
+
+def _code(rows: Iterable[dict[str, Any]], options: dict[str, Any]) -> int:
+    """Return 1 where a checkpoint has values of the sorts that are to fail the command."""
+    return int(any(row[name] for row in rows for name in options["fail_on"]))
+
+
+def _follow(path: Location, state_path: Location, options: dict[str, Any]) -> int:
+    """Print a line for each complete checkpoint, and return at the first that fails the command."""
+    is_table = render.is_terminal() and not options["as_json"]
+    printer = render_log.LinePrinter()
+    found = follow_run(path, state_path, _asked(options), options["workers"], SCREEN)
+    try:
+        for run in found:
+            if options["as_json"]:
+                render.line_document(run.to_dict())
+            elif is_table:
+                printer.show(run[0], run.curve)
+            else:
+                render.tsv([render_log.tsv_row(run[0])])
+            sys.stdout.flush()
+            if _code([run[0]._asdict()], options):
+                return 1
+    except KeyboardInterrupt:
+        if render.is_terminal(sys.stderr):
+            raise
+        raise EndedBySignal(signal.SIGINT) from None  # for which click prints no empty line
+    raise AssertionError  # it goes on until it is interrupted
 
 
 def _recursively(path: Location, options: dict[str, Any]) -> int:
@@ -88,13 +147,18 @@ def _recursively(path: Location, options: dict[str, Any]) -> int:
     if options["as_json"]:
         render.document({"results": documents})
     say_all(errors)
-    return 0 if any(document["checkpoints"] for document in documents) else say_empty(path)
+    rows = [row for document in documents for row in document["checkpoints"]]
+    return _code(rows, options) if rows else say_empty(path)
+
+
+def _asked(options: dict[str, Any]) -> LogOptions:
+    selection, values = selection_of(options), not options["no_values"]
+    return LogOptions(selection, values, options["tag"], options["events"], options["interval"])
 
 
 def _log_one(path: Location, state_path: Location, options: dict[str, Any]) -> dict[str, Any]:
     """Show one run, unless as JSON, and return its document."""
-    asked = LogOptions(selection_of(options), not options["no_values"], options["tag"], options["events"])
-    run = run_history(path, state_path, asked, options["workers"], SCREEN)
+    run = run_history(path, state_path, _asked(options), options["workers"], SCREEN)
     if not options["as_json"] and not render.is_terminal():
         prefix = [path] * options["recursive"]
         render.tsv([*prefix, *render_log.tsv_row(row)] for row in run)

@@ -14,11 +14,16 @@ from ..api.listing import (
     DIGESTS,
     IDENTITY,
     RULES,
+    SORTS,
     ListOptions,
     add_identities,
+    arranged,
+    arranged_directory,
     chosen_tensors,
     digests_of,
     list_directory,
+    lists_directory,
+    no_checkpoint_where,
     refuse_not_a_folder,
     trainable_of,
     warn_of_missing,
@@ -37,9 +42,11 @@ from ..cli.options import (
     recursive_option,
     selection_of,
     sort_option,
+    table_options,
 )
-from ..operations.look.listing import SORTS, Tensors, index_is_asked
+from ..operations.look.listing import Tensors, index_is_asked
 from ..operations.select.arguments import each_once, paths_and_keys
+from ..operations.select.columns import OF_CHECKPOINTS, OF_TENSORS
 from ..render import base as render
 from ..render import listing_tensors
 from ..render.listing import Look
@@ -49,8 +56,6 @@ if TYPE_CHECKING:
     from formats.errors import CheckpointError
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
-
-    from ..operations.select.selection import Selection
 
 
 _PIECE = 1 << 20
@@ -64,7 +69,14 @@ _PIECE = 1 << 20
 )
 @click.option("--tree", "as_tree", is_flag=True, help="Show keys as a tree.")
 @depth_option("Show totals per prefix of N path components.")
-@sort_option(SORTS, "Sort order.", default="key", show_default=True)
+@table_options(OF_TENSORS | OF_CHECKPOINTS)
+@sort_option(
+    SORTS,
+    "Sort by COLUMN, the largest first. [default: key]\fA directory is sorted by age unless you name one of "
+    "its columns.",
+    default="key",
+    metavar="COLUMN",
+)
 @click.option("-r", "--reverse", is_flag=True, help="Reverse the order.")
 @click.option("-1", "--keys", "keys_only", is_flag=True, help="Print only keys, one per line.")
 @click.option("-0", "--null", is_flag=True, help="Print keys as stored, each followed by a NUL byte.")
@@ -98,23 +110,31 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
       ckpt ls run/ckpt-10 --kind variable  the weights, without optimizer slots
       ckpt ls run/ckpt-10 --depth 2        sizes per layer
       ckpt ls run/ckpt-10 kernel           keys that contain a word
-      ckpt ls -1 run/ckpt-10 '*/kernel*'   keys that match
+      ckpt ls run/ckpt-10 --where 'size>1M and kind=variable' --sort size --top 10
       ckpt ls run/ --digest sha256         which checkpoints are copies of each other
       ckpt ls run/ckpt-10 --json -l --digest sha256 > model.lock   for ckpt verify --against
     """
     paths, options["keys"] = ([path], keys) if options["regex"] else paths_and_keys(path, keys)
-    selection, look = selection_of(options, words=True), Look.of(options)
+    look = Look.of(options)
+    asked = ListOptions(
+        selection_of(options, words=True),
+        options["sort"],
+        options["reverse"],
+        look.digest,
+        options["exact"],
+        options["where"],
+    )
     if len(paths) > 1:
-        return _list_several(paths, selection, look, options)
+        return _list_several(paths, asked, look, options)
     if options["recursive"]:
-        return _list_recursively(path, look, options)
-    if is_directory(path) and selection.everything:
-        return _list_directory(path, look, options)
-    is_text = bool(look.digest) and not look.as_json and selection.everything
+        return _list_recursively(path, asked, look)
+    if is_directory(path) and lists_directory(asked):
+        return _list_directory(path, asked, look, options)
+    is_text = bool(look.digest) and not look.as_json and asked.selection.everything
     if is_text and _show_pointer(path):
         return 0
     try:
-        _list_checkpoint(locate(path), selection, look, {**options, "path": path})
+        _list_checkpoint(locate(path), asked, look, {**options, "path": path})
     except Exception as error:
         if not (is_text and _is_textconv()):
             raise
@@ -165,7 +185,7 @@ class _Folder(NamedTuple):
     path: Location
 
 
-def _list_several(paths: list[Location], selection: Selection, look: Look, options: dict[str, Any]) -> int:
+def _list_several(paths: list[Location], asked: ListOptions, look: Look, options: dict[str, Any]) -> int:
     """List what paths name, on past what cannot be listed; the last such error is raised in the end."""
     if options["recursive"]:
         raise OptionError("--recursive takes one directory")
@@ -173,22 +193,22 @@ def _list_several(paths: list[Location], selection: Selection, look: Look, optio
     named: list[CheckpointLocation | _Folder] = []
     for path in paths:
         with kept(errors):
-            named.append(_Folder(path) if selection.everything and is_directory(path) else locate(path))
+            named.append(_Folder(path) if lists_directory(asked) and is_directory(path) else locate(path))
     places, notes = each_once(named)
     for text in notes:
         render.note(text)
     documents: list[dict[str, Any]] = []
-    has_titles = render.is_terminal() and not (look.as_json or look.null or look.keys_only)
+    has_titles = render.is_terminal() and not (look.as_json or look.as_csv or look.null or look.keys_only)
     code = 0
     for number, place in enumerate(places):
         if has_titles:
             render.title(place.path, is_first=not number)
         with kept(errors):
-            one = look._replace(prefix=(place.path,), documents=documents)
+            one = look._replace(prefix=(place.path,), documents=documents, has_header=not number)
             if isinstance(place, _Folder):
-                code = _list_directory(place.path, one, options) or code
+                code = _list_directory(place.path, asked, one, options) or code
             else:
-                _list_checkpoint(place, selection, one, options)
+                _list_checkpoint(place, asked, one, options)
     if look.as_json:
         render.document({"results": documents})
     say_all(errors)
@@ -199,9 +219,8 @@ def _list_several(paths: list[Location], selection: Selection, look: Look, optio
 
 
 def _list_checkpoint(
-    location: CheckpointLocation, selection: Selection, look: Look, options: dict[str, Any]
+    location: CheckpointLocation, asked: ListOptions, look: Look, options: dict[str, Any]
 ) -> None:
-    asked = ListOptions(selection, options["sort"], options["reverse"], look.digest, options["exact"])
     in_columns = look.in_columns and asked.is_plain
     with opened(location, listed=not look.digest, loaded=not in_columns) as reader:
         if in_columns:
@@ -214,10 +233,10 @@ def _list_checkpoint(
         if look.digest:
             digests = digests_of(reader, columns, asked, options["workers"], SCREEN, of_index=of_index)
         tensors = Tensors(reader, columns, digests)
-        if look.long:
+        if look.long or "trainable" in asked.columns:
             found = trainable_of(reader, SCREEN, names_graph=look.as_json)
             tensors = tensors._replace(trainable=found.marks, graph=found.graph)
-        listing_tensors.show(tensors, look)
+        listing_tensors.show(arranged(tensors, asked), look)
         if not of_index:
             warn_of_missing(reader, SCREEN)
 
@@ -225,18 +244,22 @@ def _list_checkpoint(
 # Directories ----------------------------------------------------------------------
 
 
-def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
+def _list_directory(path: Location, asked: ListOptions, look: Look, options: dict[str, Any]) -> int:
     from ..render import listing_directory  # which a checkpoint does not need
 
-    found = list_directory(path, SCREEN, reverse=options["reverse"], long=look.long)
+    found = list_directory(path, SCREEN, reverse=asked.reverse, long=look.long)
     if look.digest == IDENTITY:
         add_identities(found, options["workers"], SCREEN)
-    asked = _asked_of_tensors(look, options["sort"])
-    if found["latest"] and asked:
+    for_tensors = _asked_of_tensors(look, asked.sort)
+    if found["latest"] and for_tensors:
         import shlex
 
         latest = shlex.quote(path / found["latest"])
-        render.note(f"{asked} applies to the tensors of one checkpoint: ckpt ls {asked} {latest}")
+        render.note(f"{for_tensors} applies to the tensors of one checkpoint: ckpt ls {for_tensors} {latest}")
+    is_empty = not found["checkpoints"]
+    found = arranged_directory(found, asked)
+    if asked.where is not None and not (is_empty or found["checkpoints"]):
+        raise no_checkpoint_where(asked.where, path)
     if look.documents is not None:
         look.documents.append({"schema": 1, **found})
     elif look.as_json:
@@ -246,7 +269,7 @@ def _list_directory(path: Location, look: Look, options: dict[str, Any]) -> int:
     return 0 if found["checkpoints"] else say_empty(path)
 
 
-def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> int:
+def _list_recursively(path: Location, asked: ListOptions, look: Look) -> int:
     from formats.find.directory import directories_below
 
     from ..render import listing_directory
@@ -256,14 +279,17 @@ def _list_recursively(path: Location, look: Look, options: dict[str, Any]) -> in
     found = []
     for below in directories_below(path):
         with kept(errors):
-            found.append(list_directory(below, SCREEN, reverse=options["reverse"], long=look.long))
-    found = [one for one in found if one["checkpoints"]]
+            found.append(list_directory(below, SCREEN, reverse=asked.reverse, long=look.long))
+    is_empty = not any(one["checkpoints"] for one in found)
+    found = [one for one in (arranged_directory(one, asked) for one in found) if one["checkpoints"]]
+    if asked.where is not None and not (is_empty or found):
+        raise no_checkpoint_where(asked.where, path)
     if look.as_json:
         render.document({"directories": found})
     for number, one in enumerate(found if not look.as_json else ()):
-        if render.is_terminal():
+        if render.is_terminal() and not look.as_csv:
             render.title(one["directory"], is_first=not number)
-        listing_directory.show(one, look, by_path=True)
+        listing_directory.show(one, look._replace(has_header=not number), by_path=True)
     say_all(errors)
     return 0 if found else say_empty(path)
 
@@ -273,5 +299,6 @@ def _asked_of_tensors(look: Look, sort: str) -> str:
     asked = [f"--digest {look.digest}"] if look.digest not in (None, IDENTITY) else []
     asked += ["--tree"] if look.as_tree else []
     asked += [f"--depth {look.depth}"] if look.depth else []
-    asked += [f"--sort {sort}"] if sort != "key" else []
+    is_for_tensors = sort not in ("key", "size", *OF_CHECKPOINTS)
+    asked += [f"--sort {sort}"] if is_for_tensors else []
     return " ".join(asked)

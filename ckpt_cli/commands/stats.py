@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -13,22 +13,25 @@ from formats.find.opening import locate
 from formats.find.resolve import spelling
 from formats.location import Location, parse_location
 
-from ..api.stats import StatsOptions, refuse_no_directory, tensor_stats
+from ..api.stats import RULES, SORTS, StatsOptions, refuse_no_directory, tensor_stats
 from ..cli.help import subcommand
-from ..cli.option_rules import excludes, option_rules
+from ..cli.option_rules import option_rules
 from ..cli.options import (
     choosing,
     color_option,
     completing,
     fail_on_option,
+    failures,
     form_option,
     json_option,
     path_argument,
     recursive_option,
     selection_of,
     sharing_options,
+    sort_option,
+    table_options,
 )
-from ..operations.look.stats import Statistics
+from ..operations.look.stats import COLUMNS, Statistics
 from ..operations.report.build import Bad, of_stats
 from ..operations.select.arguments import checkpoints_below, each_once
 from ..render import base as render
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from formats.store.work.workers import Workers
 
     from ..api.stats import TensorStats
-    from ..operations.select.selection import Selection
 
 
 _FIELDS = Statistics._fields
@@ -50,20 +52,12 @@ _WORTHS = {"zeros": 1, "l2": 2, "std": 3, "mean": 4, "max": 5, "min": 5}
 """What goes first where a terminal is narrow; how many are NaN or infinite always stays."""
 
 
-def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
-    names = tuple(value.split(",")) if value else ()
-    for name in names:
-        if name not in ("nan", "inf"):
-            raise click.BadParameter(f"{name!r} is not one of nan, inf")
-    return names
-
-
 @subcommand("stats", paged=True)
 @path_argument(default=".", metavar="[PATH]")
 @choosing
 @fail_on_option(
     "Exit 1 if any value is NaN (nan) or infinite (inf).",
-    callback=_failures,
+    callback=failures,
     metavar="nan,inf",
     shell_complete=completing("failures"),
 )
@@ -72,12 +66,14 @@ def _failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple
     is_flag=True,
     help="Treat every argument as a PATH, as hooks need.\fWith --fail-on, shows only tensors that fail.",
 )
+@table_options(COLUMNS)
+@sort_option(SORTS, "Sort by COLUMN, the largest first. [default: key]", default="key", metavar="COLUMN")
 @recursive_option()
 @sharing_options
 @form_option
 @json_option
 @color_option
-@option_rules(excludes("--files", "--recursive"))
+@option_rules(*RULES)
 def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **options: Any) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
@@ -87,6 +83,7 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
 
     \b
       ckpt stats run/ckpt-10 --kind variable
+      ckpt stats run/ckpt-10 --where 'size>1M and std>0.5' --sort l2 --top 10
       ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 when a run has gone bad
       ckpt stats -R runs/ --fail-on nan,inf         # or any of them
       ckpt stats --fail-on nan,inf --files a.h5 b.h5   # or any of these
@@ -102,7 +99,8 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
             raise click.UsageError("--files needs a PATH", click.get_current_context())
         options["keys"] = ()
     selection = selection_of(options, words=not fail_on)
-    run = _StatsPrinter(fail_on, workers, options["form"], selection, options["as_json"])
+    asked = StatsOptions(selection, fail_on, options["where"], options["sort"])
+    run = _StatsPrinter(asked, workers, options["form"], _StatsLook.of(options))
     if options["files"]:
         run.shows_bad_alone = bool(fail_on)
         places, notes = each_once([locate(parse_location(word)) for word in (path, *words)])
@@ -115,17 +113,31 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
     return run.one(path)
 
 
+class _StatsLook(NamedTuple):
+    """How statistics are shown; of several checkpoints, each row begins with a path."""
+
+    as_json: bool
+    as_csv: bool
+    top: int | None
+    sort: str
+    several: bool = False
+    has_header: bool = True
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> _StatsLook:
+        as_json = options["as_json"] or options["form"] == "json"
+        return cls(as_json, options["as_csv"], options["top"], options["sort"])
+
+
 class _StatsPrinter:
     """Shows the statistics of one checkpoint or of several, and keeps what is bad of them."""
 
-    def __init__(
-        self, fail_on: tuple[str, ...], workers: Workers, form: str, selection: Selection, as_json: bool
-    ) -> None:
-        self._fail_on = fail_on
+    def __init__(self, asked: StatsOptions, workers: Workers, form: str, look: _StatsLook) -> None:
+        self._asked = asked
+        self._fail_on = asked.fail_on
         self._workers = workers
         self._form = form
-        self._selection = selection
-        self._as_json = as_json or form == "json"
+        self._look = look
         self._has_form = form not in ("text", "json")
         self._bad: list[Bad] = []
         self.shows_bad_alone = False
@@ -139,7 +151,7 @@ class _StatsPrinter:
             if self._has_form:
                 self._keep(reader, bad, list(rows))
             else:
-                _print(reader, rows, as_json=self._as_json)
+                _print(reader, rows, self._look)
         self._write()
         return bad.code(path)
 
@@ -148,6 +160,7 @@ class _StatsPrinter:
         errors: list[CheckpointError] = []
         documents: list[dict[str, Any]] = []
         codes = []
+        look = self._look._replace(several=True)
         for place in places:
             if isinstance(place, CheckpointError):
                 errors.append(place)
@@ -159,18 +172,18 @@ class _StatsPrinter:
                 self._keep(reader, bad, rows)
                 if self.shows_bad_alone:
                     rows = [row for row in rows if row["key"] in bad.counts]
-                if rows and not (self._as_json or self._has_form):
-                    _print(reader, rows, as_json=False, several=True)
+                if rows and not (look.as_json or self._has_form):
+                    _print(reader, rows, look)
+                    look = look._replace(has_header=False)
             codes.append(bad.code(place.path))
-        if self._as_json:
+        if look.as_json:
             render.document({"results": documents})
         self._write()
         say_all(errors)
         return max(codes, default=0) if documents else say_empty(path)
 
     def _rows(self, reader: FormatReader, bad: _Bad) -> Iterator[dict[str, Any]]:
-        options = StatsOptions(self._selection, self._fail_on)
-        for found in tensor_stats(reader, options, self._workers, SCREEN):
+        for found in tensor_stats(reader, self._asked, self._workers, SCREEN):
             bad.look(found)
             yield found.to_dict()
 
@@ -206,29 +219,44 @@ class _Bad:
         return 1 if self.counts else 0
 
 
-def _print(
-    reader: FormatReader, rows: Iterable[dict[str, Any]], *, as_json: bool, several: bool = False
-) -> None:
+def _print(reader: FormatReader, rows: Iterable[dict[str, Any]], look: _StatsLook) -> None:
     path = spelling(reader.location)
-    if as_json:
+    prefix = [path] * look.several
+    if look.as_json:
         # Begun when all is known: half a document before an error would be none.
         render.long_document({"path": path}, "tensors", list(rows), dict)
+    elif look.as_csv:
+        header = [*("path" for _ in prefix), "key", "dtype", "shape", *_FIELDS]
+        cells = ([*prefix, *row.values()] for row in _first(rows, look.top))
+        render.csv(header if look.has_header else [], cells)
     elif not render.is_terminal():
-        prefix = [path] * several
-        render.tsv([*prefix, *map(_cell, row.values())] for row in rows)
+        render.tsv([*prefix, *map(_cell, row.values())] for row in _first(rows, look.top))
     else:
-        if several:
-            render.title(path)
-        paths = reader.object_paths
+        _print_table(reader, list(rows), look)
+
+
+def _print_table(reader: FormatReader, rows: list[dict[str, Any]], look: _StatsLook) -> None:
+    if look.several:
+        render.title(spelling(reader.location))
+    paths = reader.object_paths
+    if look.sort == "key":
         rows = sorted(rows, key=lambda row: natural_order(paths.get(row["key"]) or row["key"]))
-        columns = [render.Column("KEY", fold=True), render.Column("SHAPE", worth=0)]
-        columns += [render.Column(name.upper(), right=True, worth=_WORTHS.get(name)) for name in _FIELDS]
-        cells, styles = [], []
-        for row in rows:
-            name = render.escape(paths.get(row["key"]) or row["key"])
-            cells.append([name, str(row["shape"]), *(_number(row[field]) for field in _FIELDS)])
-            styles.append("red" if row["nan"] or row["inf"] else "")
-        render.table(columns, cells, styles)
+    columns = [render.Column("KEY", fold=True), render.Column("SHAPE", worth=0)]
+    columns += [render.Column(name.upper(), right=True, worth=_WORTHS.get(name)) for name in _FIELDS]
+    cells, styles = [], []
+    for row in rows[: look.top]:
+        name = render.escape(paths.get(row["key"]) or row["key"])
+        cells.append([name, str(row["shape"]), *(_number(row[field]) for field in _FIELDS)])
+        styles.append("red" if row["nan"] or row["inf"] else "")
+    render.table(columns, cells, styles)
+    render.say_more(len(rows) - len(cells), "tensor")
+
+
+def _first(rows: Iterable[dict[str, Any]], top: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the first rows; all are gone through, for the exit code is of all."""
+    for number, row in enumerate(rows):
+        if top is None or number < top:
+            yield row
 
 
 def _cell(value: Any) -> Any:

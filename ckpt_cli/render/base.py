@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from formats.core.escape import escape, printable
+from formats.core.words import counted
 
 from .tables import Column, TableLines, lay_out, pad, short, width
 from .text import human_size
@@ -31,6 +32,7 @@ __all__ = [
     "choose_color",
     "choose_quiet",
     "choose_verbose",
+    "csv",
     "document",
     "error_lines",
     "escape",
@@ -41,6 +43,7 @@ __all__ = [
     "is_terminal",
     "is_verbose",
     "json_text",
+    "line_document",
     "lines",
     "long_document",
     "note",
@@ -217,6 +220,23 @@ def tsv(rows: Iterable[Sequence[object]]) -> None:
     lines("\t".join(map(tsv_text, row)) for row in rows)
 
 
+def csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as RFC 4180 has them, escaped as in TSV; without a header below rows of the same columns."""
+    import csv as library  # which few command lines need
+
+    write = library.writer(sys.stdout).writerow
+    if header:
+        write(header)
+    for row in rows:
+        write([_csv_text(cell) for cell in row])
+
+
+def _csv_text(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return ",".join(map(str, cell)) if isinstance(cell, list | tuple) else tsv_text(cell)
+
+
 def tsv_text(cell: object) -> str:
     """Return a cell of a TAB-separated line, None as nothing."""
     if cell is None:
@@ -260,6 +280,11 @@ def json_text(value: Any) -> str:
 def document(fields: dict[str, Any]) -> None:
     """Print one JSON document, marked with the schema it follows."""
     print(_json({"schema": 1, **fields}, indent=1))
+
+
+def line_document(fields: dict[str, Any]) -> None:
+    """Print one JSON document on one line, of a result that has many."""
+    print(_json({"schema": 1, **fields}))
 
 
 def long_document(
@@ -307,6 +332,12 @@ def say_left_out(laid: TableLines) -> None:
     if laid.left_out:
         names = ", ".join(laid.left_out)
         lines([styled(f"columns that do not fit: {names}", dim=True)])
+
+
+def say_more(count: int, what: str) -> None:
+    """Say below a table how many rows --top left out."""
+    if count > 0:
+        lines([styled(f"and {counted(count, f'more {what}')}", dim=True)])
 
 
 def title(text: str, detail: str = "", *, is_first: bool = True) -> None:

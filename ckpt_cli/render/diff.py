@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.core.words import counted, natural_order
 
+from ..operations.compare.diff import MEASURES
 from ..operations.compare.measure import Norms
 from ..operations.look.listing import split_layer
 from . import base as render
@@ -39,6 +40,13 @@ _TOP_LEVEL = "(top level)"
 
 
 # For programs -------------------------------------------------------------------
+
+
+FIELDS = (
+    *("change", "key", "from", "left_dtype", "left_shape", "right_dtype", "right_shape"),
+    *MEASURES,
+)
+"""The columns of `row`."""
 
 
 def row(entry: DiffEntry) -> list[object]:
@@ -118,6 +126,11 @@ def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
         for (_, entry), row in zip(members, laid.rows, strict=False):
             render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
     render.say_left_out(laid)
+
+
+def largest_first(entries: Iterable[DiffEntry]) -> list[DiffEntry]:
+    """Return entries as `by_layer` orders those of a layer."""
+    return sorted(entries, key=_weight, reverse=True)
 
 
 def in_order(entries: list[DiffEntry], names: Mapping[str, str]) -> None:

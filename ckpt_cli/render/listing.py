@@ -15,7 +15,7 @@ class Look(NamedTuple):
     """What the options of `ls` say of the form.
 
     Of several paths each has a `prefix`, with which its lines begin, and puts its document
-    into `documents`.
+    into `documents`.  CSV has its header before the first of them.
     """
 
     as_json: bool
@@ -27,12 +27,17 @@ class Look(NamedTuple):
     digest: str | None
     sort: str
     reverse: bool
+    as_csv: bool
+    top: int | None
     prefix: tuple[str, ...] = ()
     documents: list[dict[str, Any]] | None = None
+    has_header: bool = True
 
     @property
     def in_columns(self) -> bool:
         """Whether all that is shown of a tensor is its key, or its spec on a line that is for programs."""
+        if self.as_csv or self.top:
+            return False
         if self.null or self.keys_only:
             return True
         return not (
@@ -41,7 +46,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Look:
-        return cls(*(options[name] for name in cls._fields[:9]))
+        return cls(*(options[name] for name in cls._fields[:11]))
 
 
 def write_null(names: Iterable[str]) -> None:

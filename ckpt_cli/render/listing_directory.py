@@ -19,19 +19,24 @@ _FIELDS = ("name", "format", "step", "tensors", "nbytes", "modified")
 def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
     """Print a directory's document; in a pipe `by_path` where it is one of several."""
     rows = found["checkpoints"]
-    if by_path and not render.is_terminal():
+    if by_path and (look.as_csv or not render.is_terminal()):
         rows = [row | {"name": row["path"]} for row in rows]
+    latest = found["latest"] if is_run(rows) or len(rows) == 1 else None
+    left_out = len(rows[look.top :]) if look.top else 0
+    rows = rows[: look.top]
+    told = rows[0] if rows else _FIELDS
+    fields = [field for field in (*_FIELDS, "stored_step", "identity") if field in told]
     if look.null:
         write_null(row["name"] for row in rows)
     elif look.keys_only:
         write_names(row["name"] for row in rows)
+    elif look.as_csv:
+        render.csv(fields if look.has_header else [], ([row[field] for field in fields] for row in rows))
     elif not render.is_terminal():
-        fields = (
-            [field for field in (*_FIELDS, "stored_step", "identity") if field in rows[0]] if rows else []
-        )
         render.tsv([row[field] for field in fields] for row in rows)
     elif rows:
-        _as_table(rows, found["latest"] if is_run(rows) or len(rows) == 1 else None)
+        _as_table(rows, latest)
+        render.say_more(left_out, "checkpoint")
         _show_beside(found)
 
 

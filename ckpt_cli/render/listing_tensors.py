@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +40,15 @@ def show(tensors: Tensors, look: Look) -> None:
     if look.as_json:
         _as_json(tensors, look)
     elif look.null:
-        write_null(tensors.columns.keys)
+        write_null(tensors.columns.keys[: look.top])
     elif look.keys_only:
-        write_names(tensors.columns.keys)
+        write_names(tensors.columns.keys[: look.top])
     elif look.depth:
-        _as_groups(tensors, look.depth, look.prefix)
+        _as_groups(tensors, look)
     elif look.as_tree:
         _as_tree(tensors)
+    elif look.as_csv:
+        _as_csv(tensors, look)
     elif not render.is_terminal():
         _as_rows(tensors, look)
     else:
@@ -97,11 +100,22 @@ def _json_rows(tensors: Tensors, kinds: list[str | None], *, long: bool) -> Iter
         yield form % (text(key), behind[number], *map(text, cells))
 
 
-def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
-    names = _unique_paths(tensors.reader) if render.is_terminal() else None
-    groups = listing.grouped(tensors, depth, names)
-    if not render.is_terminal():
-        render.tsv([*prefix, *group.values()] for group in groups)
+def _as_groups(tensors: Tensors, look: Look) -> None:
+    assert look.depth
+    is_table = render.is_terminal() and not look.as_csv
+    groups = listing.grouped(tensors, look.depth, _unique_paths(tensors.reader) if is_table else None)
+    if look.sort in ("size", "nbytes"):
+        groups.sort(key=lambda group: -group["nbytes"])
+        groups = groups[::-1] if look.reverse else groups
+    elif is_table:
+        groups.sort(key=lambda group: natural_order(group["prefix"]))
+    if look.as_csv:
+        header = [*("path" for _ in look.prefix), *(groups[0] if groups else ())]
+        cells = ([*look.prefix, *group.values()] for group in groups[: look.top])
+        render.csv(header if look.has_header else [], cells)
+        return
+    if not is_table:
+        render.tsv([*look.prefix, *group.values()] for group in groups[: look.top])
         return
     columns = [
         render.Column("PREFIX", fold=True),
@@ -109,7 +123,6 @@ def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
         render.Column("PARAMETERS", right=True, worth=0),
         render.Column("SIZE", right=True),
     ]
-    groups.sort(key=lambda group: natural_order(group["prefix"]))
     rows = [
         [
             render.escape(g["prefix"]),
@@ -117,9 +130,10 @@ def _as_groups(tensors: Tensors, depth: int, prefix: tuple[str, ...]) -> None:
             f"{g['parameters']:,}",
             render.human_size(g["nbytes"]),
         ]
-        for g in groups
+        for g in groups[: look.top]
     ]
     render.table(columns, rows)
+    render.say_more(len(groups) - len(rows), "group")
     _summary(tensors)
 
 
@@ -138,15 +152,32 @@ def _as_tree(tensors: Tensors) -> None:
     render.tree(tensors.reader.location.name, root)
 
 
+def _as_csv(tensors: Tensors, look: Look) -> None:
+    """Print the columns of TSV, with a header."""
+    more = [*(_LONG if look.long else ()), *(["digest"] if tensors.digests is not None else [])]
+    fields = ["key", "dtype", "shape", "nbytes", *more]
+    header = [*("path" for _ in look.prefix), *fields, *(["stored"] if look.long else [])]
+    rows = itertools.islice(tensors.rows(long=look.long), look.top)
+    cells = (
+        [*look.prefix, *(row[field] for field in fields), *([_stored_cell(row)] if look.long else [])]
+        for row in rows
+    )
+    render.csv(header if look.has_header else [], cells)
+
+
 # In a pipe --------------------------------------------------------------------------
 
 
 def _as_rows(tensors: Tensors, look: Look) -> None:
+    columns = tensors.columns
+    if look.top:
+        columns = columns._replace(keys=columns.keys[: look.top], numbers=columns.numbers[: look.top])
+        tensors = tensors._replace(columns=columns)
     if look.long or tensors.digests is not None:
         more = _LONG * look.long + ("digest",) * (tensors.digests is not None)
         render.lines(_tsv_rows(tensors, look, more))
     else:
-        _write_rows([tensors.columns], look)
+        _write_rows([columns], look)
 
 
 def _tsv_rows(tensors: Tensors, look: Look, more: tuple[str, ...]) -> Iterator[str]:
@@ -195,7 +226,7 @@ def _as_table(tensors: Tensors, look: Look) -> None:
     more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)] if wide else []
     more += ["digest"] * (tensors.digests is not None)
     more += ["stored"] * (wide and any(spec.stored_as is not None for spec in tensors.columns.specs))
-    marks = tensors.trainable
+    marks = tensors.trainable if wide else {}
     if marks:
         columns.append(render.Column("TRAINABLE", worth=5))
     columns += [
@@ -213,7 +244,7 @@ def _as_table(tensors: Tensors, look: Look) -> None:
         shown.sort(key=lambda row: natural_order(paths.get(row["key"], row["key"])), reverse=look.reverse)
     paths = {} if wide else paths
     rows, styles = [], []
-    for row in shown:
+    for row in shown[: look.top]:
         cells = [
             render.escape(paths.get(row["key"], row["key"])),
             _dtype_cell(row),
@@ -226,6 +257,7 @@ def _as_table(tensors: Tensors, look: Look) -> None:
         rows.append([*cells, *(_stored_cell(row) if name == "stored" else cell(row[name]) for name in more)])
         styles.append(_KIND_STYLES.get(row["kind"] or "", ""))
     render.table(columns, rows, styles)
+    render.say_more(len(shown) - len(rows), "tensor")
     _summary(tensors)
 
 

@@ -51,18 +51,53 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(value / len(values) for value in values)
 
 
-def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
-    """Print the run as a table, curves and remarks."""
+def _columns(curve: Curve) -> list[render.Column]:
     columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True, worth=1)]
     columns.append(render.Column("MODIFIED", worth=0))
     number = render.escape(curve.tag.upper()) if curve.steps else "LOSS"
     worths = {"CHANGED": 2, "L2": 3, "NAN": None, number: 4}
     columns += [render.Column(name, right=True, worth=worth) for name, worth in worths.items()]
-    columns.append(render.Column(""))
+    return [*columns, render.Column("")]
+
+
+class LinePrinter:
+    """Prints a line for each checkpoint as it comes; the heading once, as wide as most lines will be."""
+
+    _TYPICAL = (
+        "model.ckpt-1000000",
+        "1000000",
+        "2026-01-31 12:00",
+        "100%  1,000/1,000",
+        "12345.6",
+        "0",
+        "0.12345",
+    )
+
+    def __init__(self) -> None:
+        self._shown: list[list[str]] = []
+
+    def show(self, row: LogRow, curve: Curve) -> None:
+        """Print the line of a checkpoint; one with NaN says where the first is."""
+        cells = _cells(row, None)
+        if row.first_nan is not None:
+            cells[-1] = f"NaN in {render.escape(row.first_nan)}"
+        is_first = not self._shown
+        self._shown = [*self._shown[-1:], cells]
+        # Laid out with a line of usual width, so that lines stand below each other from the first on.
+        laid = render.laid_out(_columns(curve), [[*self._TYPICAL, ""], *self._shown])
+        if is_first and laid.heading is not None:
+            render.lines([render.styled(laid.heading, bold=True)])
+        *_, lines = laid.rows
+        style: dict[str, Any] = {"fg": "red", "bold": True} if row.format is None or row.nan else {}
+        render.lines(render.styled(line, **style) for line in lines)
+
+
+def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:
+    """Print the run as a table, curves and remarks."""
     styles = [
         "red" if row.format is None or row.nan else "green" if row.name == latest else "" for row in rows
     ]
-    render.table(columns, [_cells(row, latest) for row in rows], styles)
+    render.table(_columns(curve), [_cells(row, latest) for row in rows], styles)
     _curves(rows, curve)
     first = next((row for row in rows if row.first_nan is not None), None)
     if first is not None:

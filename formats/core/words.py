@@ -36,6 +36,15 @@ def first_of(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Return paths without the folders that all of them begin with."""
+    parts = [path.split("/") for path in paths]
+    common = 0
+    while all(len(one) > common + 1 for one in parts) and len({one[common] for one in parts}) == 1:
+        common += 1
+    return ["/".join(one[common:]) for one in parts]
+
+
 class FirstNames:
     """The first of many names in order, and how many there are: as text, as `first_of` has it."""
 

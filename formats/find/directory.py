@@ -237,12 +237,16 @@ class Directory:
     @cached_property
     def members(self) -> list[Member]:
         """The checkpoints, oldest first."""
+        locations = looked_into(self.places(), lambda location: location.head)
+        members = (self.member(location) for location in locations)
+        return sorted((member for member in members if member is not None), key=lambda member: member.order)
+
+    def places(self) -> list[CheckpointLocation]:
+        """Return what is a checkpoint by its name, or listed, or may be one: none of them is opened."""
         found = self._by_name()
         for there in self._listed:
             found.setdefault(there.path.absolute(), there)
-        locations = looked_into(list(found.values()), lambda location: location.head)
-        members = (self._member(location) for location in locations)
-        return sorted((member for member in members if member is not None), key=lambda member: member.order)
+        return list(found.values())
 
     @cached_property
     def _listed(self) -> list[CheckpointLocation]:
@@ -306,7 +310,7 @@ class Directory:
         elif step is not None:
             found.setdefault(path.absolute(), step)
 
-    def _member(self, location: CheckpointLocation) -> Member | None:
+    def member(self, location: CheckpointLocation) -> Member | None:
         """Return a location as a member; None where it is none after all, or has just gone."""
         error: CheckpointError | None = None
         try:

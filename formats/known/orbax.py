@@ -51,5 +51,6 @@ FORMAT = Format(
     _create,
     frozenset(dtype.name for dtype in DTYPES if dtype.is_number and not dtype.is_quantized) - _REFUSED,
     is_tree=True,
+    index_last=True,
 )
 """A folder is known by its location: `formats.model.orbax_files` looks into it."""

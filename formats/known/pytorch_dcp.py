@@ -38,4 +38,5 @@ FORMAT = Format(
     _open,
     None,
     DTYPES_READ,
+    index_last=True,
 )

@@ -69,4 +69,5 @@ FORMAT = Format(
     _create,
     BUNDLE_DTYPES,
     is_bundle=True,
+    index_last=True,
 )

@@ -197,4 +197,5 @@ FORMAT = Format(
     refusal=_refusal,
     has_object_graph=True,
     is_bundle=True,
+    index_last=True,
 )

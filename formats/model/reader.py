@@ -293,6 +293,9 @@ class Format(NamedTuple):
     is_bundle: bool = False
     """Whether it is an index beside data shards, in which tensors are put where they are wanted."""
 
+    index_last: bool = False
+    """Whether programs write the index, or the mark of what is complete, after everything else."""
+
     names_layers: bool = False
     """Whether weights are told by layer, in the model's order, rather than by the objects that hold them."""
 

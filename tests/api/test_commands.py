@@ -40,12 +40,12 @@ NAMES = {
 """The keywords of parameters whose name in a command is another."""
 
 ONLY_PRINTED = {
-    "diff": {"json", "stat", "format", "quiet"},
-    "ls": {"tree", "depth", "keys", "null", "json"},
-    "log": {"json"},
+    "diff": {"json", "stat", "format", "quiet", "top", "csv"},
+    "ls": {"tree", "depth", "keys", "null", "json", "top", "csv"},
+    "log": {"json", "fail-on"},
     "match": {"json", "allow-unused"},
     "sign": {"json"},
-    "stats": {"json", "fail-on", "files", "format"},
+    "stats": {"json", "fail-on", "files", "format", "top", "csv"},
     "verify": {"json", "format"},
 }
 """Options that change what is printed, or the exit code, and nothing that is found."""
@@ -61,6 +61,9 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("ls", ("full.h5",), {"digest": "sha256", "jobs": 2}),
     ("ls", ("run/ckpt-10",), {"digest": "crc32c", "exact": True}),
     ("ls", (".",), {"recursive": True}),
+    ("ls", ("run/ckpt-10",), {"where": "size>10 and kind=variable", "sort": "object_path"}),
+    ("ls", ("run",), {"where": "step>8", "sort": "name"}),
+    ("ls", (".",), {"where": "step>8", "recursive": True}),
     ("diff", ("run/ckpt-9", "run/ckpt-10"), {}),
     ("diff", ("run/ckpt-10", "run"), {"all": True}),
     ("diff", ("run/ckpt-9", "run/ckpt-10"), {"no_values": True, "kind": "slot"}),
@@ -72,7 +75,10 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("diff", ("run/ckpt-9", "run/ckpt-10"), {"fail_on": "added,l2>5%"}),
     ("diff", ("run", "run"), {"each": True, "recursive": True}),
     ("diff", ("run", "other"), {"each": True, "no_values": True}),
+    ("diff", ("run/ckpt-8", "run/ckpt-9", "run/ckpt-10"), {"matrix": True, "kind": "variable"}),
     ("stats", ("run/ckpt-10",), {}),
+    ("stats", ("run/ckpt-10",), {"where": "std>0.01 and kind=variable", "sort": "size"}),
+    ("diff", ("run/ckpt-9", "run/ckpt-10"), {"where": "rel_l2>1% or kind=state", "sort": "max_abs"}),
     ("stats", ("run/ckpt-10", "net/l1/kernel"), {"jobs": 2}),
     ("stats", ("run",), {"recursive": True, "kind": "variable", "executor": "threads:2"}),
     ("stats", ("full.h5",), {"exclude": ["*bias*"]}),

@@ -140,7 +140,10 @@ OWN = {
         "--rtol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--rtol 1000"),
         "--atol": ("diff run/ckpt-9 run/ckpt-10 --kind variable --json", "--atol 1000"),
         "--stat": ("diff run/ckpt-9 run/ckpt-10", "--stat"),
+        "--where": ("diff run/ckpt-9 run/ckpt-10", "--where 'kind=variable'"),
         "--sort": ("diff run/ckpt-9 run/ckpt-10", "--sort cosine"),
+        "--top": ("diff run/ckpt-9 run/ckpt-10", "--top 1"),
+        "--csv": ("diff run/ckpt-9 run/ckpt-10", "--csv"),
         "--all": ("diff run/ckpt-9 run/ckpt-10", "--all"),
         "--quiet": ("diff run other", "-q"),
         "--find-renames": ("diff pairs/name_based pairs/name_based_renamed", "-M"),
@@ -148,6 +151,7 @@ OWN = {
         "--fail-on": ("diff run/ckpt-9 run/ckpt-10", "--fail-on added"),
         "--baseline": ("diff right-1 right-2", "--baseline result.json"),
         "--format": ("diff run/ckpt-9 run/ckpt-10", "--format gitlab"),
+        "--matrix": ("diff run/ckpt-9 run/ckpt-10", "--matrix"),
         "--each": ("diff run other", "--each"),
         "--recursive": ("diff . . --each", "-R"),
         "--jobs": ("diff run/ckpt-9 run/ckpt-10", "-j 7"),
@@ -179,6 +183,8 @@ OWN = {
     "log": {
         "--no-values": ("log run", "--no-values"),
         "--tag": ("log iris --json", "--tag global_step/sec"),
+        "--fail-on": ("log nans", "--fail-on nan"),
+        "--follow": ("log nans --fail-on nan", "--follow"),
         "--events": ("log run --json", "--events iris"),
         "--recursive": ("log run", "-R"),
         "--jobs": ("log run", "-j 7"),
@@ -187,7 +193,10 @@ OWN = {
         "--long": ("ls run/ckpt-10", "-l"),
         "--tree": ("ls run/ckpt-10", "--tree"),
         "--depth": ("ls run/ckpt-10", "--depth 1"),
+        "--where": ("ls run/ckpt-10", "--where 'size>20'"),
         "--sort": ("ls run/ckpt-10", "--sort size"),
+        "--top": ("ls run/ckpt-10", "--top 1"),
+        "--csv": ("ls run/ckpt-10", "--csv"),
         "--reverse": ("ls run/ckpt-10", "-r"),
         "--keys": ("ls run/ckpt-10", "-1"),
         "--null": ("ls run/ckpt-10 -1", "-0"),
@@ -251,6 +260,10 @@ OWN = {
     },
     "stats": {
         "--fail-on": ("stats pairs/name_based_nan", "--fail-on nan"),
+        "--where": ("stats run/ckpt-10", "--where 'std>0.01'"),
+        "--sort": ("stats run/ckpt-10", "--sort l2"),
+        "--top": ("stats run/ckpt-10", "--top 1"),
+        "--csv": ("stats run/ckpt-10", "--csv"),
         "--files": ("stats right-1 left-1", "--files"),
         "--format": ("stats pairs/name_based_nan --fail-on nan", "--format junit"),
         "--recursive": ("stats run", "-R"),
@@ -282,6 +295,7 @@ VACUOUS = {
     ("help", "--verbose"): "it reads no checkpoint",
     ("demo", "--verbose"): "it reads no checkpoint",
     ("explain", "--verbose"): "it reads no checkpoint",
+    ("log", "--interval"): "it says how long --follow waits",
 }
 """Wishes that are always fulfilled, and why."""
 
@@ -375,6 +389,9 @@ def _write_small(directory: Path) -> None:
     matrix, vector = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32)
     write_bundle(str(directory / "left-1"), {"a/bias": vector, "a/kernel": matrix})
     write_bundle(str(directory / "right-1"), {"b/bias": vector, "b/kernel": matrix})
+    (directory / "nans").mkdir()
+    write_bundle(str(directory / "nans" / "nan-1"), {"w": np.array([np.nan, 1], np.float32)})
+    write_bundle(str(directory / "nans" / "nan-2"), {"w": vector})
     pieces = [((0, 1), (0, -1)), ((1, 1), (0, -1))]
     write_bundle(str(directory / "parts-1"), {"w": partitioned(matrix, pieces)})
     tf.train.Checkpoint(step=tf.Variable(1)).save(directory / "fewer" / "ckpt")

@@ -192,8 +192,8 @@ def test_commands_and_options(offered: Callable) -> None:
     assert {("plain", "ls"), ("plain", "verify"), ("plain", "state")} <= set(offered(""))
     assert offered("ver") == [("plain", "verify")]
     assert offered("ls", "--rec") == [("plain", "--recursive")]
-    assert offered("ls", "--sort", "=", "s") == [("plain", "size"), ("plain", "shape")]
-    assert offered("ls", "--sort", "s") == [("plain", "size"), ("plain", "shape")]
+    columns = [("plain", name) for name in ("shape", "shard", "step", "stored_step", "size")]
+    assert offered("ls", "--sort", "=", "s") == offered("ls", "--sort", "s") == columns
     assert offered("ls", "--dtype", "bf") == [("plain", "bfloat16")]
     assert offered("extract", "--cast", "float6") == [("plain", "float64")]
     assert offered("convert", "--cast", "float8_e8") == []

@@ -20,6 +20,7 @@ from formats.model.reader import Family
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.show import iterator_state
+from ..select.columns import ALIASES, NUMBER, SHAPE, TEXT, order_by
 from ..select.selection import (
     EVERYTHING,
     NothingSelectedError,
@@ -50,6 +51,31 @@ CHANGES = ("added", "removed", "dtype", "shape", "value")
 MEASURES = ("max_abs", "max_rel", "differing", "rel_l2", "cosine")
 """How far values are apart, as a document has it."""
 
+COLUMNS = {
+    "key": TEXT,
+    "change": TEXT,
+    "from": TEXT,
+    "dtype": TEXT,
+    "shape": SHAPE,
+    "nbytes": NUMBER,
+    "kind": TEXT,
+    "object_path": TEXT,
+    "left_dtype": TEXT,
+    "left_shape": SHAPE,
+    "right_dtype": TEXT,
+    "right_shape": SHAPE,
+    **dict.fromkeys(MEASURES, NUMBER),
+}
+"""The columns of a comparison; `dtype` to `object_path` are of the right side, if it has the tensor."""
+
+COLUMN_ALIASES = {**ALIASES, "rel": "rel_l2", "l2": "rel_l2", "abs": "max_abs"}
+"""Names that people have for these columns."""
+
+
+def _by_column(column: str) -> Callable[[DiffEntry], Any]:
+    return lambda entry: order_by(column, entry.row[column])
+
+
 ORDERS: Mapping[str, Callable[[DiffEntry], Any]] = {
     "rel": lambda entry: _descending(entry.difference.rel_l2),
     "cosine": lambda entry: _ascending(entry.difference.cosine),
@@ -59,6 +85,11 @@ ORDERS: Mapping[str, Callable[[DiffEntry], Any]] = {
     "size": lambda entry: -max(spec.nbytes or 0 for spec in (entry.left, entry.right) if spec is not None),
     "change": lambda entry: entry.change,
     "key": lambda _: (),
+    **{
+        name: _by_column(name)
+        for name in COLUMNS
+        if name not in ("key", "change", "max_rel", "differing", "cosine", "kind", "object_path")
+    },
 }
 """Measures by which entries can be sorted: the largest change first, then by key."""
 
@@ -125,6 +156,21 @@ class DiffEntry(NamedTuple):
         found = self.difference
         far = (found.rel_l2, found.cosine) if self.change == "value" else (None, None)
         return (found.max_abs, found.max_rel, found.differing, *far)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The columns that --where and --sort know, as far as both sides' specs and values tell them."""
+        one = self.right if self.right is not None else self.left
+        assert one is not None
+        sides = {"left": self.left, "right": self.right}
+        specs = {
+            f"{side}_{field}": getattr(spec, attribute) if spec is not None else None
+            for side, spec in sides.items()
+            for field, attribute in (("dtype", "dtype_name"), ("shape", "shape"))
+        }
+        own = {"dtype": one.dtype_name, "shape": one.shape, "nbytes": one.nbytes}
+        told = dict(zip(MEASURES, self.measures, strict=True))
+        return {"key": self.key, "change": self.change, "from": self.source, **own, **specs, **told}
 
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""

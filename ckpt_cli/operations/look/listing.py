@@ -8,23 +8,20 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.spec import SpecColumns
+from formats.core.spec import SpecColumns, spec_columns
 from formats.core.spec_table import SpecRows
 
+from ..select.columns import order_by
+from ..select.selection import NothingSelectedError, prove_graph
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from formats.core.spec import TensorSpec
     from formats.location import Location
     from formats.model.reader import FormatReader
 
-
-SORTS = {
-    "key": lambda _: (),  # the order a reader lists them in
-    "size": lambda spec: -(spec.stored_nbytes or 0),
-    "dtype": lambda spec: spec.dtype.name,
-    "shape": lambda spec: spec.shape,
-}
+    from ..select.where import Where
 
 
 LONG = ("object_path", "full_name", "shard", "offset", "crc32c", "trainable")
@@ -147,10 +144,67 @@ def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
     return layer, name[len(layer) + 1 :] if layer else name
 
 
-def in_order(specs: list[TensorSpec], sort: str, *, reverse: bool) -> list[TensorSpec]:
-    """Return specs in the order asked for."""
-    ordered = specs if sort == "key" else sorted(specs, key=SORTS[sort])
-    return ordered[::-1] if reverse else ordered
+def chosen_where(tensors: Tensors, where: Where, *, partly: bool = False) -> Tensors:
+    """Return the tensors that an expression chooses; `partly` where not all of its columns are known yet.
+
+    Raises NothingSelectedError where it chooses none.
+    """
+    is_chosen = where.may_hold if partly else where.holds
+    keys = [row["key"] for row in _rows_for(tensors, where.columns, partly=partly) if is_chosen(row)]
+    if not keys:
+        raise nothing_where(where, tensors.reader.location.path)
+    return _only(tensors, keys)
+
+
+def rows_before_values(
+    reader: FormatReader, keys: Iterable[str], where: Where | None, columns: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Return what is known of tensors before values are read, by key: of those that may be chosen.
+
+    What is left out is proved, and so is the object graph where its names choose.
+    """
+    if not {"kind", "object_path", "full_name"}.isdisjoint(columns):
+        prove_graph(reader)
+    keys = list(keys)
+    tensors = Tensors(reader, spec_columns(reader.specs[key] for key in keys))
+    rows = {row["key"]: row for row in _rows_for(tensors, columns)}
+    if where is not None:
+        left_out = {key for key in keys if not where.may_hold(rows[key])}
+        reader.prove_specs(key for key in keys if key in left_out)
+        rows = {key: row for key, row in rows.items() if key not in left_out}
+        if not rows:
+            raise nothing_where(where, reader.location.path)
+    return rows
+
+
+def nothing_where(where: Where, path: Location, what: str = "tensor") -> NothingSelectedError:
+    """Return the error of an expression that chooses nothing."""
+    return NothingSelectedError(f"--where {where.text!r} leaves no {what}s", path=path)
+
+
+def sorted_by(tensors: Tensors, sort: str, *, reverse: bool) -> Tensors:
+    """Return tensors sorted by a column; by their key they are."""
+    keys = tensors.columns.keys
+    if sort in ("size", "nbytes"):
+        specs = tensors.reader.specs
+        keys = sorted(keys, key=lambda key: -(specs[key].stored_nbytes or 0))
+    elif sort != "key":
+        rows = sorted(_rows_for(tensors, (sort,)), key=lambda row: order_by(sort, row[sort]))
+        keys = [row["key"] for row in rows]
+    return _only(tensors, keys[::-1] if reverse else keys)
+
+
+def _rows_for(tensors: Tensors, columns: Iterable[str], *, partly: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield rows that have these columns; `partly` those alone that are known before values are read."""
+    for row in tensors.rows(long=not set(LONG).isdisjoint(columns)):
+        if partly:
+            row.pop("trainable", None)
+        yield row
+
+
+def _only(tensors: Tensors, keys: Iterable[str]) -> Tensors:
+    specs = tensors.reader.specs
+    return tensors._replace(columns=spec_columns(specs[key] for key in keys))
 
 
 def missing_shards(reader: FormatReader) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import CheckpointError
 from formats.store.ranges import Sum, cut, large_buffer
 
+from ..select.columns import NUMBER, SHAPE, TEXT
 from ..select.slices import TensorSlice
 from .moments import Moments, Portion, block_size
 
@@ -44,6 +45,18 @@ class Statistics(NamedTuple):
         from formats.core.notebook import table
 
         return table(self._fields, [self], 1)
+
+
+COLUMNS = {
+    "key": TEXT,
+    "dtype": TEXT,
+    "shape": SHAPE,
+    "nbytes": NUMBER,
+    "kind": TEXT,
+    "object_path": TEXT,
+    **dict.fromkeys(Statistics._fields, NUMBER),
+}
+"""The columns of statistics, and what is known of tensors beside."""
 
 
 def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statistics | None:

@@ -144,6 +144,8 @@ class RunLog:
         """Whether tensors are trained, by the graph of the run, which is looked for once."""
         self._compared: dict[str, bool] = {}
         """Weights that were compared at least once, and whether they were ever found changed."""
+        self._told: dict[str, int] = {}
+        """Up to which step of each series the curve was told."""
 
     @property
     def frozen(self) -> list[str]:
@@ -165,10 +167,9 @@ class RunLog:
         """
         nothing: NothingSelectedError | None = None
         chosen = 0
-        told: dict[str, int] = {}
         for member in self.directory.members:
             try:
-                row = self._row(member, advance)
+                row = self.row(member, advance)
             except NothingSelectedError as error:
                 nothing = error
                 continue
@@ -176,14 +177,24 @@ class RunLog:
                 self.notes.append(f"{member.location.path}: was deleted during the command and is left out")
                 continue
             chosen += row.format is not None
-            at = row.global_step if row.global_step is not None else row.step
-            if at is not None:
-                found = self.curve.last(told.get(_series(row.name), -1), at)
-                row = row._replace(loss_step=found[0], loss=found[1]) if found else row
-                told[_series(row.name)] = at
             yield row
         if nothing is not None and not chosen:
             raise nothing
+
+    def row(self, member: Member, advance: Callable[[int], None] = lambda _: None) -> LogRow | None:
+        """Return a checkpoint's row; None where it has gone.
+
+        Raises NothingSelectedError where the selection matches nothing in it.
+        """
+        row = self._row(member, advance)
+        if row is None:
+            return None
+        at = row.global_step if row.global_step is not None else row.step
+        if at is None:
+            return row
+        found = self.curve.last(self._told.get(_series(row.name), -1), at)
+        self._told[_series(row.name)] = at
+        return row._replace(loss_step=found[0], loss=found[1]) if found else row
 
     def _row(self, member: Member, advance: Callable[[int], None]) -> LogRow | None:
         """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""

@@ -1,0 +1,204 @@
+"""How far each of several checkpoints is from each other one, as a whole and by layer.
+
+The distance of i from j is ||i-j|| / ||j||, over the floating-point tensors that both have with one dtype and
+shape.  Tensors whose stored checksums are equal are not compared, but their norms are a part of ||j||.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.words import natural_order
+from formats.errors import UnsupportedFeatureError
+from formats.find.resolve import spelling
+from formats.model.object_names import plain_key
+from formats.store.work.workers import SERIAL, Workers
+
+from ..look.listing import split_layer
+from ..look.stats import Statistics, statistics_of
+from ..select.selection import EVERYTHING, NothingSelectedError, Selection
+from .diff import DiffOptions, diff_pairs, labels, pair_up
+from .measure import Norms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from formats.core.spec import TensorSpec
+    from formats.model.reader import FormatReader
+
+    from .diff import DiffEntry, KeyPair
+
+_Distances = dict[tuple[int, int], Norms]
+
+
+class Group(NamedTuple):
+    """A layer: how far its tensors are apart in each pair of checkpoints; None where a pair shares none."""
+
+    prefix: str
+    rel_l2: list[list[float | None]]
+    has_values: bool
+    """Whether any of its values is not zero: zeros are equal without a reason."""
+
+    def is_equal(self, one: int, other: int) -> bool:
+        """Whether two checkpoints have the same values, which are not all zero."""
+        return self.has_values and self.rel_l2[one][other] == 0
+
+
+class Matrix(NamedTuple):
+    """Distances of each checkpoint (row) from each other one (column), and which pairs are copies."""
+
+    paths: Sequence[str]
+    rel_l2: list[list[float | None]]
+    groups: list[Group]
+    copies: set[tuple[int, int]]
+    statistics: list[dict[str, tuple[TensorSpec, Statistics]]]
+    """Of each checkpoint its floating-point tensors by name."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the document of `diff --matrix --json`."""
+        groups = [{"prefix": group.prefix, "rel_l2": group.rel_l2} for group in self.groups]
+        return {"paths": [*self.paths], "rel_l2": self.rel_l2, "groups": groups}
+
+    def rows(self) -> Iterable[tuple[str, str, str, float | None]]:
+        """Yield prefix, both paths and the distance of each pair; the prefix of all tensors is empty."""
+        for prefix, distances in [("", self.rel_l2), *((each.prefix, each.rel_l2) for each in self.groups)]:
+            for left, row in zip(self.paths, distances, strict=True):
+                for right, distance in zip(self.paths, row, strict=True):
+                    yield prefix, left, right, distance
+
+    def equal_groups(self, one: int, other: int) -> list[str]:
+        """Return the layers in which two checkpoints are equal."""
+        return [group.prefix for group in self.groups if group.is_equal(one, other)]
+
+
+class MatrixOptions(NamedTuple):
+    """Which tensors are compared, by which name they are paired, and who does the work."""
+
+    selection: Selection = EVERYTHING
+    by: str = "key"
+    exact: bool = False
+    workers: Workers = SERIAL
+
+
+def distances(
+    readers: Sequence[FormatReader],
+    options: MatrixOptions,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Matrix:
+    """Compare each pair of checkpoints.
+
+    Raises NothingSelectedError where no pair shares a floating-point tensor.
+    """
+    for reader in readers:
+        if not reader.format.has_values:
+            raise UnsupportedFeatureError("a listing has no values to compare", path=reader.location.path)
+    count = len(readers)
+    pairs = {
+        (one, other): pair_up(readers[one], readers[other], options.by, options.selection)
+        for one in range(count)
+        for other in range(one + 1, count)
+    }
+    norms = [
+        _statistics(reader, _keys_of(at, pairs), options.workers, advance)
+        for at, reader in enumerate(readers)
+    ]
+    total: _Distances = {}
+    layers: dict[str, _Distances] = {}
+    copies = set()
+    for (one, other), some in pairs.items():
+        entries = _compared(readers[one], readers[other], some, options, advance)
+        if all(entry.change == "same" for entry in entries):
+            copies.add((one, other))
+        names = labels(readers[other], "object-path")
+        for entry in entries:
+            found = _norms(entry, norms[other])
+            if found is None:
+                continue
+            layer = split_layer(plain_key(names.get(entry.key, entry.key)), _separator(entry.key))[0]
+            for table in (total, layers.setdefault(layer, {})):
+                table[one, other] = table.get((one, other), Norms()).add(found)
+    if not total:
+        what = "no two of these checkpoints share a floating-point tensor of one dtype and shape"
+        raise NothingSelectedError(what, path=readers[0].location.path)
+    groups = [
+        Group(layer, _relative(layers[layer], count), any(found.right for found in layers[layer].values()))
+        for layer in sorted(layers, key=natural_order)
+    ]
+    paths = [spelling(reader.location) for reader in readers]
+    return Matrix(paths, _relative(total, count), groups, copies, _by_name(readers, norms))
+
+
+def _separator(key: str) -> str:
+    return "/" if "/" in key else "."
+
+
+def _keys_of(at: int, pairs: Mapping[tuple[int, int], list[KeyPair]]) -> set[str | None]:
+    """Return the keys of a checkpoint's tensors that are in any pair."""
+    lefts = {pair.left for (one, _), some in pairs.items() if one == at for pair in some}
+    return lefts | {pair.right for (_, other), some in pairs.items() if other == at for pair in some}
+
+
+def _statistics(
+    reader: FormatReader, chosen: set[str | None], workers: Workers, advance: Callable[[int], None]
+) -> dict[str, Statistics]:
+    """Return the statistics of chosen floating-point tensors by key."""
+    keys = [key for key, spec in reader.specs.items() if key in chosen and _is_floating(spec)]
+    found = {}
+    with closing(statistics_of(reader, keys, workers)) as results:
+        for key, statistics in results:
+            found[key] = statistics
+            advance(reader.specs[key].nbytes or 0)
+    return found
+
+
+def _is_floating(spec: TensorSpec | None) -> bool:
+    return spec is not None and spec.dtype.is_number and spec.dtype.family in ("float", "complex")
+
+
+def _compared(
+    left: FormatReader,
+    right: FormatReader,
+    pairs: list[KeyPair],
+    options: MatrixOptions,
+    advance: Callable[[int], None],
+) -> list[DiffEntry]:
+    settings = DiffOptions(options.by, exact=options.exact)
+    try:
+        return diff_pairs(left, right, pairs, settings, advance, workers=options.workers).entries
+    finally:
+        left.check_unchanged()
+        right.check_unchanged()
+
+
+def _norms(entry: DiffEntry, norms: dict[str, Statistics]) -> Norms | None:
+    """Return how far a tensor is apart in a pair; None where it is in one of them, or no floating numbers."""
+    right = entry.right
+    if entry.change not in ("same", "value") or right is None or not _is_floating(right):
+        return None
+    if entry.change == "value":
+        return entry.difference.norms
+    found = norms[right.key].l2 or 0.0
+    return Norms(0.0, found, found)
+
+
+def _relative(found: _Distances, count: int) -> list[list[float | None]]:
+    """Return the distances of rows from columns."""
+    table: list[list[float | None]] = [[None] * count for _ in range(count)]
+    for (one, other), norms in found.items():
+        table[one][other] = norms.relative
+        table[other][one] = norms._replace(left=norms.right, right=norms.left).relative
+        table[one][one] = table[other][other] = 0.0
+    return table
+
+
+def _by_name(
+    readers: Sequence[FormatReader], norms: Sequence[dict[str, Statistics]]
+) -> list[dict[str, tuple[TensorSpec, Statistics]]]:
+    found = []
+    for reader, statistics in zip(readers, norms, strict=True):
+        names = labels(reader, "object-path")
+        found.append(
+            {plain_key(names.get(key, key)): (reader.specs[key], each) for key, each in statistics.items()}
+        )
+    return found

@@ -1,0 +1,67 @@
+"""Which pairs of a comparison an expression chooses: by their specs, before values are read, and by all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..look.listing import nothing_where
+from ..select.selection import prove_graph
+from .diff import DiffEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formats import FormatReader
+
+    from ..select.where import Where
+    from .diff import Diff, KeyPair
+
+_OF_SPECS = {"from", "dtype", "shape", "nbytes"} | {
+    f"{side}_{field}" for side in ("left", "right") for field in ("dtype", "shape")
+}
+_OF_GRAPH = ("kind", "object_path")
+
+
+class ChosenPairs(NamedTuple):
+    """An expression, and the checkpoints whose tensors it chooses."""
+
+    where: Where
+    left: FormatReader
+    right: FormatReader
+
+    def before_values(self, pairs: list[KeyPair]) -> list[KeyPair]:
+        """Return the pairs that may be chosen; the specs of the others are proved."""
+        if not self.where.columns.keys().isdisjoint(_OF_GRAPH):
+            prove_graph(self.left)
+            prove_graph(self.right)
+        kept: list[KeyPair] = []
+        dropped: list[KeyPair] = []
+        for pair in pairs:
+            one = self.left.specs[pair.left] if pair.left is not None else None
+            other = self.right.specs[pair.right] if pair.right is not None else None
+            entry = DiffEntry(pair.key, "", pair.left if pair.left != pair.key else None, one, other)
+            known = {name: cell for name, cell in entry.row.items() if name in _OF_SPECS or name == "key"}
+            (kept if self.where.may_hold({**known, **self._named(entry)}) else dropped).append(pair)
+        self.left.prove_specs(pair.left for pair in dropped if pair.left is not None)
+        self.right.prove_specs(pair.right for pair in dropped if pair.right is not None)
+        return kept
+
+    def chosen(self, found: Diff) -> Diff:
+        """Return a comparison with the entries that are chosen.
+
+        Raises NothingSelectedError where there is none.
+        """
+        entries = [entry for entry in found.entries if self.where.holds({**entry.row, **self._named(entry)})]
+        if not entries:
+            raise nothing_where(self.where, self.right.location.path)
+        return found._replace(entries=entries)
+
+    def _named(self, entry: DiffEntry) -> dict[str, Any]:
+        """Return the columns that the object graph tells."""
+        reader, spec = (self.right, entry.right) if entry.right is not None else (self.left, entry.left)
+        assert spec is not None
+        told: dict[str, Callable[[str], Any]] = {
+            "kind": reader.kinds.get,
+            "object_path": reader.object_paths.get,
+        }
+        return {name: told[name](spec.key) for name in _OF_GRAPH if name in self.where.columns}

@@ -1,0 +1,100 @@
+"""How `ckpt diff --matrix` shows how far several checkpoints are apart."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from formats.core.words import counted, first_of, short_names
+
+from . import base as render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..operations.compare.matrix import Matrix
+
+FIELDS = ("prefix", "left", "right", "rel_l2")
+"""The columns of rows for programs."""
+
+_MOST_LAYERS = 20
+
+
+def show(found: Matrix) -> None:
+    """Print the distances of all pairs, of layers the largest, and what is equal."""
+    names = short_names(found.paths)
+    numbers = [str(at + 1) for at in range(len(names))]
+    columns = [
+        render.Column("", right=True),
+        render.Column("CHECKPOINT", fold=True),
+        *(render.Column(number, right=True, worth=-at) for at, number in enumerate(numbers)),
+    ]
+    rows = [
+        [
+            numbers[at],
+            render.escape(name),
+            *("-" if at == to else percent(cell) for to, cell in enumerate(row)),
+        ]
+        for at, (name, row) in enumerate(zip(names, found.rel_l2, strict=True))
+    ]
+    render.table(columns, rows)
+    render.lines([render.styled("||row - column|| / ||column||, of floating-point tensors", dim=True), ""])
+    _layers(found, numbers)
+    for line in remarks(found):
+        render.lines([render.escape(line)])
+
+
+def _layers(found: Matrix, numbers: Sequence[str]) -> None:
+    """Print by layer which pair is the farthest apart."""
+    farthest = []
+    for group in found.groups:
+        cells = [
+            (cell, at, to)
+            for at, row in enumerate(group.rel_l2)
+            for to, cell in enumerate(row)
+            if cell is not None and at != to
+        ]
+        cell, at, to = max(cells, key=lambda each: (_size(each[0]), -each[1], -each[2]))
+        farthest.append((_size(cell), group.prefix, cell, f"{numbers[at]}, {numbers[to]}" if cell else "-"))
+    farthest.sort(key=lambda each: -each[0])
+    columns = [
+        render.Column("LAYER", fold=True),
+        render.Column("FARTHEST", right=True),
+        render.Column("PAIR", worth=0),
+    ]
+    rows = [
+        [render.escape(prefix or "(top level)"), percent(cell), pair] for _, prefix, cell, pair in farthest
+    ]
+    render.table(columns, rows[:_MOST_LAYERS])
+    render.say_more(len(rows) - _MOST_LAYERS, "layer")
+
+
+def remarks(found: Matrix) -> list[str]:
+    """Return which checkpoints are copies, and which share layers."""
+    names = short_names(found.paths)
+    copies = [
+        f"{names[one]} and {names[other]}: every tensor is equal" for one, other in sorted(found.copies)
+    ]
+    shared = []
+    for one in range(len(names)):
+        for other in range(one + 1, len(names)):
+            equal = [prefix or "(top level)" for prefix in found.equal_groups(one, other)]
+            if equal and (one, other) not in found.copies:
+                what = counted(len(equal), "layer is", "layers are")
+                all_ = f" of {len(found.groups):,}" if len(equal) < len(found.groups) else ""
+                shared.append(
+                    f"{names[one]} and {names[other]}: {what} equal{all_}: {first_of(equal)}; "
+                    "a common ancestor or frozen weights explain that"
+                )
+    return [*copies, *shared]
+
+
+def percent(number: float | None) -> str:
+    """Return a distance in percent; nothing where there is none."""
+    if number is None or not math.isfinite(number):
+        return "" if number is None else str(number)
+    return f"{100 * number:.3g}%"
+
+
+def _size(number: float) -> float:
+    return math.inf if math.isnan(number) else number

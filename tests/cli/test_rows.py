@@ -1,0 +1,246 @@
+"""--where, --sort, --top and --csv of `ls`, `stats` and `diff`: which rows are printed, and how."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GUIDE = data_path("guide_adam_legacy", "tf_ckpts")
+CKPT = os.path.join(GUIDE, "ckpt-10")
+LEFT, RIGHT = data_path("pairs", "step1"), data_path("pairs", "step2")
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    """Return an archive of tensors that differ in size, dtype and values."""
+    path = tmp_path / "a.npz"
+    np.savez(
+        path,
+        **{
+            "large": np.full(600, 2.0, np.float32),
+            "small": np.array([0.5, 1.5], np.float32),
+            "whole": np.arange(700, dtype=np.int32),
+            'bad,"one"': np.array([1.0, np.nan], np.float32),
+        },
+    )
+    return path
+
+
+def keys(ckpt: Callable, *words: object) -> list[str]:
+    done = ckpt(*words)
+    assert (done.code, done.err) == (0, "")
+    return [row[0] for row in done.rows]
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the rows of CSV; each line of it ends as RFC 4180 says."""
+    assert text.count("\r\n") == text.count("\n")
+    return list(csv.reader(io.StringIO(text, newline=""), strict=True))
+
+
+# --where ----------------------------------------------------------------------------
+
+
+def test_ls_lists_what_an_expression_chooses(arrays: Path, ckpt: Callable) -> None:
+    assert keys(ckpt, "ls", arrays, "--where", "size>2k") == ["large", "whole"]
+    assert keys(ckpt, "ls", arrays, "--where", "size>2k and dtype=float32") == ["large"]
+    assert keys(ckpt, "ls", arrays, "l*", "--where", "size>2k") == ["large"]
+    found = ckpt("ls", arrays, "--json", "--where", "not dtype=int32").json
+    assert [row["key"] for row in found["tensors"]] == ['bad,"one"', "large", "small"]
+    assert found["total"] == {"tensors": 3, "parameters": 604, "nbytes": 2416}
+
+
+def test_ls_knows_the_columns_of_its_long_form(ckpt: Callable) -> None:
+    found = keys(ckpt, "ls", CKPT, "--where", "object_path='net/l1/kernel' and kind=variable")
+    assert found == ["net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"]
+    every = ckpt("ls", CKPT, "--json", "-l", "--digest", "crc32c").json["tensors"]
+    by_offset = sorted((row["offset"], row["key"]) for row in every)
+    assert keys(ckpt, "ls", CKPT, "--sort", "offset") == [key for _, key in by_offset]
+    one = every[3]
+    where = f"digest='{one['digest']}' and offset={one['offset']}"
+    assert keys(ckpt, "ls", CKPT, "--digest", "crc32c", "--where", where) == [one["key"]]
+
+
+def test_ls_of_a_directory_chooses_checkpoints(ckpt: Callable) -> None:
+    assert keys(ckpt, "ls", GUIDE, "--where", "step>=9") == ["ckpt-9", "ckpt-10"]
+    assert keys(ckpt, "ls", GUIDE, "--sort", "name", "-r") == ["ckpt-10", "ckpt-9", "ckpt-8"]
+    assert ckpt("ls", GUIDE, "--where", "step>100").code == 1
+    assert len(keys(ckpt, "ls", "-R", GUIDE, "--where", "step=9")) == 1
+
+
+def test_a_column_of_tensors_means_the_latest_checkpoint(ckpt: Callable) -> None:
+    done = ckpt("ls", GUIDE, "--where", "dtype=int64")
+    assert done.code == 0
+    assert done.out == ckpt("ls", CKPT, "--dtype", "int64").out
+
+
+def test_stats_choose_by_values_and_so_does_the_exit_code(arrays: Path, ckpt: Callable) -> None:
+    assert keys(ckpt, "stats", arrays, "--where", "size>2k and std>0") == ["whole"]
+    assert keys(ckpt, "stats", arrays, "--where", "nan>0") == ['bad,"one"']
+    assert ckpt("stats", arrays, "--fail-on", "nan").code == 1
+    assert ckpt("stats", arrays, "--fail-on", "nan", "--where", "size>1k").code == 0
+    assert keys(ckpt, "stats", arrays, "--where", "max>1", "--sort", "size") == ["whole", "large", "small"]
+
+
+def test_stats_do_not_read_what_size_and_dtype_leave_out(ckpt: Callable) -> None:
+    def read(*words: str) -> int:
+        told = ckpt("stats", CKPT, "-v", *words).err
+        data = next(line for line in told.splitlines() if ".data-" in line)
+        return int(data.partition(": ")[2].split()[0].replace(",", ""))
+
+    assert read("--where", "kind=variable and shape=5 and std>=0") < read("--where", "std>=0")
+
+
+def test_diff_chooses_entries_and_counts_them(ckpt: Callable) -> None:
+    every = ckpt("diff", LEFT, RIGHT, "--json", "--kind", "variable").json
+    far = [row["key"] for row in every["entries"] if row["rel_l2"] > 0.15]
+    assert 0 < len(far) < len(every["entries"])
+    words = ("diff", LEFT, RIGHT, "--json", "--kind", "variable", "--where")
+    some = ckpt(*words, "rel_l2>15%").json
+    assert [row["key"] for row in some["entries"]] == far
+    assert some["summary"] == {"same": 0, "changed": len(far), "added": 0, "removed": 0, "renamed": 0}
+    assert ckpt(*words, "rel>0.15").json == some
+    shaped = ckpt("diff", LEFT, RIGHT, "--all", "--json", "--where", "kind=variable and shape=4").json
+    assert {tuple(row["right"]["shape"]) for row in shaped["entries"]} == {(4,)}
+
+
+def test_the_exit_code_of_diff_is_that_of_what_was_chosen(ckpt: Callable) -> None:
+    same = "change=same"
+    assert ckpt("diff", LEFT, RIGHT, "--where", same).code == 0
+    assert ckpt("diff", LEFT, RIGHT, "-q", "--where", same).code == 0
+    assert ckpt("diff", LEFT, RIGHT, "-q", "--where", "change=value").code == 1
+    removed = data_path("pairs", "shape_change")
+    rows = ckpt(
+        "diff", LEFT, removed, "--where", "left_dtype=float32 and change=removed or change=shape"
+    ).rows
+    assert {row[0] for row in rows} <= {"removed", "shape"}
+
+
+@pytest.mark.parametrize("command", [("ls", CKPT), ("stats", CKPT), ("diff", LEFT, RIGHT)])
+def test_what_chooses_nothing_says_so(command: tuple[str, ...], ckpt: Callable) -> None:
+    done = ckpt(*command, "--where", "size>1G")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith("--where 'size>1G' leaves no tensors\n")
+
+
+@pytest.mark.parametrize("command", [("ls", CKPT), ("stats", CKPT), ("diff", LEFT, RIGHT)])
+def test_a_mistake_is_a_usage_error_that_points_at_it(command: tuple[str, ...], ckpt: Callable) -> None:
+    done = ckpt(*command, "--where", "size>1M and and")
+    assert (done.code, done.out) == (2, "")
+    lines = done.err.splitlines()
+    assert lines[0].startswith("ckpt: error: --where: no column 'and'")
+    assert "at character 13 of 'size>1M and and'" in lines[0]
+    assert lines[1:3] == ["hint: size>1M and and", "hint:             ^"]
+
+
+def test_a_column_that_is_not_there_is_a_usage_error(ckpt: Callable) -> None:
+    for words, said in (
+        ((CKPT, "--where", "step>1"), "a checkpoint has no column 'step'"),
+        ((CKPT, "--where", "digest=x"), "without --digest a checkpoint has no column 'digest'"),
+        ((CKPT, "--sort", "step"), "--sort: 'step' is not one of 'key'"),
+        ((CKPT, "--sort", "digest"), "--sort: 'digest' is not one of"),
+        ((GUIDE, "--where", "stored_step>1"), "this listing of a directory has no column 'stored_step'"),
+    ):
+        done = ckpt("ls", *words)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err
+
+
+# --sort, --top, --csv ---------------------------------------------------------------
+
+
+def test_stats_are_sorted_by_any_column(arrays: Path, ckpt: Callable) -> None:
+    assert keys(ckpt, "stats", arrays, "--sort", "max") == ["whole", "large", "small", 'bad,"one"']
+    assert keys(ckpt, "stats", arrays, "--sort", "nan")[0] == 'bad,"one"'
+    assert keys(ckpt, "stats", arrays, "--sort", "dtype")[-1] == "whole"
+
+
+@pytest.mark.parametrize("column", ["rel_l2", "max_abs", "right_dtype", "left_shape", "nbytes", "differing"])
+def test_diff_is_sorted_by_any_column(column: str, ckpt: Callable) -> None:
+    done = ckpt("diff", LEFT, RIGHT, "--sort", column)
+    assert done.code == 1
+    assert sorted(done.rows) == sorted(ckpt("diff", LEFT, RIGHT).rows)
+
+
+@pytest.mark.parametrize(
+    "command", [("ls", CKPT), ("ls", CKPT, "-l"), ("ls", GUIDE), ("stats", CKPT), ("diff", LEFT, RIGHT)]
+)
+def test_top_shows_the_first_rows_and_json_stays_whole(command: tuple[str, ...], ckpt: Callable) -> None:
+    every = ckpt(*command)
+    assert ckpt(*command, "--top", "2").rows == every.rows[:2]
+    assert ckpt(*command, "--top", "2").code == every.code
+    assert ckpt(*command, "--top", "2", "--json").out == ckpt(*command, "--json").out
+
+
+def test_the_exit_code_is_of_all_rows(arrays: Path, ckpt: Callable) -> None:
+    done = ckpt("stats", arrays, "--fail-on", "nan", "--top", "1", "--sort", "size")
+    assert done.code == 1
+    assert len(done.rows) == 1
+
+
+def test_csv_has_a_header_and_quotes(arrays: Path, ckpt: Callable) -> None:
+    rows = table(ckpt("ls", arrays, "--csv").out)
+    assert rows[0] == ["key", "dtype", "shape", "nbytes"]
+    assert rows[1] == ['bad,"one"', "float32", "2", "8"]
+    assert ckpt("ls", arrays, "--csv").out.splitlines()[1] == '"bad,""one""",float32,2,8'
+    rows = table(ckpt("stats", arrays, "--csv", "--top", "1").out)
+    assert rows[0][:5] == ["key", "dtype", "shape", "min", "max"]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ls", CKPT),
+        ("ls", CKPT, "-l", "--digest", "crc32c"),
+        ("ls", CKPT, "--depth", "1"),
+        ("ls", GUIDE),
+        ("ls", GUIDE, "-l"),
+        ("ls", "-R", GUIDE),
+        ("ls", CKPT, RIGHT),
+        ("stats", CKPT),
+        ("stats", "-R", GUIDE),
+        ("diff", LEFT, RIGHT),
+        ("diff", GUIDE, GUIDE, "--each", "--all"),
+    ],
+)
+def test_csv_has_the_cells_of_tsv_below_one_header(command: tuple[str, ...], ckpt: Callable) -> None:
+    plain, done = ckpt(*command), ckpt(*command, "--csv")
+    assert (done.code, done.err) == (plain.code, plain.err)
+    header, *rows = table(done.out)
+    assert all(len(row) == len(header) == len(set(header)) for row in rows)
+    assert [row[: len(tsv)] for row, tsv in zip(rows, plain.rows, strict=True)] == plain.rows
+
+
+def test_csv_is_the_same_on_a_terminal(terminal: Callable, ckpt: Callable) -> None:
+    for command in (("ls", CKPT), ("stats", CKPT), ("diff", LEFT, RIGHT), ("ls", GUIDE)):
+        shown = terminal(*command, "--csv").out
+        assert shown.split() == ckpt(*command, "--csv").out.split()
+
+
+def test_a_terminal_says_how_many_rows_top_leaves_out(terminal: Callable) -> None:
+    assert "and 13 more tensors" in terminal("ls", CKPT, "--top", "2").out
+    assert "and 1 more checkpoint\n" in terminal("ls", GUIDE, "--top", "2", "--color", "never").out
+    assert "more tensors" in terminal("stats", CKPT, "--top", "2").out
+    assert "more tensors" in terminal("diff", LEFT, RIGHT, "--top", "2").out
+
+
+def test_a_key_without_text_is_escaped_in_csv(tmp_path: Path, ckpt: Callable) -> None:
+    np.savez(tmp_path / "a.npz", **{"a\nb\\": np.zeros(2, np.float32)})
+    assert table(ckpt("ls", tmp_path / "a.npz", "--csv").out)[1][0] == "a\\x0ab\\\\"
+
+
+@pytest.mark.parametrize("other", ["--json", "--tree", "-1", "-0"])
+def test_csv_stands_alone(other: str, ckpt: Callable) -> None:
+    assert ckpt("ls", CKPT, "--csv", other).code == 2
