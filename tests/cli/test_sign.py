@@ -299,7 +299,7 @@ def test_files_that_are_not_keys(ckpt: Callable, place: Path) -> None:
         assert not any(secret in text for secret in secrets for text in (done.err, other.err, other.out))
     assert "another algorithm (RSAPrivateKey)" in said["rsa-private"]
     assert "hint: to make one: openssl genpkey -algorithm ed25519 -out private.pem" in said["random"]
-    assert "hint: to get it from the private key: openssl pkey -in private.pem -pubout" in said["random"]
+    assert "hint: to get it from the private key: openssl pkey -in private.pem -pubout" in said["empty"]
     assert "another algorithm (ECDSA secp384r1)" in said["p384-private"]
     assert "has a password" in said["locked-private"]
     private = ckpt("verify", "m.safetensors", "--signature", "m.sig", "--public-key", "private.pem")
