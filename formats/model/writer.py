@@ -11,7 +11,7 @@ import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..core.chunks import PIECE, chunks_of
+from ..core.chunks import PIECE, chunks_of, equal_bytes, view_of
 from ..core.dtypes import INVALID
 from ..core.spec import is_utf8
 from ..errors import (
@@ -106,6 +106,16 @@ class Placement(NamedTuple):
 
     def write(self, at: int, data: Chunk) -> None:
         self.file.write_at(self.offset + at, data)
+
+    def returns(self, at: int, data: Chunk) -> bool:
+        """Whether these bytes can be read back from where they were written."""
+        _, buffer = buffers()
+        for begin in range(0, len(data), PIECE):
+            part = view_of(data)[begin : begin + PIECE]
+            piece = buffer[: len(part)]
+            if not self.file.read_back(self.offset + at + begin, piece.data) or not equal_bytes(part, piece):
+                return False
+        return True
 
     @property
     def name(self) -> str:

@@ -44,7 +44,7 @@ from .link import Shares, share
 from .placement import Spot, laid_out, units
 from .plan import FULL, NONE, Outcome
 from .resume import Ledger, another_source, finished, known, letting_go
-from .tasks import UnitRange, broken, compared, copied, different, done
+from .tasks import Copied, UnitRange, broken, compared, copied, different, done, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
     from formats.model.writer import FormatWriter
     from formats.store.journal import Journal
-    from formats.store.ranges import Sum
 
     from .placement import Name, WriteUnit
     from .plan import Move, Plan
@@ -213,7 +212,7 @@ def _carried_out(
         if ways:
             assert isinstance(writer, BundleWriter)
             shares = share(plan, writer, ways, workers, advance)
-        made = _copy(plan, writer, shares, ledger, workers, advance)
+        made = _copy(plan, writer, shares, ledger, workers, advance, proves=proof == FULL)
         writer.finish()
         is_compared = proof == FULL and writer.is_readable
         if is_compared:
@@ -279,7 +278,7 @@ def _is_made(plan: Plan, rehearsed: FormatWriter, workers: Workers, advance: Cal
 def _compare_in_place(
     plan: Plan,
     writer: FormatWriter,
-    made: Mapping[Name, Sum],
+    made: Mapping[Name, Copied],
     workers: Workers,
     advance: Callable[[int], None],
 ) -> None:
@@ -303,21 +302,25 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
     ledger: Ledger,
     workers: Workers,
     advance: Callable[[int], None],
-) -> dict[Name, Sum]:
-    """Write all tensors that are not shared; return the checksums of what could be written in ranges.
+    *,
+    proves: bool,
+) -> dict[Name, Copied]:
+    """Write all tensors that are not shared; return what has become of what could be written in ranges.
 
-    The order of what is laid out is the plan's, whoever does the copying.
+    The order of what is laid out is the plan's, whoever does the copying.  Where that `proves` it, what is
+    written is read back at once, by the thread that has it in its cache, while others write.
     """
     if not writer.target.is_local and writer.target.is_shared:
         assert isinstance(writer, BundleWriter)
-        return send_objects(plan, writer, workers, advance, partial(_write, plan, writer, advance))
-    made: dict[Name, Sum] = {}
-    copies = _copies(plan, writer, shares, ledger, workers, advance)
+        sent = send_objects(plan, writer, workers, advance, partial(_write, plan, writer, advance))
+        return {name: Copied(found) for name, found in sent.items()}
+    made: dict[Name, Copied] = {}
+    copies = _copies(plan, writer, shares, ledger, workers, advance, proves=proves)
     with closing(done(copied, copies, workers, advance, ledger.note)) as written:
         for unit, part, sums in written:
             part.values.check(sums)
             writer.filled(*unit.name, sums.made)
-            made[unit.name] = sums.made
+            made[unit.name] = Copied.of(part, sums)
     return made
 
 
@@ -328,6 +331,8 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
     ledger: Ledger,
     workers: Workers,
     advance: Callable[[int], None],
+    *,
+    proves: bool,
 ) -> Iterator[tuple[WriteUnit, UnitRange]]:
     """Yield the parts of all that can be copied in ranges; write everything else when its turn comes."""
     for unit in laid_out(plan, writer) if shares.left is None else shares.left:
@@ -342,7 +347,7 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
         if values is not None and place is not None:
             for begin, end in cut(values.size, workers.task_bytes):
                 claim = ledger.claim(place, begin, end)
-                yield unit, UnitRange(values, begin, end, place, None, claim, ledger.is_doubtful)
+                yield unit, UnitRange(values, begin, end, place, None, claim, ledger.is_doubtful, proves)
             continue
         workers.keep(move.spec.nbytes or 0)
         if place is not None:
@@ -383,13 +388,15 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     plan: Plan,
     written: FormatReader,
     shares: Shares,
-    made: Mapping[Name, Sum],
+    made: Mapping[Name, Copied],
     workers: Workers,
     advance: Callable[[int], None],
 ) -> None:
     """Hold every written tensor against its source; ConversionError where one differs.
 
-    Where target and source store checksums, what came from the source was held against
+    What was read back from its place on the way, and found to be the same bytes, must lie in that place
+    for whoever opens what was written, with the checksum of those bytes, and in no other tensor's.
+    Of the rest, where target and source store checksums, what came from the source was held against
     its own on the way, so reading what was written against the checksum that passed is
     the proof.  Otherwise both are read again and compared, byte by byte; what was held against
     checksums on the way is not held against them twice.  Of what is shared there is but one, and
@@ -400,7 +407,7 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
         for unit, part, sums in read:
             if part.other is None:
-                same = sums.made.crc == made[unit.name].crc
+                same = sums.made.crc == made[unit.name].sum.crc
             else:
                 part.values.check(sums)
                 same = part.other.fits(sums.made)
@@ -444,12 +451,13 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
     plan: Plan,
     written: FormatReader,
     shares: Shares,
-    made: Mapping[Name, Sum],
+    made: Mapping[Name, Copied],
     workers: Workers,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[WriteUnit, UnitRange]]:
     """Yield the parts of all that can be compared in ranges; compare everything else when its turn comes."""
     pieces: dict[Extents, LazyTensor] = {}
+    may_be_proved = not overlap(made.values())
     for unit in units(plan) if shares.left is None else shares.left:
         move, extents = unit
         found = written[move.spec.key]
@@ -461,8 +469,11 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
             passed = made.get(unit.name)
             proven = passed is not None and all(each.is_checked for each in (mine, *values.sources))
             if passed is not None:
-                if not mine.fits(passed):
+                if not mine.fits(passed.sum):
                     raise different(plan.target, move.spec.key)
+                if may_be_proved and passed.is_at(mine):
+                    advance(mine.size)
+                    continue
                 mine, values = mine.unchecked, values.unchecked
             for begin, end in cut(mine.size, workers.task_bytes):
                 if proven:

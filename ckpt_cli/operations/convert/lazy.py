@@ -83,6 +83,9 @@ Make: TypeAlias = Cast | Mean | Scale
 _MOST_HELD = 16 * PIECE
 """Bytes of sources held at a time where they are streamed, however many they are."""
 
+READ_BACK = 1 << 18
+"""Bytes copied at a time where they are read back at once: the processor's cache holds them thrice."""
+
 _SMALLEST_STEP = 1 << 16
 _MADE_AT_ONCE = 1 << 17
 """Bytes made at a time where one or two threads work: as float64 they stay in the processor's cache."""
@@ -148,15 +151,17 @@ def cast(tensor: LazyTensor, dtype: DType) -> LazyTensor:
 class Sums:
     """Unmasked checksums of a range: of what was made, and of the sources that it was computed from.
 
-    `kept` are the bytes that were in their place already, from an interrupted conversion.
+    `kept` are the bytes that were in their place already, from an interrupted conversion.  What was made
+    `is_proved` where it was written, read back from there, and found to be the same.
     """
 
-    __slots__ = ("kept", "made", "read")
+    __slots__ = ("is_proved", "kept", "made", "read")
 
     def __init__(self, made: Sum, read: list[Sum]) -> None:
         self.made = made
         self.read = read
         self.kept = 0
+        self.is_proved = False
 
     def add(self, following: Sums) -> Sums:
         """Take in the sums of the next range, and return these."""
@@ -164,6 +169,7 @@ class Sums:
         for mine, theirs in zip(self.read, following.read, strict=True):
             mine.add(theirs)
         self.kept += following.kept
+        self.is_proved &= following.is_proved
         return self
 
 
@@ -185,15 +191,15 @@ class LazyValues(NamedTuple):
             return Sums(Sum(crc32=0 if zipped else None), [source.sum() for source in self.sources])
         return Sums(Sum(crc32=0) if zipped else self.sources[0].sum(), [])
 
-    def pieces(self, begin: int, end: int, sums: Sums) -> Iterator[Chunk]:
-        """Yield the bytes from `begin` to `end`, a bounded number at a time, and add to their checksums.
+    def pieces(self, begin: int, end: int, sums: Sums, most: int = PIECE) -> Iterator[Chunk]:
+        """Yield the bytes from `begin` to `end`, at most so many at a time, and add to their checksums.
 
         A piece is gone when the next one is asked for.
         """
         buffer, _ = buffers()
         for source in self.sources:
             source.expect(begin * source.size // (self.size or 1), end * source.size // (self.size or 1))
-        step = PIECE if self.make is None else min(PIECE, _MADE_AT_ONCE * larger_blocks())
+        step = most if self.make is None else min(most, _MADE_AT_ONCE * larger_blocks())
         for at in range(begin, end, step):
             stop = min(at + step, end)
             if self.make is None:  # then what is read is what is made

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.chunks import equal_bytes
+from formats.core.chunks import PIECE, equal_bytes
 from formats.errors import ConversionError
 from formats.store.ranges import buffers
+
+from .lazy import READ_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from formats.model.writer import Placement
     from formats.store.journal import Claim
-    from formats.store.ranges import FileRange
+    from formats.store.ranges import FileRange, Sum
     from formats.store.work.workers import Workers
 
     from .lazy import LazyValues, Sums
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 class UnitRange(NamedTuple):
     """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`.
+
+    What is copied is read back at once where that `proves` it.
 
     What a journal claims to be in its place is not copied again if it is there.  Where it is `doubtful`
     whether that came of this source, the source is read again, too.
@@ -42,6 +47,7 @@ class UnitRange(NamedTuple):
     other: FileRange | None = None
     claim: Claim | None = None
     is_doubtful: bool = False
+    proves: bool = False
 
     @property
     def is_in_place(self) -> bool:
@@ -57,6 +63,38 @@ class UnitRange(NamedTuple):
         return self.place.holds(self.begin, self.claim)
 
 
+class Copied(NamedTuple):
+    """The checksum of a unit's bytes and, where all were read back, the place that they are in."""
+
+    sum: Sum
+    place: Placement | None = None
+
+    @classmethod
+    def of(cls, part: UnitRange, sums: Sums) -> Copied:
+        """Return what copying has come to, of a unit's last part and the checksums of the whole."""
+        return cls(sums.made, part.place if sums.is_proved else None)
+
+    def is_at(self, found: FileRange) -> bool:
+        """Whether these are the bytes that a reader of what was written finds there."""
+        place = self.place
+        return (
+            place is not None
+            and found.file.identity[:2] == place.file.number
+            and found.file.where(found.offset) == place.offset
+            and found.size == self.sum.size
+        )
+
+
+def overlap(copies: Iterable[Copied]) -> bool:
+    """Whether places overlap: then what was read back from one may have been written over by another."""
+    places = sorted(
+        (*copy.place.file.number, copy.place.offset, copy.sum.size)
+        for copy in copies
+        if copy.place is not None and copy.sum.size
+    )
+    return any(one[:2] == other[:2] and one[2] + one[3] > other[2] for one, other in pairwise(places))
+
+
 def copied(part: UnitRange) -> Sums:
     """Do one task."""
     assert part.place is not None
@@ -65,8 +103,10 @@ def copied(part: UnitRange) -> Sums:
         if claimed is not None and part.is_in_place:
             return claimed
     sums, at = part.values.sums(zipped=part.place.is_zipped), part.begin
-    for piece in part.values.pieces(part.begin, part.end, sums):
+    sums.is_proved = part.proves and part.place.file.shares_memory
+    for piece in part.values.pieces(part.begin, part.end, sums, READ_BACK if sums.is_proved else PIECE):
         part.place.write(at, piece)
+        sums.is_proved = sums.is_proved and part.place.returns(at, piece)
         at += len(piece)
     part.place.start_sync(part.begin, at)
     return sums

@@ -142,15 +142,20 @@ class StagedFile:
     travels = True
     """Whether another process may fill it: one that waits to be sent is in a directory of this machine."""
 
+    shares_memory = True
+    """Whether what is read back is what this process reads."""
+
     def __init__(self, path: str, about: Location, *, new: bool = True, mode: int = 0o666) -> None:
         self.path = path
         self.size = 0
         self._started = 0
         self._about = about
         # Of one that is there already what lies there is read again before it counts.
-        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL if new else os.O_RDWR | os.O_NOFOLLOW
         with refusing(about):
-            self._fd = os.open(path, how, mode)
+            self._fd = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if new else os.O_NOFOLLOW), mode)
+            status = os.fstat(self._fd)
+        self.number = status.st_dev, status.st_ino
+        """Its device and inode, which tell it from other files whatever it is renamed to."""
 
     def write(self, data: Chunk) -> None:
         """Write at the end."""
@@ -174,7 +179,7 @@ class StagedFile:
                 view = view[written:]
 
     def read_back(self, offset: int, out: memoryview) -> bool:
-        """Fill `out` with what lies at a place of a file that was there already; False where it cannot."""
+        """Fill `out` with what lies at a place; False where it cannot."""
         done = 0
         with contextlib.suppress(OSError):
             while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
@@ -269,6 +274,11 @@ class FilledHere:
 
     def read_back(self, offset: int, out: memoryview) -> bool:
         return self._opened().read_back(offset, out)
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether what is read back here is what its own process reads: both see one memory."""
+        return self._memory is not None and self._memory == self._opened().memory
 
     def start_sync(self, offset: int, size: int) -> None:
         self._opened().start_sync(offset, size)
