@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.wire.coding import encode_varint
 
@@ -12,17 +13,40 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+
+class Hole(NamedTuple):
+    """An array that takes its place in a file, but whose bytes are not written."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    blocks: tuple[int, int] | None = None
+    """The number of a type of GGUF, and the bytes of its blocks."""
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.blocks[1] if self.blocks else math.prod(self.shape) * self.dtype.itemsize
+
+    def tobytes(self) -> bytes:
+        return b""
+
+
 _GGUF_TYPES = {"float32": 0, "float16": 1, "int32": 26}
 
 
-def gguf(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+def gguf(tensors: Mapping[str, np.ndarray[Any, Any] | Hole]) -> bytes:
     """Return a GGUF file."""
-    head, data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0), b""
+    head, data, end = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0), b"", 0
     for key, array in tensors.items():
         name, shape = key.encode(), array.shape
         head += struct.pack("<Q", len(name)) + name + struct.pack("<I", len(shape))
         head += struct.pack(f"<{len(shape)}Q", *shape[::-1])
-        head += struct.pack("<IQ", _GGUF_TYPES[array.dtype.name], len(data))
+        blocks = array.blocks if isinstance(array, Hole) else None
+        head += struct.pack("<IQ", blocks[0] if blocks else _GGUF_TYPES[array.dtype.name], end)
+        end += array.nbytes + -array.nbytes % 32
         data += array.tobytes() + b"\0" * (-array.nbytes % 32)
     return head + b"\0" * (-len(head) % 32) + data
 
@@ -42,6 +66,15 @@ def onnx_tensor(key: str, array: np.ndarray[Any, Any]) -> bytes:
     dims = b"".join(field(1, dim) for dim in array.shape)
     kind = field(2, _ONNX_TYPES[array.dtype.name])
     return dims + kind + field(8, key.encode()) + field(9, array.tobytes())
+
+
+def onnx_external(key: str, array: Hole, location: str, offset: int) -> bytes:
+    """Return a TensorProto of ONNX whose data are in a file next to the model."""
+    dims = b"".join(field(1, dim) for dim in array.shape)
+    told = {"location": location, "offset": str(offset), "length": str(array.nbytes)}
+    pairs = (field(1, name.encode()) + field(2, text.encode()) for name, text in told.items())
+    external = b"".join(field(13, pair) for pair in pairs)
+    return dims + field(2, _ONNX_TYPES[array.dtype.name]) + field(8, key.encode()) + external + field(14, 1)
 
 
 def onnx_model(graph: bytes) -> bytes:
@@ -91,7 +124,7 @@ class Flat:
 
 
 def tflite(
-    tensors: Mapping[str, np.ndarray[Any, Any]], *, is_shared: bool = False, is_behind: bool = False
+    tensors: Mapping[str, np.ndarray[Any, Any] | Hole], *, is_shared: bool = False, is_behind: bool = False
 ) -> bytes:
     """Return a TFLite file; all tensors share the first buffer, or data are behind the flatbuffer."""
     flat = Flat(b"TFL3")
@@ -122,9 +155,11 @@ def tflite(
             offsets.append(own[1])
         else:
             flat.point(own[0], flat.vector(array.nbytes, array.tobytes()))
+    end = len(flat.data)
     for at, array in zip(offsets, tensors.values(), strict=False):
-        struct.pack_into("<Q", flat.data, at, len(flat.data))
+        struct.pack_into("<Q", flat.data, at, end)
         flat.data += array.tobytes()
+        end += array.nbytes
     return bytes(flat.data)
 
 

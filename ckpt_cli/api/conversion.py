@@ -21,6 +21,7 @@ from ..operations.convert.hub.files import copy_beside
 from ..operations.convert.hub.layout import layout_note
 from ..operations.convert.keras.assets import with_learned
 from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
+from ..operations.convert.keras.exports import without_copies
 from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import Given
 from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from formats.model.reader import Format, FormatReader
 
     from ..operations.convert.framework_layout import FrameworkLayout
-    from ..operations.convert.plan import Plan
+    from ..operations.convert.plan import Dropped, Plan
     from ..operations.convert.resume import Resume
     from ..operations.reporting import Reporter
     from ..operations.select.keys import Renamed
@@ -140,21 +141,37 @@ def planned_conversion(
     reader: FormatReader, target: Location, options: ConvertOptions, reporter: Reporter
 ) -> Iterator[Job]:
     """Yield what converts one checkpoint."""
-    keys = choose(reader, options.selection)
+    keys, copies = _chosen(reader, target, options)
     if options.like is None:
         into = planner.target_format(reader, target, options.to)
         path = options.changes.config if options.changes.framework_layout() is None else None
         with structure_in(path, into) as structure:
             if structure is None or have_one_layout(reader.format, into):
-                yield _job(_plan(reader, keys, target, options, reporter), reader, options)
+                plan = _plan(reader, keys, target, options, reporter)
             else:
                 rules = options.strictness
                 plan = plan_by_structure(reader, keys, structure, target, into, rules)
-                yield _job(plan, reader, options)
+            yield _job(plan._replace(dropped=(*copies, *plan.dropped)), reader, options)
         return
     with opened(options.like, reporter) as template:
         plan = _plan_like(reader, keys, _Template(template, target), options, reporter)
-        yield _job(plan, reader, options)
+        yield _job(plan._replace(dropped=(*copies, *plan.dropped)), reader, options)
+
+
+def _chosen(
+    reader: FormatReader, target: Location, options: ConvertOptions
+) -> tuple[list[str], list[Dropped]]:
+    """Return the keys of the chosen tensors, and what is left out of them: second copies, which no model has.
+
+    A layout leaves them out itself.
+    """
+    keys = choose(reader, options.selection)
+    is_by_meaning = options.like is not None or (
+        planner.target_format(reader, target, options.to).family is Family.KERAS
+    )
+    if not is_by_meaning or options.changes.framework_layout() is not None:
+        return keys, []
+    return without_copies(reader, keys)
 
 
 def convert_one(

@@ -159,9 +159,25 @@ def _spelled(value: object) -> object:
     if isinstance(value, dict) and {"name", "class_name", "weights"} <= set(value):
         weights = ", ".join(map(str, value["weights"])) or "no weights"
         return f"{value['name']} ({value['class_name']}): {weights}"
+    if isinstance(value, dict) and {"name", "tags", "inputs", "outputs"} <= set(value):
+        return _signature(value)
     text = json.dumps(value) if isinstance(value, dict | list) else str(value)
     shortened = render.is_terminal() and len(text) > 400
     return text[:400] + " ... (--json prints all of it)" if shortened else text
+
+
+def _signature(value: dict[str, Any]) -> str:
+    """Return `serving_default (serve): x float32 [?, 4] -> output_0 float32 [?, 2]`."""
+    inputs, outputs = (", ".join(map(_tensor_info, value[name])) for name in ("inputs", "outputs"))
+    return f"{value['name']} ({', '.join(value['tags'])}): {inputs or 'nothing'} -> {outputs or 'nothing'}"
+
+
+def _tensor_info(value: dict[str, Any]) -> str:
+    shape = value["shape"]
+    dims = (
+        "of unknown rank" if shape is None else f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
+    )
+    return f"{value['name']} {value['dtype'] or 'of unknown dtype'} {dims}"
 
 
 # A tensor -------------------------------------------------------------------------

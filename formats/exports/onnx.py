@@ -3,7 +3,7 @@
     ModelProto   2 producer_name, 3 producer_version, 5 model_version, 7 graph, 8 opset_import, 25 functions
     GraphProto   1 node, 2 name, 5 initializer, 15 sparse_initializer
     NodeProto    2 output, 4 op_type, 5 attribute
-    Attribute    1 name, 5 t, 6 g, 10 tensors, 11 graphs, 22 sparse_tensor
+    Attribute    1 name, 5 t, 6 g, 10 tensors, 11 graphs, 22 sparse_tensor; see `onnx_constants` for others
     Function     1 name, 7 node, 11 attribute_proto
     SparseTensor 1 values, 2 indices, 3 dims
     TensorProto  1 dims, 2 data_type, 4 float_data, 5 int32_data, 6 string_data, 7 int64_data, 8 name,
@@ -26,6 +26,7 @@ from .codecs import PackedCodec, bool_codec
 from .confined import MOST_FILES, confined, missing_file
 from .cursor import BrokenFileError, FileWindow
 from .message_ranges import MessageFile, MessageRange, WireField
+from .onnx_constants import CONSTANT, constant
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
 from .sparse import SparseTensor
 from .tensors import DecodedTensor, RefusedTensor, StoredTensor, UnavailableTensor
@@ -137,10 +138,18 @@ class OnnxReader(ExportReader):
 
     def _node(self, span: MessageRange, prefix: str, depth: int) -> None:
         """Take the tensors in a node's attributes: a constant's value, and graphs that it runs."""
-        output = ""
-        for field in self._parts(span, (2, 5)):
+        output, is_constant = "", False
+        for field in self._parts(span, (2, 4, 5)):
             if field.number == 2:
                 output = output or self._message.text(field.span)
+                continue
+            if field.number == 4:
+                is_constant = self._message.text(field.span) == CONSTANT
+                continue
+            if is_constant and (
+                plain := constant(self._message, self._files[0], field.span, prefix + output)
+            ):
+                self._add_constant(plain)
                 continue
             for part in self._parts(field.span, (5, 6, 10, 11, 22)):
                 if part.number in (6, 11):
@@ -158,10 +167,15 @@ class OnnxReader(ExportReader):
         weight = self._weight(found, prefix + (name or found.name))
         if weight is None:
             return
+        if kind is None:
+            self._add_constant(weight)
+        else:
+            self._add(weight, "state" if weight.spec.dtype is STRING else kind)
+
+    def _add_constant(self, weight: StoredWeight) -> None:
+        """Add a constant, which is a weight if it is more than one number, and of a floating type."""
         spec = weight.spec
-        is_weight = kind is not None or (spec.dtype.is_floating and spec.size > 1)
-        is_text = spec.dtype is STRING
-        self._add(weight, "variable" if is_weight and not is_text else "state")
+        self._add(weight, "variable" if spec.dtype.is_floating and spec.size > 1 else "state")
 
     def _parsed(self, span: MessageRange) -> _TensorProto:
         message = self._message

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.chunks import PIECE
 from ..core.spec import TensorSpec, key_bytes
 from ..errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
+from ..keras.facts import KerasFacts
 from ..model.expansion import expansion_flaw
 from ..model.facts import Nothing
 from ..model.name_kinds import name_kinds
@@ -46,9 +47,13 @@ class ModelFacts(NamedTuple):
     producer: str | None = None
     version: str | None = None
     more: Mapping[str, Any] = {}
+    keras: KerasFacts = KerasFacts()
+    """What the file says of the model of Keras that it was made from."""
 
     def document(self) -> dict[str, Any]:
-        return {"producer": self.producer, "version": self.version, **self.more}
+        found = {"producer": self.producer, "version": self.version, **self.more}
+        told = {name: getattr(self.keras, name) for name in ("config", "training_config")}
+        return found | {name: text for name, text in told.items() if text is not None}
 
 
 class ExportReader(FormatReader):

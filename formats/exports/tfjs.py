@@ -1,7 +1,8 @@
 """TensorFlow.js: `model.json`, and the shards that it names.
 
     {"format": "layers-model" or "graph-model", "generatedBy", "convertedBy",
-     "weightsManifest": [{"paths": [shard, ...], "weights": [weight, ...]}]}
+     "weightsManifest": [{"paths": [shard, ...], "weights": [weight, ...]}],
+     "modelTopology": {"keras_version", "model_config": {"class_name", "config"}, "training_config"}}
     weight: {"name", "shape", "dtype", "quantization": {"dtype", "scale", "min"}}
 
 The shards of a group are one row of bytes, cut anywhere; weights follow each other without gaps,
@@ -12,6 +13,7 @@ https://github.com/tensorflow/tfjs/blob/master/tfjs-core/src/io/types.ts
 
 from __future__ import annotations
 
+import json
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from ..core.dtypes import BY_NAME, STRING
 from ..core.slicing import allocate
 from ..core.spec import StoredType, TensorSpec
 from ..errors import CheckpointError, CorruptCheckpointError
+from ..keras.facts import KerasFacts
 from ..model.tensor import LazyTensor
 from .codecs import AffineCodec, CastCodec, bool_codec
 from .confined import MOST_FILES, confined, missing_file
@@ -67,9 +70,8 @@ class TfjsReader(ExportReader):
         texts = {name: document.get(name) for name in ("format", "generatedBy", "convertedBy")}
         shown = {name: text for name, text in texts.items() if isinstance(text, str)}
         producer = shown.pop("generatedBy", None)
-        self._facts = ModelFacts(
-            producer, None, {("model" if name == "format" else name): text for name, text in shown.items()}
-        )
+        more = {("model" if name == "format" else name): text for name, text in shown.items()}
+        self._facts = ModelFacts(producer, None, more, _keras_facts(document.get("modelTopology")))
 
     def missing_files(self) -> list[Location]:
         return self._missing
@@ -141,6 +143,21 @@ class TfjsReader(ExportReader):
         if spec.dtype.name == "bool":
             return StoredWeight(spec, data, lambda spec, data: DecodedTensor(spec, data, bool_codec()))
         return StoredWeight(spec, data, StoredTensor)
+
+
+def _keras_facts(topology: Any) -> KerasFacts:
+    """Return what a layers model says of Keras; programs in JavaScript give the model's class directly."""
+    if not isinstance(topology, dict):
+        return KerasFacts()
+    model = topology.get("model_config", topology)
+    if not isinstance(model, dict) or not isinstance(model.get("config"), dict | list):
+        return KerasFacts()
+    version, compiled = topology.get("keras_version"), topology.get("training_config")
+    return KerasFacts(
+        version=version if isinstance(version, str) and version[:1].isdigit() else None,
+        config=json.dumps({name: model.get(name) for name in ("class_name", "config")}),
+        training_config=json.dumps(compiled) if isinstance(compiled, dict) else None,
+    )
 
 
 def _stored_type(quantization: Any, name: str) -> StoredType | None:

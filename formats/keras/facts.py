@@ -10,7 +10,7 @@ A weight's name as stored ends in `:0` where Keras 1 or 2 wrote it.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,9 +163,19 @@ def _plain(value: Any, *, with_names: bool) -> Any:
     return value
 
 
+@runtime_checkable
+class OfKerasModel(Protocol):
+    """Facts of another format, which tell of a model of Keras, too."""
+
+    @property
+    def keras(self) -> KerasFacts: ...
+
+
 def keras_facts(facts: Facts) -> KerasFacts:
     """Return what a checkpoint says of itself in Keras' terms: nothing, where Keras did not write it."""
-    return facts if isinstance(facts, KerasFacts) else KerasFacts()
+    if isinstance(facts, KerasFacts):
+        return facts
+    return facts.keras if isinstance(facts, OfKerasModel) else KerasFacts()
 
 
 def _renamed(group: WeightGroup, keys: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

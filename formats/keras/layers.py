@@ -348,9 +348,10 @@ def are_of_one_layer(layer: str, names: Collection[str]) -> bool:
     return any(set(names) <= {weight.name for weight in row.weights} for row in LAYERS.values())
 
 
-def is_seed(spec: TensorSpec) -> bool:
+def is_seed(spec: TensorSpec, full_name: str = "") -> bool:
     """Whether a tensor is the state of Keras 3's random numbers, which is no weight: whole numbers."""
-    return "seed_generator" in spec.key and spec.dtype.family in ("int", "uint")
+    is_called_so = "seed_generator" in spec.key or "seed_generator" in full_name
+    return is_called_so and spec.dtype.family in ("int", "uint")
 
 
 WEIGHTS = {weight.name: weight for row in reversed(LAYERS.values()) for weight in row.weights}

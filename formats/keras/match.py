@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..core.words import counted
 from .config import LayerWeights, check_in_order
+from .exported import fill_from_lists
 from .facts import TOP_LEVEL, keras_facts, variables_by_group
 from .layers import edge_spellings
 from .model import Edge, ModelError, Unit, Variable, legacy_order
@@ -167,6 +168,8 @@ def _fill_from_graph(model: Unit, source: FormatReader) -> None:
         raise ModelError("its object graph cannot be read")
     nodes = _VariableNodes(source.object_graph, source)
     root = next((node for node in nodes.graph.reachable() if nodes.is_model(node)), None)
+    if root is None and fill_from_lists(model, source, source.object_graph):
+        return
     if root is None:
         raise ModelError("its object graph has no Sequential or Functional model")
     _fill_node(model, root, nodes, "the model")

@@ -4,6 +4,7 @@
     tf-object        edges               lists, layers of a model    edges, as they were set
     keras-weights    attributes          containers, by class        vars/0, vars/1, ..., trained ones first
     keras-h5         none                layers                      weights, trained ones first
+    tf-object that Keras 3 exported      as keras-h5
 
 Nothing here knows a class: `walk` pairs two trees that describe one program.
 keras/src/saving/saving_lib.py (Keras 2.15, 3.15), tensorflow/python/checkpoint/graph_view.py
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING
 from ..model.object_graph import ROOT, optimizer_nodes
 from ..model.object_keys import VARIABLE_VALUE
 from ..model.reader import Family
+from .exported import exported_layers
 from .facts import TOP_LEVEL, keras_facts, variables_by_group
 from .layers import is_seed
 from .optimizers import KERAS3
 from .training_state import training_states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..model.reader import FormatReader
 
@@ -136,10 +138,12 @@ def spell(node: StoredObject) -> str:
 def tree_of(reader: FormatReader) -> ObjectTree | None:
     """Return the tree of a checkpoint's objects; None for a layout that tells of none."""
     if reader.object_graph is not None:
-        return _GraphTree(reader).tree()
+        exported = exported_layers(reader)
+        return _of_layers(reader, exported) if exported else _GraphTree(reader).tree()
     if reader.format.family is not Family.KERAS:
         return None
-    return _of_layers(reader) if reader.format.names_layers else _of_paths(reader)
+    layers = [(layer.name, layer.names) for layer in keras_facts(reader.facts).layers]
+    return _of_layers(reader, layers) if reader.format.names_layers else _of_paths(reader)
 
 
 # Object graphs ----------------------------------------------------------------------------
@@ -339,12 +343,13 @@ def _label(node: StoredObject) -> None:
 # Layers by name ---------------------------------------------------------------------------
 
 
-def _of_layers(reader: FormatReader) -> ObjectTree:
+def _of_layers(reader: FormatReader, layers: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> ObjectTree:
+    """Return the tree of layers with (key, full name) of their weights."""
     specs, root = reader.specs, StoredObject(is_list=True)
     leaves: dict[str, StoredVariable] = {}
-    for layer in keras_facts(reader.facts).layers:
-        node = root if layer.name == TOP_LEVEL else StoredObject(layer.name, layer.name, is_flat=True)
-        for key, name in layer.names:
+    for layer, weights in layers:
+        node = root if layer == TOP_LEVEL else StoredObject(layer, layer, is_flat=True)
+        for key, name in weights:
             spec = specs[key]
             leaf = StoredVariable(key, spec.shape, spec.dtype.family, name.rpartition("/")[2], name)
             node.leaves.append(leaf)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
     comparing,
+    exports,
     large,
     listing,
     orbax,
@@ -27,7 +28,7 @@ from tests.benchmarks.harness import HEADER, Missing, Row, Scale
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SUITES = (listing, reading, writing, pytorch, orbax, comparing, training, large, remote, sharing)
+SUITES = (listing, reading, writing, pytorch, orbax, exports, comparing, training, large, remote, sharing)
 
 
 def rows(scale: Scale, only: list[str], text: str) -> Iterator[Row]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 import formats
 from tests.exports_samples import gguf_truth
@@ -55,3 +57,36 @@ def test_the_schema_has_the_scale_of_quantized_tensors(ckpt: Callable) -> None:
     assert {field for each in stored for field in each} == {"dtype", "nbytes", "scale", "zero_point", "axis"}
     allowed = {"dtype", "nbytes", *QUANTIZED}
     assert all(each.keys() <= allowed for each in stored)
+
+
+def layers_model(folder: Path, topology: dict[str, Any]) -> Path:
+    """Write a layers model of TensorFlow.js with the weights of a file of Keras, and return its path."""
+    data, weights = b"", []
+    with formats.open_checkpoint(data_path("keras_nested", "nest.full.h5")) as reader:
+        for key, kind in reader.kinds.items():
+            if kind == "variable":
+                value = reader[key].read()
+                weights.append({"name": key, "shape": list(value.shape), "dtype": value.dtype.name})
+                data += value.tobytes()
+    document = {"format": "layers-model", "modelTopology": topology}
+    manifest = [{"paths": ["w.bin"], "weights": weights}]
+    (folder / "w.bin").write_bytes(data)
+    (folder / "model.json").write_text(json.dumps({**document, "weightsManifest": manifest}))
+    return folder / "model.json"
+
+
+@pytest.mark.parametrize("from_javascript", [False, True])
+def test_a_layers_model_of_tensorflow_js_brings_the_configuration_of_keras(
+    from_javascript: bool, tmp_path: Path, ckpt: Callable
+) -> None:
+    path = data_path("keras_nested", "nest.full.h5")
+    config = json.loads(ckpt("show", "--json", path).json["metadata"]["config"])
+    topology = config if from_javascript else {"keras_version": "2.15.0", "model_config": config}
+    model = layers_model(tmp_path, topology)
+    assert json.loads(ckpt("show", "--json", model).json["metadata"]["config"]) == config
+    for suffix in (".h5", ".weights.h5"):
+        mine, theirs = tmp_path / f"mine{suffix}", tmp_path / f"theirs{suffix}"
+        for source, target in ((model, mine), (path, theirs)):
+            done = ckpt("convert", source, target, "--weights-only")
+            assert done.code == 0, done.err
+        assert ckpt("diff", mine, theirs, "--kind", "variable").code == 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError
 from formats.location import parse_location
+from formats.tf.bundle.saved_model import KERAS_METADATA, SAVED_MODEL, read_saved_model
 from formats.tf.run.events import CHECKPOINT, START, EventReader, EventWriter, scalars
 from formats.tf.run.meta_graph import read_meta_graph
 from formats.wire.tfrecord import encode_record, iter_records
@@ -19,7 +20,16 @@ from tests.support import DATA
 if TYPE_CHECKING:
     import random
 
-__all__ = ["events", "meta_graph", "mutate_events", "seeds_of_events", "seeds_of_meta_graphs"]
+__all__ = [
+    "events",
+    "meta_graph",
+    "mutate_events",
+    "mutate_saved_model",
+    "saved_model",
+    "seeds_of_events",
+    "seeds_of_meta_graphs",
+    "seeds_of_saved_models",
+]
 
 LARGEST_SEED = 40_000
 
@@ -87,4 +97,27 @@ def meta_graph(data: bytes, workspace: str) -> str:
     except CheckpointError as error:
         return "refused" if str(error) else "refused without a word"
     assert all(key == variable.key for key, variable in found.variables.items())
+    return "read"
+
+
+def seeds_of_saved_models() -> list[bytes]:
+    """Return both files of a SavedModel, the first byte saying which it is."""
+    names = (SAVED_MODEL, KERAS_METADATA)
+    return [bytes((number,)) + data for number, name in enumerate(names) for data in _found(name)]
+
+
+def mutate_saved_model(dice: random.Random, data: bytes) -> bytes:
+    return data[:1] + mutate_message(dice, data[1:])
+
+
+def saved_model(data: bytes, workspace: str) -> str:
+    """Read what a SavedModel says beside its variables."""
+    for name, content in ((SAVED_MODEL, b""), ((SAVED_MODEL, KERAS_METADATA)[data[0] % 2], data[1:])):
+        with open(os.path.join(workspace, name), "wb") as file:
+            file.write(content)
+    try:
+        document = read_saved_model(parse_location(workspace)).document()
+    except CheckpointError as error:
+        return "refused" if str(error) else "refused without a word"
+    assert isinstance(document["signatures"], list)
     return "read"

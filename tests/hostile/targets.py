@@ -773,5 +773,8 @@ TARGETS = [
     Target("flax", tree_files.seeds_of_flax, mutation.mutate_bytes, partial(_file, "tree.msgpack")),
     Target("events", run_files.seeds_of_events, run_files.mutate_events, run_files.events),
     Target("meta-graph", run_files.seeds_of_meta_graphs, mutation.mutate_message, run_files.meta_graph),
+    Target(
+        "saved-model", run_files.seeds_of_saved_models, run_files.mutate_saved_model, run_files.saved_model
+    ),
     Target("commands", _commanded, _mutate_commanded, _command, library=True),
 ]

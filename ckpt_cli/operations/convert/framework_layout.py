@@ -34,6 +34,7 @@ from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
 from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
 from .hub.layout import CONFIG, TIED, config_beside, hub_model
+from .keras.exports import without_copies
 from .optimizers import Given
 from .plan import Dropped
 
@@ -175,18 +176,24 @@ def lay_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) 
     Raises ConversionError, which names tensors and rows, where it cannot be told what becomes of
     a tensor, where one is missing, and where an operation does not fit.
     """
+    keys, copies = without_copies(reader, keys)
     try:
-        if layout.names is not None:
-            return _by_map(reader, keys, layout, layout.names)
-        if layout.way == TENSORFLOW:
-            return _to_tensorflow(reader, keys, layout)
-        model = hub_model(reader) if layout.config is None else None
-        return _to_pytorch(reader, keys, layout) if model is None else _of_hub(reader, keys, model)
+        laid = _laid_out(reader, keys, layout)
     except ModelError as error:
         raise ConversionError(str(error), path=reader.location.path, hints=_model_hints()) from error
     except ConversionError as error:
         error.path = error.path or reader.location.path
         raise
+    return laid._replace(dropped=(*copies, *laid.dropped))
+
+
+def _laid_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
+    if layout.names is not None:
+        return _by_map(reader, keys, layout, layout.names)
+    if layout.way == TENSORFLOW:
+        return _to_tensorflow(reader, keys, layout)
+    model = hub_model(reader) if layout.config is None else None
+    return _to_pytorch(reader, keys, layout) if model is None else _of_hub(reader, keys, model)
 
 
 # By a map -----------------------------------------------------------------------------
@@ -250,7 +257,7 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
     """Return what is dropped of tensors that nothing tells of; ConversionError for weights and slots."""
     kinds = {
         key: "state"
-        if key.rpartition(".")[2] == COUNT or is_seed(reader.specs[key])
+        if key.rpartition(".")[2] == COUNT or is_seed(reader.specs[key], reader.full_names.get(key, ""))
         else reader.kinds.get(key, "variable")
         for key in keys
     }
@@ -364,7 +371,8 @@ def _model_of(reader: FormatReader, keys: Iterable[str], facts: KerasFacts) -> _
 def _variables(reader: FormatReader, keys: Iterable[str]) -> dict[str, None]:
     kinds = reader.kinds
     weights = (key for key in keys if kinds.get(key) == "variable")
-    return dict.fromkeys(key for key in weights if not is_seed(reader.specs[key]))
+    names = reader.full_names
+    return dict.fromkeys(key for key in weights if not is_seed(reader.specs[key], names.get(key, "")))
 
 
 def _map_of(rows: Iterable[LayoutRow]) -> NameMap:

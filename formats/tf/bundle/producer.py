@@ -1,12 +1,11 @@
 """Which TensorFlow wrote a checkpoint: a bundle does not say, but the graph beside it does.
 
     PREFIX.meta:       MetaGraphDef: meta_info_def = 1 {tensorflow_version = 5}, graph_def = 2, ...
-    saved_model.pb:    SavedModel: schema version = 1, meta_graphs = 2 (MetaGraphDef), where the
-                       prefix is variables/variables below it
 
 The graph can be large and what is asked for lies at its beginning, so only that is read.
 What is no such message says nothing: the checkpoint itself is as good without it.
-tensorflow/core/protobuf/{meta_graph,saved_model}.proto
+Of a SavedModel, `formats.tf.bundle.saved_model` tells more.
+tensorflow/core/protobuf/meta_graph.proto
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ...model.facts import Facts
 
 _MOST_READ = 1 << 22
-_META_INFO, _VERSION, _META_GRAPH = 1, 5, 2
+_META_INFO, _VERSION = 1, 5
 _FIXED_SIZE = {1: 8, 5: 4}
 
 
@@ -42,29 +41,22 @@ class TensorFlowFacts(NamedTuple):
 
 def producer_of(prefix: Location) -> Facts:
     """Return which TensorFlow the graph of a checkpoint speaks of, or nothing."""
-    base = "variables/variables"
-    places: list[tuple[Location, tuple[int, ...]]] = [(prefix + ".meta", ())]
-    if prefix.endswith(base):
-        places.append((prefix.removesuffix(base) + "saved_model.pb", (_META_GRAPH,)))
-    for path, outer in places:
-        version = _version(path, outer)
-        if version:
-            return TensorFlowFacts(version)
-    return Nothing()
+    version = _version(prefix + ".meta")
+    return Nothing() if version is None else TensorFlowFacts(version)
 
 
-def _version(path: Location, outer: tuple[int, ...]) -> str | None:
+def _version(path: Location) -> str | None:
     if not path.is_file():
         return None
     try:
         with path.open() as file:
             data: bytes | None = file.read(0, _MOST_READ)
-        for number in (*outer, _META_INFO, _VERSION):
+        for number in (_META_INFO, _VERSION):
             data = _field(data or b"", number)
     except (CheckpointError, ValueError):
         return None
     text = (data or b"").decode("utf-8", "replace")
-    return text if text.isprintable() else None
+    return text if text and text.isprintable() else None
 
 
 def _field(data: bytes, number: int) -> bytes | None:

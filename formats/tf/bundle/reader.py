@@ -32,8 +32,10 @@ from ...core.spec_table import new_tuple
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.checkpoint_files import data_shards
 from ...model.expansion import expansion_flaw
+from ...model.facts import Nothing
 from ...model.reader import FormatReader
 from ...model.tensor import LazyTensor
+from ...model.verification import Finding
 from ...store.base import CLOSED
 from ...store.ranges import FileRange, Sum
 from ...store.readahead import ReadAhead
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from ...model.checkpoint_files import CheckpointLocation
     from ...model.facts import Facts
     from ...model.probe import Probe
-    from ...model.verification import Finding, Verification
+    from ...model.verification import Verification
     from ...store.base import File
     from ...wire.messages import BundleHeaderProto
     from .small import SmallTensors
@@ -256,6 +258,7 @@ class BundleReader(FormatReader):
     def _begin(self, location: CheckpointLocation, findings: list[Finding]) -> None:
         self.location = location
         self.findings = findings
+        self._unread_facts: list[Finding] = []
         self.open_shards: OrderedDict[int, ReadAhead] = OrderedDict()
         self._copies: Mapping[int, Location] = {}
         self._expansions: dict[tuple[int, int], str | None] = {}
@@ -279,8 +282,22 @@ class BundleReader(FormatReader):
     @cached_property
     def facts(self) -> Facts:
         from .producer import producer_of
+        from .saved_model import read_saved_model, saved_model_folder
 
-        return producer_of(self.location.path)
+        prefix = self.location.path
+        folder = saved_model_folder(prefix)
+        if folder is None:
+            return producer_of(prefix)
+        try:
+            return read_saved_model(folder)
+        except CheckpointError as error:
+            self._unread_facts.append(Finding.of(error))
+            self.findings += self._unread_facts
+            return Nothing()
+
+    def facts_findings(self) -> Sequence[Finding]:
+        self.facts  # noqa: B018  reads what there is
+        return self._unread_facts
 
     @cached_property
     def specs(self) -> SpecTable:

@@ -15,34 +15,24 @@ tensorflow/core/protobuf/meta_graph.proto, tensorflow/core/framework/{graph,node
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import CorruptCheckpointError, UnsupportedFeatureError
-from ...store.readahead import ReadAhead
-from ...wire.coding import decode_varint
 from ...wire.messages import TensorShapeProto
 from ...wire.protobuf import BYTES, INT32, INT64, TEXT, Field, Message, fields
+from ..bundle.large_message import LargeMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...location import Location
     from ...store.base import File
 
-
-M = TypeVar("M", bound=Message)
 
 _META_INFO, _GRAPH, _COLLECTION = 1, 2, 4
 _NODE = 1
 _TRAINABLE, _GLOBAL = "trainable_variables", "variables"
 _VARIABLE_OPS = frozenset(("VarHandleOp", "VariableV2", "Variable"))
 
-_MOST_OF_A_TAG = 20
-"""Bytes of a tag and a length, ten each at most."""
 _LARGEST_NODE = 1 << 16
 """Bytes; a variable's node is a hundred, what is larger is a constant."""
-_LARGEST_COLLECTION = 1 << 28
-"""Bytes; a million variables fit."""
 
 
 class SaveSliceInfo(Message):
@@ -125,89 +115,53 @@ class _MetaGraphFile:
     """A file that is a MetaGraphDef, gone through once."""
 
     def __init__(self, file: File) -> None:
-        self._file = file
-        self._ahead = ReadAhead(file)
+        self._message = LargeMessage(file)
         self._version = ""
         self._shapes: dict[str, tuple[int, ...] | None] = {}
         self._collections: dict[str, list[VariableDef]] = {_TRAINABLE: [], _GLOBAL: []}
 
     def read(self) -> MetaGraph:
         found = False
-        for number, start, size in self._fields(0, self._file.size):
+        for number, start, size in self._message.fields(0, self._message.file.size):
             found = found or number in (_META_INFO, _GRAPH)
             if number == _META_INFO:
-                self._version = self._decode(_MetaInfo, start, size).tensorflow_version
+                self._version = self._message.decode(_MetaInfo, start, size).tensorflow_version
             elif number == _GRAPH:
                 self._read_nodes(start, start + size)
             elif number == _COLLECTION:
                 self._read_collection(start, size)
         if not found:
-            raise self._corrupt("not a MetaGraphDef: it has neither a graph nor meta information", 0)
+            raise self._message.corrupt("not a MetaGraphDef: it has neither a graph nor meta information", 0)
         return MetaGraph(self._version, self._variables())
 
-    def _fields(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (number, start, size) of the messages, strings and bytes between two offsets."""
-        position = start
-        while position < end:
-            head = self._ahead.read(position, min(_MOST_OF_A_TAG, end - position))
-            try:
-                tag, at = decode_varint(head, 0)
-                number, wire_type = tag >> 3, tag & 7
-                size = 0
-                if wire_type == 2:
-                    size, at = decode_varint(head, at)
-                elif wire_type == 0:
-                    _, at = decode_varint(head, at)
-                elif wire_type in (1, 5):
-                    at += 8 if wire_type == 1 else 4
-                else:
-                    raise ValueError(f"field {number} has unknown wire type {wire_type}")
-            except ValueError as error:
-                raise self._corrupt(str(error), position) from error
-            if number == 0 or size > end - position - at:
-                message = f"field {number} needs {size} bytes, only {max(0, end - position - at)} are left"
-                raise self._corrupt(message, position)
-            if wire_type == 2:
-                yield number, position + at, size
-            position += at + size
-
-    def _decode(self, message: type[M], start: int, size: int) -> M:
-        if size > _LARGEST_COLLECTION:
-            what = f"a {message.__name__.strip('_')} has {size} bytes, which is over the limit"
-            raise UnsupportedFeatureError(what, path=self._file.path, offset=start)
-        try:
-            return message.decode(self._file.read_exactly(start, size))
-        except ValueError as error:
-            raise self._corrupt(str(error), start) from error
-
     def _read_nodes(self, start: int, end: int) -> None:
-        for number, at, size in self._fields(start, end):
+        for number, at, size in self._message.fields(start, end):
             if number != _NODE or size > _LARGEST_NODE:
                 continue
-            data = self._ahead.read(at, size)
+            data = self._message.read(at, size)
             if b"Var" not in data:  # which is faster than taking every node apart
                 continue
             try:
                 node = _GraphNode.decode(data)
             except ValueError as error:
-                raise self._corrupt(str(error), at) from error
+                raise self._message.corrupt(str(error), at) from error
             if node.op in _VARIABLE_OPS:
                 self._shapes[node.name] = _shape(node)
 
     def _read_collection(self, start: int, size: int) -> None:
-        for number, at, length in self._fields(start, start + size):
+        for number, at, length in self._message.fields(start, start + size):
             if number == 1:
-                key = self._file.read_exactly(at, min(length, len(_TRAINABLE) + 1)).decode("utf-8", "replace")
-                if key not in self._collections:
+                name = self._message.file.read_exactly(at, min(length, len(_TRAINABLE) + 1))
+                if name.decode("utf-8", "replace") not in self._collections:
                     return
-        entry = self._decode(_CollectionEntry, start, size)
+        entry = self._message.decode(_CollectionEntry, start, size)
         if entry.key not in self._collections:  # a key given twice: the last one counts
             return
         values = entry.value.bytes_list.value if entry.value and entry.value.bytes_list else []
         try:
             self._collections[entry.key] += [VariableDef.decode(value) for value in values]
         except ValueError as error:
-            raise self._corrupt(f"collection {entry.key!r}: {error}", start) from error
+            raise self._message.corrupt(f"collection {entry.key!r}: {error}", start) from error
 
     def _variables(self) -> dict[str, GraphVariable]:
         trainable = {_key(variable) for variable in self._collections[_TRAINABLE]}
@@ -221,9 +175,6 @@ class _MetaGraphFile:
             )
             variables[key] = GraphVariable(key, shape, key in trainable)
         return variables
-
-    def _corrupt(self, message: str, offset: int) -> CorruptCheckpointError:
-        return CorruptCheckpointError(message, path=self._file.path, offset=offset, code="meta-graph")
 
 
 def _operation(name: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,49 @@ def test_constants_subgraphs_and_sparse_tensors_are_read() -> None:
         assert reader["sparse_w"].read().shape == (3, 4)
         assert reader.specs["int4"].stored_document == {"stored": {"dtype": "packed int4", "nbytes": 2}}
         assert reader.facts.document()["producer"] == "fixture"
+
+
+def constant(attribute: bytes, kind: bytes = b"Constant") -> bytes:
+    """Return a model of one node, whose output is `c`."""
+    return onnx_model(field(1, field(2, b"c") + field(4, kind) + field(5, attribute)))
+
+
+_FLOAT = struct.pack("<f", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "dtype", "value"),
+    [
+        (field(1, b"value_float") + b"\x15" + _FLOAT, "float32", 1.5),
+        (field(1, b"value_int") + field(3, (1 << 64) - 2), "int64", -2),
+        (field(1, b"value_string") + field(4, b"x"), "string", b"x"),
+        (field(1, b"value_floats") + field(7, _FLOAT * 2), "float32", [1.5, 1.5]),
+        (field(1, b"value_floats") + (b"\x3d" + _FLOAT) * 3, "float32", [1.5, 1.5, 1.5]),
+        (field(1, b"value_ints") + field(8, b"\x01\xac\x02"), "int64", [1, 300]),
+        (field(1, b"value_ints") + field(8, 1) + field(8, 300), "int64", [1, 300]),
+        (field(1, b"value_strings") + field(9, b"x") + field(9, b""), "string", [b"x", b""]),
+        (field(1, b"value_ints"), "int64", []),
+    ],
+)
+def test_constants_that_are_numbers_or_texts_are_read(
+    tmp_path: Path, attribute: bytes, dtype: str, value: Any
+) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(constant(attribute))
+    with formats.open_checkpoint(path) as reader:
+        (tensor,) = reader.values()
+        assert (tensor.spec.key, tensor.spec.dtype.name, tensor.read().tolist()) == ("c", dtype, value)
+        assert reader.kinds["c"] == ("variable" if dtype == "float32" and tensor.spec.size > 1 else "state")
+    path.write_bytes(constant(attribute, b"Other"))
+    with formats.open_checkpoint(path) as reader:
+        assert not reader
+
+
+def test_a_constant_with_numbers_that_do_not_end_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(constant(field(1, b"value_ints") + field(8, b"\x01\x80")))
+    with formats.open_checkpoint(path) as reader, pytest.raises(CorruptCheckpointError, match="does not end"):
+        reader["c"].read()
 
 
 def test_external_data_that_are_missing_or_cut_off_are_told(tmp_path: Path) -> None:

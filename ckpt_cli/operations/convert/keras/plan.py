@@ -281,7 +281,7 @@ def _laid(
         if key in held:
             continue
         kind = source.kinds.get(key)
-        if kind == "variable" and not is_seed(source.specs[key]):
+        if kind == "variable" and not is_seed(source.specs[key], source.full_names.get(key, "")):
             message = "the model's configuration has no variable for it"
             hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)

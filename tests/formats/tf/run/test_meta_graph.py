@@ -10,7 +10,7 @@ import pytest
 import formats
 from formats.errors import CheckpointNotFoundError, CorruptCheckpointError, UnsupportedFeatureError
 from formats.location import parse_location
-from formats.tf.run import meta_graph
+from formats.tf.bundle import large_message
 from formats.tf.run.meta_graph import GraphVariable, read_meta_graph
 from formats.wire.coding import encode_varint
 from tests.support import data_path
@@ -95,7 +95,7 @@ def test_a_shape_that_the_graph_leaves_open_is_not_known(tmp_path: Path) -> None
 def test_constants_and_collections_of_other_names_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meta_graph, "_LARGEST_COLLECTION", 1000)
+    monkeypatch.setattr(large_message, "_LARGEST_MESSAGE", 1000)
     huge = b"Variable" * 20_000
     path = tmp_path / "model.meta"
     path.write_bytes(

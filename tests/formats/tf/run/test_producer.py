@@ -20,8 +20,6 @@ META = data_path("name_based", "adam", "model.ckpt-5.meta")
 @pytest.mark.parametrize(
     ("path", "metadata"),
     [
-        ("saved_model/module", KNOWN),
-        ("saved_model/keras_model", KNOWN),
         ("name_based/adam/model.ckpt-5", KNOWN),
         ("guide_adam_new/tf_ckpts/ckpt-10", {}),  # no graph lies beside it
     ],
