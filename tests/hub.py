@@ -24,17 +24,22 @@ import formats
 from ckpt_cli.operations.convert.framework_layout import FrameworkLayout, lay_out
 from ckpt_cli.operations.convert.hub.architectures import Architecture, architectures
 from ckpt_cli.operations.convert.hub.layout import HubModel
+from formats.keras.config import snake_case
 from tests import hub_page as page
 from tests.interop.hub_values import values
 from tests.msgpack_files import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "tests" / "data" / "hub"
 TABLE = ROOT / "ckpt_cli" / "operations" / "convert" / "hub" / "classes.tsv"
 LIBRARIES = {"tensorflow": "TensorFlow", "flax": "Flax"}
+BACK = ("bert", "gpt2", "t5")
+"""Architectures with a way back from PyTorch."""
+
+BACK_TABLE = TABLE.with_name("back.tsv")
 
 COMPUTED = re.compile(r"(embed_positions\.weights?|relative_position_index|attention_bias_idxs)$")
 """Buffers that PyTorch computes when it builds a model, and stores."""
@@ -66,15 +71,8 @@ def write(folder: Path, library: str, record: dict[str, Any], config: dict[str, 
     (folder / "config.json").write_text(json.dumps(config))
     arrays = stored(library, record)
     if library == "flax":
-        tree: dict[str, Any] = {}
-        for name, array in arrays.items():
-            *above, last = name.split("/")
-            level = tree
-            for part in above:
-                level = level.setdefault(part, {})
-            level[last] = array
         path = folder / "flax_model.msgpack"
-        path.write_bytes(packed(tree))
+        path.write_bytes(packed(_nested(arrays)))
         return path
     path = folder / "tf_model.h5"
     layers: dict[str, list[str]] = {}
@@ -92,14 +90,47 @@ def write(folder: Path, library: str, record: dict[str, Any], config: dict[str, 
     return path
 
 
+def _nested(arrays: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *above, last = name.split("/")
+        level = tree
+        for part in above:
+            level = level.setdefault(part, {})
+        level[last] = array
+    return tree
+
+
+def write_shards(folder: Path, library: str, record: dict[str, Any], config: dict[str, Any]) -> Path:
+    """Write a class in two shards as transformers does, their index, and the configuration."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    arrays, weight_map = [*stored(library, record).items()], {}
+    base, suffix = ("flax_model", ".msgpack") if library == "flax" else ("tf_model", ".h5")
+    for number, held in enumerate((dict(arrays[::2]), dict(arrays[1::2])), 1):
+        path = folder / f"{base}-{number:05d}-of-00002{suffix}"
+        weight_map |= dict.fromkeys(held, path.name)
+        if library == "flax":
+            path.write_bytes(packed(_nested(held)))
+            continue
+        with h5py.File(path, "w") as file:
+            for name, array in held.items():
+                file[name.partition("/")[2]] = array
+            file.attrs["layer_names"] = [name.partition("/")[2].encode() for name in held]
+    index = folder / f"{base}{suffix}.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+    return index
+
+
 def laid_out(path: Path) -> dict[str, list[Any]]:
     """Return what ckpt makes of a file in PyTorch, by name: shape, dtype and digest."""
     with formats.open_checkpoint(path) as reader:
         laid = lay_out(reader, list(reader.specs), FrameworkLayout("pytorch")).reader
-        return {name: [*_described(laid[name].read())] for name in laid}
+        return {name: [*described(laid[name].read())] for name in laid}
 
 
-def _described(array: np.ndarray[Any, Any]) -> tuple[list[int], str, str]:
+def described(array: np.ndarray[Any, Any]) -> tuple[list[int], str, str]:
+    """Return the shape, the dtype and the digest of a tensor."""
     return list(array.shape), array.dtype.name, hashlib.sha256(array.tobytes()).hexdigest()[:16]
 
 
@@ -147,11 +178,11 @@ def made(library: str, model: HubModel, record: dict[str, Any]) -> dict[str, lis
     out = {}
     for row in model.rows({name: array.shape for name, array in arrays.items()}):
         (array,) = row.steps.apply([arrays[row.old.text]])
-        out[row.new.text] = [*_described(np.ascontiguousarray(array).reshape(array.shape))]
+        out[row.new.text] = [*described(np.ascontiguousarray(array).reshape(array.shape))]
     for name in list(out):
         if name.endswith(".running_var"):
             out[name.removesuffix("running_var") + "num_batches_tracked"] = [
-                *_described(np.zeros((), "int64"))
+                *described(np.zeros((), "int64"))
             ]
     return out
 
@@ -170,8 +201,11 @@ def main(folder: Path) -> None:
         good, kept = _proved(library, model_type, classes)
         rows += _rows(model_type, library, good)
         _write_record(library, model_type, kept)
+    for path in sorted((folder / "google").glob("*.json")):
+        _write_record("google", path.stem, json.loads(path.read_text()))
     head = "# model_type\tlibrary\tprefix of the base model\tclasses with it\tclasses without it\n"
     TABLE.write_text(head + "".join(rows))
+    BACK_TABLE.write_text("".join(back_lines()))
     architectures.cache_clear()
     page.write()
 
@@ -215,6 +249,31 @@ def _rows(model_type: str, library: str, good: dict[str, HubModel]) -> Iterator[
             ",".join(sorted(name for name in its if its[name] is is_bare)) for is_bare in (False, True)
         )
         yield f"{model_type}\t{library}\t{prefix}\t{headed}\t{bare}\n"
+
+
+def back_lines() -> Iterator[str]:
+    """Yield the table of variables by which PyTorch's weights come back, as the records have them."""
+    yield "# library\tmodel_type\trank\tclasses, with their configurations\tname\n"
+    for library in LIBRARIES:
+        for model_type, classes in records(library):
+            found: dict[tuple[str, int], dict[str, None]] = {}
+            for called, record in classes.items() if model_type in BACK else ():
+                ranks = {name.removesuffix(":0"): len(shape) for name, shape, _ in record["stored"]}
+                for name, rank in ranks.items():
+                    found.setdefault((_template(name, ranks, called), rank), {})[called] = None
+            for (name, rank), its in found.items():
+                yield f"{library}\t{model_type}\t{rank}\t{','.join(its)}\t{name}\n"
+
+
+def _template(name: str, there: Collection[str], called: str) -> str:
+    """Return a name without the model's scope, and without the number of a layer if all layers have it."""
+    scope = snake_case("TF" + called.partition("+")[0]) + "/"
+    number = re.search(r"(?:layer|block|h)(?:_\._|/)([01])/", name)
+    if number is not None:
+        begin, end = number.span(1)
+        if name[:begin] + str(1 - int(number[1])) + name[end:] in there:
+            name = f"{name[:begin]}{{n}}{name[end:]}"
+    return "{model}/" + name.removeprefix(scope) if name.startswith(scope) else name
 
 
 def _write_record(library: str, model_type: str, kept: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY_NAMES", "LAYOUTS", "PLAIN", "KeyChanges", "keeps_stored", "key_changes"]
 
-LAYOUTS = ("pytorch", "tensorflow")
+LAYOUTS = ("pytorch", "tensorflow", "flax")
 PLAIN, STORED = KEY_NAMES = ("plain", "stored")
 """What keys of objects are called where there are no objects."""
 
@@ -67,14 +67,17 @@ class KeyChanges(NamedTuple):
 
         With `every_map` a map that changes names alone is one, too.
         """
+        from formats.model.hub_config import read_hub_config
+
         from ..operations.convert.framework_layout import FrameworkLayout
         from ..operations.convert.keras.plan import read_config
 
         names = self.names()
         if self.layout is None and not names.has_operations and not (every_map and names.rows):
             return None
-        config = read_config(self.config) if self.config else None
-        return FrameworkLayout(self.layout, names if self.map is not None else None, config)
+        hub = read_hub_config(self.config) if self.config else None
+        config = read_config(self.config) if self.config and hub is None else None
+        return FrameworkLayout(self.layout, names if self.map is not None else None, config, hub=hub)
 
 
 def key_changes(

@@ -223,11 +223,14 @@ def _plan(
         reader, keys = laid.reader, list(laid.reader.specs)
         given = Given() if laid.holds_optimizer else given  # which the layout has taken
     names = _renamed(reader, layout, options, reporter)
-    config = read_config(options.changes.config) if options.changes.config else None
+    config = layout.config if layout is not None else None
+    if layout is None and options.changes.config:
+        config = read_config(options.changes.config)
     optimizer = laid.optimizer if laid is not None else None
+    own = laid.own_facts if laid is not None else None
     stored = options.stored_keys
     settings = Settings(
-        options.cast, options.merge_slices, names, given, config, optimizer, options.generation, stored
+        options.cast, options.merge_slices, names, given, config, optimizer, options.generation, stored, own
     )
     plan = planner.plan_conversion(reader, keys, target, into, settings)
     return plan if laid is None else laid.told(plan)

@@ -117,7 +117,7 @@ def convert(
     `to` is the id or short name of a format; without it, the suffix of `target` decides. `like` is a
     checkpoint that gives keys, object graph and layout; the values of `source` are paired with it by name.
     `pair_by_shape`, `partial`, `keep_optimizer` and `save_map` control the pairing. `config` is a Keras
-    model configuration. `layout` is pytorch or tensorflow. `keys` to `kind` and `weights_only` select
+    model configuration. `layout` is pytorch, tensorflow or flax. `keys` to `kind` and `weights_only` select
     tensors. `sub` to `map` change keys. With the `key_names` plain, keys of objects lose
     `/.ATTRIBUTES/VARIABLE_VALUE` in formats without objects; stored keeps it.
 

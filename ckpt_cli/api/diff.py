@@ -193,10 +193,10 @@ def diff(
 
     `keys` to `kind` select tensors as on the command line. `sub` (`REGEX=>REPLACEMENT`), `strip_prefix`,
     `add_prefix` and `map` (a file, or a mapping of old keys to new ones) change the keys of `left`. `layout`
-    (`pytorch` or `tensorflow`) and `config` give it the names and axes of a framework. `by` is key, full-name
-    or object-path. `where` is an expression over columns, such as `"rel_l2>5% and dtype=float32"`. `sort` is
-    a column, or rel, abs or size, the largest change first. `fail_on` and `baseline`, a file with an earlier
-    result, decide whether `fails` is True.
+    (`pytorch`, `tensorflow` or `flax`) and `config` give it the names and axes of a framework. `by` is key,
+    full-name or object-path. `where` is an expression over columns, such as
+    `"rel_l2>5% and dtype=float32"`. `sort` is a column, or rel, abs or size, the largest change first.
+    `fail_on` and `baseline`, a file with an earlier result, decide whether `fails` is True.
 
     With `matrix`, all positional arguments are paths, and the result is a `DiffMatrix`: how far each
     checkpoint is from each other one.

@@ -585,8 +585,9 @@ def writing_of(options: dict[str, Any]) -> WriteOptions:
 
 layout_option = click.option(
     "--layout",
-    type=click.Choice(["pytorch", "tensorflow"]),
-    help="Use the names and axes of PyTorch or TensorFlow."
+    type=click.Choice(["pytorch", "tensorflow", "flax"]),
+    metavar="LIBRARY",
+    help="Use names and axes of pytorch, tensorflow or flax."
     "\fThey come from a model configuration, from the object graph, or from --map.",
 )
 keys_option = click.option(
@@ -601,5 +602,5 @@ config_option = click.option(
     "--config",
     type=LocalPath(),
     metavar="FILE",
-    help="Keras model configuration: a JSON file, or a model file.",
+    help="Model configuration: a JSON file, or a Keras model file.",
 )

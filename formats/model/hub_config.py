@@ -5,7 +5,7 @@ It is shown, and nothing is made by it.  A file of this name that speaks of no s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError
 from ..store.content_cache import whole
@@ -13,6 +13,7 @@ from ..wire.jsontext import parse_object
 from .checkpoint_files import HUB_INDEXES
 
 if TYPE_CHECKING:
+    from ..location import Location
     from .checkpoint_files import CheckpointLocation
 
 _NAME = "config.json"
@@ -21,6 +22,30 @@ _WHOLE = ("model.safetensors", "pytorch_model.bin", "tf_model.h5", "flax_model.m
 """What the weights of a folder are called that are in one file."""
 
 _MARKS = ("model_type", "architectures", "_class_name")
+_OF_GOOGLE = "vocab_size"
+"""What Google's configurations of transformers have, which do not name the architecture."""
+
+
+class HubConfig(NamedTuple):
+    """A configuration of Hugging Face's libraries, or of Google's models, and its path."""
+
+    content: dict[str, Any]
+    path: Location
+
+
+def read_hub_config(path: Location) -> HubConfig | None:
+    """Return the configuration in a file; None for a file of another kind, such as Keras' configuration."""
+    with path.open() as file:
+        if file.size > _LARGEST or not file.read(0, 64).lstrip().startswith(b"{"):
+            return None
+        content = whole(file)
+    try:
+        found = parse_object(content)
+    except ValueError:  # no JSON
+        return None
+    if "class_name" in found:
+        return None
+    return HubConfig(found, path) if any(mark in found for mark in (*_MARKS, _OF_GOOGLE)) else None
 
 
 def hub_config(location: CheckpointLocation) -> dict[str, Any] | None:

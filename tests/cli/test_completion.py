@@ -207,7 +207,11 @@ def test_values_of_options(offered: Callable) -> None:
     assert {value for _, value in offered("verify", "a", "--roundtrip", "")} == formats - {"listing"}
     assert offered("verify", "a", "--roundtrip", "tf-v") == [("plain", "tf-v1")]
     assert ("plain", "sarif") in offered("verify", "a", "--format", "")
-    assert offered("convert", "a", "b", "--layout", "") == [("plain", "pytorch"), ("plain", "tensorflow")]
+    assert offered("convert", "a", "b", "--layout", "") == [
+        ("plain", "pytorch"),
+        ("plain", "tensorflow"),
+        ("plain", "flax"),
+    ]
     assert [value for _, value in offered("verify", "a", "--executor", "d")] == ["dask", "dask://"]
     assert offered("diff", "a", "b", "--fail-on", "added,") == [
         ("part", f"added,{change}") for change in ("removed", "dtype", "shape", "value")

@@ -47,7 +47,7 @@ PLACES = {
     "ckpt_cli/cli/install.py install": ["completion bash --install"],
     "ckpt_cli/operations/select/name_map.py packs_hint": [
         "convert bert-2 new.npz --map brt",
-        "convert bert-2 new.safetensors --layout pytorch",
+        "convert other.npz new.safetensors --layout pytorch",
     ],
     "ckpt_cli/operations/select/selection.py prove_graph": ["convert graphless new.npz --weights-only"],
     "ckpt_cli/operations/select/selection.py unmatched": ["show graphless nosuch"],

@@ -56,7 +56,8 @@ def test_a_map_of_ckpts_own_is_found_beside_a_folder_of_its_name(
 def test_maps_of_ckpts_own_are_listed_where_one_is_missing(
     options: tuple[str, ...], ckpt: Callable, tmp_path: Path
 ) -> None:
-    refused = ckpt("convert", BERT, tmp_path / "m.safetensors", *options)
+    source = saved(tmp_path / "m.npz", weight=np.ones(3))
+    refused = ckpt("convert", source, tmp_path / "m.safetensors", *options)
     assert refused.code == 3
     hint = next(line for line in refused.err.splitlines() if line.startswith("hint: maps that ship"))
     assert all(f"--map {name}" in hint for name in packs())

@@ -28,12 +28,15 @@ from formats.safetensors.reader import SafetensorsFacts
 from formats.torch.keys import escaped, in_dictionary, unescaped
 
 from ..select.name_map import MapRow, Name, NameMap, packs_hint
-from ..select.relations import inverted, relate
+from ..select.relations import Relation, inverted, relate
 from ..select.view import Constant, Relaid
 from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
 from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
-from .hub.layout import CONFIG, TIED, config_beside, hub_model
+from .hub.back import way_back
+from .hub.google import google_model
+from .hub.layout import CONFIG, TIED, config_of, hub_model, hub_model_back
+from .hub.ties import Tie, tell_other_values
 from .keras.exports import without_copies
 from .optimizers import Given
 from .plan import Dropped
@@ -43,15 +46,18 @@ if TYPE_CHECKING:
 
     from formats.keras.optimizer_state import StoredOptimizer
     from formats.location import Location
+    from formats.model.hub_config import HubConfig
     from formats.model.reader import Format, FormatReader
 
-    from ..select.relations import Relation
+    from .hub.google import GoogleModel
     from .hub.layout import HubModel
     from .plan import Plan
 
 
-PYTORCH, TENSORFLOW = "pytorch", "tensorflow"
-WAYS = (PYTORCH, TENSORFLOW)
+PYTORCH, TENSORFLOW, FLAX = WAYS = "pytorch", "tensorflow", "flax"
+BACK = (TENSORFLOW, FLAX)
+"""The ways for which a map is inverted: maps lead to PyTorch."""
+
 OF_OPTIMIZER = ("slot", "optimizer")
 """Kinds of an optimizer's state."""
 
@@ -59,6 +65,9 @@ _MOST_SHOWN = 5
 _CONFIG = "pass the model's configuration with --config FILE: model.to_json(), a config.json or a Keras file"
 _MAP = "pass a map with --map FILE; each row has the name, the name in PyTorch, and operations such as T"
 _LIKE = "to use the names and axes of a checkpoint that the same program saved: convert --like TEMPLATE"
+
+
+_HUB_CONFIG = "pass the config.json of the model with --config FILE"
 
 
 def _model_hints() -> tuple[str, ...]:
@@ -81,6 +90,13 @@ class FrameworkLayout(NamedTuple):
     given: Given = Given()
     """What is said of the optimizer that no file says."""
 
+    hub: HubConfig | None = None
+    """A configuration of transformers that is given."""
+
+    @property
+    def is_back(self) -> bool:
+        return self.way in BACK
+
 
 class LayoutResult(NamedTuple):
     """A checkpoint in another layout, the map by which it was laid out, and what is to be said of it."""
@@ -98,8 +114,13 @@ class LayoutResult(NamedTuple):
     metadata: Facts = Nothing()
     """Metadata by which the other framework recognises its own files."""
 
-    beside: Mapping[str, Location] = {}
-    """Files that the other framework needs next to the weights, by name."""
+    beside: Mapping[str, Location | bytes] = {}
+    """Files that the other framework needs next to the weights, or their contents, by name."""
+
+    @property
+    def own_facts(self) -> KerasFacts | None:
+        """How a Keras file groups the tensors, whose names are already those of the target."""
+        return self.metadata if isinstance(self.metadata, KerasFacts) else None
 
     @property
     def holds_optimizer(self) -> bool:
@@ -164,6 +185,9 @@ def holds_optimizer(into: Format, layout: FrameworkLayout) -> bool:
 
 def check_target(into: Format, layout: FrameworkLayout, target: str) -> None:
     """Refuse PyTorch's names and axes in a format from which TensorFlow or Keras restores."""
+    if layout.way == FLAX and into.family is not Family.ARRAYS:
+        hints = ("use --to flax, or a DST that ends in .msgpack",)
+        raise ConversionError(f"{into.name} does not store Flax's names and axes", path=target, hints=hints)
     if layout.way == PYTORCH and into.family is not Family.ARRAYS:
         hints = ("use --to safetensors or --to pytorch, or a DST with one of their suffixes",)
         message = f"TensorFlow reads {into.name}, but its names and axes differ from PyTorch's"
@@ -190,10 +214,15 @@ def lay_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) 
 def _laid_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     if layout.names is not None:
         return _by_map(reader, keys, layout, layout.names)
-    if layout.way == TENSORFLOW:
-        return _to_tensorflow(reader, keys, layout)
-    model = hub_model(reader) if layout.config is None else None
-    return _to_pytorch(reader, keys, layout) if model is None else _of_hub(reader, keys, model)
+    if layout.is_back:
+        return _back_to_hub(reader, keys, layout) or _to_tensorflow(reader, keys, layout)
+    model = hub_model(reader, layout.hub) if layout.config is None else None
+    if model is not None:
+        return _of_hub(reader, keys, layout, model)
+    google = google_model(reader, layout.hub) if layout.config is None else None
+    if google is not None:
+        return _of_google(reader, keys, google)
+    return _to_pytorch(reader, keys, layout)
 
 
 # By a map -----------------------------------------------------------------------------
@@ -202,9 +231,9 @@ def _laid_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout
 def _by_map(
     reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout, names: NameMap
 ) -> LayoutResult:
-    rows = inverted(names) if layout.way == TENSORFLOW else names
+    rows = inverted(names) if layout.is_back else names
     config = (layout.config or keras_facts(reader.facts)).config
-    model = _filled(config, reader) if config is not None and layout.way != TENSORFLOW else None
+    model = _filled(config, reader) if config is not None and not layout.is_back else None
     called = _called(reader, keys, rows, model)
     related = relate(rows, {name: reader.specs[key].shape for name, key in called.items()})
     dropped = _left_over(reader, [called[name] for name in related.left], "no line of the map matches it")
@@ -285,17 +314,73 @@ def _exclude(keys: Sequence[str]) -> str:
 # By the table of transformers' architectures --------------------------------------------
 
 
-def _of_hub(reader: FormatReader, keys: Sequence[str], model: HubModel) -> LayoutResult:
+def _of_hub(
+    reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout, model: HubModel
+) -> LayoutResult:
     called, dropped = _variables_once(reader, keys)
     shapes = {name: reader.specs[key].shape for name, key in called.items()}
     names = NameMap(list(model.rows(shapes)))
     related = relate(names, {name: shapes[name] for name in names})
     relations = _of_keys(related.relations, called)
+    ties = [
+        Tie(Relation((called[row.old.text],), (row.new.text,), row.steps), partner)
+        for row, partner in model.ties(shapes)
+    ]
+    tell_other_values(reader, relations, ties)
     dropped += [Dropped(called[name], TIED) for name in shapes if name not in names]
     laid = Relaid(reader, relations, _counts(relations))
     metadata = SafetensorsFacts({"format": "pt"})
-    beside = {CONFIG: config_beside(reader)}
-    return LayoutResult(laid, names, tuple(dropped), (), metadata=metadata, beside=beside)
+    return LayoutResult(
+        laid, names, tuple(dropped), (), metadata=metadata, beside=_configured(reader, layout)
+    )
+
+
+def _of_google(reader: FormatReader, keys: Sequence[str], model: GoogleModel) -> LayoutResult:
+    slots = [key for key in keys if reader.kinds.get(key) in OF_OPTIMIZER]
+    if slots:
+        message = f"optimizer state, which {model.class_name} has no place for"
+        raise ConversionError(message, path=reader.location.path, key=slots[0], hints=(WEIGHTS_ONLY,))
+    rows, dropped = model.rows(keys)
+    names = NameMap(rows)
+    relations = relate(names, {name: reader.specs[name].shape for name in names}).relations
+    metadata = SafetensorsFacts({"format": "pt"})
+    return LayoutResult(
+        Relaid(reader, relations),
+        names,
+        tuple(dropped),
+        model.notes(reader),
+        metadata=metadata,
+        beside=model.beside(),
+    )
+
+
+def _configured(reader: FormatReader, layout: FrameworkLayout) -> dict[str, Location | bytes]:
+    config = config_of(reader, layout.hub)
+    return {} if config is None else {CONFIG: config.path}
+
+
+def _back_to_hub(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult | None:
+    """Return PyTorch's weights under the names of transformers' library; None for another model."""
+    like, facts = layout.like, layout.config or KerasFacts()
+    if facts.config is not None or (like is not None and like.object_graph is not None):
+        return None
+    assert layout.way is not None
+    model = hub_model_back(reader, layout.way, layout.hub)
+    if model is None:
+        if layout.way == FLAX:
+            message = f"converting to Flax needs {CONFIG} of transformers, or a map"
+            raise ConversionError(message, path=reader.location.path, hints=(_HUB_CONFIG, _MAP))
+        return None
+    back = way_back(reader, keys, model, like)
+    laid = Relaid(reader, back.relations)
+    return LayoutResult(
+        laid,
+        back.names,
+        tuple(back.dropped),
+        (),
+        metadata=back.facts or Nothing(),
+        beside=_configured(reader, layout),
+    )
 
 
 def _variables_once(reader: FormatReader, keys: Sequence[str]) -> tuple[dict[str, str], list[Dropped]]:

@@ -79,8 +79,8 @@ class Plan(NamedTuple):
     warnings: tuple[str, ...] = ()
     """What is written although it is not SRC's."""
 
-    beside: Mapping[str, Location] = {}
-    """Files to copy next to the target, by name, unless that name exists."""
+    beside: Mapping[str, Location | bytes] = {}
+    """Files to copy next to the target, or their contents, by name, unless that name exists."""
 
     @property
     def nbytes(self) -> int:

@@ -80,7 +80,9 @@ def plan_conversion(
     _refuse_idle(source, into, settings)
     graph: ObjectGraph | None = None
     facts: Facts = Nothing()
-    if keras_plan.concerns(source.format, into):
+    if settings.own_facts is not None and into.names_layers:
+        moves, graph, facts = keras_plan.as_named(chosen, settings.own_facts)
+    elif keras_plan.concerns(source.format, into):
         moves, graph, facts = keras_plan.lay_out(chosen)
     elif into.has_object_graph:
         moves, graph = chosen.with_graph(target)

@@ -62,6 +62,9 @@ class Settings(NamedTuple):
     stored_keys: bool = False
     """Whether keys of objects keep their suffix in formats without an object graph."""
 
+    own_facts: KerasFacts | None = None
+    """How a Keras target groups the tensors, if their names are already those of the target."""
+
 
 def check_keys(moves: Sequence[Move], target: str) -> None:
     """Refuse two tensors that end on one key."""

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import numpy as np
 import pytest
 
 import ckpt_cli
@@ -132,6 +133,18 @@ def test_the_page_has_the_table() -> None:
     assert hub_page.PAGE.read_text(encoding="utf-8") == hub_page.page(), "python -m tests.hub_page writes it"
 
 
+def test_folders_of_two_libraries_are_compared(tmp_path: Path) -> None:
+    path = _bert(tmp_path / "tf")
+    (tmp_path / "torch").mkdir()
+    target = tmp_path / "torch" / "model.safetensors"
+    ckpt_cli.convert(path, target, layout="pytorch")
+    assert ckpt_cli.diff(path.parent, target.parent, layout="pytorch").same
+    with h5py.File(path, "r+") as file:
+        file["bert/tf_bert_for_masked_lm/bert/embeddings/LayerNorm/gamma:0"][0] = 7
+    found = ckpt_cli.diff(path.parent, target.parent, layout="pytorch")
+    assert [one.key for one in found] == ["bert.embeddings.LayerNorm.weight"]
+
+
 def test_of_a_folder_with_several_formats_the_preferred_one_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     h5 = _bert(folder)
@@ -148,6 +161,25 @@ def test_of_a_folder_with_several_formats_the_preferred_one_is_read(tmp_path: Pa
 def _chosen(folder: Path) -> str:
     with formats.open_checkpoint(folder) as reader:
         return reader.location.path.name
+
+
+@pytest.mark.parametrize(("library", "model_type"), [("tensorflow", "t5"), ("flax", "bert")])
+def test_shards_are_one_source_and_targets_have_an_index(
+    library: str, model_type: str, tmp_path: Path
+) -> None:
+    called, record = next(iter(RECORDS[library, model_type].items()))
+    config = _config(model_type, called)
+    one = hub.write(tmp_path / "one", library, record, config)
+    index = hub.write_shards(tmp_path / "shards", library, record, config)
+    for to, suffix in (("safetensors", "model.safetensors"), ("pytorch", "pytorch_model.bin")):
+        out = tmp_path / to
+        out.mkdir()
+        ckpt_cli.convert(index.parent, out, to=to, layout="pytorch", shard_size=10_000)
+        assert ckpt_cli.diff(one, out / f"{suffix}.index.json", layout="pytorch").same
+        assert (out / "config.json").is_file()
+        for shard in out.glob("*-of-*"):
+            with formats.open_checkpoint(shard) as reader:
+                assert reader.facts.producer == ("pt" if to == "safetensors" else "PyTorch")
 
 
 def test_whole_weights_go_before_shards_that_are_less_preferred(tmp_path: Path) -> None:
@@ -248,3 +280,138 @@ def test_a_repository_of_the_hub_is_converted(
     store.STORES[0].forget()
     assert ckpt_cli.diff(path, target, layout="pytorch").same
     assert (target.parent / "config.json").read_bytes() == found.files["config.json"]
+
+
+# The way back -----------------------------------------------------------------------------
+
+_FILES = {"tensorflow": "tf_model.h5", "flax": "flax_model.msgpack"}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("model_type", hub.BACK)
+@pytest.mark.parametrize("library", hub.LIBRARIES)
+def test_weights_come_back_as_they_were(library: str, model_type: str, name: str, tmp_path: Path) -> None:
+    for called, record in RECORDS[library, model_type].items():
+        config = {**_config(model_type, called), "tie_word_embeddings": "gated" not in called}
+        path = hub.write(tmp_path / called, library, record, config)
+        ckpt_cli.convert(path, tmp_path / called / name, layout="pytorch")
+        back = tmp_path / f"{called}-back"
+        back.mkdir()
+        ckpt_cli.convert(tmp_path / called / name, back / _FILES[library], layout=library)
+        assert ckpt_cli.diff(back, tmp_path / called / name, layout="pytorch").same, called
+        with formats.open_checkpoint(path) as one, formats.open_checkpoint(back) as other:
+            names = [{*reader.full_names.values()} or {*reader.specs} for reader in (one, other)]
+            assert names[0] == names[1], called
+        assert (back / "config.json").read_bytes() == (path.parent / "config.json").read_bytes()
+        assert ckpt_cli.diff(tmp_path / called / name, path, layout=library).same, called
+
+
+def test_the_table_of_the_way_back_is_what_the_records_have() -> None:
+    made = "".join(hub.back_lines())
+    assert hub.BACK_TABLE.read_text() == made, "python -m tests.hub FOLDER writes it"
+
+
+def _pytorch_bert(tmp_path: Path, **more: Any) -> Path:
+    """Return the file of a BertForMaskedLM in PyTorch, with other tensors beside."""
+    path = _bert(tmp_path / "model")
+    target = path.parent / "model.safetensors"
+    ckpt_cli.convert(path, target, layout="pytorch")
+    with formats.open_checkpoint(target) as reader:
+        held = {name: reader[name].read() for name in reader}
+    held |= more
+    _write_safetensors(target, {name: value for name, value in held.items() if value is not None})
+    return target
+
+
+_WORDS = "bert.embeddings.word_embeddings.weight"
+
+
+def test_what_pytorch_repeats_and_computes_is_left_out_on_the_way_back(tmp_path: Path) -> None:
+    source = _pytorch_bert(tmp_path)
+    with formats.open_checkpoint(source) as reader:
+        words = reader[_WORDS].read()
+    positions = np.arange(40, dtype="int64").reshape(1, 40)
+    tied = {"cls.predictions.decoder.weight": words, "bert.embeddings.position_ids": positions}
+    source = _pytorch_bert(tmp_path / "more", **tied)
+    done = ckpt_cli.convert(source, tmp_path / "tf_model.h5", layout="tensorflow")
+    assert {one.key for one in done.dropped} == tied.keys()
+    assert done.warnings == ()
+    tied["cls.predictions.decoder.weight"] = words + 1
+    source = _pytorch_bert(tmp_path / "other", **tied)
+    done = ckpt_cli.convert(source, tmp_path / "other.h5", layout="tensorflow")
+    (said,) = done.warnings
+    assert "'cls.predictions.decoder.weight' is left out, but its values differ" in said
+    assert _WORDS in said
+
+
+@pytest.mark.parametrize("library", hub.LIBRARIES)
+def test_what_has_no_place_or_is_missing_on_the_way_back_is_rejected(tmp_path: Path, library: str) -> None:
+    source = _pytorch_bert(tmp_path, more=np.ones(3, "float32"))
+    with pytest.raises(ConversionError, match="bert has no such variable in") as raised:
+        ckpt_cli.convert(source, tmp_path / _FILES[library], layout=library)
+    assert raised.value.key == "more"
+    name = "bert.encoder.layer.1.output.dense.weight"
+    source = _pytorch_bert(tmp_path / "less", **{name: None})
+    with pytest.raises(ConversionError, match=r"lacks 1 tensor of BertForMaskedLM: .*output/dense/kernel"):
+        ckpt_cli.convert(source, tmp_path / _FILES[library], layout=library)
+
+
+def test_the_way_back_is_known_of_some_architectures(tmp_path: Path) -> None:
+    record = RECORDS["flax", "bloom"]["BloomModel"]
+    path = hub.write(tmp_path / "model", "flax", record, _config("bloom", "BloomModel"))
+    ckpt_cli.convert(path, path.parent / "model.safetensors", layout="pytorch")
+    with pytest.raises(ConversionError, match="does not know the names of bloom in flax") as raised:
+        ckpt_cli.convert(path.parent / "model.safetensors", tmp_path / "flax_model.msgpack", layout="flax")
+    assert raised.value.hints == ("known: bert, gpt2, t5",)
+    (path.parent / "config.json").unlink()
+    with pytest.raises(ConversionError, match=r"needs config\.json of transformers") as raised:
+        ckpt_cli.convert(path.parent / "model.safetensors", tmp_path / "flax_model.msgpack", layout="flax")
+    assert any("--config FILE" in hint for hint in raised.value.hints)
+
+
+def test_targets_of_the_way_back(tmp_path: Path) -> None:
+    source = _pytorch_bert(tmp_path)
+    with pytest.raises(ConversionError, match="keras-h5 does not store Flax's names and axes"):
+        ckpt_cli.convert(source, tmp_path / "out.h5", layout="flax")
+    with pytest.raises(ConversionError, match=r"does not load bfloat16"):
+        ckpt_cli.convert(source, tmp_path / "out.h5", layout="tensorflow", cast="bfloat16")
+    done = ckpt_cli.convert(source, tmp_path / "out.msgpack", layout="flax", cast="bfloat16")
+    assert {one.dtype for one in done.tensors} == {"bfloat16"}
+
+
+def test_a_configuration_elsewhere_is_given(tmp_path: Path) -> None:
+    source = _pytorch_bert(tmp_path)
+    config = source.parent / "config.json"
+    config.rename(tmp_path / "other.json")
+    source = source.rename(source.with_name("bert.safetensors"))
+    ckpt_cli.convert(source, tmp_path / "tf_model.h5", layout="tensorflow", config=tmp_path / "other.json")
+    assert (tmp_path / "config.json").read_bytes() == (tmp_path / "other.json").read_bytes()
+    (tmp_path / "pt").mkdir()
+    target = tmp_path / "pt" / "model.safetensors"
+    h5 = (tmp_path / "tf_model.h5").rename(tmp_path / "bert.h5")
+    (tmp_path / "config.json").unlink()
+    ckpt_cli.convert(h5, target, layout="pytorch", config=tmp_path / "other.json")
+    assert ckpt_cli.diff(source, target).same
+    assert (tmp_path / "pt" / "config.json").is_file()
+
+
+# Tied weights -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model_type", "called", "name"),
+    [
+        ("albert", "AlbertForMaskedLM", "predictions/decoder/bias"),
+        ("mobilebert", "MobileBertForMaskedLM", "cls/predictions/decoder/weight"),
+        ("xglm", "XGLMForCausalLM", "lm_head/kernel"),
+        ("speech_to_text", "Speech2TextForConditionalGeneration", "lm_head/kernel"),
+    ],
+)
+def test_a_tied_weight_with_other_values_is_named(
+    tmp_path: Path, model_type: str, called: str, name: str
+) -> None:
+    """transformers ties it to another one, and does not use its values."""
+    record = RECORDS["tensorflow", model_type][called]
+    path = hub.write(tmp_path / "model", "tensorflow", record, _config(model_type, called))
+    said = ckpt_cli.convert(path, tmp_path / "out.safetensors", layout="pytorch").warnings
+    assert [text for text in said if f"{name}' is left out, but its values differ from those of" in text]

@@ -4,11 +4,13 @@
                   `tests.hub` of the models that transformers 4.41 and ckpt convert alike
     rules.tsv     model_types, library, regular expression, replacement, operations: where an architecture
                   differs from the general rules (`names`)
+    back.tsv      library, model_type, rank, classes, name: the variables of each class, for the way back
 
 A rule is searched in the name that the general rules give, with the prefix.  The replacement `=` keeps
 the name, `-` leaves the tensor out, because PyTorch ties it to another one or computes it, `-tied` does so
 unless the configuration says that embeddings are not tied, `-headed` does so unless the class is the base
 model, and `!` rejects it.  The operation `squeeze` removes axes of length 1; the others are those of maps.
+A rule that leaves a tensor out has, instead of operations, the PyTorch name of the tensor it is tied to.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class ExceptionRow(NamedTuple):
 
     pattern: re.Pattern[str]
     new: str
-    operations: str = ""
+    last: str = ""
+    """Operations, or the tensor to which one that is left out is tied."""
 
     def drops(self, *, ties: bool, is_headed: bool) -> bool:
         """Whether a tensor is left out of a model that ties its embeddings, or has a head, or does not."""
@@ -44,9 +47,22 @@ class ExceptionRow(NamedTuple):
     def rejects(self) -> bool:
         return self.new == REJECT
 
+    @property
+    def may_drop(self) -> bool:
+        return self.new in (DROP, DROP_TIED, DROP_HEADED)
+
+    @property
+    def operations(self) -> str:
+        return "" if self.may_drop else self.last
+
+    @property
+    def partner(self) -> str:
+        """The PyTorch name of the tensor to which one that is left out is tied; empty if it is to none."""
+        return self.last if self.may_drop else ""
+
     def renamed(self, name: str) -> str:
         """Return the name of a tensor that the rule is about."""
-        return name if self.new in (KEEP, DROP_TIED, DROP_HEADED) else self.pattern.sub(self.new, name)
+        return name if self.new == KEEP or self.may_drop else self.pattern.sub(self.new, name)
 
 
 class Architecture(NamedTuple):
@@ -72,7 +88,8 @@ class Architecture(NamedTuple):
         return next((rule for rule in self.rules if rule.pattern.search(name)), None)
 
 
-def _lines(name: str) -> Iterator[list[str]]:
+def lines_of(name: str) -> Iterator[list[str]]:
+    """Yield the columns of each line of a table."""
     with (_HERE / name).open() as file:
         text = file.read(0, file.size).decode()
     for line in text.splitlines():
@@ -84,12 +101,12 @@ def _lines(name: str) -> Iterator[list[str]]:
 def architectures() -> dict[tuple[str, str], list[Architecture]]:
     """Return the architectures by model_type and library; several where classes have different prefixes."""
     rules: dict[tuple[str, str], list[ExceptionRow]] = {}
-    for model_types, library, pattern, new, *operations in _lines("rules.tsv"):
+    for model_types, library, pattern, new, *operations in lines_of("rules.tsv"):
         for model_type in model_types.split(","):
             rule = ExceptionRow(re.compile(pattern), new, "".join(operations))
             rules.setdefault((model_type, library), []).append(rule)
     out: dict[tuple[str, str], list[Architecture]] = {}
-    for model_type, library, prefix, headed, bare in _lines("classes.tsv"):
+    for model_type, library, prefix, headed, bare in lines_of("classes.tsv"):
         key = (model_type, library)
         its = (*rules.get(key, ()), *rules.get(("*", library), ()))
         found = Architecture(*key, prefix, _split(headed), _split(bare), its)

@@ -24,10 +24,16 @@ def copy_beside(plan: Plan, reporter: Reporter) -> None:
     for name, source in plan.beside.items():
         if folder is None or (folder / name).exists():
             continue
-        with source.open() as file:
-            content = whole(file)
-        replace_file(folder / name, content)
-        reporter.note(f"{folder / name}: copied, so that transformers can load the folder")
+        replace_file(folder / name, _content(source))
+        done = "written" if isinstance(source, bytes) else "copied"
+        reporter.note(f"{folder / name}: {done}, so that transformers can load the folder")
+
+
+def _content(source: Location | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    with source.open() as file:
+        return whole(file)
 
 
 def _folder(target: Location) -> Location | None:

@@ -6,23 +6,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.axes import NOTHING, AxisOperations, Reshape, parse_steps
 from formats.errors import ConversionError
-from formats.model.checkpoint_files import FLAX_INDEX_SUFFIX, H5_INDEX_SUFFIX
-from formats.model.hub_config import hub_config
+from formats.model.checkpoint_files import (
+    FLAX_INDEX_SUFFIX,
+    H5_INDEX_SUFFIX,
+    INDEX_SUFFIX,
+    TORCH_INDEX_SUFFIX,
+)
+from formats.model.hub_config import HubConfig, hub_config
 from formats.orbax.names import parts_of
 
 from ...select.name_map import MapRow, Name
-from .architectures import SQUEEZE, Architecture, architectures
+from .architectures import SQUEEZE, Architecture, ExceptionRow, architectures
 from .names import FLAX, TENSORFLOW, of_flax, of_tensorflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from formats.core.axes import Change, Shape
-    from formats.location import Location
     from formats.model.reader import FormatReader
 
 _MODEL_TYPE, _ARCHITECTURES = "model_type", "architectures"
-_SUFFIXES = {TENSORFLOW: (".h5", H5_INDEX_SUFFIX), FLAX: (".msgpack", FLAX_INDEX_SUFFIX)}
+_PYTORCH = "pytorch"
+_SUFFIXES = {
+    TENSORFLOW: (".h5", H5_INDEX_SUFFIX),
+    FLAX: (".msgpack", FLAX_INDEX_SUFFIX),
+    _PYTORCH: (".safetensors", ".bin", INDEX_SUFFIX, TORCH_INDEX_SUFFIX),
+}
 _CLASS_PREFIXES = {TENSORFLOW: "TF", FLAX: "Flax"}
 CONFIG = "config.json"
 TIED = "PyTorch ties it to another tensor, or computes it"
@@ -36,7 +45,7 @@ class HubModel(NamedTuple):
 
     architecture: Architecture
     class_name: str
-    ties: bool = True
+    ties_embeddings: bool = True
     """Whether the output of the model ties its weights to the embeddings."""
 
     @property
@@ -45,11 +54,20 @@ class HubModel(NamedTuple):
 
     def rows(self, shapes: Mapping[str, Shape]) -> Iterator[MapRow]:
         """Yield what becomes of tensors of these names and shapes; nothing for those that PyTorch ties."""
+        return (row for row, rule in self._rows(shapes) if not self._drops(rule))
+
+    def ties(self, shapes: Mapping[str, Shape]) -> Iterator[tuple[MapRow, str]]:
+        """Yield what would become of tensors that are left out, and to which tensor each is tied."""
+        for row, rule in self._rows(shapes):
+            if rule is not None and rule.partner and self._drops(rule):
+                yield row, rule.partner
+
+    def _drops(self, rule: ExceptionRow | None) -> bool:
+        return rule is not None and rule.drops(ties=self.ties_embeddings, is_headed=not self.is_bare)
+
+    def _rows(self, shapes: Mapping[str, Shape]) -> Iterator[tuple[MapRow, ExceptionRow | None]]:
         adds = self.architecture.library == FLAX and self._lacks_prefix(shapes)
-        for old, shape in shapes.items():
-            row = self._row(old, shape, adds=adds)
-            if row is not None:
-                yield row
+        return (self._row(old, shape, adds=adds) for old, shape in shapes.items())
 
     def _lacks_prefix(self, names: Mapping[str, Shape]) -> bool:
         """Whether Flax' tensors are those of a base model, and PyTorch's are to have its prefix."""
@@ -57,7 +75,7 @@ class HubModel(NamedTuple):
             return False
         return all(self.architecture.prefix not in parts_of(name)[:2] for name in names)
 
-    def _row(self, old: str, shape: Shape, *, adds: bool) -> MapRow | None:
+    def _row(self, old: str, shape: Shape, *, adds: bool) -> tuple[MapRow, ExceptionRow | None]:
         is_flax = self.architecture.library == FLAX
         name, changes = (
             of_flax(tuple(parts_of(old)), len(shape)) if is_flax else of_tensorflow(old, len(shape))
@@ -67,8 +85,6 @@ class HubModel(NamedTuple):
             if rule.rejects:
                 message = "transformers 4.41 does not load this tensor, so its meaning is not proved"
                 raise ConversionError(message, key=old, hints=(_MAP,))
-            if rule.drops(ties=self.ties, is_headed=not self.is_bare):
-                return None
             name, changes = rule.renamed(name), (*changes, *_changes(rule.operations, changes, shape))
         prefix = self.architecture.prefix + "."
         if adds:
@@ -78,7 +94,7 @@ class HubModel(NamedTuple):
         elif self.is_bare:
             name = name.removeprefix(prefix)
         steps = AxisOperations(changes) if changes else NOTHING
-        return MapRow(Name((old,)), Name((name,)), steps, repr(old))
+        return MapRow(Name((old,)), Name((name,)), steps, repr(old)), rule
 
 
 def _changes(operations: str, before: Sequence[Change], shape: Shape) -> tuple[Change, ...]:
@@ -92,26 +108,28 @@ def _changes(operations: str, before: Sequence[Change], shape: Shape) -> tuple[C
     return parse_steps(operations).before
 
 
-def hub_model(reader: FormatReader) -> HubModel | None:
-    """Return the model that config.json, next to the file, describes; None if there is no such file.
+def hub_model(reader: FormatReader, given: HubConfig | None = None) -> HubModel | None:
+    """Return the model that config.json, next to the file, or another one that is given describes.
 
-    Raises ConversionError for an architecture that is not in the table.
+    None if there is no such file.  Raises ConversionError for an architecture that is not in the table.
     """
-    library, config = _described(reader)
-    if library is None or config is None:
+    library = _library_of(reader)
+    config = config_of(reader, given)
+    if library not in _TITLES or config is None:
         return None
-    return model_of(config, library, config_beside(reader))
+    return model_of(config.content, library, config.path)
 
 
-def config_beside(reader: FormatReader) -> Location:
-    """Return the path of the configuration of a model of transformers."""
-    return reader.location.head.parent / CONFIG
+def hub_model_back(reader: FormatReader, library: str, given: HubConfig | None = None) -> HubModel | None:
+    """Return the model of a library whose weights PyTorch's are to become again."""
+    config = config_of(reader, given) if _library_of(reader) == _PYTORCH else None
+    return None if config is None else model_of(config.content, library, config.path)
 
 
 def layout_note(reader: FormatReader) -> str | None:
     """Return what a person should know who converts such a model's weights, and keeps their names."""
-    library, config = _described(reader)
-    if library is None or config is None:
+    library = _library_of(reader)
+    if library not in _TITLES or config_of(reader) is None:
         return None
     return (
         f"{reader.location.path}: names and axes stay those of {_TITLES[library]}; "
@@ -119,19 +137,26 @@ def layout_note(reader: FormatReader) -> str | None:
     )
 
 
-def _described(reader: FormatReader) -> tuple[str | None, dict[str, Any] | None]:
-    """Return the library that wrote a file, and the configuration of transformers next to it."""
+def _library_of(reader: FormatReader) -> str:
+    """Return the library that wrote a file, by its suffix; empty if that does not tell."""
     head = reader.location.head
-    library = next((name for name, suffixes in _SUFFIXES.items() if head.endswith(suffixes)), None)
-    config = hub_config(reader.location) if library is not None else None
-    is_one = config is not None and isinstance(config.get(_MODEL_TYPE), str)
-    return library, config if is_one else None
+    return next((name for name, suffixes in _SUFFIXES.items() if head.endswith(suffixes)), "")
+
+
+def config_of(reader: FormatReader, given: HubConfig | None = None) -> HubConfig | None:
+    """Return the configuration of transformers that is given, or is next to a file."""
+    if given is not None:
+        return given
+    found = hub_config(reader.location) if _library_of(reader) else None
+    if found is None or not isinstance(found.get(_MODEL_TYPE), str):
+        return None
+    return HubConfig(found, reader.location.head.parent / CONFIG)
 
 
 def model_of(config: dict[str, Any], library: str, path: str) -> HubModel:
     """Return the model of a library that a configuration at `path` describes."""
-    model_type, listed = config[_MODEL_TYPE], config.get(_ARCHITECTURES)
-    found = architectures().get((model_type, library))
+    model_type, listed = config.get(_MODEL_TYPE), config.get(_ARCHITECTURES)
+    found = architectures().get((str(model_type), library))
     title = _TITLES[library]
     if found is None:
         message = f"model_type {model_type!r}: ckpt does not know how its {title} weights map to PyTorch"

@@ -157,6 +157,13 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
     return _LAYOUTS[target](chosen, model)
 
 
+def as_named(chosen: Chosen, facts: KerasFacts) -> KerasPlacement:
+    """Return where tensors go that already have the names of the target, in the groups that facts tell."""
+    moves = chosen.with_keys()
+    _refuse_unloadable(chosen, facts, moves)
+    return KerasPlacement(moves, facts=facts.rekeyed({move.source or "": move.spec.key for move in moves}))
+
+
 def _refuse_rules(chosen: Chosen) -> None:
     """Refuse other names for tensors that the model places by those that SRC has."""
     changed = next((key for key in chosen.keys if chosen.renamed(key) != key), None)
@@ -293,17 +300,17 @@ def _laid(
     _refuse_idle(chosen, model, placed)
     moves = [_move(chosen, model, variable, name) for variable, name in placed]
     if graph is None:
-        _refuse_unloadable(chosen, model, moves)
+        _refuse_unloadable(chosen, model.facts, moves)
     return KerasPlacement(moves, graph, facts or Nothing())
 
 
-def _refuse_unloadable(chosen: Chosen, model: Model, moves: list[Move]) -> None:
+def _refuse_unloadable(chosen: Chosen, facts: KerasFacts, moves: list[Move]) -> None:
     """Refuse bfloat16 where Keras writes it, and does not load it: not even what it wrote itself."""
-    if model.facts.major == "3" and not chosen.into.names_layers:
+    if facts.major == "3" and not chosen.into.names_layers:
         return
     for move in moves:
         if move.spec.dtype.name == "bfloat16":
-            message = f"Keras {model.facts.major} does not load bfloat16 from {chosen.into.name}"
+            message = f"Keras {facts.major} does not load bfloat16 from {chosen.into.name}"
             hints = ("to write it as another type: --cast float32",)
             raise ConversionError(message, path=chosen.source.location.path, key=move.source, hints=hints)
 
