@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from ckpt_cli.operations.compare import measure
 from ckpt_cli.operations.compare.measure import norms
 from ckpt_cli.operations.compare.thresholds import FailOn
 from formats.core.dtypes import from_numpy
 from formats.store import ranges
 from formats.store.work import workers
+from formats.store.work.task_context import HAND
 from tests.support import numbers, strings, write_bundle
 
 if TYPE_CHECKING:
@@ -122,6 +124,40 @@ def test_the_cosine(left: list[float], right: list[float], cosine: float | None)
     assert dtype is not None
     found = norms(np.array(left).tobytes(), np.array(right).tobytes(), dtype)
     assert found.cosine == pytest.approx(cosine, nan_ok=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int64, np.complex64])
+def test_norms_are_the_same_bits_for_any_number_of_threads(
+    dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks grow with the number of threads; rows, which are summed, do not."""
+    generator = np.random.default_rng(7)
+    left, right = ((generator.standard_normal(300_001) * 50).astype(dtype) for _ in range(2))
+    right[10_000:40_000] = left[10_000:40_000]
+    right[50_000:90_000] = 0
+    if dtype in (np.float32, np.float64):
+        left[100_000:100_003] = right[100_000:100_003] = np.nan, np.inf, -np.inf
+    known = from_numpy(np.dtype(dtype))
+    assert known is not None
+    found = []
+    for threads in (1, 2, 3, 8):
+        monkeypatch.setattr(HAND, "threads", threads)
+        found.append(norms(left.tobytes(), right.tobytes(), known))
+    assert len(set(found)) == 1
+    wide = np.complex128 if dtype is np.complex64 else np.float64
+    one, other = (np.nan_to_num(each.astype(wide), posinf=0, neginf=0) for each in (left, right))
+    assert found[0].relative == pytest.approx(np.linalg.norm(one - other) / np.linalg.norm(other), rel=1e-12)
+
+
+def test_rows_that_did_not_change_are_summed_as_fast_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distance of zero was taken for one whose squares float64 cannot hold."""
+    left = np.random.default_rng(7).standard_normal(300_001).astype(np.float32)
+    right = left.copy()
+    right[-1] += 1
+    dtype = from_numpy(left.dtype)
+    assert dtype is not None
+    monkeypatch.setattr(measure, "_careful_norms", None)
+    assert norms(left.tobytes(), right.tobytes(), dtype).distance == pytest.approx(1.0, rel=1e-6)
 
 
 def test_squares_that_are_too_large_are_no_matter() -> None:

@@ -8,10 +8,15 @@ few elements can be the farthest apart, and float64 by how much they are.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
-from functools import cache
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.store.work.task_context import larger_blocks
+
+from ..look.moments import ROW, products, squares, widened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,8 +118,8 @@ class Difference(NamedTuple):
 
 SAME = Difference(0, 0.0, 0.0)
 
-_SUM_BLOCK = 1 << 14
-"""Elements whose squares are summed together: three arrays of them are in the processor's own memory."""
+_SUM_BLOCK = 1 << 15
+"""Elements whose squares are summed in one call, by one thread or two; twice as many by more."""
 
 _SMALLEST = 1e-280
 """Below this, a sum may miss squares that are too small for float64."""
@@ -124,31 +129,80 @@ def norms(left: Chunk, right: Chunk, dtype: DType, *, are_equal: bool = False) -
     """Return the norms of two stretches of bytes; NaN where a NaN or an infinity stands on one side only."""
     import numpy as np
 
-    found = Norms()
+    sums = _RowSums()
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
     is_plain = dtype.family == "float" or (dtype.family in ("int", "uint") and dtype.itemsize != 8)
+    step = _SUM_BLOCK * min(larger_blocks(), 2) if is_plain else ROW
     with np.errstate(all="ignore"):
-        for at in range(0, one.size, _SUM_BLOCK):
-            a, b = one[at : at + _SUM_BLOCK], other[at : at + _SUM_BLOCK]
-            more = _plain_norms(a, a if are_equal else b) if is_plain else None
-            found = found.add(more or _careful_norms(a, b, dtype))
-    return found
+        for at in range(0, one.size, step):
+            a, b = one[at : at + step], other[at : at + step]
+            if not is_plain:
+                sums.careful.append(_careful_norms(a, b, dtype))
+                continue
+            whole = a.size // ROW * ROW
+            if whole:
+                sums.add(a[:whole], b[:whole], ROW, dtype, are_equal=are_equal)
+            if whole < a.size:
+                sums.add(a[whole:], b[whole:], a.size - whole, dtype, are_equal=are_equal)
+    return sums.norms()
 
 
-def _plain_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Norms | None:
-    """Return norms by sums of squares; None if a sum is not finite, or so small that squares may be lost."""
-    a = one.astype("f8")
-    if other is one:
-        size = float(a @ a)
-        root = math.sqrt(size) if _SMALLEST < size < math.inf else math.nan
-        return Norms(0.0, root, root, math.frexp(size)) if root == root else None  # noqa: PLR0124  not NaN
-    b = other.astype("f8")
-    product, left, right = float(a @ b), float(a @ a), float(b @ b)
-    a -= b
-    distance = float(a @ a)
-    if not all(_SMALLEST < each < math.inf for each in (left, right, distance)):
-        return None
-    return Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))
+class _RowSums:
+    """Sums of squares and products by row, and the norms of rows whose squares float64 cannot hold.
+
+    The rows alone decide what they come to, and not how many are gone through at a time.
+    """
+
+    def __init__(self) -> None:
+        self._plain: list[list[float]] = [[], [], [], []]
+        self.careful: list[Norms] = []
+
+    def add(
+        self,
+        one: np.ndarray[Any, Any],
+        other: np.ndarray[Any, Any],
+        length: int,
+        dtype: DType,
+        *,
+        are_equal: bool,
+    ) -> None:
+        """Take in rows of so many values each."""
+        import numpy as np
+
+        a = widened(one).reshape(-1, length)
+        left = squares(a)
+        sums = [np.zeros_like(left), left, left, left]
+        is_fine = (left > _SMALLEST) & (left < math.inf)
+        if not are_equal:
+            b = widened(other, 1).reshape(-1, length)
+            sums[2:] = squares(b), products(a, b)
+            np.subtract(a, b, out=a)
+            sums[0] = squares(a)
+            is_fine &= (sums[2] > _SMALLEST) & (sums[2] < math.inf)
+            is_near = (sums[0] > _SMALLEST) & (sums[0] < math.inf)
+            is_fine &= is_near if is_near.all() else is_near | ~a.any(axis=1)
+        if not is_fine.all():
+            for at in np.flatnonzero(~is_fine) * length:
+                row = slice(at, at + length)
+                self.careful.append(_careful_norms(one[row], other[row], dtype))
+            sums = [each[is_fine] for each in sums]
+        for known, more in zip(self._plain, sums, strict=True):
+            known.extend(more.tolist())
+
+    def norms(self) -> Norms:
+        """Return the norms of all rows."""
+        totals = [math.inf]
+        with contextlib.suppress(OverflowError):  # of sums that are finite, one by one
+            totals = [math.fsum(each) for each in self._plain]
+        if all(map(math.isfinite, totals)):
+            distance, left, right, product = totals
+            plain = [Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))]
+        else:
+            plain = [
+                Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))
+                for distance, left, right, product in zip(*self._plain, strict=True)
+            ]
+        return reduce(Norms.add, [*plain, *self.careful], Norms())
 
 
 def _careful_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], dtype: DType) -> Norms:
@@ -176,11 +230,13 @@ def _careful_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], dtype
 
 def _norm(values: np.ndarray[Any, Any]) -> float:
     """Return a Euclidean norm, of numbers also whose squares are none."""
+    import numpy as np
+
     largest = float(values.max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return math.nan if largest else 0.0
     scaled = values / largest
-    return largest * math.sqrt(float(scaled @ scaled))
+    return largest * math.sqrt(float(np.vdot(scaled, scaled)))
 
 
 EQUAL = Tolerance()

@@ -40,12 +40,12 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray[Any, Any]] = {}
 
-    def array(self, kind: str, size: int) -> np.ndarray[Any, Any]:
+    def array(self, kind: str, size: int, number: int = 0) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        found = self._arrays.get(kind)
+        found = self._arrays.get(f"{kind}{number}")
         if found is None or found.size < size:
-            found = self._arrays[kind] = np.empty(1 << (size - 1).bit_length(), kind)
+            found = self._arrays[f"{kind}{number}"] = np.empty(1 << (size - 1).bit_length(), kind)
         return found[:size]
 
 
@@ -54,11 +54,14 @@ def _scratch() -> _Scratch:
     return _Scratch()
 
 
-def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a flat array as float64, complex numbers as magnitudes, until the next call in this thread."""
+def widened(array: np.ndarray[Any, Any], number: int = 0) -> np.ndarray[Any, Any]:
+    """Return a flat array as float64, complex numbers as magnitudes, until the next call in this thread.
+
+    Arrays of different numbers do not share memory.
+    """
     import numpy as np
 
-    out = _scratch().array("d", array.size)
+    out = _scratch().array("d", array.size, number)
     if array.dtype.kind == "c":
         np.copyto(out, np.abs(array))
     elif array.dtype.itemsize == 1 and array.dtype.isbuiltin != 1:
@@ -77,15 +80,20 @@ def _table(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return values
 
 
-def squares(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the sum of the squares of each row, of at most `ROW` float64 values.
+def products(rows: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the inner product of each row and the other, of at most `ROW` float64 values.
 
     The product of two arrays of one dimension is the same number, and holds the lock.
     """
     import numpy as np
 
-    products: np.ndarray[Any, Any] = np.matmul(rows[:, None, :], rows[:, :, None])
-    return products.ravel()
+    found: np.ndarray[Any, Any] = np.matmul(rows[:, None, :], others[:, :, None])
+    return found.ravel()
+
+
+def squares(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the sum of the squares of each row, of at most `ROW` float64 values."""
+    return products(rows, rows)
 
 
 class Portion:
