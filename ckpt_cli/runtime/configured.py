@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.facts import keras_facts
-from formats.keras.optimizer_state import StoredOptimizer, optimizer_settings, stored_optimizer
+from formats.keras.optimizer_state import optimizer_settings, stored_state
 from formats.keras.optimizers import BY_NAME, LEGACY
+from formats.keras.training_state import ITERATIONS
 
 from .keras import optimizers
 from .keras.weights import assign, assign_weights
 from .outputs import built_model, inputs_of
 
 if TYPE_CHECKING:
+    from formats.keras.training_state import TrainingState
     from formats.model.reader import FormatReader
 
     from .keras.model import Model
@@ -52,7 +54,7 @@ class Configured:
     def __init__(self, reader: FormatReader, by: FormatReader) -> None:
         self.model = built_model(by)
         pairs = assign_weights(self.model, reader, by)
-        state = stored_optimizer(reader)
+        state = stored_state(reader)
         if state is None:
             raise _refused(reader.location.path, f"{reader.format.name} holds no state of an optimizer")
         self.optimizer = _optimizer(by, state)
@@ -64,7 +66,7 @@ def _refused(path: str, what: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=path)
 
 
-def _optimizer(by: FormatReader, state: StoredOptimizer) -> Any:
+def _optimizer(by: FormatReader, state: TrainingState) -> Any:
     """Return the optimizer that a training configuration describes, in the style of the state."""
     name, settings = optimizer_settings(by)
     path = by.location.path
@@ -95,47 +97,48 @@ def _optimizer(by: FormatReader, state: StoredOptimizer) -> Any:
 
 
 def _restore(
-    optimizer: Any, model: Model, state: StoredOptimizer, reader: FormatReader, pairs: dict[str, Any]
+    optimizer: Any, model: Model, state: TrainingState, reader: FormatReader, pairs: dict[str, Any]
 ) -> None:
     """Give an optimizer its state, all of it or, where something does not fit, none."""
     trained = model.trainable_variables
     legacy = state.generation == LEGACY
     slots = _legacy_slots(optimizer, trained, state, pairs) if legacy else _slots(optimizer, trained, state)
     if slots is None:
-        message = f"its {len(state.slots)} slots are not those of {type(optimizer).__name__} and this model"
+        message = f"its {len(state.ordered)} slots are not those of {type(optimizer).__name__} and this model"
         raise _refused(reader.location.path, message)
-    placed = {str(state.iteration.key): optimizer.iterations, **slots}
-    for name, held in state.rates.items():
+    placed = {str(state.number(ITERATIONS)): optimizer.iterations, **slots}
+    for name in state.rates:
+        key = state.number(name)
         variable = getattr(optimizer, name, None) if legacy else optimizer.learning_rate
-        if held.key is not None and variable is not None:
-            placed[held.key] = variable
+        if key is not None and variable is not None:
+            placed[key] = variable
     assign(reader, placed)
 
 
-def _slots(optimizer: Any, trained: list[Any], state: StoredOptimizer) -> dict[str, Any] | None:
+def _slots(optimizer: Any, trained: list[Any], state: TrainingState) -> dict[str, Any] | None:
     optimizer.build(trained)
     own = list(optimizer.variables)[1:]
-    if not state.slots and isinstance(optimizer, optimizers.SGD) and not optimizer.momentum:
+    if not state.ordered and isinstance(optimizer, optimizers.SGD) and not optimizer.momentum:
         own = []  # Keras 3 keeps no momentums that are not used.
-    if len(own) != len(state.slots):
+    if len(own) != len(state.ordered):
         return None
-    return {str(held.key): variable for held, variable in zip(state.slots, own, strict=True)}
+    return dict(zip(state.ordered, own, strict=True))
 
 
 def _legacy_slots(
-    optimizer: Any, trained: list[Any], state: StoredOptimizer, pairs: dict[str, Any]
+    optimizer: Any, trained: list[Any], state: TrainingState, pairs: dict[str, Any]
 ) -> dict[str, Any] | None:
     optimizer._create_slots(trained)
     own = [variable for variable in optimizer.weights if variable is not optimizer.iterations]
-    if len(own) != len(state.slots):
+    if len(own) != len(state.ordered):
         return None
-    if len(state.owners) != len(state.slots):
-        return {str(held.key): variable for held, variable in zip(state.slots, own, strict=True)}
+    if not state.slots:
+        return dict(zip(state.ordered, own, strict=True))
     found = {}
-    for held, (owner, _) in zip(state.slots, state.owners, strict=True):
+    for (owner, name), key in state.slots.items():
         variable = pairs.get(owner)
-        slot = optimizer._slot_or_none(variable, held.name) if variable is not None else None
+        slot = optimizer._slot_or_none(variable, name) if variable is not None else None
         if slot is None:
             return None
-        found[str(held.key)] = slot
+        found[key] = slot
     return found

@@ -16,15 +16,23 @@ keras/src/optimizers/ (Keras 2.15, 3.15)
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..wire.jsontext import parse_object
 from .config import snake_case
 from .facts import keras_facts
-from .model import Variable
-from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, OPTIMIZERS, TITLES, named
-from .training_state import ITERATIONS, LEARNING_RATE, UNKNOWN_CLASS, training_states
+from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, TF1, TITLES, named
+from .training_state import (
+    GOOD_STEPS,
+    ITERATIONS,
+    LEARNING_RATE,
+    LEGACY_RATES,
+    LOSS_SCALE,
+    MOMENTUM_PRODUCT,
+    UNKNOWN_CLASS,
+    TrainingState,
+    training_states,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +48,10 @@ LOSS_SCALING = ("LossScaleOptimizer", "LossScaleOptimizerV3")
 """Wrappers that have numbers of their own beside those of the optimizer in them."""
 
 _WRAPPER = {
-    "iteration": "iterations",
-    "learning_rate": "learning_rate",
-    "step_counter": "good_steps",
-    "dynamic_scale": "loss_scale",
+    "iteration": ITERATIONS,
+    "learning_rate": LEARNING_RATE,
+    "step_counter": GOOD_STEPS,
+    "dynamic_scale": LOSS_SCALE,
 }
 """The numbers of Keras 3's LossScaleOptimizer in its order, and what they are."""
 
@@ -51,117 +59,21 @@ _WRAPPER_EDGES = ("_iterations", "_learning_rate", "step_counter", "dynamic_scal
 """The edges of its node to these numbers."""
 
 _COUNTED = re.compile(r"_\d+$")
-_SLOT_NAMES = frozenset(slot.keras2 for row in OPTIMIZERS for slot in row.slots)
 _LARGEST_RATE = 1e38  # What float32 holds.
-_LEGACY_SCALARS = ("beta", "beta_1", "beta_2", "decay", "learning_rate", "momentum", "rho")
-"""Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
 
 
 Told = tuple[str | None, dict[str, Any]]
 """The class of an optimizer and its settings, as far as a training configuration tells."""
 
 
-class StoredOptimizer(NamedTuple):
-    """What a checkpoint has of an optimizer; `name` is its class, as far as is known, slots as stored.
-
-    `row` is what the table knows of its class.  `rates` are hyperparameters, whose values a
-    configuration may give where no tensor does.
-    """
-
-    generation: str
-    name: str
-    iteration: Variable
-    slots: tuple[Variable, ...]
-    rates: Mapping[str, Variable]
-    row: Row | None = None
-    settings: Mapping[str, Any] = {}
-    """What a training configuration says of it; nothing where that is of another class."""
-
-    product: Variable | None = None
-    """The product of Nadam's momentums."""
-
-    scaled: bool = False
-    """Whether a LossScaleOptimizer is around it, as far as is told."""
-
-    wrapper: Mapping[str, str] = {}
-    """The keys of the numbers that a LossScaleOptimizer around it has, by what they are."""
-
-    copies: Mapping[str, str] = {}
-    """The keys of second copies that a LossScaleOptimizer lists, each with that of the first."""
-
-    owners: tuple[tuple[str, str], ...] = ()
-    """The key of each slot's variable and the slot's meaning, where an object graph tells."""
-
-    held: Mapping[tuple[int, str], Variable] = {}
-    """The slot of each variable of the model, by its identity and the slot's meaning, where that is known."""
-
-    def with_numbers(self, iterations: float | None, learning_rate: float | None) -> StoredOptimizer:
-        """Return the same with numbers in place of those that the checkpoint has."""
-        found = self
-        if iterations is not None:
-            found = found._replace(iteration=replace(found.iteration, key=None, value=iterations))
-        if learning_rate is not None:
-            rate = found.rates.get(LEARNING_RATE, Variable(LEARNING_RATE, False, LEARNING_RATE))
-            rates = {**found.rates, LEARNING_RATE: replace(rate, key=None, value=learning_rate)}
-            found = found._replace(rates=rates)
-        return found
-
-    @property
-    def title(self) -> str:
-        """Its name for people, with its generation."""
-        return f"{self.name or UNKNOWN_CLASS} of {TITLES[self.generation]}"
-
-    @property
-    def is_told(self) -> bool:
-        """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
-        row = self.row
-        return bool(self.held) or (
-            not self.slots and row is not None and all(one.made_by for one in row.slots)
-        )
-
-    @property
-    def in_use(self) -> frozenset[str]:
-        """The meanings of slots that a setting turns on."""
-        slots = self.row.slots if self.row is not None else ()
-        return frozenset(slot.meaning for slot in slots if self.settings.get(slot.made_by))
-
-    @property
-    def idle(self) -> set[str]:
-        """The keys of slots that are made without need, as Keras 2.11 does of SGD without momentum."""
-        found = (slot for (_, meaning), slot in self.held.items() if meaning in self.idle_meanings)
-        return {slot.key for slot in found if slot.key is not None}
-
-    @property
-    def idle_meanings(self) -> set[str]:
-        """The meanings of slots that are made here though a setting turns them off."""
-        settings, slots = self.settings, self.row.slots if self.row is not None else ()
-        off = {slot.meaning for slot in slots if slot.made_by in settings and not settings[slot.made_by]}
-        return {slot.meaning for slot in slots if slot.meaning in off and self.generation in slot.idle_in}
-
-    @property
-    def listed_keys(self) -> tuple[str, ...]:
-        """The keys of all that a newer optimizer lists, in its order; nothing of a legacy one."""
-        if self.generation not in (KERAS2, KERAS3):
-            return ()
-        every = (self.iteration, self.rates.get(LEARNING_RATE), *self.slots, self.product)
-        return tuple(each.key for each in every if each is not None and each.key is not None)
-
-    def keys(self) -> list[str]:
-        """Return the keys of all that it is made of in the source."""
-        product = [self.product] if self.product is not None else []
-        variables = (self.iteration, *self.rates.values(), *self.slots, *product)
-        held = [variable.key for variable in variables if variable.key is not None]
-        return [*held, *self.wrapper.values(), *self.copies]
-
-
-def stored_optimizer(
+def stored_state(
     source: FormatReader, beside: KerasFacts | None = None, said: str | None = None
-) -> StoredOptimizer | None:
+) -> TrainingState | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
     `beside` are a configuration, and one of training, that are given beside the checkpoint.  `said` is the
     class of the optimizer if the checkpoint does not tell it.  Of a LossScaleOptimizer it is that of the
-    optimizer in it.
+    optimizer in it.  Whose the slots of a list are, the model tells (`slot_owners`).
     """
     read = _READERS.get(source.format.name)
     told = unwrapped(optimizer_settings(source, beside))
@@ -169,15 +81,43 @@ def stored_optimizer(
     if found is None:
         return None
     called, settings = told[0] or "", told[1]
-    known, beside_it = named(found.name), named(called)
+    known, beside_it = named(found.called), named(called)
     is_another = known is not None and beside_it is not None and known is not beside_it
-    name = found.name or called or said or ""
-    scaled = found.scaled or optimizer_settings(source)[0] in LOSS_SCALING
-    found = found._replace(name=name, row=named(name), settings={} if is_another else settings, scaled=scaled)
+    found = found._replace(
+        called=found.called or called or said or "",
+        settings={} if is_another else settings,
+        scaled=found.scaled or optimizer_settings(source)[0] in LOSS_SCALING,
+    )
+    row = named(found.called)
     if source.object_graph is None:
-        return found
+        return found._replace(known=(row,) if row is not None else ())
     wanted = unwrapped(settings_in(beside))[0] if beside is not None else None
-    return _in_graph(found, source, named(wanted or ""))
+    return _of_one_class(found, row, named(wanted or ""))
+
+
+def _of_one_class(state: TrainingState, *told: Row | None) -> TrainingState:
+    """Return an optimizer of a graph as one of those that its slots may be of, by what is told of its class.
+
+    TensorFlow 1's, to which a count was added, has legacy Keras' slots under other names.
+    """
+    rows = [row for one in told for row in state.known if row is one] or list(state.known)
+    # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
+    if len({tuple(map(len, row.order)) for row in rows}) != 1:
+        return state._replace(known=(), generation=LEGACY if state.generation == TF1 else state.generation)
+    row, meanings = rows[0], rows[0].meanings(state.generation)
+    called = state.called if state.generation == LEGACY else row.name
+    state = state._replace(known=(row,), called=called)
+    if state.generation != TF1:
+        return state
+    slots = {
+        (variable, row.slot(meanings[name]).legacy): key for (variable, name), key in state.slots.items()
+    }
+    return state._replace(generation=LEGACY, slots=slots)
+
+
+def titled(state: TrainingState) -> str:
+    """Return an optimizer's name for people, with its generation."""
+    return f"{state.called or UNKNOWN_CLASS} of {TITLES[state.generation]}"
 
 
 def unwrapped(told: Told) -> Told:
@@ -215,44 +155,65 @@ def _told(text: str | None, name: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _rates(names: Sequence[str], settings: Mapping[str, Any], prefix: str) -> dict[str, Variable]:
+def _rates(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, float]:
     given = {name: settings.get(name) for name in names}
     return {
-        name: Variable(name, False, f"{prefix}{name}", value=float(value))
+        name: float(value)
         for name, value in given.items()
         if isinstance(value, int | float) and abs(value) <= _LARGEST_RATE
     }
 
 
-def _of_h5(source: FormatReader, told: Told) -> StoredOptimizer | None:
+def _of_h5(source: FormatReader, told: Told) -> TrainingState | None:
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
         return None
-    held = [Variable("", False, name, key) for key, name in group.names]
+    names = dict(group.names)
+    keys = [key for key, _ in group.names]
     wrapper: dict[str, str] = {}
-    if [one.full_name.rpartition("/")[2] for one in held[:4]] == list(_WRAPPER):
-        wrapper, held = _wrapper([key for key, _ in group.names[:4]]), held[4:]
-    first, (called, settings) = held[0].full_name, told
+    if len(keys) > 4 and [names[key].rpartition("/")[2] for key in keys[:4]] == list(_WRAPPER):
+        wrapper, keys = _wrapper(keys[:4]), keys[4:]
+    first, (called, settings) = names[keys[0]], told
     if first == "iteration":
-        slots = [replace(one, name=_slot_name(one.full_name)) for one in held[1:]]
-        name = called or (slots[0].full_name.partition("/")[0] if slots else "")
-        return StoredOptimizer(KERAS2, name, held[0], tuple(slots), _rates(("learning_rate",), settings, ""))
+        name = called or (names[keys[1]].partition("/")[0] if len(keys) > 1 else "")
+        return _listed(KERAS2, name, {ITERATIONS: keys[0]}, keys)._replace(
+            names=names | {LEARNING_RATE: LEARNING_RATE}, values=_rates((LEARNING_RATE,), settings)
+        )
     if first == "iter" or first.endswith("/iter"):  # the former where a program looked at it before training
         name = first.removesuffix("iter").removesuffix("/").rpartition("/")[2] or called or ""
-        slots = [replace(one, name=one.full_name.rpartition("/")[2]) for one in held[1:]]
-        product = slots.pop(0) if slots and slots[0].name == "momentum_cache" else None
-        rates = _rates(_LEGACY_SCALARS, settings, f"{name}/")
-        return StoredOptimizer(LEGACY, name, held[0], tuple(slots), rates, product=product)
-    if first.endswith("/iteration"):
-        name = called or _cased(first.partition("/")[0])
-        # A schedule is no variable.
-        has_rate = len(held) > 1 and held[1].full_name.endswith("/learning_rate")
-        rates = {"learning_rate": held[1]} if has_rate else {}
-        slots, product = _without_product(held[1 + len(rates) :], source)
-        return StoredOptimizer(
-            KERAS3, name, held[0], tuple(slots), rates, product=product, wrapper=wrapper, scaled=bool(wrapper)
-        )
-    return None
+        numbers = {ITERATIONS: keys[0]}
+        if len(keys) > 1 and names[keys[1]].rpartition("/")[2] == "momentum_cache":
+            numbers[MOMENTUM_PRODUCT] = keys[1]
+        values = _rates(LEGACY_RATES, settings)
+        state = _listed(LEGACY, name, numbers, keys)
+        return state._replace(values=values, names=names | {each: f"{name}/{each}" for each in values})
+    if not first.endswith("/iteration"):
+        return None
+    numbers = {ITERATIONS: keys[0]}
+    # A schedule is no variable.
+    if len(keys) > 1 and names[keys[1]].endswith("/learning_rate"):
+        numbers[LEARNING_RATE] = keys[1]
+    name = called or _cased(first.partition("/")[0])
+    state = _listed(KERAS3, name, _with_product(numbers, keys, source), keys, wrapper)
+    return state._replace(names=names, scaled=bool(wrapper))
+
+
+def _listed(
+    generation: str,
+    name: str,
+    numbers: Mapping[str, str],
+    keys: Sequence[str],
+    wrapper: Mapping[str, str] | None = None,
+) -> TrainingState:
+    """Return an optimizer that stores a list of keys: its numbers and slots, which a model tells apart."""
+    slots = tuple(key for key in keys if key not in numbers.values())
+    theirs = wrapper or {}
+    held = {
+        each: tuple(key for one in (numbers, theirs) if (key := one.get(each)) is not None)
+        for each in (*numbers, *(other for other in theirs if other not in numbers))
+    }
+    state = TrainingState(generation, OPTIMIZER, name, (), {}, held, slots, wrapper=theirs)
+    return state._replace(listed=tuple(keys)) if generation != LEGACY else state
 
 
 def _wrapper(keys: Sequence[str]) -> dict[str, str]:
@@ -260,18 +221,12 @@ def _wrapper(keys: Sequence[str]) -> dict[str, str]:
     return dict(zip(_WRAPPER.values(), keys, strict=True))
 
 
-def _slot_name(full_name: str) -> str:
-    """Return the slot in a full name of Keras 2.11 and later: `m` in `Adam/m/kernel` and in `m/kernel`."""
-    parts = full_name.split("/")[:2]
-    return next((part for part in parts if part in _SLOT_NAMES), "")
-
-
-def _without_product(held: list[Variable], source: FormatReader) -> tuple[list[Variable], Variable | None]:
-    """Return slots without the product of momentums, a scalar that Keras 3's Nadam has behind them."""
-    last = source.specs[held[-1].key] if held and held[-1].key is not None else None
-    if last is None or last.shape or len(held) % 2 == 0:
-        return held, None
-    return held[:-1], held[-1]
+def _with_product(numbers: dict[str, str], keys: Sequence[str], source: FormatReader) -> dict[str, str]:
+    """Return numbers with the product of momentums, a scalar that Keras 3's Nadam has behind its slots."""
+    slots = keys[len(numbers) :]
+    if slots and not source.specs[slots[-1]].shape and len(slots) % 2:
+        return numbers | {MOMENTUM_PRODUCT: slots[-1]}
+    return numbers
 
 
 def _cased(name: str) -> str:
@@ -280,13 +235,12 @@ def _cased(name: str) -> str:
     return next((known for known in BY_NAME if snake_case(known) == base), name)
 
 
-def _of_weights(source: FormatReader, told: Told) -> StoredOptimizer | None:
+def _of_weights(source: FormatReader, told: Told) -> TrainingState | None:
     reader: Any = source
     inner, outer = reader.variables("optimizer/inner_optimizer/vars"), reader.variables("optimizer/vars")
     keys = inner or outer
     if not keys:
         return None
-    held = [Variable("", False, key=key) for key in keys]
     wrapper: dict[str, str] = {}
     copies: dict[str, str] = {}
     own = len(outer) - len(inner)
@@ -296,96 +250,57 @@ def _of_weights(source: FormatReader, told: Told) -> StoredOptimizer | None:
         copies = dict(zip(outer[own:], inner, strict=True))
     group = "optimizer/inner_optimizer/vars" if inner else "optimizer/vars"
     name = keras_facts(source.facts).object_names.get(group)
-    if name is None or len(held) < 2 or source.specs[keys[1]].shape:
+    numbers, values = {ITERATIONS: keys[0]}, {}
+    generation = KERAS3
+    if name is None or len(keys) < 2 or source.specs[keys[1]].shape:
         # Of Keras 2; or of Keras 3 with a schedule, which is no variable.
-        rates = _rates(("learning_rate",), told[1], "")
+        values = _rates((LEARNING_RATE,), told[1])
         # This program names the optimizer of Keras 2, too, whose configuration then has no schedule.
-        may_be_scheduled = not told[1] or isinstance(told[1].get("learning_rate"), dict)
+        may_be_scheduled = not told[1] or isinstance(told[1].get(LEARNING_RATE), dict)
         is_keras_3 = keras_facts(source.facts).major == "3" and may_be_scheduled
         generation = KERAS3 if is_keras_3 else KERAS2
-        state = StoredOptimizer(generation, _cased(name or ""), held[0], tuple(held[1:]), rates)
-        return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
-    slots, product = _without_product(held[2:], source)
-    rates = {"learning_rate": held[1]}
-    state = StoredOptimizer(KERAS3, _cased(name), held[0], tuple(slots), rates, product=product)
-    return state._replace(wrapper=wrapper, copies=copies, scaled=bool(inner))
+    else:
+        numbers = _with_product({**numbers, LEARNING_RATE: keys[1]}, keys, source)
+    state = _listed(generation, _cased(name or ""), numbers, keys, wrapper)
+    names = {LEARNING_RATE: LEARNING_RATE} if values else {}
+    return state._replace(values=values, names=names, copies=copies, scaled=bool(inner))
 
 
-def _of_graph(source: FormatReader, _: Told) -> StoredOptimizer | None:
+def _of_graph(source: FormatReader, _: Told) -> TrainingState | None:
     graph = source.object_graph
     if graph is None:
         return None
-    keys = {node: key for key, (node, _, _) in graph.tensors(source.specs).items()}
     # `Checkpoint(model=...)` has it below the model, a LossScaleOptimizer of Keras 3 within itself.
     found_at = (dict(graph.children(at)).get(OPTIMIZER) for at in graph.reachable())
     node = next((at for at in found_at if at is not None), None)
     if node is None:
         return None
     outer = dict(graph.children(node))
+    inner = outer.get("inner_optimizer", node)
+    states = training_states(graph, source.specs, source.full_names)
+    state = next((one for one in states if one.path == graph.paths.get(inner)), None)
+    if state is None:
+        return None
     wrapper = {}
-    is_scaled = "inner_optimizer" in outer or "loss_scale" in outer
     if "inner_optimizer" in outer:
+        keys = {at: key for key, (at, _, _) in graph.tensors(source.specs).items()}
         told = zip(_WRAPPER_EDGES, _WRAPPER.values(), strict=True)
         wrapper = {what: keys[outer[edge]] for edge, what in told if outer.get(edge) in keys}
-    node = outer.get("inner_optimizer", node)
-    edges = dict(graph.children(node))
-
-    def held(at: int | None, name: str = "") -> Variable | None:
-        if at is None or at not in keys:
-            return None
-        return Variable(name, False, source.full_names.get(keys[at], ""), keys[at])
-
-    iteration = held(edges.get("_iterations", edges.get("iter")))
-    if iteration is None:
+    scaled = "inner_optimizer" in outer or "loss_scale" in outer
+    state = state._replace(scaled=scaled, wrapper=wrapper, names=source.full_names)
+    iteration, edges = state.number(ITERATIONS), dict(graph.children(inner))
+    has_list = "_variables" in edges and any(True for _ in graph.children(edges["_variables"]))
+    if iteration is None or (has_list and not state.listed):
         return None
-    if "iter" in edges:
-        own = [slot for slot in graph.slots if slot.optimizer == node and slot.node in keys]
-        slots = [held(slot.node, slot.name) for slot in own]
-        owners = tuple((keys[slot.variable], slot.name) for slot in own if slot.variable in keys)
-        rates = {name: rate for name in _LEGACY_SCALARS if (rate := held(edges.get(name), name))}
-        name = iteration.full_name.removesuffix("/iter")
-        product = held(edges.get("momentum_cache"))
-        found = tuple(slot for slot in slots if slot)
-        return StoredOptimizer(
-            LEGACY, name, iteration, found, rates, product=product, scaled=is_scaled, owners=owners
-        )
-    listed = dict(graph.children(edges["_variables"])) if "_variables" in edges else {}
-    order = [listed[name] for name in sorted(listed, key=lambda name: (len(name), name))]
-    is_keras_3 = "_trainable_variables" in edges
-    learning_rate = held(edges.get("_learning_rate"), "learning_rate")
-    product = held(edges.get("_u_product"))
-    numbers = {one.key for one in (iteration, learning_rate, product) if one is not None}
-    stored = [held(at) for at in order]
-    members = [one for one in stored if one is not None and one.key not in numbers]
-    if None in stored:
-        return None
-    named = [replace(one, name=_slot_name(one.full_name)) for one in members]
-    rates = {"learning_rate": learning_rate} if learning_rate is not None else {}
-    name = _cased((members[0] if members else iteration).full_name.partition("/")[0])
-    generation = KERAS3 if is_keras_3 else KERAS2
-    state = StoredOptimizer(generation, name, iteration, tuple(named), rates, product=product)
-    return state._replace(wrapper=wrapper, scaled=is_scaled)
+    first = source.full_names.get(iteration, "")
+    if state.generation in (LEGACY, TF1):
+        return state._replace(called=first.removesuffix("/iter"))
+    slots = state.ordered
+    name = (source.full_names.get(slots[0], "") if slots else first).partition("/")[0]
+    return state._replace(called=_cased(name))
 
 
-def _in_graph(optimizer: StoredOptimizer, source: FormatReader, wanted: Row | None) -> StoredOptimizer:
-    """Return the same with what the object graph tells: whose the slots are, and of which class."""
-    assert source.object_graph is not None
-    states = training_states(source.object_graph, source.specs, source.full_names)
-    iteration = optimizer.iteration.key
-    state = next(one for one in states if iteration in one.numbers.get(ITERATIONS, ()))
-    rows = [row for told in (optimizer.row, wanted) for row in state.known if row is told]
-    rows = rows or list(state.known)
-    # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
-    if len({tuple(map(len, row.order)) for row in rows}) != 1:
-        return optimizer._replace(row=None)
-    row, meanings = rows[0], rows[0].meanings(state.generation)
-    owners = {key: (variable, meanings[name]) for (variable, name), key in state.slots.items()}
-    name = optimizer.name if state.generation == LEGACY else row.name
-    known = [owners[slot.key] for slot in optimizer.slots if slot.key in owners]
-    return optimizer._replace(row=row, name=name, owners=tuple(known))
-
-
-_READERS: dict[str, Callable[[FormatReader, Told], StoredOptimizer | None]] = {
+_READERS: dict[str, Callable[[FormatReader, Told], TrainingState | None]] = {
     "keras-h5": _of_h5,
     "keras-weights": _of_weights,
     "keras": _of_weights,

@@ -6,6 +6,7 @@ slots in the order in which they make them, for the trained variables in the mod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import compress, product
 from typing import TYPE_CHECKING
 
@@ -13,96 +14,138 @@ from ..errors import CheckpointError
 from .facts import keras_facts
 from .match import fill
 from .model import ModelError, from_config, trained_order
-from .optimizer_state import stored_optimizer
-from .optimizers import LEGACY
+from .optimizer_state import stored_state
+from .optimizers import LEGACY, OPTIMIZERS
 from .variable_layout import give_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..model.reader import FormatReader
     from .model import Unit, Variable
-    from .optimizer_state import StoredOptimizer
     from .optimizers import Optimizer as Row
     from .optimizers import SlotKind
+    from .training_state import TrainingState
 
 
 _Owners = list[tuple["Variable", str]]
 """The variable of each slot, and the slot's meaning."""
 
+_NAMES = frozenset(slot.keras2 for row in OPTIMIZERS for slot in row.slots) - {""}
 
-def owned(optimizer: StoredOptimizer, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> StoredOptimizer:
-    """Return an optimizer with the variable and the meaning of each slot.
+
+Held = Mapping[tuple[int, str], str]
+"""The key of the slot of each variable, by the variable's identity and the slot's meaning."""
+
+
+def held_slots(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> Held:
+    """Return the slots of a model's variables; none where nothing tells whose they are.
 
     `shapes` are those of all tensors: what does not fit is of another model, and stays unknown.
     """
-    if optimizer.row is None:
-        return optimizer
-    found = _by_key(optimizer, model) if optimizer.owners else _told(optimizer, optimizer.row, model)
-    fits = len(found) == len(optimizer.slots) and all(
-        variable.key is not None and slot.key is not None and shapes[variable.key] == shapes[slot.key]
-        for slot, (variable, _) in zip(optimizer.slots, found, strict=True)
+    slots, row = state.ordered, state.row
+    if row is None:
+        return {}
+    found = _by_key(state, row, model) or _by_name(state, row, model) or _by_order(state, row, model)
+    fits = len(found) == len(slots) and all(
+        variable.key is not None and shapes[variable.key] == shapes[key]
+        for key, (variable, _) in zip(slots, found, strict=True)
     )
-    if not fits:
-        return optimizer
-    pairs = zip(optimizer.slots, found, strict=True)
-    return optimizer._replace(held={(id(variable), meaning): slot for slot, (variable, meaning) in pairs})
+    pairs = zip(slots, found, strict=True) if fits else ()
+    return {(id(variable), meaning): key for key, (variable, meaning) in pairs}
 
 
-def _by_key(optimizer: StoredOptimizer, model: Unit) -> _Owners:
+def is_told(state: TrainingState, held: Held) -> bool:
+    """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
+    row = state.row
+    return bool(held) or (not state.ordered and row is not None and all(one.made_by for one in row.slots))
+
+
+def idle_slots(state: TrainingState, held: Held) -> set[str]:
+    """Return the keys of slots that are made without need."""
+    idle = state.idle_meanings
+    return {key for (_, meaning), key in held.items() if meaning in idle}
+
+
+def owned(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> TrainingState:
+    """Return an optimizer with the slots of a model's variables, as an object graph would tell them."""
+    held = held_slots(state, model, shapes)
+    if not is_told(state, held) or state.row is None:
+        return state._replace(known=(), slots={}, unowned=state.ordered)
+    keys = {id(variable): variable.key or "" for variable in model.all_variables()}
+    names = {meaning: name for name, meaning in state.row.meanings(state.generation).items()}
+    slots = {(keys[owner], names[meaning]): key for (owner, meaning), key in held.items()}
+    return state._replace(slots=slots, unowned=())
+
+
+def _by_key(state: TrainingState, row: Row, model: Unit) -> _Owners:
+    """Return whose the slots are that an object graph tells."""
+    if not state.slots:
+        return []
     variables = {variable.key: variable for variable in model.all_variables()}
-    return [(variables[key], meaning) for key, meaning in optimizer.owners if key in variables]
+    meanings = row.meanings(state.generation)
+    owners = {
+        key: (variables[variable], meanings[name])
+        for (variable, name), key in state.slots.items()
+        if variable in variables
+    }
+    return [owners[key] for key in state.ordered if key in owners]
 
 
-def _told(optimizer: StoredOptimizer, row: Row, model: Unit) -> _Owners:
-    """Return whose the slots are; nothing where neither names nor the order tell it."""
-    return _by_name(optimizer, row, model) or _by_order(optimizer, row, model)
-
-
-def _by_name(optimizer: StoredOptimizer, row: Row, model: Unit) -> _Owners:
+def _by_name(state: TrainingState, row: Row, model: Unit) -> _Owners:
     """Return whose a legacy optimizer's slots are, where the names of all say it."""
-    if optimizer.generation != LEGACY:
+    if state.generation != LEGACY or state.slots:
         return []
     meanings = row.meanings(LEGACY)
     variables = {variable.full_name: variable for variable in model.all_variables()}
-    found = [
-        (variables.get(_owner(optimizer.name, slot)), meanings.get(slot.name)) for slot in optimizer.slots
-    ]
+    slots = state.ordered
+    found = [(variables.get(_owner(state, key)), meanings.get(_slot_name(state, key))) for key in slots]
     known = [(variable, meaning) for variable, meaning in found if variable is not None and meaning]
     return known if len(known) == len(found) else []
 
 
-def _owner(optimizer: str, slot: Variable) -> str:
+def _owner(state: TrainingState, slot: str) -> str:
     """Return the full name of the variable that a legacy optimizer's slot belongs to."""
-    above, _, owner = f"/{slot.full_name}".partition(f"/{optimizer}/")  # which scopes may precede
-    return (owner or above[1:]).removesuffix(f"/{slot.name}")
+    full_name = f"/{state.names.get(slot, '')}"
+    above, _, owner = full_name.partition(f"/{state.called}/")  # which scopes may precede
+    return (owner or above[1:]).removesuffix(f"/{_slot_name(state, slot)}")
 
 
-def _by_order(optimizer: StoredOptimizer, row: Row, model: Unit) -> _Owners:
+def _slot_name(state: TrainingState, slot: str) -> str:
+    """Return the slot in a full name: `m` in `Adam/m/kernel`, `m/kernel` and legacy `Adam/kernel/m`."""
+    parts = state.names.get(slot, "").split("/")
+    return (
+        parts[-1] if state.generation == LEGACY else next((part for part in parts[:2] if part in _NAMES), "")
+    )
+
+
+def _by_order(state: TrainingState, row: Row, model: Unit) -> _Owners:
     """Return whose the slots are, by the order in which the optimizer makes them."""
+    if state.slots:
+        return []
     trained = trained_order(model)
-    groups = _groups(optimizer, row, len(trained))
+    groups = _groups(state, row, len(trained))
     return [(variable, meaning) for group in groups for variable in trained for meaning in group]
 
 
-def _groups(optimizer: StoredOptimizer, row: Row, trained: int) -> Sequence[tuple[str, ...]]:
+def _groups(state: TrainingState, row: Row, trained: int) -> Sequence[tuple[str, ...]]:
     """Return the groups of slots that there are; none where not even their number tells it."""
-    every = row.listed(optimizer.generation)
-    choices = product(*(_may_be_there(optimizer, row.slot(group[0])) for group in every))
+    every, number = row.listed(state.generation), len(state.ordered)
+    choices = product(*(_may_be_there(state, row.slot(group[0])) for group in every))
     found = [tuple(compress(every, chosen)) for chosen in choices]
-    fitting = [groups for groups in found if sum(map(len, groups)) * trained == len(optimizer.slots)]
+    fitting = [groups for groups in found if sum(map(len, groups)) * trained == number]
     return fitting[0] if len(fitting) == 1 else ()
 
 
-def _may_be_there(optimizer: StoredOptimizer, slot: SlotKind) -> tuple[bool, ...]:
+def _may_be_there(state: TrainingState, slot: SlotKind) -> tuple[bool, ...]:
     """Return whether there are slots of a meaning, by settings or names; both where those do not tell."""
-    if not slot.name(optimizer.generation):
+    if not slot.name(state.generation):
         return (False,)
-    if not slot.made_by or optimizer.generation in slot.idle_in:
+    if not slot.made_by or state.generation in slot.idle_in:
         return (True,)
-    if optimizer.settings:
-        return (bool(optimizer.settings.get(slot.made_by)),)
-    spoken = {held.name for held in optimizer.slots if held.name}
+    if state.settings:
+        return (bool(state.settings.get(slot.made_by)),)
+    spoken = {_slot_name(state, key) for key in state.ordered} - {""}
     return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
 
 
@@ -113,19 +156,18 @@ def slot_paths(source: FormatReader) -> dict[str, str]:
     """
     try:
         config = keras_facts(source.facts).config
-        optimizer = stored_optimizer(source) if config is not None else None
-        row = optimizer.row if optimizer is not None else None
-        if config is None or optimizer is None or row is None:
+        state = stored_state(source) if config is not None else None
+        row = state.row if state is not None else None
+        if config is None or state is None or row is None:
             return {}
         model = from_config(config)
         fill(model, source)
     except (ModelError, CheckpointError):
         return {}  # names are a help: who needs the model is told what is wrong with it
     give_names(model)
-    held = owned(optimizer, model, {key: spec.shape for key, spec in source.specs.items()}).held
+    held = held_slots(state, model, {key: spec.shape for key, spec in source.specs.items()})
     keys = {id(variable): variable.key for variable in model.all_variables()}
     return {
-        slot.key: f"{keys[owner]} ({row.slot(meaning).spoken(optimizer.generation)} of optimizer)"
-        for (owner, meaning), slot in held.items()
-        if slot.key is not None
+        key: f"{keys[owner]} ({row.slot(meaning).spoken(state.generation)} of optimizer)"
+        for (owner, meaning), key in held.items()
     }

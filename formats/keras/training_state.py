@@ -52,6 +52,9 @@ UNKNOWN_CLASS = "an optimizer of unknown class"
 
 LOSS_SCALE, GOOD_STEPS = "loss_scale", "good_steps"
 
+LEGACY_RATES = ("beta", "beta_1", "beta_2", "decay", LEARNING_RATE, "momentum", "rho")
+"""Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
+
 COUNT = "iter"
 """The edge to a legacy optimizer's count."""
 
@@ -82,9 +85,7 @@ class TrainingState(NamedTuple):
 
     `called` is what the checkpoint calls it, its class mostly; `known` are the optimizers
     of the table that it can be.  `numbers` are keys by meaning, several where a wrapper
-    has them, too.  `unowned` are slots of which nothing tells whose they are.  `rate` is the
-    learning rate where a configuration tells it, and no tensor; `in_use` the meanings of
-    slots that are not idle, by a configuration.
+    has them, too.  `unowned` are slots of which nothing tells whose they are.
     """
 
     generation: str
@@ -94,8 +95,21 @@ class TrainingState(NamedTuple):
     slots: Mapping[SlotOf, str]
     numbers: Mapping[str, tuple[str, ...]]
     unowned: tuple[str, ...] = ()
-    rate: float | None = None
-    in_use: frozenset[str] = frozenset()
+    values: Mapping[str, float] = MappingProxyType({})
+    """Numbers by meaning that a configuration or an option tells, in place of tensors."""
+
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """What a training configuration says of it; nothing where that is of another class."""
+
+    names: Mapping[str, str] = MappingProxyType({})
+    """Full names as stored, by key, or by meaning for a number that no tensor holds."""
+
+    scaled: bool = False
+    """Whether a LossScaleOptimizer is around it, as far as is told."""
+
+    wrapper: Mapping[str, str] = MappingProxyType({})
+    """The keys of the numbers that a LossScaleOptimizer of Keras 3 around it has, by meaning."""
+
     copies: Mapping[str, str] = MappingProxyType({})
     """Keys of second copies in a wrapper's list, each with that of the first."""
 
@@ -110,6 +124,63 @@ class TrainingState(NamedTuple):
         """The keys of all that it is made of."""
         numbers = (key for keys in self.numbers.values() for key in keys)
         return {*self.slots.values(), *numbers, *self.unowned, *self.copies}
+
+    @property
+    def row(self) -> Optimizer | None:
+        """What the table knows of its class, the first of several."""
+        return self.known[0] if self.known else None
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate where no tensor tells it."""
+        return self.values.get(LEARNING_RATE)
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        """The meanings of slots that a setting turns on."""
+        slots = self.row.slots if self.row is not None else ()
+        return frozenset(slot.meaning for slot in slots if self.settings.get(slot.made_by))
+
+    @property
+    def idle_meanings(self) -> set[str]:
+        """The meanings of slots that are made though a setting turns them off, as Keras 2.11 does for SGD."""
+        settings, slots = self.settings, self.row.slots if self.row is not None else ()
+        off = {slot.meaning for slot in slots if slot.made_by in settings and not settings[slot.made_by]}
+        return {slot.meaning for slot in slots if slot.meaning in off and self.generation in slot.idle_in}
+
+    def number(self, name: str) -> str | None:
+        """Return the key of a number of its own, which is none of a wrapper around it."""
+        theirs = set(self.wrapper.values())
+        return next((key for key in self.numbers.get(name, ()) if key not in theirs), None)
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """The keys of its slots in the order stored."""
+        numbers = {self.number(name) for name in (ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT)}
+        listed = tuple(key for key in self.listed if key not in numbers)
+        return listed or (*self.slots.values(), *self.unowned)
+
+    @property
+    def rates(self) -> list[str]:
+        """The names of its hyperparameters that a tensor or a configuration tells."""
+        names = LEGACY_RATES if self.generation == LEGACY else (LEARNING_RATE,)
+        return [name for name in names if name in self.values or self.number(name) is not None]
+
+    @property
+    def stored_keys(self) -> list[str]:
+        """The keys of all that is read of it, its numbers first; none for a number that is given."""
+        numbers = (ITERATIONS, *self.rates)
+        held = [self.number(name) for name in numbers if name not in self.values]
+        held += [*self.ordered, self.number(MOMENTUM_PRODUCT)]
+        return [*(key for key in held if key is not None), *self.wrapper.values(), *self.copies]
+
+    def with_numbers(self, iterations: int | None, learning_rate: float | None) -> TrainingState:
+        """Return the same with numbers in place of those that the checkpoint has."""
+        given = {ITERATIONS: iterations, LEARNING_RATE: learning_rate}
+        values = {name: value for name, value in given.items() if value is not None}
+        return self._replace(
+            values={**self.values, **values}, names={LEARNING_RATE: LEARNING_RATE, **self.names}
+        )
 
     @property
     def slot_names(self) -> set[str]:

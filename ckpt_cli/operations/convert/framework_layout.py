@@ -20,7 +20,7 @@ from formats.keras.in_pytorch import COUNT, Filler, LayoutRow, model_names, rema
 from formats.keras.layers import is_seed
 from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
-from formats.keras.optimizer_state import stored_optimizer
+from formats.keras.optimizer_state import stored_state
 from formats.keras.torch_shapes import check_tensors, check_variables
 from formats.model.facts import Facts, Nothing, Rich
 from formats.model.reader import Family
@@ -44,7 +44,7 @@ from .plan import Dropped
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from formats.keras.optimizer_state import StoredOptimizer
+    from formats.keras.training_state import TrainingState
     from formats.location import Location
     from formats.model.hub_config import HubConfig
     from formats.model.reader import Format, FormatReader
@@ -108,7 +108,7 @@ class LayoutResult(NamedTuple):
     facts: Facts = Nothing()
     """What is written beside the tensors."""
 
-    optimizer: StoredOptimizer | None = None
+    optimizer: TrainingState | None = None
     """The state of an optimizer as Keras' layouts list it, on the way back."""
 
     metadata: Facts = Nothing()
@@ -476,7 +476,7 @@ def _to_pytorch(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayo
     relations = _of_keys(relate(names, shapes).relations, called)
     constants = _constants(fillers, relations, reader)
     optimizer = _optimizer(reader, wanted, layout)
-    held = {*called.values(), *(optimizer.keys() if optimizer is not None else ())}
+    held = {*called.values(), *(optimizer.stored_keys if optimizer is not None else ())}
     left = [key for key in keys if key not in held]
     dropped = _left_over(reader, left, model.lack)
     notes = model.notes()
@@ -508,14 +508,14 @@ def _beside(
 
 def _optimizer(
     reader: FormatReader, wanted: Collection[str], layout: FrameworkLayout
-) -> StoredOptimizer | None:
+) -> TrainingState | None:
     """Return the optimizer whose state is chosen, and has a place; ConversionError for a part of it."""
     if not layout.nests or not has_optimizer(reader, wanted):
         return None
-    optimizer = stored_optimizer(reader, layout.config)
+    optimizer = stored_state(reader, layout.config)
     if optimizer is None:
         return None
-    parts = optimizer.keys()
+    parts = optimizer.stored_keys
     missing = next((key for key in parts if key not in wanted), None)
     if missing is not None:
         message = "is left out, but optimizer state can only be converted as a whole"

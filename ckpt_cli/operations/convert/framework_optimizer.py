@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.axes import Cut
 from formats.errors import ConversionError
 from formats.keras.model import trained_order
+from formats.keras.optimizer_state import titled
 from formats.keras.optimizers_in_pytorch import (
     GROUPS,
     NO_STEP,
@@ -24,7 +25,8 @@ from formats.keras.optimizers_in_pytorch import (
     scale_of,
     settings_of,
 )
-from formats.keras.slot_owners import owned
+from formats.keras.slot_owners import held_slots, idle_slots, is_told
+from formats.keras.training_state import ITERATIONS
 from formats.torch.facts import TorchFacts
 from formats.torch.keys import escaped
 from formats.torch.objects import TensorPosition
@@ -41,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.keras.model import Unit
-    from formats.keras.optimizer_state import StoredOptimizer
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
+    from formats.keras.training_state import TrainingState
     from formats.model.reader import FormatReader
 
 
@@ -73,13 +75,13 @@ class ModelWeights(NamedTuple):
     names: Sequence[str]
 
 
-def follow(reader: FormatReader, model: Unit, optimizer: StoredOptimizer, weights: ModelWeights) -> Followed:
+def follow(reader: FormatReader, model: Unit, state: TrainingState, weights: ModelWeights) -> Followed:
     """Return a training checkpoint of weights and their optimizer.
 
     Raises ConversionError, which says why, for a state that PyTorch's optimizers have no equal of.
     """
     try:
-        return _Following(reader, model, optimizer).followed(weights)
+        return _Following(reader, model, state).followed(weights)
     except ConversionError as error:
         error.path = error.path or reader.location.path
         error.hints = (*error.hints, WEIGHTS_ONLY)
@@ -87,13 +89,16 @@ def follow(reader: FormatReader, model: Unit, optimizer: StoredOptimizer, weight
 
 
 class _Following:
-    def __init__(self, reader: FormatReader, model: Unit, optimizer: StoredOptimizer) -> None:
+    def __init__(self, reader: FormatReader, model: Unit, state: TrainingState) -> None:
         self._reader = reader
-        self._optimizer = owned(optimizer, model, {key: spec.shape for key, spec in reader.specs.items()})
+        self._state = state
+        self._held = held_slots(state, model, {key: spec.shape for key, spec in reader.specs.items()})
+        self._idle = idle_slots(state, self._held)
+        self._title = titled(state)
         self._row = self._known_row()
         self._settings = self._told_settings()
         self._slots = self._kept_slots()
-        held = {variable for variable, _ in self._optimizer.held}
+        held = {variable for variable, _ in self._held}
         self._trained = {
             variable.key: id(variable)
             for variable in (model.all_variables() if held else trained_order(model))
@@ -112,9 +117,7 @@ class _Following:
         if self._row.name != NO_STEP:
             steps = self._steps()
             made += [Constant(_of_state(number, "step"), steps, (), "float32") for number in numbers.values()]
-        idle = [
-            Dropped(key, reason_of_idle(self._optimizer.generation)) for key in sorted(self._optimizer.idle)
-        ]
+        idle = [Dropped(key, reason_of_idle(self._state.generation)) for key in sorted(self._idle)]
         every = [*weights.names, *(constant.key for constant in weights.constants)]
         root = self._root(every, trained)
         return Followed(relations, made, TorchFacts(structure=NestedStructure(root)), idle, self._notes())
@@ -129,8 +132,8 @@ class _Following:
     # What it is ---------------------------------------------------------------------------
 
     def _known_row(self) -> Row:
-        row, title = self._optimizer.row, self._optimizer.title
-        if self._optimizer.scaled:
+        row, title = self._state.row, self._title
+        if self._state.scaled:
             raise ConversionError(
                 f"{title} is inside a LossScaleOptimizer, which has no place in PyTorch's layout"
             )
@@ -138,7 +141,7 @@ class _Following:
             raise ConversionError(
                 f"the state of {title} has no place in PyTorch's layout, expected one of {', '.join(GROUPS)}"
             )
-        if not self._optimizer.is_told:
+        if not is_told(self._state, self._held):
             raise ConversionError(
                 f"SRC does not say which variables the slots of {title} belong to", hints=(_COMPILED,)
             )
@@ -146,10 +149,10 @@ class _Following:
 
     def _told_settings(self) -> dict[str, Any]:
         """Return the optimizer's settings, those that tensors hold as they hold them."""
-        found = {**self._optimizer.settings}
-        for name, variable in self._optimizer.rates.items():
-            found[name] = variable.value if variable.key is None else self._number(variable.key)
-        title = self._optimizer.title
+        found = {**self._state.settings}
+        for name in self._state.rates:
+            found[name] = self._value(name)
+        title = self._title
         lacking = sorted(name for name in settings_of(self._row.name) if found.get(name) is None)
         if lacking:
             raise ConversionError(f"SRC does not store {lacking[0]} of {title}", hints=(_COMPILED,))
@@ -170,6 +173,13 @@ class _Following:
             )
         return found
 
+    def _value(self, name: str) -> float | None:
+        """Return a number of the optimizer: what is given comes before what is stored."""
+        if name in self._state.values:
+            return self._state.values[name]
+        key = self._state.number(name)
+        return self._number(key) if key is not None else None
+
     def _number(self, key: str) -> float:
         spec = self._reader.specs[key]
         if spec.shape:
@@ -178,31 +188,24 @@ class _Following:
 
     def _kept_slots(self) -> list[SlotKind]:
         """Return the slots that it keeps, which are those that its settings make."""
-        kept = {
-            meaning
-            for (_, meaning), slot in self._optimizer.held.items()
-            if slot.key not in self._optimizer.idle
-        }
+        kept = {meaning for (_, meaning), key in self._held.items() if key not in self._idle}
         wanted = [slot for slot in self._row.slots if not slot.made_by or self._settings.get(slot.made_by)]
         if kept != {slot.meaning for slot in wanted}:
             found, expected = (
                 " and ".join(sorted(each)) or "none" for each in (kept, [w.meaning for w in wanted])
             )
-            raise ConversionError(
-                f"{self._optimizer.title} has slots {found}, its settings require {expected}"
-            )
+            raise ConversionError(f"{self._title} has slots {found}, its settings require {expected}")
         return wanted
 
     def _steps(self) -> int:
-        iteration = self._optimizer.iteration
-        steps = iteration.value if iteration.key is None else self._number(iteration.key)
+        steps = self._value(ITERATIONS)
         if steps is None or not 0 <= steps <= MOST_STEPS:
             raise ConversionError(f"{steps} steps are more than PyTorch can count in float32 ({MOST_STEPS})")
         return int(steps)
 
     def _notes(self) -> list[str]:
         names = "pass them to the optimizer in the order of param_names in optimizer/param_groups"
-        remark = remark_on(self._row.name, self._optimizer.generation, self._settings)
+        remark = remark_on(self._row.name, self._state.generation, self._settings)
         title = f"torch.optim.{self._row.pytorch}"
         return [
             f"{title}: {each}" for each in (f"parameters are identified by number; {names}", remark) if each
@@ -229,10 +232,10 @@ class _Following:
     def _slot(self, relation: Relation, slot: SlotKind, numbers: Mapping[str, int]) -> Relation:
         keys = []
         for source in relation.sources:
-            held = self._optimizer.held.get((self._trained[source], slot.meaning))
-            if held is None or held.key is None:
-                raise ConversionError(f"{self._optimizer.title} has no {slot.meaning} for it", key=source)
-            keys.append(held.key)
+            held = self._held.get((self._trained[source], slot.meaning))
+            if held is None:
+                raise ConversionError(f"{self._title} has no {slot.meaning} for it", key=source)
+            keys.append(held)
         targets = tuple(_of_state(numbers[target], slot.pytorch) for target in relation.targets)
         scale = scale_of(slot, self._settings[RATE])
         return Relation(tuple(keys), targets, relation.steps, relation.row, scale)

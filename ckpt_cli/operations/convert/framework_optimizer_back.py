@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.axes import Join
 from formats.errors import ConversionError
 from formats.keras.in_pytorch import model_names
-from formats.keras.model import Variable, trained_order
-from formats.keras.optimizer_state import StoredOptimizer, settings_in, stored_optimizer
+from formats.keras.model import trained_order
+from formats.keras.optimizer_state import settings_in, stored_state
 from formats.keras.optimizers import BY_NAME, PYTORCH
 from formats.keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group, remark_on, scale_of
-from formats.keras.slot_owners import owned
+from formats.keras.slot_owners import held_slots
+from formats.keras.training_state import ITERATIONS, TrainingState
 from formats.torch.facts import TorchFacts
 from formats.torch.optimizer import KeptTensor, optimizers_in
 
@@ -53,7 +54,7 @@ class Returned(NamedTuple):
     """Slots as tensors of Keras' variables, and the optimizer that they make."""
 
     relations: list[Relation]
-    optimizer: StoredOptimizer
+    optimizer: TrainingState
     notes: list[str]
 
 
@@ -126,25 +127,27 @@ class _Returning:
 
     def returned(self, config: KerasFacts) -> Returned:
         relations: list[Relation] = []
-        owners: list[tuple[str, str]] = []
+        slots: dict[tuple[str, str], str] = {}
         trained = [relation for relation in self._weights.relations if self._is_trained(relation)]
         self._check_whole(trained)
         for slot in self._slots:
             for relation in trained:
                 relations.append(self._slot(relation, slot))
-                owners += [(target, slot.meaning) for target in relation.targets]
-        keys = [target for relation in relations for target in relation.targets]
-        optimizer = StoredOptimizer(
+                slots |= {
+                    (target, slot.pytorch): _slot_key(slot.meaning, target) for target in relation.targets
+                }
+        state = TrainingState(
             PYTORCH,
+            self._torch.path,
             self._name,
-            Variable("iterations", False, value=self._steps()),
-            tuple(Variable(meaning, False, key=key) for key, (_, meaning) in zip(keys, owners, strict=True)),
-            {RATE: Variable(RATE, False, value=self._rate)},
-            self._row,
-            self._settings,
-            owners=tuple(owners),
+            (self._row,),
+            slots,
+            {},
+            values={ITERATIONS: self._steps(), RATE: self._rate},
+            settings=self._settings,
+            names={RATE: ""},
         )
-        return Returned(relations, optimizer, self._notes(config))
+        return Returned(relations, state, self._notes(config))
 
     # What it is ---------------------------------------------------------------------------
 
@@ -302,24 +305,24 @@ def as_in(
     config: KerasFacts,
     model: Unit,
     relations: Sequence[Relation],
-    optimizer: StoredOptimizer | None,
+    optimizer: TrainingState | None,
 ) -> tuple[list[Relation], list[Constant]]:
     """Return tensors under the keys of another checkpoint of the model, which is filled with these keys."""
     names = model_names(model)
     keys = {name: variable.key for name, variable in names.items() if variable.key is not None}
     constants: list[Constant] = []
-    theirs = stored_optimizer(like, config) if optimizer is not None else None
+    theirs = stored_state(like, config) if optimizer is not None else None
     if theirs is not None and optimizer is not None:
-        held = owned(theirs, model, {key: spec.shape for key, spec in like.specs.items()}).held
+        held = held_slots(theirs, model, {key: spec.shape for key, spec in like.specs.items()})
         for name, variable in names.items():
             for (whose, meaning), slot in held.items():
-                if whose == id(variable) and slot.key is not None:
-                    keys[_slot_key(meaning, name)] = slot.key
-        numbers = ((optimizer.iteration, theirs.iteration), (optimizer.rates[RATE], theirs.rates.get(RATE)))
-        for mine, other in numbers:
-            if other is not None and other.key is not None and mine.value is not None:
-                spec = like.specs[other.key]
-                constants.append(Constant(other.key, mine.value, spec.shape, spec.dtype.name))
+                if whose == id(variable):
+                    keys[_slot_key(meaning, name)] = slot
+        for number in (ITERATIONS, RATE):
+            key = theirs.number(number)
+            if key is not None:
+                spec = like.specs[key]
+                constants.append(Constant(key, optimizer.values[number], spec.shape, spec.dtype.name))
     renamed = [
         relation._replace(targets=tuple(keys.get(target, target) for target in relation.targets))
         for relation in relations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from formats.keras.facts import KerasFacts
-    from formats.keras.optimizer_state import StoredOptimizer
+    from formats.keras.training_state import TrainingState
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
     from formats.model.reader import Format, FormatReader
@@ -53,7 +53,7 @@ class Settings(NamedTuple):
     config: KerasFacts | None = None
     """The configuration of the Keras model, where it is given, and what comes with it."""
 
-    optimizer: StoredOptimizer | None = None
+    optimizer: TrainingState | None = None
     """The state of an optimizer, where another layout than Keras' has it."""
 
     generation: str | None = None

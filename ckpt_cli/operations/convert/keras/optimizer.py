@@ -21,18 +21,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.errors import ConversionError
 from formats.keras.config import snake_case
 from formats.keras.model import Edge, Unit, Variable, legacy_order, trained_order
-from formats.keras.optimizer_state import LOSS_SCALING, settings_in, stored_optimizer, unwrapped
+from formats.keras.optimizer_state import LOSS_SCALING, settings_in, stored_state, titled, unwrapped
 from formats.keras.optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TITLES, flaw_between, named, state_of
-from formats.keras.training_state import UNKNOWN_CLASS
+from formats.keras.slot_owners import held_slots, idle_slots, is_told
+from formats.keras.training_state import ITERATIONS, MOMENTUM_PRODUCT, UNKNOWN_CLASS
 from formats.model.reader import Family
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from formats.keras.facts import KerasFacts
-    from formats.keras.optimizer_state import StoredOptimizer
     from formats.keras.optimizers import Optimizer as Row
     from formats.keras.optimizers import SlotKind
+    from formats.keras.training_state import TrainingState
     from formats.keras.variable_layout import Placed, SlotOf
     from formats.model.reader import FormatReader
 
@@ -91,10 +92,32 @@ class Wanted(NamedTuple):
 class Layouts:
     """Where each layout has an optimizer's state; `wanted` is what the target's configuration says."""
 
-    def __init__(self, optimizer: StoredOptimizer, model: Unit, wanted: Wanted | None) -> None:
-        self.optimizer = optimizer
+    def __init__(
+        self,
+        state: TrainingState,
+        model: Unit,
+        shapes: Mapping[str, tuple[int, ...]],
+        wanted: Wanted | None,
+    ) -> None:
+        self.state = state
         self.model = model
         self.wanted = wanted
+        held = held_slots(state, model, shapes)
+        self.is_told = is_told(state, held)
+        self.idle = idle_slots(state, held)
+        self.slots = {key: Variable("", False, state.names.get(key, ""), key) for key in state.ordered}
+        self.held: Held = {at: self.slots[key] for at, key in held.items()}
+        self.iteration = self._number(ITERATIONS) or Variable(ITERATIONS, False)
+        self.rates = {name: one for name in state.rates if (one := self._number(name)) is not None}
+        self.product = self._number(MOMENTUM_PRODUCT)
+
+    def _number(self, name: str) -> Variable | None:
+        """Return a number as a variable: what is given comes before what is stored."""
+        key = self.state.number(name)
+        full_name = self.state.names.get(key or name, "")
+        if name in self.state.values:
+            return Variable(name, False, full_name, value=self.state.values[name])
+        return Variable(name, False, full_name, key) if key is not None else None
 
     # In a generation ----------------------------------------------------------------------
 
@@ -103,8 +126,8 @@ class Layouts:
 
         Raises NoPlaceError where that is not known.
         """
-        mine, wanted = self.optimizer, self.wanted
-        rate = mine.rates.get(RATE)
+        mine, wanted = self.state, self.wanted
+        rate = self.rates.get(RATE)
         self._check_wrapper(generation)
         held = self._held(generation)
         if wanted is not None:
@@ -116,24 +139,24 @@ class Layouts:
             message = "Keras 3 lists the learning rate with it, and SRC does not store the rate"
             raise NoPlaceError(message, hints=("--learning-rate R gives it",))
         is_nadam = mine.row is not None and mine.row.name == "Nadam"
-        if generation != KERAS2 and is_nadam and mine.product is None:
+        if generation != KERAS2 and is_nadam and self.product is None:
             message = f"{TITLES[mine.generation]} leaves the product of Nadam's momentums out of files"
             raise NoPlaceError(message)
         prefix = self._prefix(generation)
         heads = {KERAS2: "iteration", LEGACY: f"{prefix}/iter", KERAS3: f"{prefix}/iteration"}
-        listed = [(mine.iteration, heads[generation])]
+        listed = [(self.iteration, heads[generation])]
         if generation == KERAS3 and rate is not None:
             listed.append((rate, f"{prefix}/{RATE}"))
-        if generation == LEGACY and mine.product is not None:
-            listed.append((mine.product, f"{prefix}/momentum_cache"))
+        if generation == LEGACY and self.product is not None:
+            listed.append((self.product, f"{prefix}/momentum_cache"))
         listed += slots
-        if generation == KERAS3 and mine.product is not None:
-            listed.append((mine.product, "variable"))
+        if generation == KERAS3 and self.product is not None:
+            listed.append((self.product, "variable"))
         return listed
 
     def _check_wrapper(self, generation: str) -> None:
         """Raise NoPlaceError if only one side has a LossScaleOptimizer, or one of another generation."""
-        mine, wanted = self.optimizer, self.wanted
+        mine, wanted = self.state, self.wanted
         may_differ = wanted is None or (mine.scaled and wanted.may_be_scaled)
         if wanted is not None and wanted.is_scaled != mine.scaled and not may_differ:
             side, other = (
@@ -147,14 +170,14 @@ class Layouts:
 
     def _check(self, wanted: Wanted, generation: str, held: Held) -> None:
         """Raise NoPlaceError where the configuration's optimizer would take these slots for others."""
-        row, other, called = self.optimizer.row, wanted.row, wanted.called
-        mine = row or named(self.optimizer.name)
-        of_one_class = snake_case(self.optimizer.name) == snake_case(called)
+        row, other, called = self.state.row, wanted.row, wanted.called
+        mine = row or named(self.state.called)
+        of_one_class = snake_case(self.state.called) == snake_case(called)
         if not of_one_class and (mine is None or other is None or state_of(mine) != state_of(other)):
             raise NoPlaceError(f"the configuration's optimizer is {called}")
         if row is None and other is not None:
             raise NoPlaceError(f"these are not the slots of the configuration's {called}")
-        if row is None or not self.optimizer.is_told:
+        if row is None or not self.is_told:
             return
         have = {meaning for _, meaning in held if self._is_kept(row, meaning, generation)}
         want = wanted.meanings(generation)
@@ -165,13 +188,15 @@ class Layouts:
 
     def _slots(self, generation: str, held: Held) -> list[tuple[Variable, str]]:
         """Return the slots of a generation in its order, each with its full name."""
-        mine = self.optimizer
+        mine = self.state
         row = mine.row
-        if row is None or not mine.is_told:
+        if row is None or not self.is_told:
             if generation != mine.generation:
                 raise NoPlaceError(self._unknown)
             prefix = self._prefix(generation)
-            return [(slot, slot.full_name or f"{prefix}/slot_{at}") for at, slot in enumerate(mine.slots)]
+            return [
+                (slot, slot.full_name or f"{prefix}/slot_{at}") for at, slot in enumerate(self.slots.values())
+            ]
         flaw = flaw_between(row, mine.generation, generation)
         if flaw is not None:
             raise NoPlaceError(flaw)
@@ -187,31 +212,31 @@ class Layouts:
 
     def _is_kept(self, row: Row, meaning: str, generation: str) -> bool:
         """Whether a generation has slots of a meaning, though they may be made without need."""
-        return meaning not in self.optimizer.idle_meanings or generation in row.slot(meaning).idle_in
+        return meaning not in self.state.idle_meanings or generation in row.slot(meaning).idle_in
 
     @property
     def _unknown(self) -> str:
-        if self.optimizer.row is None:
-            return f"the slots of {self.optimizer.name or UNKNOWN_CLASS} are not known here"
+        if self.state.row is None:
+            return f"the slots of {self.state.called or UNKNOWN_CLASS} are not known here"
         return "SRC does not identify these slots; pass --config with a file of the compiled model"
 
     def _held(self, generation: str) -> Held:
         """Return the slots, with zeros for those that another generation makes without need."""
-        mine = self.optimizer
-        if mine.row is None or not mine.is_told or generation == mine.generation:
-            return mine.held
-        have = {meaning for _, meaning in mine.held}
+        mine = self.state
+        if mine.row is None or not self.is_told or generation == mine.generation:
+            return self.held
+        have = {meaning for _, meaning in self.held}
         added = {
             (id(variable), slot.meaning): Variable(slot.name(generation), False, value=0.0, like=variable.key)
             for slot in mine.row.slots
             if generation in slot.idle_in and slot.meaning not in have
             for variable in trained_order(self.model)
         }
-        return {**mine.held, **added}
+        return {**self.held, **added}
 
     def _prefix(self, generation: str) -> str:
         """Return what the names of its variables begin with; nobody needs it, so any will do."""
-        name = self.optimizer.name or "optimizer"
+        name = self.state.called or "optimizer"
         return snake_case(name) if generation == KERAS3 else name
 
     def _full_name(self, generation: str, slot: SlotKind, variable: Variable) -> str:
@@ -229,7 +254,7 @@ class Layouts:
 
         `facts` tell for which of its generations, where the state is none of Keras'.
         """
-        mine = self.optimizer
+        mine = self.state
         if LEGACY in (mine.generation, generation_told(facts) if mine.generation == PYTORCH else None):
             return self._legacy_graph()
         if mine.scaled:
@@ -239,7 +264,7 @@ class Layouts:
     def keras3_node(self) -> Unit:
         """Return the optimizer's node in the graph of Keras 3."""
         node = self._node(KERAS3)
-        if not self.optimizer.scaled:
+        if not self.state.scaled:
             return node
         held = [variable for variable, _ in self._wrapped()]
         names = ("_iterations", f"_{RATE}", "step_counter", "dynamic_scale")
@@ -248,49 +273,48 @@ class Layouts:
 
     def _node(self, generation: str) -> Unit:
         """Return the node of an optimizer that keeps its slots in lists."""
-        mine = self.optimizer
         held = self._held(generation)
-        self.optimizer = mine._replace(held=held)  # the list has the same variables
+        self.held = held  # the list has the same variables
         listed = self._listed(generation)
         for variable, full_name in listed:
             variable.full_name = full_name
-        rate = mine.rates.get(RATE)
+        rate = self.rates.get(RATE)
         in_list = [variable for variable, _ in listed]
         edges = [Edge("_variables", _list(in_list))]
         if generation == KERAS3:
             edges.append(Edge("_trainable_variables", _list(trained_order(self.model))))
-        edges.append(Edge("_iterations", mine.iteration))
+        edges.append(Edge("_iterations", self.iteration))
         if rate is not None and (generation == KERAS2 or any(variable is rate for variable in in_list)):
             edges.append(Edge(f"_{RATE}", rate))
         if generation == KERAS2:
             edges.append(Edge("_index_dict", Unit()))
-        for slot in mine.row.slots if mine.row is not None else ():
+        for slot in self.state.row.slots if self.state.row is not None else ():
             members = [held.get((id(variable), slot.meaning)) for variable in legacy_order(self.model)]
             found = [member for member in members if member is not None]
             if found:
                 edges.append(Edge(slot.name(generation), _list(found)))
-        if mine.product is not None:
-            edges.append(Edge("_u_product", mine.product))
+        if self.product is not None:
+            edges.append(Edge("_u_product", self.product))
         return Unit(edges=edges)
 
     def _legacy_graph(self) -> tuple[Unit, list[SlotOf]]:
-        mine = self.optimizer
-        if mine.slots and not mine.held:
+        mine = self.state
+        if self.slots and not self.held:
             raise NoPlaceError(self._unknown)
         slots = [
-            (slot.legacy, variable, mine.held[id(variable), slot.meaning])
+            (slot.legacy, variable, self.held[id(variable), slot.meaning])
             for slot in (mine.row.slots if mine.row is not None else ())
             for variable in self.model.all_variables()
-            if (id(variable), slot.meaning) in mine.held
+            if (id(variable), slot.meaning) in self.held
         ]
-        edges = [Edge("iter", mine.iteration), *(Edge(*rate) for rate in mine.rates.items())]
-        if mine.product is not None:
-            edges.append(Edge("momentum_cache", mine.product))
+        edges = [Edge("iter", self.iteration), *(Edge(*rate) for rate in self.rates.items())]
+        if self.product is not None:
+            edges.append(Edge("momentum_cache", self.product))
         return Unit(edges=edges), slots
 
     def _wrapped(self) -> list[tuple[Variable, str]]:
         """Return the numbers that a LossScaleOptimizer of Keras 3 lists before others, with their names."""
-        held = [(name, self.optimizer.wrapper.get(what)) for what, name in _WRAPPER.items()]
+        held = [(name, self.state.wrapper.get(what)) for what, name in _WRAPPER.items()]
         variables = [Variable(name, False, f"{_SCALER}/{name}", key) for name, key in held if key]
         return [(variable, variable.full_name) for variable in variables]
 
@@ -298,14 +322,14 @@ class Layouts:
         """Return the names, without `:0`, under which keras-h5 has the state; `facts` are the file's own."""
         if facts.major == "3":
             return [*self._wrapped(), *self._listed(KERAS3)]
-        is_legacy = self.optimizer.generation == LEGACY
+        is_legacy = self.state.generation == LEGACY
         return self._listed(generation_told(facts) or (LEGACY if is_legacy else KERAS2))
 
     def weights_paths(self, major: str) -> list[Placed]:
         """Return the paths under which keras-weights and keras have the state."""
         listed = self._listed(KERAS3 if major == "3" else KERAS2)
         groups = {"optimizer/vars": listed}
-        if self.optimizer.scaled:
+        if self.state.scaled:
             # A LossScaleOptimizer lists the variables of the optimizer in it a second time.
             groups = {
                 "optimizer/vars": [*self._wrapped(), *listed],
@@ -358,10 +382,10 @@ def differing_optimizers(source: FormatReader, template: FormatReader, said: str
         for reader in (source, template)
     ):
         return None
-    mine, theirs = stored_optimizer(source, said=said), stored_optimizer(template, said=said)
-    if mine is None or theirs is None or not mine.name or not theirs.name:
-        side = "TEMPLATE" if mine is not None and mine.name else "SRC"
+    mine, theirs = stored_state(source, said=said), stored_state(template, said=said)
+    if mine is None or theirs is None or not mine.called or not theirs.called:
+        side = "TEMPLATE" if mine is not None and mine.called else "SRC"
         return f"the class of {side}'s optimizer is not stored, so the meaning of its slots is unknown"
-    if (mine.generation, mine.row or mine.name) == (theirs.generation, theirs.row or theirs.name):
+    if (mine.generation, mine.row or mine.called) == (theirs.generation, theirs.row or theirs.called):
         return None
-    return f"SRC's optimizer is {mine.title}, TEMPLATE's is {theirs.title}"
+    return f"SRC's optimizer is {titled(mine)}, TEMPLATE's is {titled(theirs)}"

@@ -23,9 +23,8 @@ from formats.keras.layers import LAYERS, are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.keras.objects_of_keras3 import as_in_keras_3
-from formats.keras.optimizer_state import stored_optimizer
+from formats.keras.optimizer_state import stored_state, titled
 from formats.keras.optimizers import KERAS2, KERAS3, TITLES
-from formats.keras.slot_owners import owned
 from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
 from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
@@ -39,7 +38,7 @@ from .optimizer import RATE, Layouts, NoPlaceError, generation_told, wanted_by
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from formats.keras.optimizer_state import StoredOptimizer
+    from formats.keras.training_state import TrainingState
     from formats.keras.variable_layout import Placed
     from formats.location import Location
     from formats.model.object_graph import ObjectGraph
@@ -70,8 +69,10 @@ class Model(NamedTuple):
     """What there is to be laid out: variables with their keys in SRC, the optimizer's, versions and texts."""
 
     unit: Unit
-    optimizer: StoredOptimizer | None
+    state: TrainingState | None
     facts: KerasFacts
+    optimizer: Layouts | None = None
+    """Where each layout has the optimizer's state."""
 
 
 def read_config(path: Location) -> KerasFacts:
@@ -151,9 +152,10 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
         message = f"does not fit the model: {error}"
         raise ConversionError(message, path=source.location.path, hints=_HINTS) from error
     model = _choose(chosen, model)
-    if model.optimizer is not None:
+    if model.state is not None:
         shapes = {key: spec.shape for key, spec in source.specs.items()}
-        model = model._replace(optimizer=owned(model.optimizer, model.unit, shapes))
+        layouts = Layouts(model.state, model.unit, shapes, wanted_by(model.facts))
+        model = model._replace(optimizer=layouts)
     return _LAYOUTS[target](chosen, model)
 
 
@@ -231,13 +233,13 @@ def _model(chosen: Chosen) -> Model:
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
     texts = texts._replace(training_config=compiled, assets=facts.assets, contents=facts.contents)
     given = chosen.settings.given
-    optimizer = chosen.settings.optimizer or stored_optimizer(source, texts, given.optimizer)
-    if optimizer is not None:
-        error = contradiction(source, given.optimizer, optimizer.name)
+    state = chosen.settings.optimizer or stored_state(source, texts, given.optimizer)
+    if state is not None:
+        error = contradiction(source, given.optimizer, state.called)
         if error is not None:
             raise error
-        optimizer = optimizer.with_numbers(given.iterations, given.learning_rate)
-    return Model(unit, optimizer, texts)
+        state = state.with_numbers(given.iterations, given.learning_rate)
+    return Model(unit, state, texts)
 
 
 _State = TypeVar("_State")
@@ -248,12 +250,12 @@ def _state_of(chosen: Chosen, model: Model, lay: Callable[[Layouts], _State]) ->
     if model.optimizer is None:
         return None
     try:
-        return lay(Layouts(model.optimizer, model.unit, wanted_by(model.facts)))
+        return lay(model.optimizer)
     except NoPlaceError as error:
-        slots = {slot.key for slot in model.optimizer.slots} & set(chosen.keys)
+        slots = model.optimizer.slots.keys() & set(chosen.keys)
         if not slots:
             return None
-        title = model.optimizer.title
+        title = titled(model.optimizer.state)
         raise _without_place(chosen, len(slots), title, error.message, error.hints) from error
 
 
@@ -295,7 +297,7 @@ def _laid(
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
         reason = f"{what} that {target} does not hold in this form"
         if model.optimizer is not None and key in idle:
-            reason = reason_of_idle(model.optimizer.generation)
+            reason = reason_of_idle(model.optimizer.state.generation)
         chosen.dropped.append(Dropped(key, reason))
     _refuse_idle(chosen, model, placed)
     moves = [_move(chosen, model, variable, name) for variable, name in placed]
@@ -335,7 +337,7 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
 def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
     """Return whose slots are left that no place was looked for, and why."""
     if model.optimizer is not None:
-        return "another optimizer", f"its one place is that of {model.optimizer.title}"
+        return "another optimizer", f"its one place is that of {titled(model.optimizer.state)}"
     if chosen.source.format.is_by_name:
         why = "pass --like TEMPLATE, a file or checkpoint that the program saved after a step"
         return "an optimizer of TensorFlow 1", why
@@ -367,11 +369,11 @@ def _choose(chosen: Chosen, model: Model) -> Model:
             hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
             raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
         variable.key = None
-    if model.optimizer is None:
+    if model.state is None:
         return model
-    state = model.optimizer.keys()
+    state = model.state.stored_keys
     if state and not wanted & set(state):
-        return model._replace(optimizer=None)
+        return model._replace(state=None)
     missing = next((key for key in state if key not in wanted), None)
     if missing is not None:
         message = "an optimizer's state is carried whole, this part of it is left out"
@@ -516,11 +518,11 @@ def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
         _refuse_unknown(chosen, model, chosen.into.name)
     placed, names = weights_layout(model.unit, major=major)
     state = _state_of(chosen, model, lambda layouts: layouts.weights_paths(major))
-    if state is not None and model.optimizer is not None and model.optimizer.name:
+    if state is not None and model.state is not None and model.state.called:
         # Keras 2 writes no names and reads none, but the class is not told otherwise.
-        name = snake_case(model.optimizer.name)
-        names["optimizer/vars"] = "loss_scale_optimizer" if model.optimizer.scaled else name
-        if model.optimizer.scaled:
+        name = snake_case(model.state.called)
+        names["optimizer/vars"] = "loss_scale_optimizer" if model.state.scaled else name
+        if model.state.scaled:
             names["optimizer/inner_optimizer/vars"] = name
     if major == "2":
         metrics, unknown = fitted_metrics(model.facts)

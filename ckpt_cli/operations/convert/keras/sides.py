@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.keras.facts import keras_facts
 from formats.keras.match import fill, knows
 from formats.keras.model import Edge, ModelError, Unit, Variable, from_config
-from formats.keras.optimizer_state import stored_optimizer
+from formats.keras.optimizer_state import stored_state
 from formats.keras.slot_owners import owned
 from formats.keras.structure import StructureError, tree_of
-from formats.keras.training_state import ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT, TrainingState
 from formats.keras.variable_layout import give_names
 from formats.keras.walk import paired
 from formats.model.reader import Family
@@ -25,7 +24,7 @@ from formats.tf.graph.states import states_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from formats.keras.optimizer_state import StoredOptimizer
+    from formats.keras.training_state import TrainingState
     from formats.model.reader import FormatReader
 
     from ..optimizers import Given
@@ -138,9 +137,9 @@ def _walked(
     if states is not None:
         return Side(reader.full_names, states, variables)
     unit = Unit(edges=[Edge(key, Variable(key, True, name, key)) for key, name in trained])
-    optimizer = stored_optimizer(reader, said=given.optimizer)
+    state = stored_state(reader, said=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
-    found = [] if optimizer is None else [_state(owned(optimizer, unit, shapes), unit)]
+    found = [] if state is None else [owned(state, unit, shapes)]
     return Side(reader.full_names, found, variables)
 
 
@@ -154,41 +153,7 @@ def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | No
         return Side(reader.full_names, states, keys)
     give_names(unit)
     names = {variable.key: variable.full_name for variable in variables if variable.key is not None}
-    optimizer = stored_optimizer(reader, said=given.optimizer)
+    state = stored_state(reader, said=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
-    found = [] if optimizer is None else [_state(owned(optimizer, unit, shapes), unit)]
+    found = [] if state is None else [owned(state, unit, shapes)]
     return Side({**names, **reader.full_names}, found, keys)
-
-
-def _state(optimizer: StoredOptimizer, unit: Unit) -> TrainingState:
-    """Return an optimizer's state as an object graph would tell it."""
-    row, generation, rate = optimizer.row, optimizer.generation, optimizer.rates.get(LEARNING_RATE)
-    keys = {id(variable): variable.key for variable in unit.all_variables()}
-    slots: dict[tuple[str, str], str] = {}
-    unowned: tuple[str, ...] = ()
-    if row is not None and optimizer.is_told:
-        for (owner, meaning), slot in optimizer.held.items():
-            variable = keys[owner]
-            assert variable is not None
-            assert slot.key is not None
-            slots[variable, row.slot(meaning).name(generation)] = slot.key
-    else:
-        row, unowned = None, tuple(slot.key for slot in optimizer.slots if slot.key is not None)
-    counts = ((ITERATIONS, optimizer.iteration), (MOMENTUM_PRODUCT, optimizer.product))
-    held = [*counts, *optimizer.rates.items()]
-    numbers = {name: (one.key,) for name, one in held if one is not None and one.key is not None}
-    for name, key in optimizer.wrapper.items():
-        numbers[name] = (*numbers.get(name, ()), key)
-    return TrainingState(
-        generation,
-        "optimizer",
-        optimizer.name,
-        (row,) if row is not None else (),
-        slots,
-        numbers,
-        unowned,
-        rate.value if rate is not None else None,
-        optimizer.in_use,
-        optimizer.copies,
-        optimizer.listed_keys,
-    )
