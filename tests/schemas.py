@@ -422,7 +422,11 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     ),
     "match": (document(MATCH),),
     "rename": (document(WRITTEN),),
-    "report": (document({"path": TEXT, "other": maybe(TEXT), "output": TEXT, "nbytes": COUNT}),),
+    "report": (
+        document(
+            {"path": TEXT, "other": maybe(TEXT), "output": TEXT, "nbytes": COUNT}, {"others": listed(TEXT)}
+        ),
+    ),
     "rescue": (document(RESCUED),),
     "show": (
         document(SUMMARY, {"identity": IDENTITY}),

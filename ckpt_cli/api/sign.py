@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import ConversionError
 
 from ..operations.convert.single_file import refuse_single, write_single
 from ..operations.reporting import opened
-from ..operations.runs.listing import iso_time
 from .calls import collecting, lent, location, public, target_location
+from .moment import moment
 from .rules import OptionError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def sign_tensors(
 
     if options.key is None and not os.environ.get(ENVIRONMENT):
         raise OptionError(f"no key to sign with; pass --key PEM or set {ENVIRONMENT}")
-    at = _time()
+    at = moment()
     key = private_key(options.key)
     refuse_single(target, overwrite=options.overwrite)
     with opened(path, reporter) as reader:
@@ -86,16 +85,6 @@ def sign_tensors(
         digest = None if options.dry_run else hashlib.sha256(envelope).hexdigest()
         where = str(reader.location.path)
     return SignResult(where, str(target), len(tensors), digest, identity_of(tensors))
-
-
-def _time() -> str:
-    """Return now, or the time in SOURCE_DATE_EPOCH; OptionError where that is none."""
-    text = os.environ.get("SOURCE_DATE_EPOCH")
-    try:
-        found = iso_time(int(time.time()) if not text else int(text))
-    except (ValueError, OverflowError, OSError) as error:
-        raise OptionError(f"SOURCE_DATE_EPOCH is {text!r}, expected seconds since 1970") from error
-    return found or "1970-01-01T00:00:00Z"
 
 
 @public()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.version import VERSION
-from formats.core.words import counted
+from formats.core.words import command_line, counted
 from formats.errors import CheckpointError
 from formats.find.directory import Directory
 from formats.find.opening import is_directory
 from formats.location import parse_location
 
+from ..api.moment import moment
 from ..cli.help import subcommand
 from ..cli.option_rules import excludes, option_rules
 from ..cli.options import (
@@ -37,7 +38,7 @@ from ..render.progress import progress
 from ..render.report import opened, say_all, say_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from formats.location import Location
@@ -51,7 +52,7 @@ _LARGE = 10_000_000
 
 @subcommand("report")
 @path_argument(default=".", metavar="[PATH]")
-@path_argument("other", required=False, metavar="[OTHER]")
+@path_argument("others", nargs=-1, metavar="[OTHER]...")
 @output_option(
     "FILE.html",
     "Write the page to FILE.html.\f[default: the name of PATH with .html, in the current directory]",
@@ -67,8 +68,8 @@ _LARGE = 10_000_000
 @json_option
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
-def command(path: Location, other: Location | None, target: Location | None, **options: Any) -> int:
-    """Write a page about a checkpoint, a run, or two checkpoints.
+def command(path: Location, others: tuple[Location, ...], target: Location | None, **options: Any) -> int:
+    """Write a page about a checkpoint, a run, or several checkpoints.
 
     The page is one file that loads nothing else, so you can mail it or keep it with a build. It
     shows sizes by layer, all tensors as a list and as a tree (with search, sorting and filters),
@@ -78,10 +79,11 @@ def command(path: Location, other: Location | None, target: Location | None, **o
     For a directory with one checkpoint, the page shows that checkpoint. For a run directory it
     shows the contents of ckpt log as curves, and a map of changes by layer and step. It also shows
     norms, how far the weights moved, the first NaN, and the tensors of the latest checkpoint. For two
-    checkpoints it shows the changes by layer, largest first, with both versions of each tensor.
+    checkpoints it shows the changes by layer, largest first, with both versions of each tensor. For more
+    checkpoints it shows how far they are apart, as a heat map and by layer, with norms as curves.
 
     --match draws more tensors of a checkpoint, or of a pair. For a run it selects the tensors
-    of curves, norms and the map of changes, as in ckpt log.
+    of curves, norms and the map of changes, as in ckpt log, and for several checkpoints those compared.
 
     Damaged tensors are marked as damaged, and the exit code is then 3, as with ckpt stats.
 
@@ -90,6 +92,7 @@ def command(path: Location, other: Location | None, target: Location | None, **o
       ckpt report run/ckpt-10 -o ckpt-10.html --match '*/bias' --open
       ckpt report run/                       # writes run.html here
       ckpt report run/ckpt-9 run/ckpt-10 -o changes.html
+      ckpt report seed0 seed1 seed2 -o seeds.html
     """
     target = target or _named_after(path)
     if not target.lower().endswith(_SUFFIXES):
@@ -99,11 +102,15 @@ def command(path: Location, other: Location | None, target: Location | None, **o
         message = f"--open needs a local file, not {target}"
         raise click.UsageError(message, click.get_current_context())
     refuse_single(target, overwrite=options["overwrite"])
-    if other is None and is_directory(path) and not _holds_one(path):
+    options["command"] = _command(path, others, options)
+    if not others and is_directory(path) and not _holds_one(path):
         return _of_run(path, target, options)
-    found = (
-        _of_two(path, other, target, options) if other is not None else _of_checkpoint(path, target, options)
-    )
+    if len(others) > 1:
+        found = _of_several([path, *others], target, options)
+    elif others:
+        found = _of_two(path, others[0], target, options)
+    else:
+        found = _of_checkpoint(path, target, options)
     _say_flaws(found.flaws)
     return 0
 
@@ -196,6 +203,33 @@ def _of_two(path: Location, other: Location, target: Location, options: dict[str
     return found
 
 
+def _of_several(paths: list[Location], target: Location, options: dict[str, Any]) -> Page:
+    from contextlib import ExitStack
+
+    from ..operations.compare.matrix import MatrixOptions
+    from ..operations.compare.several import several
+
+    asked = MatrixOptions(Selection(keep=options["matches"]), workers=options["workers"])
+    with ExitStack() as stack:
+        readers = [stack.enter_context(opened(path)) for path in paths]
+        nbytes = sum((spec.nbytes or 0) * len(readers) for one in readers for spec in one.specs.values())
+        with progress(nbytes, "checkpoints") as advance:
+            found = several(readers, asked, advance)
+
+        def prove() -> None:
+            for reader in readers:
+                reader.check_unchanged()
+
+        _write(found, target, options, prove)
+    return found
+
+
+def _command(path: Location, others: Sequence[Location], options: dict[str, Any]) -> str:
+    """Return the command line that makes the page, whatever its name, without secrets of URLs."""
+    matches = [word for text in options["matches"] for word in ("--match", text)]
+    return command_line("report", path, *others, *matches)
+
+
 def _progress(reader: FormatReader) -> AbstractContextManager[Callable[[int], None]]:
     nbytes = sum(spec.nbytes or 0 for spec in reader.specs.values())
     return progress(nbytes, reader.location.name)
@@ -203,7 +237,7 @@ def _progress(reader: FormatReader) -> AbstractContextManager[Callable[[int], No
 
 def _write(found: Page, target: Location, options: dict[str, Any], prove: Callable[[], None]) -> None:
     """Write a page, unless that is only tried, and tell of it."""
-    data = page(found.document, VERSION)
+    data = page({**found.document, "made": moment(), "command": options["command"]}, VERSION)
     if not options["dry_run"]:
         write_single(target, [data], overwrite=options["overwrite"], prove=prove)
     _tell(found.document, target, len(data), options)
@@ -217,7 +251,10 @@ def _tell(document: dict[str, Any], target: Location, nbytes: int, options: dict
         render.note(f"{target} is {render.human_size(nbytes)}{way}")
     if options["as_json"]:
         other = document.get("other")
-        render.document({"path": document["path"], "other": other, "output": target, "nbytes": nbytes})
+        others = {"others": document["others"]} if "others" in document else {}
+        render.document(
+            {"path": document["path"], "other": other, **others, "output": target, "nbytes": nbytes}
+        )
     elif not render.is_terminal():
         render.tsv([[target, nbytes]])
     else:

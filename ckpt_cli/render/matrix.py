@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from formats.core.words import counted, first_of, short_names
+from formats.core.words import short_names
 
+from ..operations.compare.matrix import shared_layers
 from . import base as render
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def show(found: Matrix) -> None:
     render.table(columns, rows)
     render.lines([render.styled("||row - column|| / ||column||, of floating-point tensors", dim=True), ""])
     _layers(found, numbers)
-    for line in remarks(found):
+    for line in shared_layers(found):
         render.lines([render.escape(line)])
 
 
@@ -67,26 +68,6 @@ def _layers(found: Matrix, numbers: Sequence[str]) -> None:
     ]
     render.table(columns, rows[:_MOST_LAYERS])
     render.say_more(len(rows) - _MOST_LAYERS, "layer")
-
-
-def remarks(found: Matrix) -> list[str]:
-    """Return which checkpoints are copies, and which share layers."""
-    names = short_names(found.paths)
-    copies = [
-        f"{names[one]} and {names[other]}: every tensor is equal" for one, other in sorted(found.copies)
-    ]
-    shared = []
-    for one in range(len(names)):
-        for other in range(one + 1, len(names)):
-            equal = [prefix or "(top level)" for prefix in found.equal_groups(one, other)]
-            if equal and (one, other) not in found.copies:
-                what = counted(len(equal), "layer is", "layers are")
-                all_ = f" of {len(found.groups):,}" if len(equal) < len(found.groups) else ""
-                shared.append(
-                    f"{names[one]} and {names[other]}: {what} equal{all_}: {first_of(equal)}; "
-                    "a common ancestor or frozen weights explain that"
-                )
-    return [*copies, *shared]
 
 
 def percent(number: float | None) -> str:

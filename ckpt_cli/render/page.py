@@ -20,6 +20,7 @@ from formats.core.words import counted
 
 from ..operations.look.listing import split_layer
 from . import base as render
+from .matrix import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -34,6 +35,7 @@ _SCRIPTS = (
     "graph.js",
     "checkpoint.js",
     "two.js",
+    "several.js",
     "run.js",
     "drawing.js",
     "start.js",
@@ -62,13 +64,15 @@ def page(
     data = json.dumps({**document, "version": version}, allow_nan=False, separators=(",", ":"))
     packed = base64.b64encode(zlib.compress(data.encode(), 6)).decode()
     title = text(f"{document['name']} - ckpt report")
+    told = (document.get("made"), f"ckpt {version}", document.get("command"))
+    made = f"<p>{text(' · '.join(filter(None, told)), 2000)}</p>\n"
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f'<link rel="icon" href="data:,">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>',
-        f'<main id="still">\n{_STILL[document["what"]](document) if still is None else still}\n</main>',
+        f'<main id="still">\n{_STILL[document["what"]](document) if still is None else still}\n{made}</main>',
         f'<script type="text/plain" id="data">{packed}</script>\n<script>{script}</script>\n</body>\n</html>',
         "",
     ]
@@ -234,6 +238,26 @@ def _two(document: dict[str, Any]) -> str:
     )
 
 
+def _several(document: dict[str, Any]) -> str:
+    names, tensors = document["names"], document["tensors"]
+    columns = ["", *(f"{at}" for at in range(1, len(names) + 1))]
+    rows = [
+        [f"{at} {name}", *(percent(None if cell is None else float(cell)) for cell in row)]
+        for at, (name, row) in enumerate(zip(names, document["rel_l2"], strict=True), 1)
+    ]
+    norms = [[each["name"], str(each["shape"]), *map(_figure, each["l2"])] for each in tensors[:_MOST_ROWS]]
+    return "\n".join(
+        [
+            *_heading(document["name"], ", ".join([document["path"], *document["others"]])),
+            "<h2>Distances: ‖row - column‖ / ‖column‖</h2>",
+            _table(columns, rows, len(rows)),
+            *(f"<p>{text(remark)}</p>" for remark in document["remarks"]),
+            f"<h2>Norms of {counted(len(tensors), 'tensor')}</h2>",
+            _table(["tensor", "shape", *columns[1:]], norms, len(tensors)),
+        ]
+    )
+
+
 def _run(document: dict[str, Any]) -> str:
     fields = ("name", "step", "modified", "changed", "tensors", "l2", "ratio", "nan", "inf", "loss")
     titles = ("name", "step", "modified", "changed", "tensors", "norm", "update ratio", "NaN", "inf", "loss")
@@ -251,4 +275,9 @@ def _run(document: dict[str, Any]) -> str:
     return "\n".join(out)
 
 
-_STILL: dict[str, Callable[[dict[str, Any]], str]] = {"checkpoint": _checkpoint, "two": _two, "run": _run}
+_STILL: dict[str, Callable[[dict[str, Any]], str]] = {
+    "checkpoint": _checkpoint,
+    "two": _two,
+    "several": _several,
+    "run": _run,
+}

@@ -53,7 +53,7 @@ class Opened:
         page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("request", lambda request: self.asked.append(request.url.partition("#")[0]))
         page.goto(f"file://{path}")
         page.wait_for_function("document.documentElement.dataset.ready")
         self.ready = int(page.evaluate("document.documentElement.dataset.ready"))
@@ -89,7 +89,7 @@ def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
     for page, path in found:
         page.page.context.close()
         assert page.said == []
-        assert page.asked == [f"file://{path}"]
+        assert page.asked == ["file://" + path.partition("#")[0]]
 
 
 @pytest.fixture
@@ -262,6 +262,104 @@ def test_both_themes_can_be_read(theme: str, width: int, guide: str, opened: Cal
     assert one.page.evaluate("document.documentElement.scrollWidth") <= width
     one.page.locator("#theme").click()
     assert (_light(one.page.locator("h1").evaluate(colors)[1]) > 0.5) == (theme == "dark")
+
+
+@pytest.fixture(scope="module")
+def pages(folder: Path, made: Callable[..., str]) -> dict[str, str]:
+    """Return a page of each sort."""
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    paths = [f"{run}/ckpt-{step}" for step in (8, 9, 10)]
+    found = {
+        "checkpoint": made("guide", paths[2]),
+        "two": made("sides", *paths[1:]),
+        "several": made("several", *paths),
+        "run": made("whole", run),
+    }
+    drawing = str(folder / "drawing.html")
+    assert run_ckpt("graph", paths[2], "-o", drawing).code == 0
+    return {**found, "graph": drawing}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("sort", ["checkpoint", "two", "several", "run", "graph"])
+def test_axe_finds_nothing(
+    sort: str, width: int, theme: str, pages: dict[str, str], opened: Callable[..., Opened]
+) -> None:
+    """What axe-core knows of WCAG 2, with a row chosen where rows can be."""
+    import axe_playwright_python
+
+    folder = os.path.dirname(axe_playwright_python.__file__)
+    with open(os.path.join(folder, "axe.min.js"), encoding="utf-8") as file:
+        axe = file.read()
+    one = opened(pages[sort], color_scheme=theme, viewport={"width": width, "height": 900})
+    rows = one.page.locator("#tensors .row, #changes .row[data-entry], #graph .row")
+    if rows.count():
+        rows.first.click()
+    one.page.evaluate(axe)
+    found = one.page.evaluate("axe.run()")["violations"]
+    told = [
+        f"{each['id']}: {node['html'][:150]}: {node['failureSummary'][:250]}"
+        for each in found
+        for node in each["nodes"][:2]
+    ]
+    assert not told, "\n".join(told)
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_link_leads_to_a_tensor(guide: str, opened: Callable[..., Opened]) -> None:
+    one = opened(guide)
+    one.page.locator("#tensors .row", has_text="kernel").first.click()
+    link = one.page.evaluate("location.hash")
+    assert link.startswith("#tensor=net/l1/kernel")
+    assert one.page.locator(".detail a.link").get_attribute("href") == link
+    other = opened(guide + link)
+    assert "net/l1/kernel" in other.detail
+    assert "kernel" in other.page.locator("#tensors .row[aria-selected=true]").inner_text()
+    other.page.evaluate("location.hash = '#tensor=net/l1/bias'")
+    other.page.wait_for_function("document.querySelector('.detail .long').innerText.includes('bias')")
+    assert "Choose a tensor" in opened(f"{guide}#tensor=nothing").detail
+    assert "Choose a tensor" in opened(f"{guide}#tensor=%").detail
+
+
+def test_a_link_leads_to_a_change(pages: dict[str, str], opened: Callable[..., Opened]) -> None:
+    one = opened(pages["two"] + "#tensor=net/l1/kernel")
+    assert "net/l1/kernel" in one.detail
+
+
+def test_labels_of_an_axis_differ(pages: dict[str, str], opened: Callable[..., Opened]) -> None:
+    one = opened(pages["run"])
+    for plot in one.page.locator("#curves svg").all():
+        labels = [text.text_content() for text in plot.locator("text[text-anchor=end]").all()][:3]
+        assert len(set(labels)) == 3, labels
+
+
+@pytest.mark.parametrize("sort", ["checkpoint", "two", "several", "run"])
+def test_what_is_printed_has_the_tables(
+    sort: str, pages: dict[str, str], folder: Path, opened: Callable[..., Opened]
+) -> None:
+    one = opened(pages[sort])
+    one.page.emulate_media(media="print")
+    one.page.wait_for_selector("#print table")
+    assert not one.page.locator("#page .rows").first.is_visible()
+    assert "ckpt report" in one.page.locator("#print").inner_text()
+    one.page.pdf(path=str(folder / f"{sort}.pdf"))
+    one.page.emulate_media(media="screen")
+    one.page.wait_for_selector("#print", state="detached")
+
+
+def test_several_checkpoints_are_beside_each_other(
+    pages: dict[str, str], opened: Callable[..., Opened]
+) -> None:
+    one = opened(pages["several"])
+    cells = one.page.locator("#distances tbody tr").nth(0).locator("td").all_inner_texts()
+    assert cells[0] == "\u2013"
+    assert all(cell.endswith("%") for cell in cells[1:])
+    one.page.locator("#layers .row").first.click()
+    assert one.page.locator("#layers .detail table").count() == 1
+    one.page.keyboard.press("/")
+    one.page.keyboard.type("kernel")
+    assert all("kernel" in row for row in one.rows())
 
 
 def _light(color: str) -> float:

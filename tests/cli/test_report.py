@@ -216,7 +216,10 @@ def test_what_makes_no_sense_is_refused(
     assert message in done.err
 
 
-def test_a_page_is_put_into_a_store(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+def test_a_page_is_put_into_a_store(
+    tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     store = MemoryStore()
     with reachable(store):
         done = ckpt("report", GUIDE, "-o", "mem://b/page.html", "--open")
@@ -458,3 +461,55 @@ def test_what_makes_a_page_smaller_is_said_where_it_does(
     alone = ckpt("report", GUIDE, *target).err
     assert "page.html is " in alone
     assert "--match" not in alone
+
+
+# Several checkpoints ----------------------------------------------------------------
+
+
+def test_of_several_it_has_their_distances(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    paths = [f"{RUN}/ckpt-{step}" for step in (8, 9, 10)]
+    target = tmp_path / "page.html"
+    done = ckpt("report", *paths, "-o", target, "--json", "--match", "net/*")
+    assert done.code == 0, done.err
+    assert done.json["others"] == paths[1:]
+    assert done.json["other"] is None
+    page = PageSource(target)
+    page.assert_closed()
+    found = page.document
+    distances = ckpt("diff", "--matrix", *paths, "--match", "net/*", "--json").json
+    np.testing.assert_allclose(found["rel_l2"], distances["rel_l2"], rtol=1e-6)
+    assert [group["prefix"] for group in found["groups"]] == [
+        group["prefix"] for group in distances["groups"]
+    ]
+    assert (found["names"], found["xs"]) == (["ckpt-8", "ckpt-9", "ckpt-10"], [8, 9, 10])
+    norms = {row["key"]: row["l2"] for row in ckpt("stats", "--json", paths[1]).json["tensors"]}
+    tensors = {row["name"]: row for row in found["tensors"]}
+    kernel = tensors["net/l1/kernel"]
+    assert kernel["l2"][1] == close(norms["net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"])
+    assert all(len(row["l2"]) == 3 for row in tensors.values())
+    for name in ("ckpt-8", "net/l1/kernel"):
+        assert name in page.still
+
+
+def test_the_head_says_when_and_how_it_was_made(
+    tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    target = tmp_path / "page.html"
+    ckpt("report", GUIDE, f"{RUN}/ckpt-9", "-o", target, "--match", "*kernel*")
+    page = PageSource(target)
+    command = f"ckpt report {GUIDE} {RUN}/ckpt-9 --match '*kernel*'"
+    assert (page.document["made"], page.document["command"]) == ("2023-11-14T22:13:20Z", command)
+    assert f"2023-11-14T22:13:20Z \u00b7 ckpt {page.document['version']}" in page.still
+    before = target.read_bytes()
+    ckpt("report", GUIDE, f"{RUN}/ckpt-9", "-o", target, "--match", "*kernel*", "--overwrite")
+    assert target.read_bytes() == before
+
+
+def test_two_of_one_name_are_told_apart_by_their_folders(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        write_bundle(str(tmp_path / run / "ckpt-6"), {"w": np.zeros(2, np.float32)})
+    target = tmp_path / "page.html"
+    ckpt("report", tmp_path / "a" / "ckpt-6", tmp_path / "b" / "ckpt-6", "-o", target)
+    assert PageSource(target).document["name"] == "a/ckpt-6 \u2192 b/ckpt-6"

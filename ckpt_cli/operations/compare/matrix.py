@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.words import natural_order
+from formats.core.words import counted, first_of, natural_order, short_names
 from formats.errors import UnsupportedFeatureError
 from formats.find.resolve import spelling
 from formats.model.object_names import plain_key
@@ -37,12 +37,12 @@ class Group(NamedTuple):
 
     prefix: str
     rel_l2: list[list[float | None]]
-    has_values: bool
-    """Whether any of its values is not zero: zeros are equal without a reason."""
+    is_telling: bool
+    """Whether it has a tensor that is no scalar and not all zero: others are equal without a reason."""
 
     def is_equal(self, one: int, other: int) -> bool:
-        """Whether two checkpoints have the same values, which are not all zero."""
-        return self.has_values and self.rel_l2[one][other] == 0
+        """Whether two checkpoints have the same values, and that tells something."""
+        return self.is_telling and self.rel_l2[one][other] == 0
 
 
 class Matrix(NamedTuple):
@@ -70,6 +70,23 @@ class Matrix(NamedTuple):
     def equal_groups(self, one: int, other: int) -> list[str]:
         """Return the layers in which two checkpoints are equal."""
         return [group.prefix for group in self.groups if group.is_equal(one, other)]
+
+
+def shared_layers(found: Matrix) -> list[str]:
+    """Return in words which checkpoints are copies, and which share layers."""
+    names = short_names(found.paths)
+    said = [f"{names[one]} and {names[other]}: every tensor is equal" for one, other in sorted(found.copies)]
+    for one in range(len(names)):
+        for other in range(one + 1, len(names)):
+            equal = [prefix or "(top level)" for prefix in found.equal_groups(one, other)]
+            if equal and (one, other) not in found.copies:
+                what = counted(len(equal), "layer is", "layers are")
+                of_all = f" of {len(found.groups):,}" if len(equal) < len(found.groups) else ""
+                said.append(
+                    f"{names[one]} and {names[other]}: {what} equal{of_all}: {first_of(equal)}; "
+                    "a common ancestor or frozen weights explain that"
+                )
+    return said
 
 
 class MatrixOptions(NamedTuple):
@@ -105,6 +122,7 @@ def distances(
     ]
     total: _Distances = {}
     layers: dict[str, _Distances] = {}
+    telling: set[str] = set()
     copies = set()
     for (one, other), some in pairs.items():
         entries = _compared(readers[one], readers[other], some, options, advance)
@@ -116,13 +134,15 @@ def distances(
             if found is None:
                 continue
             layer = split_layer(plain_key(names.get(entry.key, entry.key)), _separator(entry.key))[0]
+            if entry.right is not None and entry.right.rank and found.right:
+                telling.add(layer)
             for table in (total, layers.setdefault(layer, {})):
                 table[one, other] = table.get((one, other), Norms()).add(found)
     if not total:
         what = "no two of these checkpoints share a floating-point tensor of one dtype and shape"
         raise NothingSelectedError(what, path=readers[0].location.path)
     groups = [
-        Group(layer, _relative(layers[layer], count), any(found.right for found in layers[layer].values()))
+        Group(layer, _relative(layers[layer], count), layer in telling)
         for layer in sorted(layers, key=natural_order)
     ]
     paths = [spelling(reader.location) for reader in readers]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from formats.core.words import short_names
 from formats.errors import CheckpointError
 
 from ..look.flaws import Flaws
@@ -66,7 +67,7 @@ def two(
     return Page(
         {
             "what": "two",
-            "name": f"{left.location.name} → {right.location.name}",
+            "name": " → ".join(_names_of(left, right)),
             "path": left.location.path,
             "other": right.location.path,
             "by": by,
@@ -83,6 +84,14 @@ def two(
         },
         flaws,
     )
+
+
+def _names_of(left: FormatReader, right: FormatReader) -> list[str]:
+    """Return what tells two checkpoints apart: their names, or if these are equal, their folders too."""
+    names = [left.location.name, right.location.name]
+    if names[0] != names[1]:
+        return names
+    return short_names([left.location.path.absolute(), right.location.path.absolute()])
 
 
 def _entries(

@@ -87,7 +87,7 @@ function treemap(root, choose) {
     made.style.width = `${Math.max(0, place.width - 2)}px`;
     made.style.height = `${Math.max(0, place.height - 2)}px`;
     if (!isFrame) made.style.background = stripes(shown.sums, 28);
-    if (place.width > 34 && place.height > 17) made.append(h("span", {}, isFrame ? label : short(shown.name, 120)));
+    if (place.width > 34 && place.height > 17) made.append(isFrame || place.width < 96 ? h("span", {}, isFrame ? label : short(shown.name, 120)) : middle(shown.name));
     if (!isFrame && place.width > 48 && place.height > 34) made.append(h("span", {}, size(shown.nbytes)));
     return made;
   }

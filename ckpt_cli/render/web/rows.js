@@ -13,10 +13,11 @@ class Rows {
     this.count = 0;
     this.selected = -1;
     this.pool = new Map();
-    this.inside = h("div");
+    this.name = `rows-${Rows.made = (Rows.made ?? 0) + 1}`;
+    this.inside = h("div", { tabindex: "0", role, "aria-label": label, onkeydown: (event) => this.key(event) });
     this.inside.style.position = "relative";
-    this.element = h("div", { class: "rows", tabindex: "0", role, "aria-label": label,
-      onscroll: () => this.paint(), onkeydown: (event) => this.key(event) }, head, this.inside);
+    this.element = h("div", { class: "rows", onscroll: () => this.paint() }, head, this.inside);
+    this.element.focus = () => this.inside.focus({ preventScroll: true });
     this.head = head;
     new ResizeObserver(() => this.paint()).observe(this.element);
   }
@@ -54,12 +55,13 @@ class Rows {
       if (!row) { row = this.make(at); this.pool.set(at, row); this.inside.append(row); }
       row.style.top = `${at * ROW - shift}px`;
     }
-    this.element.setAttribute("aria-activedescendant", this.pool.has(this.selected) ? `${this.role}-${this.selected}` : "");
+    if (this.pool.has(this.selected)) this.inside.setAttribute("aria-activedescendant", `${this.name}-${this.selected}`);
+    else this.inside.removeAttribute("aria-activedescendant");
   }
 
   make(at) {
     const { children, attributes } = this.draw(at);
-    return h("div", { role: this.role === "tree" ? "treeitem" : "option", id: `${this.role}-${at}`, ...attributes,
+    return h("div", { role: this.role === "tree" ? "treeitem" : "option", id: `${this.name}-${at}`, ...attributes,
       class: `row ${attributes?.class ?? ""}`, "aria-selected": String(at === this.selected), "aria-setsize": this.count,
       "aria-posinset": at + 1, onclick: (event) => this.click(event, at) }, children);
   }
@@ -90,7 +92,7 @@ class Rows {
   key(event) {
     const page = Math.max(1, Math.floor(this.view / ROW) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    if (event.target !== this.element) return;
+    if (event.target !== this.inside) return;
     if (event.key in steps) this.select(this.selected < 0 && steps[event.key] > 0 && steps[event.key] < Infinity ? 0 : this.selected + steps[event.key]);
     else if (event.key === "ArrowRight" && this.act.open) this.act.open(this.selected);
     else if (event.key === "ArrowLeft" && this.act.close) this.act.close(this.selected);

@@ -1,8 +1,17 @@
 // The page of a run: curves over its steps, and by layer and step what changed.
 
+// Numbers with as many digits as tell them apart.
+function distinct(values) {
+  for (let digits = 3; digits < 17; digits++) {
+    const labels = values.map((value) => figure(value, digits));
+    if (new Set(labels).size === new Set(values).size) return labels;
+  }
+  return values.map(String);
+}
+
 // A curve of [x, y]; what is not finite is a mark at the bottom.
 function curve(title, points, { log = false, other = [] } = {}) {
-  const width = 420, height = 150, left = 52, foot = 18, top = 8;
+  const width = 420, height = 150, left = 64, foot = 18, top = 8;
   const all = [...points, ...other].map(([x, y]) => [x, number(y)]).filter(([, y]) => y != null);
   const finite = all.filter(([, y]) => Number.isFinite(y) && (!log || y > 0));
   if (!finite.length) return null;
@@ -15,10 +24,11 @@ function curve(title, points, { log = false, other = [] } = {}) {
   const y = (value) => top + (1 - (to(value) - low) / (high - low)) * (height - top - foot - 8);
   const plot = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${figure(finite[0][1])} to ${figure(finite.at(-1)[1])}` });
   const from = (value) => (log ? 10 ** value : value);
-  for (const value of [low, (low + high) / 2, high]) {
-    const at = y(from(value));
-    plot.append(s("line", { class: "axis", x1: left, x2: width, y1: at, y2: at }), s("text", { x: left - 6, y: at + 3.5, "text-anchor": "end" }, figure(from(value), 3)));
-  }
+  const ticks = [low, (low + high) / 2, high].map(from), labels = distinct(ticks);
+  ticks.forEach((value, tick) => {
+    const at = y(value);
+    plot.append(s("line", { class: "axis", x1: left, x2: width, y1: at, y2: at }), s("text", { x: left - 6, y: at + 3.5, "text-anchor": "end" }, labels[tick]));
+  });
   const fits = ([, value]) => Number.isFinite(value) && (!log || value > 0);
   const path = (some) => {
     let pen = "M", d = "";
@@ -72,7 +82,7 @@ function runMap(page, xs, place) {
       const at = Math.min(steps - 1, Math.floor((event.offsetX / canvas.clientWidth) * steps)), point = page.checkpoints[at];
       canvas.title = `${visible(point.name)}: ${told(shown.field, of[shown.field][row][at])}${of.bad[row][at] ? `, ${counted(of.bad[row][at])} NaN or infinite` : ""}`;
     });
-    return { children: [h("bdi", {}, short(page.layers[row]) || "(top level)"), h("span", { class: "cells" }, canvas)], attributes: { class: "m-grid", "data-layer": row } };
+    return { children: [middle(page.layers[row] || "(top level)", { title: short(page.layers[row]) }), h("span", { class: "cells" }, canvas)], attributes: { class: "m-grid", "data-layer": row } };
   }
 
   function told(field, value) {
@@ -101,7 +111,7 @@ function checkpointRows(page) {
     const point = page.checkpoints[at], bad = (point.nan ?? 0) + (point.inf ?? 0);
     const told = (point) => (point.global_step != null && point.global_step !== point.step ? `training step ${counted(point.global_step)}` : null);
     const changed = point.changed == null ? "" : `${counted(point.changed)}/${counted(point.changed + point.unchanged)}`;
-    return { attributes: { class: "r-grid" }, children: [h("bdi", { title: short(point.path) }, short(point.name)), h("span", { class: "num", title: told(point) }, point.step ?? ""),
+    return { attributes: { class: "r-grid" }, children: [middle(point.name, { title: short(point.path) }), h("span", { class: "num", title: told(point) }, point.step ?? ""),
       h("span", { class: "dim c-when" }, (point.modified ?? "").replace("T", " ").replace("Z", "")), h("span", { class: "num" }, point.format == null ? h("span", { class: "bad" }, "damaged") : changed),
       h("span", { class: "num" }, figure(point.l2)), h("span", { class: "num c-max" }, figure(point.ratio, 3)), h("span", { class: `num ${bad ? "bad" : "dim"}` }, bad ? counted(bad) : ""), h("span", { class: "num" }, figure(point.loss))] };
   }, {}, head);

@@ -1,15 +1,18 @@
-// The data are unpacked here, and what was there without the script makes room.
+// The data are unpacked here, and what was there without the script makes room; it is what is printed.
 
-const PAGES = { checkpoint: showCheckpoint, two: showTwo, run: showRun, graph: showGraph };
+const PAGES = { checkpoint: showCheckpoint, two: showTwo, several: showSeveral, run: showRun, graph: showGraph };
 
 async function start() {
   const packed = bytes(document.getElementById("data").textContent);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const page = JSON.parse(await new Response(stream).text());
-  const body = h("main", { id: "page" });
-  document.getElementById("still").replaceWith(body);
+  const body = h("main", { id: "page" }), still = document.getElementById("still");
+  still.replaceWith(body);
   PAGES[page.what](page, body);
-  body.append(h("footer", {}, `made by ckpt ${page.version}`));
+  if (page.what !== "graph") {
+    const printed = h("div", { id: "print" }, ...still.childNodes), media = matchMedia("print");
+    media.addEventListener("change", () => (media.matches ? body.after(printed) : printed.remove()));
+  }
   document.documentElement.dataset.ready = Math.round(performance.now());
 }
 

@@ -220,7 +220,16 @@ function tensorSection(tensors) {
     whole.scrollIntoView({ block: "start" });
   }
 
-  const start = () => { update(); };
+  // A link that ends in #tensor= and a key shows that tensor, and each that is chosen puts its own there.
+  function follow() {
+    const wanted = linked();
+    const at = wanted == null ? -1 : tensors.keys.findIndex((key, number) => visible(key) === wanted || visible(tensors.name(number)) === wanted);
+    if (at < 0 || at === tensors.shown) return;
+    choose(at);
+  }
+
+  addEventListener("hashchange", follow);
+  const start = () => { update(); follow(); };
   return { whole, search, choose, start, view };
 }
 
@@ -244,6 +253,15 @@ function pairs(rows) {
 
 let painting = null;
 
+const LINK = "#tensor=";
+
+function linked() {
+  if (!location.hash.startsWith(LINK)) return null;
+  try { return decodeURIComponent(location.hash.slice(LINK.length)); } catch { return null; }
+}
+
+function link(key) { return LINK + encodeURIComponent(visible(key)).replaceAll("%2F", "/"); }
+
 // One tensor: what it is, its statistics, a histogram and a heat map where they were drawn.
 function describe(tensors, at, place) {
   const key = tensors.keys[at], name = tensors.name(at), of = tensors.statistics;
@@ -253,7 +271,9 @@ function describe(tensors, at, place) {
     ["bytes", nbytes == null ? "?" : counted(nbytes)]];
   const told = STATISTICS.filter((one) => of[one][at] != null).map((one) =>
     [one === "nan" ? "NaN" : one, figure(of[one][at], 8), (one === "nan" || one === "inf") && of[one][at] ? "bad" : false]);
-  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))));
+  tensors.shown = at;
+  history.replaceState(null, "", link(key));
+  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))), h("a", { href: link(key), class: "link" }, "link to this tensor"));
   if (key !== name) place.append(h("div", { class: "key" }, h("bdi", {}, visible(key))));
   place.append(pairs(spec));
   if (at in tensors.broken) place.append(h("p", { class: "warnings" }, visible(tensors.broken[at])));

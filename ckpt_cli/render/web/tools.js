@@ -108,9 +108,16 @@ function section(title, id, ...bar) {
   return { whole, body };
 }
 
-// A name with its last part set off from what leads to it, of which the beginning goes first where there is no room.
+// A name that is cut in its middle where there is no room: its end tells it from its neighbours.
+function middle(text, attributes = {}) {
+  const shown = short(text), at = Math.max(Math.ceil(shown.length / 2), shown.length - 14);
+  return h("span", { class: "middle", ...attributes }, h("bdi", { class: "begin" }, shown.slice(0, at)), h("bdi", { class: "end" }, shown.slice(at)));
+}
+
+// A name with its last part set off from what leads to it; where there is no room, the middle goes.
 function named(name, separator = "/") {
   const shown = short(name);
-  const at = shown.replace(/ \(.*$/, "").lastIndexOf(separator);
-  return h("span", { class: "name" }, h("span", { class: "lead" }, h("bdi", { dir: "ltr" }, shown.slice(0, at + 1))), h("bdi", { class: "tail" }, shown.slice(at + 1)));
+  const at = shown.replace(/ \(.*$/, "").lastIndexOf(separator), first = shown.indexOf(separator);
+  const head = first >= 0 && first < at && first <= 24 ? first + 1 : 0;
+  return h("span", { class: "name" }, h("bdi", { class: "first" }, shown.slice(0, head)), h("span", { class: "lead" }, h("bdi", { dir: "ltr" }, shown.slice(head, at + 1))), h("bdi", { class: "tail" }, shown.slice(at + 1)));
 }

@@ -43,7 +43,7 @@ function shareBar(share) {
   return h("span", { class: "share", title: `${(share * 100).toPrecision(4)}% of the elements` }, h("span", { class: "track" }, inside), h("span", { class: "num" }, told));
 }
 
-const DIFF_COLUMNS = [["name", ""], ["change", ""], ["changed share", ""], ["largest |a−b|", "num"], ["largest |a−b|/|b|", "num c-max"]];
+const DIFF_COLUMNS = [["name", ""], ["change", ""], ["changed share", ""], ["largest |a−b|", "num"], ["‖a−b‖/‖b‖", "num c-max"]];
 
 function changeSection(page) {
   const changes = new Changes(page), kinds = new Set();
@@ -85,10 +85,18 @@ function changeSection(page) {
     const gone = [row.max_abs].some((value) => typeof value === "string");
     return { attributes: { class: "d-grid", "data-entry": row.at }, children: [indent, h("span", { class: "dim" }, row.change), row.change === "value" && row.differing != null ? shareBar(row.share)
       : h("span", { class: "dim" }, visible(row.apart ?? (row.change === "value" ? "different checksum" : sides(row)))),
-      h("span", { class: `num ${gone ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: `num c-max ${gone ? "bad" : ""}` }, figure(row.max_rel, 4))] };
+      h("span", { class: `num ${gone ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: `num c-max ${gone ? "bad" : ""}` }, row.rel_l2 == null ? "" : percent(row.rel_l2))] };
   }
 
-  return { whole, search, start: update };
+  function follow() {
+    const wanted = linked(), at = wanted == null ? -1 : tree.flat.findIndex(({ node }) => !node.entries && [node.key, node.name ?? node.key].some((name) => visible(name) === wanted));
+    if (at < 0 || tree.flat[at].node === page.shown) return;
+    tree.rows.select(at);
+    whole.scrollIntoView({ block: "start" });
+  }
+
+  addEventListener("hashchange", follow);
+  return { whole, search, start: () => { update(); follow(); } };
 }
 
 function sides(row) {
@@ -98,7 +106,9 @@ function sides(row) {
 
 function describeChange(page, row, place) {
   const sketches = page.sketches[row.at], name = row.name ?? row.key;
-  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))));
+  page.shown = row;
+  history.replaceState(null, "", link(row.key));
+  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))), h("a", { href: link(row.key), class: "link" }, "link to this tensor"));
   if (row.key !== name) place.append(h("div", { class: "key" }, h("bdi", {}, visible(row.key))));
   const rows = [["change", row.change, true], ["spec", visible(sides(row)), true]];
   if (row.from) rows.push(["from", visible(row.from), true]);
@@ -113,7 +123,7 @@ function describeChange(page, row, place) {
   if (!sketches) return;
   const [left, right] = sketches.map((side) => side ?? {});
   if (left.statistics && right.statistics) {
-    place.append(h("table", { class: "sides" }, h("tr", {}, ["", "left", "right"].map((label, at) => h("th", { class: ["", "variable", "slot"][at] }, at ? h("span", { class: "dot" }) : null, label))),
+    place.append(h("table", { class: "sides" }, h("tr", {}, ["", "left", "right"].map((label, at) => h(at ? "th" : "td", { class: ["", "variable", "slot"][at] }, at ? h("span", { class: "dot" }) : null, label))),
       STATISTICS.filter((one) => left.statistics[one] != null || right.statistics[one] != null).map((one) =>
         h("tr", {}, h("th", {}, one === "nan" ? "NaN" : one), [left, right].map((side) => h("td", { class: "num" }, figure(side.statistics[one], 6)))))));
   }

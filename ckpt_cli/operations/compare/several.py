@@ -1,0 +1,83 @@
+"""What a page tells of several checkpoints: how far they are apart, and their tensors in a column each."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from formats.core.words import short_names
+from formats.model.checkpoint_files import step_of
+
+from ..look.flaws import Flaws
+from ..look.listing import split_layer
+from ..look.report import Page, number
+from .matrix import distances, shared_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from formats.model.reader import FormatReader
+
+    from .matrix import Matrix, MatrixOptions
+
+_FIELDS = ("l2", "mean", "std", "min", "max", "nan")
+"""The statistics that a page has of each tensor."""
+
+
+def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Callable[[int], None]) -> Page:
+    """Return what a page tells of several checkpoints."""
+    found = distances(readers, options, advance)
+    names = short_names(found.paths)
+    steps = [step_of(reader.location.name) for reader in readers]
+    is_run = None not in steps and len(set(steps)) == len(steps)
+    return Page(
+        {
+            "what": "several",
+            "name": f"{len(names):,} checkpoints: {', '.join(names)}",
+            "path": found.paths[0],
+            "others": [*found.paths[1:]],
+            "names": names,
+            "xs": steps if is_run else list(range(1, len(names) + 1)),
+            "rel_l2": _numbers(found.rel_l2),
+            "groups": [{"prefix": group.prefix, "rel_l2": _numbers(group.rel_l2)} for group in found.groups],
+            "remarks": shared_layers(found),
+            "sketches": {},
+            **_tensors(found),
+        },
+        Flaws(),
+    )
+
+
+def _numbers(table: Sequence[Sequence[float | None]]) -> list[list[Any]]:
+    return [[number(cell) for cell in row] for row in table]
+
+
+def _tensors(found: Matrix) -> dict[str, Any]:
+    """Return tensors with their statistics in each checkpoint, and norms of layers and of all."""
+    names = dict.fromkeys(name for side in found.statistics for name in side)
+    rows = []
+    squares: dict[str, list[list[float]]] = {}
+    for name in names:
+        cells = [side.get(name) for side in found.statistics]
+        spec = next(cell[0] for cell in cells if cell is not None)
+        values = {
+            field: [number(getattr(cell[1], field)) if cell is not None else None for cell in cells]
+            for field in _FIELDS
+        }
+        rows.append({"name": name, "dtype": spec.dtype_name, "shape": [*spec.shape], **values})
+        layer = split_layer(name, "/" if "/" in name else ".")[0]
+        norms = squares.setdefault(layer, [[] for _ in cells])
+        for norm, cell in zip(norms, cells, strict=True):
+            norm.extend([cell[1].l2] if cell is not None and cell[1].l2 is not None else [])
+    total = [
+        math.hypot(*(one for layer in squares.values() for one in layer[at]))
+        for at in range(len(found.paths))
+    ]
+    return {
+        "tensors": rows,
+        "norms": {
+            layer: [number(math.hypot(*norm)) if norm else None for norm in norms]
+            for layer, norms in squares.items()
+        },
+        "total": [number(norm) for norm in total],
+    }
