@@ -69,7 +69,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     excludes("--slots", "--json", unless="--output"),
 )
 def command(path: Location, depth: int | None, target: Location | None, **options: Any) -> int:
-    """Show the object graph of a checkpoint, or draw it.
+    """Show the object graph of a checkpoint, or the tree of Orbax and Flax, or draw it.
 
     Each object has a row; similar ones share a row, as in layer_{0..11}. An object is shown at
     its shortest path. Other edges to it, cycles included, end in -> and its path. Slots are
@@ -86,10 +86,12 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     """
     from ..operations.compare.match import graph_of
     from ..operations.graph.tree import graph_nodes, span
+    from ..operations.graph.trees import tree_nodes
 
     _check(target, options["engine"])
     with opened(path) as reader:
-        nodes = graph_nodes(reader, graph_of(reader, "PATH"))
+        is_tree = reader.format.is_tree
+        nodes = tree_nodes(reader) if is_tree else graph_nodes(reader, graph_of(reader, "PATH"))
         name, where = reader.location.name, reader.location.path
     tree = span(nodes)
     unreached = len(nodes) - len(tree.level)

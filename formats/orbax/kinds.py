@@ -13,7 +13,8 @@ Keras joins a variable's path by `_`: `optimizer_variables/sgd/dense_kernel_mome
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +28,8 @@ _OPTIMIZERS = frozenset(
 _SLOTS = frozenset(
     ("mu", "nu", "nu_max", "trace", "v", "m", "v_row", "v_col", "acc_grads", "momentum", "sum_of_squares")
 )
-_STATES = frozenset(("step", "metrics_variables"))
+_STATES = frozenset(("step",))
+_METRICS = "metrics_variables"
 _COUNTS = frozenset(("count", "mini_step", "gradient_step"))
 _LEADING, _DEEPEST = 4, 12
 """Parts that may stand before the path that a parameter and its slot share, and parts of a slot before it."""
@@ -36,16 +38,15 @@ _LEADING, _DEEPEST = 4, 12
 def kinds_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
     """Return the kind of each key, whose `paths` are given."""
     roots = {key: _optimizer_at(path) for key, path in paths.items()}
-    outside = {key: _outside(path, specs[key]) for key, path in paths.items() if roots[key] is None}
-    parameters = {key: paths[key] for key, kind in outside.items() if kind == "variable"}
-    owners = _Owners(parameters, specs)
+    owners = _Owners(_parameters(paths, specs, roots), specs)
     found = {}
     for key, path in paths.items():
         at = roots[key]
         if at is None:
-            found[key] = outside[key]
+            found[key] = _outside(path, specs[key])
         else:
-            found[key] = "slot" if owners.has_slot(path[at:], specs[key].shape) else "optimizer"
+            is_slot = owners.find(path[at:], specs[key].shape) is not None
+            found[key] = "slot" if is_slot else "optimizer"
     return found
 
 
@@ -65,32 +66,93 @@ def _optimizer_at(path: Path) -> int | None:
 def _outside(path: Path, spec: TensorSpec) -> str:
     is_integer = spec.dtype.family in ("int", "uint") and not spec.shape
     last = path[-2] if len(path) > 1 and path[-1] == "value" else path[-1]
-    if path[0] == "metrics_variables" or (is_integer and last in _STATES):
+    if _METRICS in path[:-1] or (is_integer and last in _STATES):
         return "state"
     return "optimizer" if is_integer and last in _COUNTS else "variable"
+
+
+class OwnedSlot(NamedTuple):
+    """A slot: the folder of its optimizer, the key of its parameter, and what it is called."""
+
+    optimizer: Path
+    variable: str
+    name: str
+
+
+def slots_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict[str, OwnedSlot]:
+    """Return the slots among keys, each of one parameter; those that several could own are left out."""
+    roots = {key: _optimizer_at(path) for key, path in paths.items()}
+    owners = _Owners(_parameters(paths, specs, roots), specs)
+    found = {}
+    for key, path in paths.items():
+        at = roots[key]
+        owner = None if at is None else owners.find(path[at:], specs[key].shape)
+        if owner is not None and owner.variable:
+            found[key] = OwnedSlot(path[:at], owner.variable, owner.name)
+    return found
+
+
+def _parameters(
+    paths: Mapping[str, Path], specs: Mapping[str, TensorSpec], roots: Mapping[str, int | None]
+) -> dict[str, Path]:
+    return {
+        key: path
+        for key, path in paths.items()
+        if roots[key] is None and _outside(path, specs[key]) == "variable"
+    }
+
+
+class _Owner(NamedTuple):
+    """The parameter of a slot, empty where several could be it, and what the slot is called."""
+
+    variable: str
+    name: str
+
+
+_ByShape = dict[tuple[int, ...], tuple[int, str]]
+"""How many parts of its path are left out, and a key, by shape."""
 
 
 class _Owners:
     """The parameters, by the ends of their paths."""
 
     def __init__(self, paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> None:
-        self._by_end: dict[Path, set[tuple[int, ...]]] = {}
-        self._by_text: dict[str, set[tuple[int, ...]]] = {}
-        for key, path in paths.items():
-            parts = len(path) - (path[-1] == "value")
-            for leading in range(min(_LEADING, parts)):
-                self._by_end.setdefault(path[leading:], set()).add(specs[key].shape)
-                self._by_text.setdefault("_".join(path[leading:]), set()).add(specs[key].shape)
-        self._is_empty = not paths
+        self._paths = paths
+        self._specs = specs
 
-    def has_slot(self, path: Path, shape: tuple[int, ...]) -> bool:
-        """Whether a path within an optimizer's state ends as the path of a parameter of this shape."""
-        if self._is_empty:
-            return any(part in _SLOTS for part in path[:-1])
+    @cached_property
+    def _ends(self) -> tuple[dict[Path, _ByShape], dict[str, _ByShape]]:
+        """The ends of the parameters' paths: as they are, and joined by `_`."""
+        by_end: dict[Path, _ByShape] = {}
+        by_text: dict[str, _ByShape] = {}
+        for key, path in self._paths.items():
+            shape = self._specs[key].shape
+            for leading in range(min(_LEADING, len(path) - (path[-1] == "value"))):
+                for ends in (
+                    by_end.setdefault(path[leading:], {}),
+                    by_text.setdefault("_".join(path[leading:]), {}),
+                ):
+                    known = ends.setdefault(shape, (leading, key))
+                    if leading < known[0]:
+                        ends[shape] = leading, key
+                    elif leading == known[0] and key != known[1]:
+                        ends[shape] = leading, ""
+        return by_end, by_text
+
+    def find(self, path: Path, shape: tuple[int, ...]) -> _Owner | None:
+        """Return the owner of a path within an optimizer's state; None where it is no slot."""
+        if not self._paths:
+            return _Owner("", "") if any(part in _SLOTS for part in path[:-1]) else None
+        by_end, by_text = self._ends
         for at in range(1, min(_DEEPEST, len(path))):
-            if shape in self._by_end.get(path[at:], ()):
-                return True
-        return any(shape in self._by_text.get(end, ()) for end in _without_slot(path[-1]))
+            found = by_end.get(path[at:], {}).get(shape)
+            if found is not None:
+                return _Owner(found[1], path[at - 1])
+        for end in _without_slot(path[-1]):
+            found = by_text.get(end, {}).get(shape)
+            if found is not None:
+                return _Owner(found[1], path[-1][len(end) + 1 :])
+        return None
 
 
 def _without_slot(name: str) -> Iterator[str]:

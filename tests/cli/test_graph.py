@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
 import ckpt_cli.runtime as tf
+import formats
+from ckpt_cli.operations.look import report
 from ckpt_cli.render.tables import width
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
+from formats.orbax.facts import TreeFacts
+from formats.store.work.workers import SERIAL
 from tests.support import data_path
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
@@ -194,3 +201,63 @@ def test_without_an_object_graph(ckpt):
     result = ckpt("graph", data_path("name_based", "adam"))
     assert result.code == 3
     assert "no object graph" in result.err
+
+
+ADAM = {"params/dense/kernel": (2, 3), "params/dense/bias": (3,), "opt_state/0/count": ()} | {
+    f"opt_state/0/{name}/dense/{key}": shape
+    for name in ("mu", "nu")
+    for key, shape in (("kernel", (2, 3)), ("bias", (3,)))
+}
+
+
+@pytest.fixture(params=["orbax", "flax"])
+def tree(request, tmp_path):
+    """A tree with Adam's state, a text and an empty container."""
+    path = tmp_path / ("tree" if request.param == "orbax" else "tree.msgpack")
+    specs = [TensorSpec(key, BY_NAME["float32"], shape) for key, shape in ADAM.items()]
+    facts = TreeFacts("", {"note": "hello"}, {"opt_state/1": "None"})
+    with formats.create_checkpoint(path, format=request.param, specs=specs, facts=facts) as writer:
+        for spec in specs:
+            writer.write(spec.key, np.ones(spec.shape, np.float32))
+    return path
+
+
+def test_a_tree_of_arrays_is_a_graph(ckpt, tree):
+    result = ckpt("graph", tree, "--json")
+    assert (result.code, result.err) == (0, "")
+    nodes = {node["object_path"]: node for node in result.json["nodes"]}
+    assert [node["id"] for node in result.json["nodes"]] == list(range(len(nodes)))
+    assert [child["name"] for child in nodes[""]["children"]] == ["opt_state", "params", "note"]
+    kernel = nodes["params/dense/kernel"]
+    assert (kernel["key"], kernel["kind"], kernel["shape"]) == ("params/dense/kernel", "variable", [2, 3])
+    assert (nodes["params"]["key"], nodes["params"]["kind"]) == (None, None)
+    assert (nodes["note"]["key"], nodes["opt_state/0/count"]["kind"]) == (None, "optimizer")
+    mu = nodes["opt_state/0/mu/dense/kernel"]
+    assert mu["kind"] == "slot"
+    assert {"variable": kernel["id"], "name": "mu", "id": mu["id"]} in nodes["opt_state"]["slots"]
+    assert len(nodes["opt_state"]["slots"]) == 4
+
+
+def test_a_tree_of_arrays_has_its_slots_at_their_variables(terminal, tree):
+    lines = terminal("graph", tree, NO_COLOR="1").out.splitlines()
+    assert "│       ├── bias  float32 [3]  +2 slots (mu, nu)  12 B" in lines
+    assert "├── opt_state  4 slots" in lines
+    assert "│   └── 1  None" in lines
+    assert "└── note  string" in lines
+    assert "mu" not in " ".join(line for line in lines if "+2 slots" not in line)
+    shown = terminal("graph", tree, "--slots", "--depth", 9, NO_COLOR="1").out
+    assert "│           ├── mu  float32 [2, 3]  24 B" in shown
+
+
+@pytest.mark.parametrize("suffix", ["svg", "dot", "mmd", "html"])
+def test_a_tree_of_arrays_is_drawn(ckpt, tree, tmp_path, suffix):
+    target = tmp_path / f"out.{suffix}"
+    assert ckpt("graph", tree, "-o", target).code == 0
+    assert "kernel" in target.read_text()
+
+
+def test_a_page_about_a_tree_of_arrays_has_its_graph(tree):
+    with formats.open_checkpoint(tree) as reader:
+        graph = report.checkpoint(reader, workers=SERIAL)[0]["graph"]
+    assert graph["reached"] == len(graph["tensors"]) > 9
+    assert sum(map(len, graph["tensors"])) == len(ADAM)

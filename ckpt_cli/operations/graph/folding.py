@@ -119,13 +119,17 @@ def hang(nodes: list[GraphNode], tree: Span) -> Hanging:
     known: dict[Hashable, int] = {}
     looks: dict[int, int] = {}
     counts: dict[int, int] = {}
+    emptied: set[int] = set()
+    """Folders of a tree that hold nothing but slots, which are at their variables."""
     for number in reversed(tree.level):
+        own = nodes[number]
         rows = [
             (_name(names[child]) if child in names else homes[child], child)
             for _, child in tree.branches.get(number, ())
-            if child not in owners
+            if child not in owners and child not in emptied
         ]
-        own = nodes[number]
+        if number in tree.branches and not (rows or own.keys or own.slots or number in aliases):
+            emptied.add(number)
         held = (own.color, own.remark, len(aliases.get(number, ())))
         slot_names = [name for name, _ in slots.get(number, ())]
         look = (held, *slot_names, *[(name, looks[child]) for name, child in rows])

@@ -31,8 +31,9 @@ _LONGEST_LABEL = 1000
 class GraphNode(NamedTuple):
     """A node, and the tensors that are its attributes; `spec` is that of the first.
 
-    `slots` are (variable, name, slot variable) of an optimizer: those that hang on it by triples,
-    and those in its lists, which are its descendants besides.
+    `leaf` is the type of a tree's leaf that is no tensor: text, None or an empty container.  `slots` are
+    (variable, name, slot variable) of an optimizer: those that hang on it by triples, and those in its lists
+    or in its part of a tree, which are its descendants besides.
     """
 
     id: int
@@ -44,6 +45,7 @@ class GraphNode(NamedTuple):
     slots: Sequence[tuple[int, str, int]]
     color: str
     nbytes: int
+    leaf: str | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the node as the JSON document shows it."""
@@ -65,7 +67,7 @@ class GraphNode(NamedTuple):
         """What is stored at the node: dtype and shape of its tensor, or how many there are."""
         if len(self.keys) > 1:
             return counted(len(self.keys), "tensor")
-        return f"{self.spec.dtype} {list(self.spec.shape)}" if self.spec else ""
+        return f"{self.spec.dtype} {list(self.spec.shape)}" if self.spec else self.leaf or ""
 
 
 def graph_nodes(reader: FormatReader, graph: ObjectGraph) -> list[GraphNode]:

@@ -15,6 +15,7 @@ from formats.core.spec import KINDS
 
 from ..graph.folding import foldable
 from ..graph.tree import graph_nodes, span
+from ..graph.trees import tree_nodes
 from ..select.selection import Selection, choose
 from .flaws import Flaws
 from .listing import Tensors, total
@@ -178,11 +179,11 @@ def _heat(found: HeatMap) -> dict[str, Any]:
 
 
 def _graph(reader: FormatReader, numbers: dict[str, int]) -> dict[str, Any] | None:
-    """Return the object graph, and of each node its tensors."""
+    """Return the object graph, or the tree of arrays, and of each node its tensors."""
     graph = reader.object_graph
-    if graph is None:
+    if graph is None and not reader.format.is_tree:
         return None
-    nodes = graph_nodes(reader, graph)
+    nodes = tree_nodes(reader) if graph is None else graph_nodes(reader, graph)
     return {
         **foldable(nodes, span(nodes)),
         "tensors": [[numbers[key] for key in node.keys] for node in nodes],

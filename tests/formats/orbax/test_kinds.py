@@ -6,7 +6,7 @@ import pytest
 
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
-from formats.orbax.kinds import kinds_of
+from formats.orbax.kinds import OwnedSlot, kinds_of, slots_of
 
 # key: shape, kind; a number without dimensions is an integer.
 CASES = {
@@ -52,6 +52,12 @@ CASES = {
         "optimizer_variables/sgd/iteration": ((), "optimizer"),
         "metrics_variables/loss/total": ((), "state"),
     },
+    "Keras, with its configuration beside the tree": {
+        "pytree/trainable_variables/dense/kernel": ((2, 3), "variable"),
+        "pytree/optimizer_variables/sgd/dense_kernel_momentum": ((2, 3), "slot"),
+        "pytree/metrics_variables/loss/total": ((), "state"),
+        "pytree/metrics_variables/accuracy/values": ((3,), "state"),
+    },
     "several items": {
         "model/params/w": ((2, 3), "variable"),
         "model/opt_state/0/trace/w": ((2, 3), "slot"),
@@ -76,3 +82,32 @@ def test_kinds_follow_the_paths(name: str) -> None:
     specs = {key: TensorSpec(key, float32 if shape else int32, shape) for key, (shape, _) in case.items()}
     found = kinds_of({key: tuple(key.split("/")) for key in specs}, specs)
     assert found == {key: kind for key, (_, kind) in case.items()}
+
+
+@pytest.mark.parametrize(
+    ("keys", "slot", "owned"),
+    [
+        (
+            ["params/a/w", "params/b/w"],
+            "opt_state/1/0/mu/a/w",
+            OwnedSlot(("opt_state",), "params/a/w", "mu"),
+        ),
+        (
+            ["params/params/w"],
+            "opt_state/mu/params/w",
+            OwnedSlot(("opt_state",), "params/params/w", "mu"),
+        ),
+        (["model/w/value"], "optimizer/trace/w/value", OwnedSlot(("optimizer",), "model/w/value", "trace")),
+        (
+            ["trainable_variables/m/d/kernel"],
+            "optimizer_variables/adam/m_d_kernel_momentum",
+            OwnedSlot(("optimizer_variables",), "trainable_variables/m/d/kernel", "momentum"),
+        ),
+        (["params/a/w", "params/b/w"], "opt_state/mu/w", None),
+        (["params/w", "params/a/w"], "opt_state/mu/w", OwnedSlot(("opt_state",), "params/w", "mu")),
+    ],
+)
+def test_a_slot_belongs_to_one_parameter(keys: list[str], slot: str, owned: OwnedSlot | None) -> None:
+    specs = {key: TensorSpec(key, BY_NAME["float32"], (2, 3)) for key in (*keys, slot)}
+    found = slots_of({key: tuple(key.split("/")) for key in specs}, specs)
+    assert found == ({} if owned is None else {slot: owned})
