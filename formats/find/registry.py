@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import UnknownFormatError
 from ..model.checkpoint_files import FILE_SUFFIXES
 from ..model.foreign import Foreign, recognise
+from ..model.orbax_files import is_orbax
 from ..model.probe import Probe
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def _further_names() -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name not in _FIRST))
 
 
-def all_formats() -> Iterator[Format]:
-    """Yield every format."""
-    for name in _FIRST:
+def all_formats(*first: str) -> Iterator[Format]:
+    """Yield every format; those of the modules `first` before the others, and again."""
+    for name in (*first, *_FIRST):
         yield importlib.import_module(f"formats.known.{name}").FORMAT
     for name in _further_names():
         yield importlib.import_module(f"formats.known.{name}").FORMAT
@@ -60,7 +61,7 @@ def detect(probe: Probe) -> Format:
 
     Raises UnknownFormatError, which says what it is instead, where none fits.
     """
-    for found in all_formats():
+    for found in all_formats(*(("orbax",) if is_orbax(probe.location) else ())):
         if found.sniff(probe):
             return found
     raise _refusal(probe)

@@ -254,5 +254,9 @@ class OrbaxItem:
         told = read_shardings(self.files)
         return shardings_of({keys.get(name, name): each for name, each in told.items()})
 
+    def prove_random_keys(self) -> None:
+        """Read all that is said of PRNG keys.  Raises CorruptCheckpointError."""
+        read_random_keys(self.files, whole=True)
+
     def close(self) -> None:
         self.files.close()

@@ -16,6 +16,7 @@ tensorstore/kvstore/ocdbt/index.rst
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..wire.coding import decode_fixed32
@@ -67,6 +68,17 @@ class ManifestFrame(NamedTuple):
     root: NodePosition | None
 
 
+_VARINT = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")
+_LONGEST_VARINT = 10
+
+
+def _varint(word: bytes) -> int:
+    value = 0
+    for byte in reversed(word):
+        value = value << 7 | byte & 0x7F
+    return value
+
+
 class _Fields:
     """Reads fields one after the other; ValueError where they run past the end."""
 
@@ -94,21 +106,18 @@ class _Fields:
         """Return varints in a row, each of which takes a byte at least."""
         if count > self.left:
             raise ValueError(f"{count} numbers expected, {self.left} bytes left")
-        data, at, out = self._data, self._at, []
-        for _ in range(count):
-            value = shift = 0
-            while True:
-                if at >= len(data) or shift > 63:
-                    raise ValueError("a number runs past the end")
-                byte = data[at]
-                at += 1
-                value |= (byte & 0x7F) << shift
-                if byte < 0x80:
-                    break
-                shift += 7
-            out.append(value)
-        self._at = at
-        return out
+        found = self._data[self._at : self._at + count]
+        if found.isascii():  # each is one byte
+            self._at += count
+            return list(found)
+        # Node columns have thousands of numbers, few of them different: each of these is decoded once.
+        words = _VARINT.findall(self._data, self._at, self._at + _LONGEST_VARINT * count)[:count]
+        joined = b"".join(words)
+        if len(words) < count or not self._data.startswith(joined, self._at):
+            raise ValueError("a number runs past the end")
+        self._at += len(joined)
+        values = {word: _varint(word) for word in set(words)}
+        return [values[word] for word in words]
 
     def count(self) -> int:
         """Return how many entries follow."""
@@ -237,14 +246,7 @@ def decode_node(data: bytes, position: NodePosition, prefix: bytes, most: int) -
     shared = [0, *fields.numbers(count - 1)]
     rests = fields.numbers(count)
     common = fields.numbers(count) if height else []
-    keys: list[bytes] = []
-    last = b""
-    for begin, rest in zip(shared, rests, strict=True):
-        name = _joined(last, begin, fields.take(rest))
-        if keys and name <= last:
-            raise ValueError("keys that do not ascend")
-        keys.append(name)
-        last = name
+    keys = _keys(shared, rests, fields.take(sum(rests)))
     if height:
         begun = list(zip(keys, common, strict=True))
         children = _children(fields, files, begun, height - 1)
@@ -253,6 +255,19 @@ def decode_node(data: bytes, position: NodePosition, prefix: bytes, most: int) -
         found = DecodedNode(_values(fields, files, keys, prefix), [])
     fields.end()
     return found
+
+
+def _keys(shared: Sequence[int], rests: Sequence[int], data: bytes) -> list[bytes]:
+    """Return the keys of a node, of which each is some of the one before, and a rest in `data`."""
+    keys: list[bytes] = []
+    at, last = 0, b""
+    for begin, rest in zip(shared, rests, strict=True):
+        name = _joined(last, begin, data[at : at + rest])
+        if keys and name <= last:
+            raise ValueError("keys that do not ascend")
+        keys.append(name)
+        at, last = at + rest, name
+    return keys
 
 
 def _children(
@@ -277,6 +292,8 @@ def _values(
     outside = kinds.count(1)
     places = zip(fields.numbers(outside), fields.numbers(outside), strict=True)
     names = [path.decode("utf-8", "surrogateescape") for path, _ in files]
+    inline = fields.take(sum(length for length, kind in zip(lengths, kinds, strict=True) if not kind))
+    at = 0
     found: list[tuple[bytes, bytes | StoredRange]] = []
     for key, length, kind in zip(keys, lengths, kinds, strict=True):
         if kind:
@@ -285,5 +302,6 @@ def _values(
                 raise ValueError(f"data file {file} of {len(names)}")
             found.append((prefix + key, StoredRange(names[file], offset, length)))
         else:
-            found.append((prefix + key, fields.take(length)))
+            found.append((prefix + key, inline[at : at + length]))
+            at += length
     return found

@@ -160,10 +160,11 @@ class OrbaxReader(FormatReader):
     def facts_findings(self) -> Sequence[Finding]:
         found = []
         for item in self._items:
-            try:
-                item.sharding()
-            except CheckpointError as error:
-                found.append(Finding.of(error))
+            for prove in (item.sharding, item.prove_random_keys):
+                try:
+                    prove()
+                except CheckpointError as error:
+                    found.append(Finding.of(error))
         return found
 
     def tensor(self, key: str) -> LazyTensor:

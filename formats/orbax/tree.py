@@ -78,18 +78,17 @@ def read_tree(files: TreeFiles) -> Tree:
     if not isinstance(listed, dict):
         raise corrupt(files, METADATA, "no tree_metadata")
     leaves: dict[Path, TreeLeaf] = {}
-    sizes = KeySizes()
     for text, entry in listed.items():
         path, leaf = _leaf(files, text, entry)
         if path in leaves:
             raise corrupt(files, METADATA, f"{'/'.join(path)!r:.200} occurs twice")
-        try:
-            sizes.add((leaf.name,))
-        except ValueError as error:
-            raise corrupt(files, METADATA, str(error)) from error
         value = values.get(path)
-        is_elsewhere = isinstance(value, str) and value.startswith(PLACEHOLDER)
+        is_elsewhere = value is None or (isinstance(value, str) and value.startswith(PLACEHOLDER))
         leaves[path] = leaf if is_elsewhere else leaf._replace(value=value)
+    try:
+        KeySizes().add([leaf.name for leaf in leaves.values()])
+    except ValueError as error:
+        raise corrupt(files, METADATA, str(error)) from error
     return Tree(leaves, document.get("use_zarr3") is True, document.get(_STORES_ALL) is True)
 
 
@@ -139,15 +138,23 @@ def corrupt(files: TreeFiles, name: str, message: str) -> CorruptCheckpointError
     return CorruptCheckpointError(message, path=files.location(name), code="header")
 
 
-def read_json(files: TreeFiles, name: str, most: int = _LARGEST_EXTRA) -> dict[str, Any] | None:
-    """Return a JSON file of the tree; None where it is not there.  Raises CorruptCheckpointError."""
+def read_json(
+    files: TreeFiles, name: str, most: int = _LARGEST_EXTRA, unless_without: bytes | None = None
+) -> dict[str, Any] | None:
+    """Return a JSON file of the tree; None where it is not there, empty for one without some word.
+
+    Raises CorruptCheckpointError.
+    """
     size = files.size(name)
     if size is None:
         return None
     if size > most:
         raise corrupt(files, name, f"{size} bytes, at most {most} are supported")
+    data = files.read(name, 0, size)
+    if unless_without is not None and unless_without not in data:
+        return {}
     try:
-        return parse_object(files.read(name, 0, size), spells_bytes=False)
+        return parse_object(data, spells_bytes=False)
     except ValueError as error:
         raise corrupt(files, name, str(error)) from error
 
@@ -172,11 +179,12 @@ def read_shardings(files: TreeFiles) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_random_keys(files: TreeFiles) -> dict[str, str]:
-    """Return the implementations of PRNG keys, by stored name."""
+def read_random_keys(files: TreeFiles, *, whole: bool = False) -> dict[str, str]:
+    """Return the implementations of PRNG keys, by stored name; files without any are read if `whole`."""
     found: dict[str, str] = {}
     for number in range(_MOST_PROCESSES):
-        document = read_json(files, f"{_ARRAYS}/process_{number}")
+        name = f"{_ARRAYS}/process_{number}"
+        document = read_json(files, name, unless_without=None if whole else b"random_key_impl")
         if document is None:
             break
         for each in document.get("array_metadatas") or ():

@@ -8,6 +8,7 @@ U+DC80 to U+DCFF mean something here, a byte of a key that is not UTF-8.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -17,6 +18,9 @@ from .limits import KeySizes
 MOST_DEPTH = 200
 """Objects and lists within one another; models within models within models stay far below."""
 
+_HOLDERS = frozenset((dict, list))
+"""The types of values that have others in them."""
+
 _CONTAINER, _VALUE = 64, 16
 """Bytes that a list or object, and a value in it, take in memory at least."""
 _SLACK = 64 << 20
@@ -24,6 +28,9 @@ _SLACK = 64 << 20
 
 _MOST_SHARED, _LONGEST_SHARED = 10_000, 256
 """Texts of which one copy stands for all: the dtypes of a header, the shards of a weight map."""
+
+_USUAL_TEXT, _STEP = 8 << 20, 1 << 19
+"""Characters whose keys can never be too much, and whose half a key may be."""
 
 _SPELLED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -63,18 +70,36 @@ def _check_size(text: str) -> None:
         raise ValueError(f"too many values for a text of {len(text)} characters")
 
 
-def _check_depth(value: Any) -> None:
-    level = [value] if isinstance(value, dict | list) else []
+def _count_entries(value: Any) -> int:
+    """Return how many keys all objects of a value have; ValueError where it is nested too deeply."""
+    level = [value] if type(value) in _HOLDERS else []
+    count = 0
     for _ in range(MOST_DEPTH):
-        level = [
-            item
-            for holder in level
-            for item in (holder.values() if isinstance(holder, dict) else holder)
-            if isinstance(item, dict | list)
-        ]
+        holders = [holder.values() if type(holder) is dict else holder for holder in level]
+        count += sum([len(holder) for holder in level if type(holder) is dict])
+        level = [item for item in itertools.chain.from_iterable(holders) if type(item) in _HOLDERS]
         if not level:
-            return
+            return count
     raise ValueError("nested too deeply")
+
+
+def _has_known_bounds(text: str) -> bool:
+    """Whether no key of a text can be too long, and each stands right before its colon, as it is written."""
+    if len(text) > _USUAL_TEXT or "\\" in text or any(f"{blank}:" in text for blank in " \t\r\n"):
+        return False
+    return all('"' in text[at : at + _STEP] for at in range(0, len(text) - _STEP, _STEP))
+
+
+def _parsed(text: str) -> Any:
+    """Return the value that a text spells."""
+    if _has_known_bounds(text):
+        value = json.loads(text)
+        # There are at least as many of these as keys, so none of them occurs twice in an object.
+        if _count_entries(value) == text.count('":'):
+            return value
+    value = json.loads(text, object_pairs_hook=_ObjectParser().make)
+    _count_entries(value)
+    return value
 
 
 def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, Any]:
@@ -87,9 +112,8 @@ def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, A
         del data  # the text is as large
         _check_size(text)
         has_surrogates = _SPELLED_SURROGATE.search(text) is not None
-        value = json.loads(text, object_pairs_hook=_ObjectParser().make)
+        value = _parsed(text)
         del text  # what is made of the value takes its place
-        _check_depth(value)
         if has_surrogates:
             errors = "surrogateescape" if spells_bytes else "strict"
             json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
