@@ -245,6 +245,7 @@ POINT = {
     "loss": maybe(NUMBER),
     "loss_step": maybe(INTEGER),
     "untrained_l2": maybe(NUMBER),
+    "metrics": maybe(by_name(NUMBER)),
 }
 LOG = document(
     {

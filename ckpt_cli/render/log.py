@@ -51,12 +51,13 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(value / len(values) for value in values)
 
 
-def _columns(curve: Curve) -> list[render.Column]:
+def _columns(curve: Curve, *, has_metrics: bool = False) -> list[render.Column]:
     columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True, worth=1)]
     columns.append(render.Column("MODIFIED", worth=0))
     number = render.escape(curve.tag.upper()) if curve.steps else "LOSS"
     worths = {"CHANGED": 2, "L2": 3, "NAN": None, number: 4}
     columns += [render.Column(name, right=True, worth=worth) for name, worth in worths.items()]
+    columns += [render.Column("METRICS", worth=0)] if has_metrics else []
     return [*columns, render.Column("")]
 
 
@@ -97,7 +98,9 @@ def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[
     styles = [
         "red" if row.format is None or row.nan else "green" if row.name == latest else "" for row in rows
     ]
-    render.table(_columns(curve), [_cells(row, latest) for row in rows], styles)
+    has_metrics = any(row.metrics for row in rows)
+    lines = [_cells(row, latest, has_metrics=has_metrics) for row in rows]
+    render.table(_columns(curve, has_metrics=has_metrics), lines, styles)
     _curves(rows, curve)
     first = next((row for row in rows if row.first_nan is not None), None)
     if first is not None:
@@ -108,7 +111,8 @@ def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[
         render.lines([f"frozen: {', '.join(map(render.escape, frozen[:_MOST_LISTED]))}{more}"])
 
 
-def _cells(row: LogRow, latest: str | None) -> list[str]:
+def _cells(row: LogRow, latest: str | None, *, has_metrics: bool = False) -> list[str]:
+    told = ", ".join(f"{render.escape(name)} {value:.5g}" for name, value in (row.metrics or {}).items())
     return [
         render.escape(row.name),
         "" if row.step is None else str(row.step),
@@ -117,6 +121,7 @@ def _cells(row: LogRow, latest: str | None) -> list[str]:
         _number(row.l2),
         "" if row.nan is None else f"{row.nan:,}",
         _number(row.loss),
+        *[told][:has_metrics],
         "damaged" if row.format is None else "latest" if row.name == latest else "",
     ]
 

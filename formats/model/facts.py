@@ -49,6 +49,15 @@ class Rich(Protocol):
 
 
 @runtime_checkable
+class Scored(Protocol):
+    """Facts with the numbers that a training reported when it saved."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers by their names, such as `loss`."""
+
+
+@runtime_checkable
 class Tying(Protocol):
     """Facts that say which tensors are one, so that they are written once."""
 

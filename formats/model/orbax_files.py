@@ -2,7 +2,7 @@
 
 _METADATA               a tree: the checkpoint itself
 checkpoint              msgpack: a tree of Orbax before 0.5; values of it where both are there
-_CHECKPOINT_METADATA    a step; each folder in it is an item: a tree, or JSON in `metadata`
+_CHECKPOINT_METADATA    a step; each folder in it is an item: a tree, or JSON in `metadata` or `metrics`
 3, ckpt_000003          a step of a CheckpointManager, by name; Orbax 0.4 writes no _CHECKPOINT_METADATA
 NAME.orbax-checkpoint-tmp, NAME.orbax-checkpoint-tmp-NANOSECONDS
                         a step that is being written, or whose save was interrupted

@@ -15,6 +15,10 @@ SCALAR = "scalar"
 """The type of a leaf that is a number of Python's."""
 
 
+METRICS = "metrics"
+"""The item of a step, and its file, that holds what a CheckpointManager chooses the best step by."""
+
+
 class Items(NamedTuple):
     """The items of a step: folders, each a tree, or JSON."""
 
@@ -23,6 +27,9 @@ class Items(NamedTuple):
 
     documents: Mapping[str, Any] = {}
     """Items that are JSON."""
+
+    files: Mapping[str, str] = {}
+    """The names of the files of JSON items that have another one than most."""
 
     @property
     def are_in_keys(self) -> bool:
@@ -50,6 +57,13 @@ class TreeFacts(NamedTuple):
         listed: dict[str, Any] = {"values": dict(self.values)} if self.values else {}
         listed |= {"empty": dict(self.empty)} if self.empty else {}
         return {"producer": self.producer, "version": None, **listed, **self.more}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers that a CheckpointManager was given with the step."""
+        found = self.items.documents.get(METRICS) or self.more.get(METRICS)
+        told = found if isinstance(found, dict) else {}
+        return {name: value for name, value in told.items() if type(value) in (int, float)}
 
     def beside(self) -> Iterable[str]:
         """Return what stands beside the tensors, by key."""

@@ -22,7 +22,7 @@ from ..model.reader import FormatReader
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..store.work.workers import SERIAL, Workers
 from ..wire.jsontext import parse_object
-from .facts import Items, TreeFacts
+from .facts import METRICS, Items, TreeFacts
 from .item import OrbaxItem
 from .kinds import kinds_of
 from .names import parts_of
@@ -54,6 +54,7 @@ class OrbaxReader(FormatReader):
         self._lenient = lenient
         self._items: list[OrbaxItem] = []
         self._json: dict[str, Any] = {}
+        self._json_files: dict[str, str] = {}
         self._others: list[str] = []
         self._tree_names: tuple[str, ...] = ()
         self._step = self._described()
@@ -95,8 +96,10 @@ class OrbaxReader(FormatReader):
                 prefix = (folder.name,) if len(folders) > 1 else ()
                 self._items.append(OrbaxItem(folder, head, prefix, lenient=self._lenient))
                 self._tree_names += (folder.name,)
-            elif (folder / JSON_ITEM).is_file():
-                self._json[folder.name] = read_json_item(folder / JSON_ITEM)
+            elif (path := _json_file(folder)) is not None:
+                self._json[folder.name] = read_json_item(path)
+                if path.name != JSON_ITEM:
+                    self._json_files[folder.name] = path.name
             else:
                 self._others.append(folder.name)
         if not self._items:
@@ -148,7 +151,7 @@ class OrbaxReader(FormatReader):
             {key: kind for item in items for key, kind in item.leaf_types().items()},
             {key: found for item in items for key, found in item.positions().items()},
             random,
-            items=Items(self._tree_names, self._json),
+            items=Items(self._tree_names, self._json, self._json_files),
         )
 
     def _sharding(self, item: OrbaxItem) -> Shardings:
@@ -204,3 +207,9 @@ class OrbaxReader(FormatReader):
     def close(self) -> None:
         for item in self._items:
             item.close()
+
+
+def _json_file(folder: Location) -> Location | None:
+    """Return the file of an item that is JSON; None of another one."""
+    names = (JSON_ITEM, METRICS) if folder.name == METRICS else (JSON_ITEM,)
+    return next((path for name in names if (path := folder / name).is_file()), None)

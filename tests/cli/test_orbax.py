@@ -55,6 +55,39 @@ def test_a_directory_of_steps_is_a_run(run: Path, ckpt: Callable) -> None:
     assert "orbax stores no checksums, so values cannot be verified" in verified.err
 
 
+def add_metrics(step: Path, **metrics: float) -> None:
+    """Add what a CheckpointManager with a `best_fn` saves."""
+    (step / "metrics").mkdir()
+    (step / "metrics" / "metrics").write_text(json.dumps(metrics))
+
+
+def test_log_shows_the_metrics_of_steps(run: Path, ckpt: Callable, terminal: Callable) -> None:
+    add_metrics(run / "2", loss=0.5, accuracy=0.25)
+    add_metrics(run / "10", loss=0.125, accuracy=float("nan"))
+    rows = ckpt("log", "--json", run).json["checkpoints"]
+    assert [(row["loss"], row["loss_step"]) for row in rows] == [(0.5, 2), (0.125, 10)]
+    assert rows[1]["metrics"] == {"loss": 0.125, "accuracy": "nan"}
+    tagged = ckpt("log", "--json", "--tag", "accuracy", run)
+    assert [row["loss"] for row in tagged.json["checkpoints"]] == [0.25, "nan"]
+    assert "no scalar" not in tagged.err
+    shown = terminal("log", run, NO_COLOR="1", COLUMNS="200").out
+    assert "METRICS" in shown
+    assert "loss 0.5, accuracy 0.25" in shown
+    assert ckpt("show", "--json", run / "2").json["metadata"]["items"]["metrics"]["loss"] == 0.5
+
+
+def test_steps_without_metrics_have_none(run: Path, ckpt: Callable, terminal: Callable) -> None:
+    rows = ckpt("log", "--json", run).json["checkpoints"]
+    assert [(row["loss"], row["metrics"]) for row in rows] == [(None, None)] * 2
+    assert "METRICS" not in terminal("log", run, NO_COLOR="1", COLUMNS="200").out
+
+
+def test_the_metrics_of_a_step_are_written(run: Path, tmp_path: Path, ckpt: Callable) -> None:
+    add_metrics(run / "2", loss=0.5)
+    assert ckpt("convert", run / "2", tmp_path / "new" / "2", "--to", "orbax").code == 0
+    assert json.loads((tmp_path / "new" / "2" / "metrics" / "metrics").read_text()) == {"loss": 0.5}
+
+
 def test_prefixed_steps_are_in_order(run: Path, ckpt: Callable) -> None:
     for name, new in (("2", "model_000002"), ("10", "model_000010")):
         (run / name).rename(run / new)

@@ -12,7 +12,8 @@ from formats.tf.run.events import START, EventReader, event_files, scalars
 if TYPE_CHECKING:
     from formats.location import Location
 
-_LOSSES = ("loss", "epoch_loss")
+LOSS = "loss"
+_LOSSES = (LOSS, "epoch_loss")
 """What Estimators and Keras call it; with a scope before it, in programs of one's own."""
 
 _MOST_TAGS = 1000

@@ -19,6 +19,7 @@ from formats.errors import CheckpointError
 from formats.find.opening import open_location
 from formats.find.resolve import spelling
 from formats.model.checkpoint_files import step_of
+from formats.model.facts import Scored
 from formats.model.reader import FormatReader
 from formats.store.work.workers import SERIAL, Workers
 from formats.wire.crc32c import extend
@@ -26,6 +27,7 @@ from formats.wire.crc32c import extend
 from ..look.flaws import Flaws
 from ..look.stats import do_task, file_task, statistics
 from ..select.selection import NothingSelectedError, choose
+from .curves import LOSS
 from .listing import findings_in_short, iso_time
 from .steps import stored_step
 from .trainable import trainable_tensors, trained_and_not
@@ -88,7 +90,8 @@ class LogRow(NamedTuple):
     tensors of kind variable that are trained, `untrained_l2` of the others: moving means, averages.
     `nan` and `inf` are counted in all that were chosen.  `global_step` is the training step that the
     checkpoint itself holds; `loss` is the last that was told up to there since the checkpoint before,
-    at `loss_step`.
+    at `loss_step`.  `metrics` are the numbers that the checkpoint itself holds, as Orbax' steps do; where no
+    event file tells the loss, it is one of them.
     """
 
     name: str
@@ -110,6 +113,7 @@ class LogRow(NamedTuple):
     loss: float | None = None
     loss_step: int | None = None
     untrained_l2: float | None = None
+    metrics: dict[str, float] | None = None
 
 
 class RunLog:
@@ -133,6 +137,7 @@ class RunLog:
         self.directory = directory
         self.selection = selection
         self.curve = curve
+        self._is_told = bool(curve.steps)
         self.values = values
         self._workers = workers
         self._watch = watch
@@ -192,9 +197,18 @@ class RunLog:
         at = row.global_step if row.global_step is not None else row.step
         if at is None:
             return row
+        self._tell(at, row)
         found = self.curve.last(self._told.get(_series(row.name), -1), at)
         self._told[_series(row.name)] = at
         return row._replace(loss_step=found[0], loss=found[1]) if found else row
+
+    def _tell(self, step: int, row: LogRow) -> None:
+        """Add the loss, or metric that was asked for, of a checkpoint itself, if event files tell none."""
+        if not self._is_told:
+            tag = self.curve.tag or LOSS
+            if row.metrics is not None and tag in row.metrics:
+                self.curve.tag = tag
+                self.curve.tell(step, row.metrics[tag])
 
     def _row(self, member: Member, advance: Callable[[int], None]) -> LogRow | None:
         """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
@@ -236,7 +250,7 @@ class RunLog:
         if self._marks is None:
             self._marks = trainable_tensors(reader).marks
         trained, untrained = trained_and_not(reader, weights, self._marks)
-        row = blank._replace(format=reader.format.name, tensors=len(keys))
+        row = blank._replace(format=reader.format.name, tensors=len(keys), metrics=_metrics(reader))
         if series in self._before:
             row = self._compare(row, before, seen, weights)
         if self.values:
@@ -303,6 +317,11 @@ class RunLog:
             added=len(now.keys() - before.keys()),
             removed=len(before.keys() - now.keys()),
         )
+
+
+def _metrics(reader: FormatReader) -> dict[str, float] | None:
+    facts = reader.facts if reader.format.is_tree else None
+    return dict(facts.metrics) or None if isinstance(facts, Scored) else None
 
 
 def _bytes_of_task(look: _Look) -> int:
