@@ -6,7 +6,8 @@
 
 Empty lines are passed over, and lines that begin with `#` and have no TAB.  `{n}` in a name
 of the lines is a capture: it stands for all digits that there are, and for the same ones in
-the other name; a brace itself is `\\x7b`.  Of several lines that match a name the first one counts.
+the other name; a brace itself is `\\x7b`.  `{*path}` stands for any text, once in a name at most.
+Of several lines that match a name the first one counts.
 
 Lines that join have one new name, and those that cut one old name: they are a group, whose
 parts are in the order of the lines.  `blocks/{n}/w TAB blocks.w TAB stack(0)`, where one name alone has
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 LARGEST_MAP = 1 << 28  # bytes; a line for each of a million tensors is less
 _ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
-_CAPTURE = re.compile(rb"\{([a-z][a-z0-9_]{0,30})\}")
+_CAPTURE = re.compile(rb"\{(\*?[a-z][a-z0-9_]{0,30})\}")
+_ANY = "*"
+"""What a capture begins with that stands for any text."""
+
 _DIGITS = "[0-9]{1,18}+"  # all that there are, so that a name is gone through once
 _NUMBERS = re.compile("[0-9]+")
 _MOST_CAPTURES = 8
@@ -59,11 +63,18 @@ class Name(NamedTuple):
             captures and literals[-1][:1].isdigit()
         ):
             raise ValueError("a capture matches all digits, so it must be followed by something else")
+        if sum(capture.startswith(_ANY) for capture in captures) > 1:
+            raise ValueError("two captures of any text in one name")
         return cls(literals, captures)
 
     @property
     def is_literal(self) -> bool:
         return not self.captures
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a capture stands for any text."""
+        return any(capture.startswith(_ANY) for capture in self.captures)
 
     @property
     def text(self) -> str:
@@ -75,7 +86,9 @@ class Name(NamedTuple):
     def match(self, name: str) -> dict[str, str] | None:
         """Return the captures of a name; None where it is none of these."""
         found = _pattern(self).fullmatch(name)
-        return None if found is None else found.groupdict()
+        if found is None:
+            return None
+        return {capture: found[capture.removeprefix(_ANY)] for capture in self.captures}
 
     def fill(self, captures: Mapping[str, str]) -> str:
         """Return the name with what was captured."""
@@ -89,7 +102,12 @@ def _pattern(name: Name) -> re.Pattern[str]:
     seen: set[str] = set()
     spelled = re.escape(name.literals[0])
     for capture, after in zip(name.captures, name.literals[1:], strict=True):
-        spelled += f"(?P={capture})(?![0-9])" if capture in seen else f"(?P<{capture}>{_DIGITS})"
+        if capture in seen:
+            spelled += f"(?P={capture})(?![0-9])"
+        elif capture.startswith(_ANY):
+            spelled += f"(?P<{capture.removeprefix(_ANY)}>.+)"
+        else:
+            spelled += f"(?P<{capture}>{_DIGITS})"
         spelled += re.escape(after)
         seen.add(capture)
     return re.compile(spelled, re.DOTALL)
@@ -117,6 +135,9 @@ class MapRow(NamedTuple):
         mine, theirs = set(self.old.captures), set(self.new.captures)
         turn = self.steps.turn
         lost, made = sorted(mine - theirs), sorted(theirs - mine)
+        only = next((name for name in (*lost, *made) if name.startswith(_ANY)), None)
+        if only is not None:
+            raise ValueError(f"{{{only}}} occurs in only one of the two names")
         if len(lost) == 1 and not made and isinstance(turn, Join):
             return
         if len(made) == 1 and not lost and isinstance(turn, Cut):
@@ -133,10 +154,14 @@ class NameMap(Mapping[str, str]):
         self.path = path
         self._literal: dict[str, int] = {}
         self._patterns: dict[str, list[int]] = {}
+        self._open: list[int] = []
+        """The rows with a capture of any text."""
         self._tried = 0
         for number, row in enumerate(self.rows):
             if row.old.is_literal:
                 self._literal.setdefault(row.old.literals[0], number)
+            elif row.old.has_any:
+                self._open.append(number)
             else:
                 self._patterns.setdefault(_template(row.old.literals), []).append(number)
 
@@ -165,7 +190,8 @@ class NameMap(Mapping[str, str]):
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
         """Return the number of the first row that matches a name, and its captures."""
         exact = self._literal.get(name)
-        numbers = self._patterns.get(_template((name,)), ()) if self._patterns else ()
+        numbers = self._patterns.get(_template((name,)), []) if self._patterns else []
+        numbers = sorted([*numbers, *self._open]) if self._open else numbers
         for number in numbers:
             if exact is not None and number > exact:
                 break

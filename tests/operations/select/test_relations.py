@@ -133,6 +133,9 @@ def test_parts_that_are_missing_on_the_way_back_are_named(
         ("{a}7\tx{a}", "a capture matches all digits"),
         ("{a}\t{b}", "{a} occurs in only one of the two names"),
         (".".join(f"{{n{i}}}" for i in range(9)) + "\tx", "9 captures in one name"),
+        ("{*a}{*b}\t{*a}.{*b}", "a capture matches all digits"),
+        ("{*a}/{*b}\t{*a}.{*b}", "two captures of any text"),
+        ("{*a}\tx\tstack(0)", r"\{\*a\} occurs in only one of the two names"),
         ("a\tb\tx", "line 1: 'x' is not an operation"),
         ("a\tb\t\udcff", "line 1: "),
     ],
@@ -163,8 +166,55 @@ def test_maps_of_our_own_go_both_ways(name: str) -> None:
     assert len(filled) == len(names.rows)
     back = inverted(names)
     for old, row in filled.items():
+        if row.free is not None:
+            continue
         new = row.new.fill(dict.fromkeys(row.new.captures, "7"))
         assert (names[old], back[new]) == (new, old)
+
+
+def test_stacked_layers_become_single_ones_and_the_reverse() -> None:
+    names = name_map.read_map(parse_location("maxtext-scan"))
+    single = {f"params/params/decoder/layers_{n}/mlp/wi/kernel": (4, 8) for n in range(3)}
+    single |= {f"params/params/decoder/layers_{n}/norm/scale": (4,) for n in range(3)}
+    single["params/params/decoder/logits/kernel"] = (4, 9)
+    stacked = {
+        "params/params/decoder/layers/mlp/wi/kernel": (4, 3, 8),
+        "params/params/decoder/layers/norm/scale": (4, 3),
+        "params/params/decoder/logits/kernel": (4, 9),
+    }
+    for shapes, others in ((single, stacked), (stacked, single)):
+        related = relate(names, shapes)
+        assert not related.left
+        made = {
+            target: shape
+            for relation in related.relations
+            for target, shape in zip(
+                relation.targets,
+                relation.steps.shapes([shapes[name] for name in relation.sources]),
+                strict=True,
+            )
+        }
+        assert made == others
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("a/b/c", {"*path": "b/c"}),
+        ("a/b\n", {"*path": "b\n"}),
+        ("a/", None),
+        ("b/c", None),
+    ],
+)
+def test_a_capture_of_any_text(name: str, found: dict[str, str] | None) -> None:
+    assert name_map.Name.parse(b"a/{*path}").match(name) == found
+
+
+def test_lines_with_any_text_take_their_turn() -> None:
+    names = rows("a/{*rest}\tx/{*rest}", "a/b\ty", "c/{n}/d\tz/{n}", "c/{*rest}\tw/{*rest}")
+    assert (names["a/b"], names["a/q"]) == ("x/b", "x/q")
+    assert (names["c/7/d"], names["c/7/e"]) == ("z/7", "w/7/e")
+    assert names.get("d") is None
 
 
 def test_a_file_is_meant_before_a_map_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
