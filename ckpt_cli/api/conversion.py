@@ -105,6 +105,7 @@ class ConvertOptions(NamedTuple):
     cast: DType | None = None
     generation: str | None = None
     shard_size: int | None = None
+    compress: str | None = None
     merge_slices: bool = False
     link: bool = False
     resume: Resume | None = None
@@ -197,7 +198,7 @@ def _job(plan: Plan, source: FormatReader, options: ConvertOptions) -> Job:
     plan = with_learned(plan, source, partial=options.partial)
     ways = (CLONE, LINK) if options.link else ()
     run = partial(execute.execute, plan, shard_size=options.shard_size, ways=ways, resume=options.resume)
-    return Job(plan, run, options.write.how(plan.target))
+    return Job(plan, partial(run, compression=options.compress), options.write.how(plan.target))
 
 
 def _plan(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError
+from formats.model.writer import COMPRESSIONS
 
 from ..operations.convert.optimizers import GENERATIONS, Given, known_optimizer
 from ..operations.convert.resume import Resume
@@ -100,6 +101,7 @@ def convert(
     weights_only: bool = False,
     cast: str | None = None,
     shard_size: int | None = None,
+    compress: str | None = None,
     merge_slices: bool = False,
     link: bool = False,
     resume: bool = False,
@@ -124,10 +126,10 @@ def convert(
     `iterations` and `learning_rate` give what an optimizer state needs and `source` lacks, `optimizer` its
     class. `generation` is keras2 or keras3, the Keras that restores a `tf-object` or `keras-weights`
     target. `cast` is the dtype of floating-point tensors. `shard_size` limits the bytes per data shard.
-    `link` shares files with `source`. `resume` keeps progress if the call fails, and continues if you
-    repeat it. `verify` is full, sent or none. With `each`, `source` and `target` are run directories, and
-    the result is a `RunConversion`. With `dry_run` nothing is written. `jobs` and `executor` control
-    parallel work.
+    `compress` is zstd, for orbax targets. `link` shares files with `source`. `resume` keeps progress if the
+    call fails, and continues if you repeat it. `verify` is full, sent or none. With `each`, `source` and
+    `target` are run directories, and the result is a `RunConversion`. With `dry_run` nothing is written.
+    `jobs` and `executor` control parallel work.
 
     Raises CheckpointExistsError if `target` exists and `overwrite` is false, ConversionError if the target
     format cannot store a tensor, other CheckpointErrors, and ValueError for invalid arguments.
@@ -140,6 +142,8 @@ def convert(
     _check_numbers(iterations, learning_rate, shard_size)
     if generation is not None:
         choice("generation", generation, GENERATIONS)
+    if compress is not None:
+        choice("compress", compress, COMPRESSIONS)
     with collecting() as said, lent(jobs, executor) as workers:
         asked = verify_choice(verify, no_verify=no_verify)
         options = ConvertOptions(
@@ -164,6 +168,7 @@ def convert(
             None if cast is None else floating(cast),
             generation,
             shard_size,
+            compress,
             merge_slices,
             link,
             None,

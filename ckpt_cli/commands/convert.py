@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from formats.model.writer import COMPRESSIONS
+
 from ..api.changing import keeps_stored
 from ..api.conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
 from ..cli.execute import tell
@@ -131,6 +133,7 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @click.option(
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Write at most BYTES per data shard."
 )
+@click.option("--compress", type=click.Choice(COMPRESSIONS), help="Compress the chunks of --to orbax.")
 @click.option("--merge-slices", is_flag=True, help="Write each partitioned tensor as one tensor.")
 @link_option()
 @click.option(
@@ -222,6 +225,7 @@ def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
         options["cast"],
         options["generation"],
         options["shard_size"],
+        options["compress"],
         options["merge_slices"],
         options["link"],
         resume,

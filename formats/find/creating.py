@@ -75,13 +75,14 @@ def create_writer(
     prove_sent: bool = True,
     journal: Journal | None = None,
     is_shared: bool = False,
+    compression: str | None = None,
 ) -> FormatWriter:
     """Return what `create_checkpoint` does, for the commands, which have more to say.
 
     The writer of a `rehearsal` writes nothing, but raises the same errors.  An upload is compared
     with the store's report of it if `prove_sent`.  With a `journal` that was begun, the writer
     resumes an interrupted process.  If `is_shared`, other processes upload the data shards of a
-    bundle (`formats.store.remote.upload.Handed`).
+    bundle (`formats.store.remote.upload.Handed`).  With `compression`, "zstd", chunks of Orbax are compressed.
     """
     from .registry import format_named
     from .suffixes import refuse_false_suffix
@@ -105,6 +106,7 @@ def create_writer(
         prove_sent,
         journal,
         is_shared,
+        compression,
     )
     check_specs(target, found)
     return create(target)

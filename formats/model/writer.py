@@ -56,6 +56,10 @@ SHARD_SIZE = 2_000_000_000
 """Bytes of an object in a store, where nobody says and a format has shards."""
 
 
+COMPRESSIONS = ("zstd",)
+"""Codecs for the values of formats that `compresses`."""
+
+
 class WriteTarget(NamedTuple):
     """What a writer is made for: the path, all specs, and what else the checkpoint shall hold.
 
@@ -65,6 +69,7 @@ class WriteTarget(NamedTuple):
     `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
     `prove_sent` holds what was sent to a store against what that says it has.  With a `journal` it
     goes on where another process was interrupted.  Where it `is_shared`, other processes send its objects.
+    `compression` is the codec of chunks, one of COMPRESSIONS.
     """
 
     path: Location
@@ -78,6 +83,7 @@ class WriteTarget(NamedTuple):
     prove_sent: bool = True
     journal: Journal | None = None
     is_shared: bool = False
+    compression: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -161,6 +167,9 @@ class FormatWriter(CheckpointWriter):
     order: tuple[str, ...] | None = None
     has_shards = False
     has_slices = False
+    compresses = False
+    """Whether values can be compressed."""
+
     is_sent_when_made = False
     """Whether it is made on this machine, and sent when it is whole: it is not written from front to back."""
     is_resumable = False
@@ -187,6 +196,9 @@ class FormatWriter(CheckpointWriter):
         if target.shard_size is not None and not self.has_shards:
             hints = ("leave out --shard-size, or write another format: --to tf-name",)
             raise ConversionError(f"{format.name} cannot be written in shards", path=target.path, hints=hints)
+        if target.compression is not None and not self.compresses:
+            hints = ("leave out --compress, or write another format: --to orbax",)
+            raise ConversionError(f"{format.name} has no compressed chunks", path=target.path, hints=hints)
         if target.slices and not self.has_slices:
             hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
             raise ConversionError(f"{format.name} does not support slices", path=target.path, hints=hints)

@@ -1,4 +1,4 @@
-"""Writing Orbax checkpoints: zarr 2, a folder for each tensor, raw chunks.
+"""Writing Orbax checkpoints: zarr 2, a folder for each tensor, raw chunks or zstd frames.
 
     DIR/_METADATA and the rest      see `formats.orbax.orbax_tree`
     DIR/NAME/.zarray                see `formats.orbax.zarr`
@@ -9,7 +9,7 @@
     STEP/ITEM/_METADATA             the items of a step that was read
 
 A chunk has at most `shard_size` bytes.  Its elements follow one another in the tensor, so that each chunk
-is written from its beginning to its end.
+is written from its beginning to its end.  A compressed one is made in memory, so it has at most 16 MiB.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .orbax_tree import PlannedTree, documents
 from .writing import facts_of, has_facts, leaves_of, notes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from ..core.chunks import Chunk
     from ..core.region import Extents
@@ -49,6 +49,9 @@ _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheck
 _JSON_HANDLER = "orbax.checkpoint._src.handlers.json_checkpoint_handler.JsonCheckpointHandler"
 _ZEROS = bytes(1 << 20)
 _MOST_CHUNKS = 1_000_000
+_LARGEST_COMPRESSED = 16 << 20
+_LEVEL = 1
+"""Orbax' own level of zstd."""
 
 
 class _Cut(NamedTuple):
@@ -90,6 +93,7 @@ class OrbaxWriter(FormatWriter):
 
     has_shards = True
     is_resumable = True
+    compresses = True
 
     def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         facts = facts_of(target)
@@ -100,7 +104,10 @@ class OrbaxWriter(FormatWriter):
             for tree in self._trees
             for key, name in tree.names(target.path).items()
         }
-        self._cuts = {spec.key: cut_into(spec, target.shard_size) for spec in target.specs}
+        limit = target.shard_size
+        if target.compression is not None:
+            limit = min(limit or _LARGEST_COMPRESSED, _LARGEST_COMPRESSED)
+        self._cuts = {spec.key: cut_into(spec, limit) for spec in target.specs}
         self._check_cuts(target)
         self._numbers = {spec.key: number for number, spec in enumerate(target.specs)}
         self._staged: dict[str, str] = {}
@@ -165,13 +172,13 @@ class OrbaxWriter(FormatWriter):
         cut = self._cuts[spec.key]
         whole = math.prod(cut.chunk) * (spec.dtype.itemsize or 1)
         sizes = _sizes(spec, cut)
-        file: StagedFile | Upload | None = None
+        file: StagedFile | Upload | _Compressed | None = None
         number = left = 0
         for chunk in chunks:
             view = view_of(chunk)
             while view:
                 if file is None:
-                    file, left = self._begin_chunk(spec, number), sizes(number)
+                    file, left = self._begun_chunk(spec, number), sizes(number)
                 part = view[:left]
                 file.write(bytes(part))
                 view, left = view[len(part) :], left - len(part)
@@ -180,8 +187,12 @@ class OrbaxWriter(FormatWriter):
                     file.close()
                     file, number = None, number + 1
 
+    def _begun_chunk(self, spec: TensorSpec, number: int) -> StagedFile | Upload | _Compressed:
+        file = self._begin_chunk(spec, number)
+        return file if self.target.compression is None else _Compressed(file)
+
     def _place(self, spec: TensorSpec) -> Placement | None:
-        if self._cuts[spec.key].files != 1:
+        if self._cuts[spec.key].files != 1 or self.target.compression is not None:
             return None
         file = self._begin_chunk(spec, 0)
         assert isinstance(file, StagedFile)
@@ -208,14 +219,20 @@ class OrbaxWriter(FormatWriter):
             names = tree.names(self.target.path)
             for leaf in tree.leaves.values():
                 if isinstance(leaf, TensorSpec):
-                    yield f"{self._folders[leaf.key]}/.zarray", _zarray(leaf, self._cuts[leaf.key])
+                    yield f"{self._folders[leaf.key]}/.zarray", self._zarray(leaf)
             for name, data in documents(tree, names, self._facts):
                 yield tree.folder + name, data
         if self._is_step:
             for name, document in self._facts.items.documents.items():
-                yield f"{name}/{JSON_ITEM}", json.dumps(document).encode()
+                file = self._facts.items.files.get(name, JSON_ITEM)
+                yield f"{name}/{file}", json.dumps(document).encode()
                 yield f"{name}/{COMMITTED}", b""
             yield STEP, json.dumps(self._described()).encode()
+
+    def _zarray(self, spec: TensorSpec) -> bytes:
+        name = self.target.compression
+        compressor = None if name is None else {"id": name, "level": _LEVEL}
+        return _zarray(spec, self._cuts[spec.key], compressor)
 
     def _described(self) -> dict[str, object]:
         """Return what a step says of itself."""
@@ -272,19 +289,36 @@ def _sizes(spec: TensorSpec, cut: _Cut) -> Callable[[int], int]:
     return size
 
 
-def _pad(file: StagedFile | Upload, size: int) -> None:
+class _Compressed:
+    """A chunk that becomes a zstd frame when it is whole."""
+
+    def __init__(self, file: StagedFile | Upload) -> None:
+        self._file = file
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def close(self) -> None:
+        import cramjam
+
+        self._file.write(bytes(cramjam.zstd.compress(self._data, level=_LEVEL)))
+        self._file.close()
+
+
+def _pad(file: StagedFile | Upload | _Compressed, size: int) -> None:
     while size:
         part = _ZEROS[: min(size, len(_ZEROS))]
         file.write(part)
         size -= len(part)
 
 
-def _zarray(spec: TensorSpec, cut: _Cut) -> bytes:
+def _zarray(spec: TensorSpec, cut: _Cut, compressor: Mapping[str, object] | None) -> bytes:
     name = spec.dtype.name
     native = spec.dtype.numpy.str if spec.dtype.native_numpy else name
     document = {
         "chunks": [*cut.chunk],
-        "compressor": None,
+        "compressor": compressor,
         "dimension_separator": ".",
         "dtype": native,
         "fill_value": None,

@@ -14,7 +14,7 @@ import formats
 from formats.core.chunks import PIECE
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
-from formats.orbax import flax_writer
+from formats.orbax import flax_writer, orbax_writer
 from formats.orbax.files import TreeFiles
 from formats.orbax.orbax_writer import cut_into
 from tests.support import data_path
@@ -103,6 +103,31 @@ def test_a_chunk_is_at_most_so_large(tmp_path: Path, ckpt: Callable, limit: int)
         assert {key: reader[key].read().tolist() for key in reader} == {
             key: value.tolist() for key, value in arrays.items()
         }
+
+
+def test_chunks_are_compressed(tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orbax_writer, "_LARGEST_COMPRESSED", 1000)
+    arrays = {"zeros": np.zeros((50, 17), np.float32), "n": np.array(3), "none": np.zeros((0, 2), np.int8)}
+    np.savez(tmp_path / "in.npz", **arrays)
+    done = ckpt("convert", tmp_path / "in.npz", tmp_path / "out", "--to", "orbax", "--compress", "zstd")
+    assert done.code == 0, done.err
+    document = json.loads((tmp_path / "out" / "zeros" / ".zarray").read_text())
+    assert document["compressor"] == {"id": "zstd", "level": 1}
+    chunks = sorted((tmp_path / "out" / "zeros").glob("[0-9]*"))
+    assert len(chunks) == 4
+    assert all(path.read_bytes()[:4] == b"\x28\xb5\x2f\xfd" and path.stat().st_size < 100 for path in chunks)
+    with formats.open_checkpoint(tmp_path / "out") as reader:
+        assert {key: reader[key].read().tolist() for key in reader} == {
+            key: value.tolist() for key, value in arrays.items()
+        }
+    assert ckpt("verify", tmp_path / "out").code == 0
+
+
+def test_formats_without_chunks_are_not_compressed(tmp_path: Path, ckpt: Callable) -> None:
+    done = ckpt("convert", PYTREE, tmp_path / "w.safetensors", "--compress", "zstd")
+    assert done.code == 3
+    assert "safetensors has no compressed chunks" in done.err
+    assert not (tmp_path / "w.safetensors").exists()
 
 
 @pytest.mark.parametrize(

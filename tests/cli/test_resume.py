@@ -71,6 +71,9 @@ TARGETS = {
     "Keras 2 weights": (KERAS, "out/w.h5"),
     "Keras 3 weights": (KERAS, "out/w.weights.h5"),
     "Keras archive": (KERAS, "out/w.keras"),
+    "Orbax": (LOOSE, "out/tree", "--to", "orbax"),
+    "Orbax in chunks": (LOOSE, "out/7", "--to", "orbax", "--shard-size", "100"),
+    "Flax": (LOOSE, "out/w.msgpack"),
 }
 
 
@@ -855,6 +858,11 @@ KILLED = {
     "bundle": ("out/c-1",),
     "shards": ("out/c-1", "--shard-size", "500"),
     "shards over shards": ("over/c-1", "--shard-size", "500", "--overwrite"),
+    "Orbax in chunks": ("out/7", "--exclude", "text", "--to", "orbax", "--shard-size", "100"),
+    "Orbax over a tree": ("over/tree", "--exclude", "text", "--to", "orbax", "--overwrite"),
+    "compressed Orbax over a tree": (
+        *("over/tree", "--exclude", "text", "--to", "orbax", "--overwrite", "--compress", "zstd"),
+    ),
     "safetensors over one": ("over/w.safetensors", "--exclude", "text", "--shard-size", "500", "--overwrite"),
 }
 
@@ -865,6 +873,7 @@ def lay_out() -> None:
     shutil.rmtree("out", ignore_errors=True)
     save("over/c-1", {**arrays(), "v0": np.ones(400)}, shard_size=500)
     save("over/w.safetensors", {"old": np.ones(400)}, "safetensors")
+    save("over/tree", {"old": np.ones(400)}, "orbax")
 
 
 def results() -> dict[str, bytes]:

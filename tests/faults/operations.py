@@ -116,6 +116,9 @@ OPERATIONS: dict[str, Callable[[], None]] = {
     "listing": convert("old.json", "--to", "listing"),
     "Keras 2 weights": convert("old.h5", source=FULL),
     "Keras 3 weights": convert("old.weights.h5", source=FULL),
+    "fresh Orbax step": convert("12", "--weights-only", "--to", "orbax", "--shard-size", "40"),
+    "Orbax over a tree": convert("old.orbax", "--weights-only", "--to", "orbax", "--compress", "zstd"),
+    "Flax": convert("old.msgpack", "--weights-only"),
     "Keras archive": convert("old.keras", source=data_path("keras3_mlp", "mlp.keras")),
     "each checkpoint": cli("convert", GUIDE, "run", "--each", "--to", "name", "--overwrite"),
     "average": cli("average", "--last", "3", "run", "-o", "run/mean-1"),
@@ -158,8 +161,10 @@ def prepare(directory: str) -> None:
         ("npz", data_path("interop", "weights.npz")),
         ("safetensors", data_path("interop", "weights.safetensors")),
         ("hdf5", data_path("interop", "weights.npz")),
+        ("msgpack", data_path("orbax", "new/flax_msgpack/flax_model.msgpack")),
     ):
         shutil.copy(path, os.path.join(run, f"old.{suffix}"))
+    save(os.path.join(run, "old.orbax"), {"w": specimen()["double"]}, "orbax")
     with open(os.path.join(run, "old.json"), "w", encoding="ascii") as file:
         file.write("{}")
 

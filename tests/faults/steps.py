@@ -81,8 +81,11 @@ def exit_before(_call: Callable[[], Any]) -> None:
 
 
 def exit_after(call: Callable[[], Any]) -> None:
-    call()
-    os._exit(-signal.SIGKILL & 0xFF)
+    """End the process after a call, also one that fails as expected: `makedirs` tries what is there."""
+    try:
+        call()
+    finally:
+        os._exit(-signal.SIGKILL & 0xFF)
 
 
 def failing(number: int) -> Callable[[Callable[[], Any]], None]:

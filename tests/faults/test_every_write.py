@@ -125,9 +125,10 @@ def end_at(trial: Trial, at: int, number: int) -> None:
     before = files("run")
 
     def send(call: Callable[[], object]) -> object:
-        done = call()
-        os.kill(os.getpid(), number)
-        return done
+        try:
+            return call()
+        finally:
+            os.kill(os.getpid(), number)
 
     child = os.fork()
     if child == 0:

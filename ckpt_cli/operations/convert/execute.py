@@ -117,6 +117,7 @@ def execute(
     *,
     overwrite: bool = False,
     shard_size: int | None = None,
+    compression: str | None = None,
     proof: str = FULL,
     workers: Workers = SERIAL,
     dry_run: bool = False,
@@ -135,6 +136,7 @@ def execute(
     """
     _refuse_at_once(plan, ways)
     create = _creator(plan, shard_size, workers, prove_sent=proof != NONE, resumes=resume is not None)
+    create = partial(create, compression=compression)
     journal = None
     if resume is not None:
         rehearsed = create(overwrite=True, rehearsal=True)

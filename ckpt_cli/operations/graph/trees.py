@@ -16,7 +16,7 @@ from .tree import GraphNode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from formats.model.reader import CheckpointReader
+    from formats.model.reader import FormatReader
     from formats.orbax.names import Path
 
 
@@ -41,7 +41,7 @@ def _grown(paths: Iterable[Path]) -> _Tree:
     return tree
 
 
-def tree_nodes(reader: CheckpointReader) -> list[GraphNode]:
+def tree_nodes(reader: FormatReader) -> list[GraphNode]:
     """Return all nodes of a tree of arrays; the names of edges are the parts of keys."""
     specs, facts = reader.specs, reader.facts
     told = facts if isinstance(facts, TreeFacts) else TreeFacts("")
