@@ -40,7 +40,7 @@ _GROUPS = {
     ),
     "Output": (
         *("--output", "--overwrite", "--dry-run", "--verify", "--no-verify", "--update-state"),
-        *("--shard-size", "--merge-slices", "--link", "--resume", "--in-place"),
+        *("--shard-size", "--compress", "--merge-slices", "--link", "--resume", "--in-place"),
     ),
     "General": (
         *("--jobs", "--executor", "--format", "--json", "--color", "--quiet", "--verbose", "--help"),

@@ -82,7 +82,7 @@ def create_writer(
     The writer of a `rehearsal` writes nothing, but raises the same errors.  An upload is compared
     with the store's report of it if `prove_sent`.  With a `journal` that was begun, the writer
     resumes an interrupted process.  If `is_shared`, other processes upload the data shards of a
-    bundle (`formats.store.remote.upload.Handed`).  With `compression`, "zstd", chunks of Orbax are compressed.
+    bundle (`formats.store.remote.upload.Handed`).  With `compression`, "zstd", Orbax' chunks are frames.
     """
     from .registry import format_named
     from .suffixes import refuse_false_suffix

@@ -102,7 +102,7 @@ def _parameters(
     }
 
 
-class _Owner(NamedTuple):
+class _SlotOwner(NamedTuple):
     """The parameter of a slot, empty where several could be it, and what the slot is called."""
 
     variable: str
@@ -139,19 +139,19 @@ class _Owners:
                         ends[shape] = leading, ""
         return by_end, by_text
 
-    def find(self, path: Path, shape: tuple[int, ...]) -> _Owner | None:
+    def find(self, path: Path, shape: tuple[int, ...]) -> _SlotOwner | None:
         """Return the owner of a path within an optimizer's state; None where it is no slot."""
         if not self._paths:
-            return _Owner("", "") if any(part in _SLOTS for part in path[:-1]) else None
+            return _SlotOwner("", "") if any(part in _SLOTS for part in path[:-1]) else None
         by_end, by_text = self._ends
         for at in range(1, min(_DEEPEST, len(path))):
             found = by_end.get(path[at:], {}).get(shape)
             if found is not None:
-                return _Owner(found[1], path[at - 1])
+                return _SlotOwner(found[1], path[at - 1])
         for end in _without_slot(path[-1]):
             found = by_text.get(end, {}).get(shape)
             if found is not None:
-                return _Owner(found[1], path[-1][len(end) + 1 :])
+                return _SlotOwner(found[1], path[-1][len(end) + 1 :])
         return None
 
 

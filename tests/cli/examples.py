@@ -116,6 +116,7 @@ OWN = {
         "--weights-only": (_CONVERT, "--weights-only"),
         "--cast": (_CONVERT, "--cast float16"),
         "--shard-size": (_CONVERT, "--shard-size 100"),
+        "--compress": ("convert run/ckpt-10 new/tree --to orbax --weights-only", "--compress zstd"),
         "--merge-slices": ("convert parts-1 new/c-1", "--merge-slices"),
         "--link": (_CONVERT, "--link"),
         "--resume": ("convert bert-2 new/bert.npz", "--resume"),

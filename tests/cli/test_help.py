@@ -15,7 +15,7 @@ from tests.readme import commands, rendered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COLUMNS, LINES = 100, 52
+COLUMNS, LINES = 100, 53
 
 
 def command(name: str) -> Subcommand:
