@@ -130,7 +130,9 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
 @color_option
 @click.pass_context
 def cli(context: click.Context, *, verbose: bool) -> None:
-    """Inspect, verify and convert TensorFlow and Keras checkpoints, without TensorFlow.
+    """Inspect, compare, verify and convert checkpoints of TensorFlow, Keras, PyTorch, Orbax and Flax.
+
+    None of these libraries has to be installed.
 
     Name a checkpoint by its prefix (run/ckpt-10), by any of its files, or by its
     directory, which means the latest checkpoint in it.
