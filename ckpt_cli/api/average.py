@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from formats.errors import ConversionError
 from formats.find.opening import is_directory, locate
 from formats.find.resolve import spelling
 from formats.find.suffixes import refuse_false_suffix
@@ -40,6 +41,9 @@ def planned_average(
         readers = [stack.enter_context(opened(one, reporter, noted=False)) for one in locations]
         own = readers[-1].format
         why = f"averaging keeps the format, {own.name}"
+        if own.writer is None:
+            hints = ("convert the sources first, for example to .safetensors",)
+            raise ConversionError(f"{why}, which ckpt does not write", path=target, hints=hints)
         refuse_false_suffix(own, target, why, "convert the sources or the result to change the format")
         plan = plan_average(readers, target)
         yield Job(plan, partial(execute, plan), options.how(target), f"mean of {len(readers)}")

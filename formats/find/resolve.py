@@ -45,6 +45,8 @@ _FOLDER_INDEXES = (
 """What transformers and diffusers call the index of a folder that is one model; the first are preferred."""
 
 
+_SAVED_MODEL_FILES = ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb")
+
 HUB_WEIGHTS = tuple(
     name
     for indexes in _FOLDER_INDEXES
@@ -171,9 +173,9 @@ def _at(path: Location) -> CheckpointLocation | None:
 
 
 def _of_file(path: Location) -> CheckpointLocation:
-    orbax = location_of_file(path)
-    if orbax is not None:
-        return orbax
+    found = location_of_file(path) or _of_saved_model(path)
+    if found is not None:
+        return found
     shard = V1_SHARD.fullmatch(path)
     if shard:
         return _v1(shard["prefix"], shard["count"], path)
@@ -181,6 +183,14 @@ def _of_file(path: Location) -> CheckpointLocation:
     if first != path and first.is_file():
         return CheckpointLocation(first, first, f"{path}: read with the other parts of {first.name}")
     return CheckpointLocation(path, path, _shard_note(path))
+
+
+def _of_saved_model(path: Location) -> CheckpointLocation | None:
+    """Return the variables of the SavedModel that a file beside them belongs to."""
+    if path.name not in _SAVED_MODEL_FILES:
+        return None
+    found = _bundle_at(path.parent / "variables" / "variables")
+    return found and found._replace(note=f"{path}: read as the variables of its SavedModel")
 
 
 def spelling(location: CheckpointLocation) -> Location:
@@ -252,7 +262,8 @@ def _absent(path: Location) -> CheckpointError:
     if prefix != path and not (path + ".index").is_file() and _has_values(prefix):
         return _absent(prefix)
     prefix = _prefix_meant(path)
-    for place in dict.fromkeys((prefix + ".index", path)):
+    is_saved_model = saved_model_prefix(path) is not None
+    for place in dict.fromkeys((prefix + ".index", prefix if is_saved_model else path)):
         found = place.obstacle() if place == path or place.store.can_be_file(place) else None
         if found is not None:
             if not found.startswith("this is"):  # it lies on the way there
@@ -265,6 +276,9 @@ def _absent(path: Location) -> CheckpointError:
         why = "the index is written last: the save was interrupted, or the index was not copied"
         hints = (why, _rebuilding(prefix))
         return CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
+    if is_saved_model:
+        hint = "its weights are in variables/variables.index and data files; copy them from its source"
+        return CheckpointNotFoundError("a SavedModel without its variables", path=path, hints=(hint,))
     missing = path.parent.missing_container()
     if missing is not None:
         return CheckpointNotFoundError(missing, path=path)

@@ -55,6 +55,11 @@ def _is_core_ml(head: bytes) -> bool:
     return re.match(rb"\x08[\x01-\x14]\x12.{1,3}?[\x0a\x52\xa2]", head, re.DOTALL) is not None
 
 
+def _is_saved_model(head: bytes) -> bool:
+    """Whether this is a SavedModel: its version, and a graph that begins with its operations or tags."""
+    return re.match(rb"\x08\x01\x12.{1,5}?\x0a.{1,4}?[\x12\x22]", head, re.DOTALL) is not None
+
+
 _TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
 
 AS_STATE_DICT = "save a state dict with torch.save where it was made; loading a pickle would run its code"
@@ -118,10 +123,19 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         Foreign("this is a zstd archive, not a checkpoint", "unpack it first: zstd -d"),
     ),
     (
-        _starts(b"node {", b"node{"),
+        _starts(
+            b"node {", b"node{", b"library {", b"versions {", b"saved_model_schema_version", b"meta_graphs"
+        ),
         Foreign(
             "this is a TensorFlow graph as text (.pbtxt), which cannot be read",
             "write it in binary form where it was made: tf.io.write_graph(GRAPH, DIR, NAME, as_text=False)",
+        ),
+    ),
+    (
+        _is_saved_model,
+        Foreign(
+            "this is the graph of a SavedModel, whose weights are in its folder variables, which is missing",
+            "copy variables/variables.index and its data files from the source of this file",
         ),
     ),
     (

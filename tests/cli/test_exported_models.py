@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +13,11 @@ import pytest
 import formats
 from tests.exports_samples import gguf_truth
 from tests.schemas import QUANTIZED
+from tests.servers.web import Web, serving
 from tests.support import data_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PLAIN, TYPES = (data_path("exports", "gguf", name) for name in ("plain.gguf", "types.gguf"))
@@ -90,3 +93,139 @@ def test_a_layers_model_of_tensorflow_js_brings_the_configuration_of_keras(
             done = ckpt("convert", source, target, "--weights-only")
             assert done.code == 0, done.err
         assert ckpt("diff", mine, theirs, "--kind", "variable").code == 0
+
+
+ONLY_READ = [
+    "gguf/plain.gguf",
+    "tflite/int8.tflite",
+    "onnx/external.onnx",
+    "graphdef/frozen_v1.pb",
+    "tfjs/model.json",
+]
+
+
+@pytest.mark.parametrize("name", ONLY_READ)
+def test_changing_a_model_that_is_only_read_is_rejected_with_the_way_out(
+    name: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    path, out = data_path("exports", *name.split("/")), tmp_path / "out"
+    for line in (("rename", path, out), ("rename", "--in-place", path)):
+        done = ckpt(*line, "--add-prefix", "x/")
+        assert done.code == 3
+        assert (
+            "which ckpt does not write\nhint: to write another format, pass the same rules to convert"
+            in done.err
+        )
+    shutil.copytree(os.path.dirname(path), tmp_path / "copy")
+    done = ckpt("average", path, tmp_path / "copy" / os.path.basename(path), "-o", out)
+    assert done.code == 3
+    assert "hint: convert the sources first, for example to .safetensors" in done.err
+    done = ckpt("rescue", path, out)
+    assert done.code == 3
+    assert "hint: to save its tensors, end OUT in .safetensors or .npz" in done.err
+    assert not out.exists()
+
+
+def test_what_is_left_of_a_model_that_is_cut_off_is_saved_in_another_format(
+    tmp_path: Path, ckpt: Callable
+) -> None:
+    cut, out = data_path("exports", "gguf", "cut.gguf"), tmp_path / "out.safetensors"
+    done = ckpt("rescue", cut, out)
+    assert (done.code, "lost\tblk.1.attn_q.weight" in done.out) == (1, True)
+    with formats.open_checkpoint(out) as saved, formats.open_checkpoint(PLAIN) as whole:
+        assert len(saved) == len(whole) - 1
+        assert all(np.array_equal(saved[key].read(), whole[key].read()) for key in saved)
+        assert all(spec.stored_as is None for spec in saved.specs.values())
+    done = ckpt("rescue", TYPES, tmp_path / "out.npz", "--json")
+    assert done.code == 1
+    lost = {row["key"]: row["reason"] for row in done.json["lost"]}
+    assert lost["t.bf16.weight"] == "npz has no bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "hint"),
+    [
+        (b"node {\n", "a TensorFlow graph as text (.pbtxt)", "tf.io.write_graph"),
+        (b"saved_model_schema_version: 1\n", "a TensorFlow graph as text (.pbtxt)", "tf.io.write_graph"),
+        (b"\x08\x05\x12\x10\x0a\x0einput stuff ab", "a Core ML model", "coremltools"),
+        (b"\x08\x01\x12\xdd\x83\x04\x0a\xcb\x19\x12\x9b\x19", "the graph of a SavedModel", "variables.index"),
+    ],
+)
+def test_graphs_that_are_not_read_are_named_with_the_way_out(
+    content: bytes, said: str, hint: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    (tmp_path / "model").write_bytes(content)
+    done = ckpt("ls", tmp_path / "model")
+    assert (done.code, done.out) == (3, "")
+    assert said in done.err
+    assert hint in done.err
+
+
+@pytest.mark.parametrize("suffix", ["pbtxt", "mlmodel", "mlpackage", "gguf", "tflite", "onnx", "pb"])
+def test_targets_that_are_not_written_are_rejected(suffix: str, tmp_path: Path, ckpt: Callable) -> None:
+    done = ckpt("convert", PLAIN, tmp_path / f"out.{suffix}")
+    assert (done.code, os.listdir(tmp_path)) == (3, [])
+    assert f".{suffix} is the suffix of " in done.err
+    assert "hint: use one of .h5, .keras, " in done.err
+
+
+READ = [
+    *ONLY_READ,
+    "gguf/types.gguf",
+    "gguf/split/m-00001-of-00003.gguf",
+    "gguf/big_endian.gguf",
+    "onnx/all.onnx",
+]
+READ += ["tflite/float16.tflite", "graphdef/frozen_v2.pb", "saved_model/saved"]
+LINES = [
+    "ls PATH",
+    "ls -l --json --digest sha256 PATH",
+    "show PATH",
+    "show --json PATH KEY",
+    "stats PATH READABLE",
+    "diff PATH PATH --exact READABLE",
+    "extract PATH READABLE --cast float32 -o OUT.h5",
+    "convert PATH OUT.safetensors READABLE --cast float32",
+    "convert PATH OUT.npz READABLE --cast float32",
+    "verify PATH",
+]
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[Web]:
+    found = Web()
+    found.put_tree(data_path("exports"))
+    with serving(found):
+        yield found
+
+
+def readable(path: str) -> list[str]:
+    """Return options that choose a file's floating tensors whose values can be read."""
+    with formats.open_checkpoint(path) as reader:
+        keys = [key for key, spec in reader.specs.items() if spec.dtype.name in FLOATS]
+    return [word for key in keys for word in ("--match", key)]
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reading_commands_tell_the_same_of_a_file_and_of_its_url(
+    name: str, tmp_path: Path, web: Web, ckpt: Callable
+) -> None:
+    chosen, told = readable(data_path("exports", *name.split("/"))), []
+    for number, folder in enumerate((data_path("exports"), f"{web.url}/exports")):
+        said = []
+        for line in LINES:
+            words = line.replace("PATH", f"{folder}/{name}")
+            words = words.replace("OUT", str(tmp_path / f"out{number}"))
+            meant = {"READABLE": chosen, "KEY": chosen[-1:]}
+            row = [part for word in words.split() for part in meant.get(word, [word])]
+            done = ckpt(*row)
+            assert done.code == 0, (line, done.err)
+            said.append([text.replace(folder, "").replace(f"out{number}", "out") for text in done[1:]])
+        said.append(
+            [(tmp_path / f"out{number}.{suffix}").read_bytes().hex() for suffix in ("npz", "safetensors")]
+        )
+        told.append(said)
+    assert told[0] == told[1]
+    is_bundle = name.startswith("saved_model")
+    assert ("stores no checksums" in str(told[0])) != is_bundle

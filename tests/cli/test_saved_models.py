@@ -138,3 +138,18 @@ def test_variables_of_another_model_are_rejected(tmp_path: Path, ckpt: Callable)
     done = ckpt(*line, "--config", data_path("keras3_mlp", "mlp.keras"))
     assert done.code == 3
     assert "the export has 'bias' where the configuration has" in done.err
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "keras_metadata.pb"])
+def test_any_file_of_a_saved_model_names_it(name: str, ckpt: Callable) -> None:
+    done, folder = ckpt("ls", f"{KERAS_2}/{name}"), ckpt("ls", KERAS_2)
+    assert (done.code, done.out) == (0, folder.out)
+    assert "read as the variables of its SavedModel" in done.err
+
+
+def test_a_saved_model_without_its_variables_says_what_is_missing(tmp_path: Path, ckpt: Callable) -> None:
+    shutil.copy(f"{KERAS_2}/saved_model.pb", tmp_path)
+    done = ckpt("ls", tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert f"{tmp_path}: a SavedModel without its variables" in done.err
+    assert "variables/variables.index" in done.err

@@ -81,6 +81,7 @@ def plan_rename(
     that cannot be as asked for, a target that is there, a format that is not written.
     """
     _refuse_saved_model(reader)
+    _refuse_only_read(reader)
     names = renamed(reader, rules, full_names=full_names)
     if full_names and reader.object_graph is None:
         message = f"{reader.format.name} has no object graph, so there are no full names to change"
@@ -159,9 +160,18 @@ def _bundle_prefix(reader: FormatReader, target: Location) -> Location:
     return prefix
 
 
+_CONVERT = "to write another format, pass the same rules to convert"
+
+
+def _refuse_only_read(reader: FormatReader) -> None:
+    """Refuse a format that is only read, whatever the target."""
+    if reader.format.writer is None:
+        message = f"rename keeps the format, {reader.format.name}, which ckpt does not write"
+        raise ConversionError(message, path=reader.location.path, hints=(_CONVERT,))
+
+
 def _refuse_suffix(reader: FormatReader, target: Location) -> None:
-    why = f"rename keeps the format, {reader.format.name}"
-    refuse_false_suffix(reader.format, target, why, "to write another format, pass the same rules to convert")
+    refuse_false_suffix(reader.format, target, f"rename keeps the format, {reader.format.name}", _CONVERT)
 
 
 def _refuse_store(target: Location) -> None:

@@ -31,7 +31,7 @@ from formats.errors import (
 from formats.find.opening import open_reader
 from formats.find.registry import format_named
 from formats.find.salvage import Salvage, find_damaged, open_damaged
-from formats.find.suffixes import refuse_false_suffix
+from formats.find.suffixes import format_of_suffix, refuse_false_suffix
 from formats.h5.library.cut import find_damaged_superblock
 from formats.model.facts import Nothing
 from formats.model.object_keys import GRAPH_KEY, looks_object_based
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.object_graph import ObjectGraph
-    from formats.model.reader import FormatReader
+    from formats.model.reader import Format, FormatReader
 
 
 _PATIENCE = 60
@@ -147,8 +147,7 @@ def plan_rescue(
         raise
     except CheckpointError as error:
         return _refused(path, target, sibling, error)
-    why = f"rescue keeps the format, {salvage.reader.format.name}"
-    refuse_false_suffix(salvage.reader.format, target, why, "to change the format, convert the result")
+    into = _format_written(salvage.reader.format, target)
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
         lost = {key: flaw for key, flaw in found if flaw is not None}
@@ -156,7 +155,25 @@ def plan_rescue(
         if flaw.code in NOT_READ:
             kind = ResourceError if flaw.code == MEMORY else InaccessibleError
             raise kind(flaw.message, path=flaw.file, key=flaw.key if flaw.code == MEMORY else None)
-    return _RescuePlanner(salvage, lost, path, target, sibling).rescue()
+    return _RescuePlanner(salvage, lost, path, into, (target, sibling)).rescue()
+
+
+def _format_written(own: Format, target: Location) -> Format:
+    """Return the format of the output: the damaged checkpoint's, or another one if that is only read."""
+    if own.writer is not None:
+        why = f"rescue keeps the format, {own.name}"
+        refuse_false_suffix(own, target, why, "to change the format, convert the result")
+        return own
+    told = format_of_suffix(target)
+    if told is None or told.name not in _FOR_ONLY_READ:
+        message = f"{own.name} can be read, but not written"
+        hints = (f"to save its tensors, end OUT in {' or '.join(_FOR_ONLY_READ.values())}",)
+        raise ConversionError(message, path=target, hints=hints)
+    return told
+
+
+_FOR_ONLY_READ = {"safetensors": ".safetensors", "npz": ".npz"}
+"""Formats that take the tensors of a format that is only read, and their suffixes."""
 
 
 def _refused(source: Location, target: Location, sibling: Location | None, error: CheckpointError) -> Rescue:
@@ -318,20 +335,22 @@ class _RescuePlanner:
         salvage: Salvage,
         flaws: dict[str, Finding],
         source: Location,
-        target: Location,
-        sibling: Location | None,
+        into: Format,
+        places: tuple[Location, Location | None],
     ) -> None:
         self.salvage = salvage
         self.reader = salvage.reader
         self.source = self.reader.location.path or source
-        self.target = target
-        self.sibling = sibling
+        self.into = into
+        self.target, self.sibling = places
         self.lost = [Lost(key, self.reader.specs[key], flaw) for key, flaw in flaws.items()]
         self.kept = {key: spec for key, spec in self.reader.specs.items() if key not in flaws}
         self.doubts = dict(salvage.doubts)
         self.notes = [_said(finding) for finding in salvage.findings]
 
     def rescue(self) -> Rescue:
+        if self.into is not self.reader.format:
+            self._leave_out_unheld()
         graph, state = self._graph()
         self._hidden_losses()
         weights = [key for key in self.kept if key != GRAPH_KEY]
@@ -347,6 +366,12 @@ class _RescuePlanner:
             self.sibling,
             tuple(self.notes),
         )
+
+    def _leave_out_unheld(self) -> None:
+        """Leave out tensors of dtypes that another format does not have."""
+        for key, spec in list(self.kept.items()):
+            if not self.into.holds(spec.dtype):
+                self._lose(key, "dtype", f"{self.into.name} has no {spec.dtype}")
 
     def _proof(self, key: str) -> str | None:
         if key in self.doubts or not self.reader.has_checksums:
@@ -431,18 +456,18 @@ class _RescuePlanner:
     def _plan(self, graph: ObjectGraph | None, state: str | None) -> Plan:
         reader = self.reader
         keys = [key for key in self.kept if key != GRAPH_KEY or state == "kept"]
-        into = reader.format
+        into = self.into
         if into.is_bundle:
             keys.sort(key=self._stored_place)
             into = format_named("tf-object" if state is not None else "tf-name")
             if reader.format.has_object_graph and not into.has_object_graph:
                 self.notes.append(f"written as {into.name}, because the object graph is lost")
-        moves = [Move(reader.specs[key], key, reader[key]) for key in keys]
+        moves = [Move(reader.specs[key].plain, key, reader[key]) for key in keys]
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}
         dropped = tuple(Dropped(lost.key, lost.finding.message) for lost in self.lost if lost.key is not None)
         self.lost += [Lost(None, None, finding) for finding in reader.facts_findings()]
-        facts = Nothing() if into.is_bundle else reader.facts
+        facts = reader.facts if into is reader.format and not into.is_bundle else Nothing()
         return Plan(
             self.source,
             self.target,
