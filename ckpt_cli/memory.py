@@ -18,13 +18,30 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["FindNumpyWithMemory", "install"]
+__all__ = ["FindNumpyWithMemory", "give_back_freed", "install"]
 
 _NEEDED = 128 << 20
 """Bytes that importing numpy takes with one thread of OpenBLAS and its first product, and a little more."""
 
 _LARGE = 64
 """Rows and columns that are no small matrices to OpenBLAS, which are multiplied without a buffer."""
+
+
+_MMAP_THRESHOLD, _LARGEST_KEPT = -3, 1 << 20
+"""The number of an option in malloc.h of the GNU C library, and bytes of the largest block that is kept."""
+
+
+def give_back_freed() -> None:
+    """Have the C library give each large block back to the system when it is freed.
+
+    By itself it keeps more and more of them.  Those that threads fetch and free then leave holes in its
+    heaps, which come to several times what is in use.
+    """
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # of the GNU C library alone
+        library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
 
 
 class FindNumpyWithMemory:

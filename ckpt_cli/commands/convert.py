@@ -41,6 +41,7 @@ from ..cli.options import (
     writing_of,
 )
 from ..cli.resume import going_on, wish_to_resume
+from ..memory import give_back_freed
 from ..operations.convert.optimizers import GENERATIONS, Given, known_optimizer
 from ..render import base as render
 from ..render.report import SCREEN, opened
@@ -198,6 +199,8 @@ def command(source: Location, target: Location, **options: Any) -> int:
     if options["weights_only"]:
         options["kind"] = "variable"
     check_stdout(options)
+    if source.store.scheme:
+        give_back_freed()
     context = click.get_current_context()
     resume = wish_to_resume(context) if options["resume"] else None
     asked = _asked(options, resume)

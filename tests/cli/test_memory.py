@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import platform
 import resource
 import signal
 import subprocess
@@ -386,3 +387,28 @@ def test_a_textconv_without_memory_never_ends_git_diff(repository: Callable) -> 
 def test_outside_git_the_exit_code_tells(repository: Callable, tmp_path: Path, ckpt: Callable) -> None:
     done = ckpt("ls", "--digest", "crc32c", tmp_path / "b.npz")
     assert (done.code, done.out) == (3, "")
+
+
+_BLOCKS = """
+import sys
+from ckpt_cli.memory import give_back_freed
+if sys.argv[1] == "yes":
+    give_back_freed()
+del [bytes([1]) * (8 << 20)][0]
+blocks = [bytes([1]) * (8 << 20) for _ in range(20)]
+del blocks[:-1]
+with open("/proc/self/statm") as file:
+    print(int(file.read().split()[1]) * 4096)
+"""
+
+
+def test_freed_blocks_go_back_to_the_system() -> None:
+    """The GNU C library would keep them below a block that is still in use, as threads leave them."""
+    if platform.libc_ver()[0] != "glibc":
+        return  # another library has its own ways
+    held = [
+        int(subprocess.run([sys.executable, "-c", _BLOCKS, answer], capture_output=True, check=True).stdout)
+        for answer in ("no", "yes")
+    ]
+    assert held[1] < 80 << 20
+    assert held[0] > held[1] + (100 << 20)
