@@ -21,12 +21,11 @@ import os
 import re
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
 
 from .errors import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from .store.base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, Entry, File, UnlistedError
 from .store.local.files import LOCAL
-from .store.remote.objects import ObjectStore
 from .store.urls import local_path, no_store, no_target, only_read, public, scheme_of
 from .store.work.single_flight import SingleFlight
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from .store.base import Identity, Listed, Store
+    from .store.remote.objects import ObjectStore
 
 
 _MOST_KEPT = 16
@@ -216,7 +216,7 @@ class Location(str):
     @property
     def is_read_only(self) -> bool:
         """Whether the store is one that is never written to."""
-        return bool(self.store.scheme) and not isinstance(self.store, ObjectStore)
+        return bool(self.store.scheme) and not self.store.takes_objects
 
     def is_object(self) -> bool:
         """Whether a target is an object of a bucket, rather than a file of this machine.
@@ -230,8 +230,8 @@ class Location(str):
     @property
     def object_store(self) -> ObjectStore:
         """The store of objects that this is in."""
-        assert isinstance(self.store, ObjectStore)
-        return self.store
+        assert self.store.takes_objects
+        return cast("ObjectStore", self.store)
 
     def require_local(self) -> None:
         """Raise UnsupportedFeatureError for a target that is not on this machine."""

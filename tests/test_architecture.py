@@ -424,34 +424,34 @@ def test_listing_in_a_pipe_starts_with_click_alone(path: str) -> None:
 
 
 LISTS_A_BUNDLE = """
-    ckpt_cli ckpt_cli.api ckpt_cli.api.changing ckpt_cli.api.listing ckpt_cli.api.rules ckpt_cli.cli
+    ckpt_cli ckpt_cli.api ckpt_cli.api.listing ckpt_cli.api.rules ckpt_cli.cli
     ckpt_cli.cli.help ckpt_cli.cli.main ckpt_cli.cli.option_rules ckpt_cli.cli.options
     ckpt_cli.cli.signals ckpt_cli.cli.version ckpt_cli.memory ckpt_cli.operations
-    ckpt_cli.operations.look ckpt_cli.operations.look.listing ckpt_cli.operations.reporting
-    ckpt_cli.operations.select ckpt_cli.operations.select.arguments
-    ckpt_cli.operations.select.columns
-    ckpt_cli.operations.select.selection ckpt_cli.own_formats ckpt_cli.render ckpt_cli.render.base
-    ckpt_cli.render.listing ckpt_cli.render.listing_tensors ckpt_cli.render.pager
+    ckpt_cli.operations.look ckpt_cli.operations.look.listing
+    ckpt_cli.operations.reporting ckpt_cli.operations.select
+    ckpt_cli.operations.select.arguments ckpt_cli.operations.select.columns
+    ckpt_cli.operations.select.selection ckpt_cli.own_formats ckpt_cli.render
+    ckpt_cli.render.base ckpt_cli.render.listing ckpt_cli.render.listing_tensors
     ckpt_cli.render.report ckpt_cli.render.tables ckpt_cli.render.text
     ckpt_cli.render.workflow_commands formats formats.core formats.core.chunks
     formats.core.collector formats.core.dtypes formats.core.escape formats.core.notices
     formats.core.region formats.core.slicing formats.core.spec formats.core.spec_table
-    formats.core.words formats.errors formats.find formats.find.opening formats.find.registry
-    formats.find.resolve formats.location formats.model formats.model.checkpoint_files
-    formats.model.expansion formats.model.facts formats.model.foreign formats.model.object_keys
-    formats.model.orbax_files formats.model.probe formats.model.public formats.model.reader
-    formats.model.tensor
+    formats.core.words formats.errors formats.find formats.find.opening
+    formats.find.registry formats.find.resolve formats.location formats.model
+    formats.model.checkpoint_files formats.model.expansion formats.model.facts
+    formats.model.foreign formats.model.object_keys formats.model.orbax_files
+    formats.model.probe formats.model.public formats.model.reader formats.model.tensor
     formats.model.verification formats.model.weight_map formats.store formats.store.base
     formats.store.content_cache formats.store.local formats.store.local.files
     formats.store.local.obstacles formats.store.local.removing formats.store.ranges
-    formats.store.readahead formats.store.remote formats.store.remote.objects formats.store.siblings
-    formats.store.urls formats.store.work formats.store.work.cancellation
-    formats.store.work.counters formats.store.work.single_flight formats.store.work.task_context
+    formats.store.readahead formats.store.siblings formats.store.urls formats.store.work
+    formats.store.work.cancellation formats.store.work.counters
+    formats.store.work.single_flight formats.store.work.task_context
     formats.store.work.workers formats.tf formats.tf.bundle formats.tf.bundle.index
-    formats.tf.bundle.payload formats.tf.bundle.reader formats.tf.bundle.shards
-    formats.tf.bundle.slices formats.wire formats.wire.coding formats.wire.compression
-    formats.wire.crc32c formats.wire.joining formats.wire.limits formats.wire.magic
-    formats.wire.messages formats.wire.ordered_code formats.wire.protobuf formats.wire.sstable
+    formats.tf.bundle.payload formats.tf.bundle.reader formats.tf.bundle.slices
+    formats.wire formats.wire.coding formats.wire.compression formats.wire.crc32c
+    formats.wire.joining formats.wire.limits formats.wire.magic formats.wire.messages
+    formats.wire.ordered_code formats.wire.protobuf formats.wire.sstable
 """
 
 

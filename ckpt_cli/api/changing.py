@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from .rules import OptionError
+from .rules import KEY_NAMES, STORED, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from ..operations.select.name_map import NameMap
     from .calls import PathLike
 
-__all__ = ["KEY_NAMES", "LAYOUTS", "PLAIN", "KeyChanges", "keeps_stored", "key_changes"]
+__all__ = ["LAYOUTS", "KeyChanges", "keeps_stored", "key_changes"]
 
 LAYOUTS = ("pytorch", "tensorflow", "flax")
-PLAIN, STORED = KEY_NAMES = ("plain", "stored")
-"""What keys of objects are called where there are no objects."""
 
 
 def keeps_stored(names: str) -> bool:

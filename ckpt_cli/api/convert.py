@@ -22,9 +22,9 @@ from .calls import (
     selection,
     target_location,
 )
-from .changing import PLAIN, keeps_stored, key_changes
+from .changing import keeps_stored, key_changes
 from .conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
-from .rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES, OptionError
+from .rules import CHOOSING_RULES, PLAIN, SHARING_RULES, VERIFY_RULES, OptionError
 from .tables import ResultTable
 from .writing import WriteOptions, WriteResult, verify_choice
 

@@ -13,8 +13,8 @@ from ..operations.reporting import opened
 from ..operations.select.selection import Selection
 from ..operations.select.slices import TensorSlice, find_parts, whole
 from .calls import collecting, floating, lent, location, public, selection, target_location
-from .changing import PLAIN, KeyChanges, keeps_stored, key_changes
-from .rules import CHOOSING_RULES, OptionError, needs
+from .changing import KeyChanges, keeps_stored, key_changes
+from .rules import CHOOSING_RULES, PLAIN, OptionError, needs
 from .writing import Job, WriteOptions, WriteResult, carry_out, note_cast
 
 if TYPE_CHECKING:

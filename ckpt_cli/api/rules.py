@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CHOOSING",
     "CHOOSING_RULES",
+    "KEY_NAMES",
+    "PLAIN",
     "SHARING_RULES",
+    "STORED",
     "VERIFY_RULES",
     "OptionError",
     "Rule",
@@ -32,6 +35,9 @@ __all__ = [
 
 CHOOSING = ("KEY", "--match", "--exclude", "--regex", "--ignore-case", "--dtype", "--kind")
 """The parameters that choose tensors."""
+
+PLAIN, STORED = KEY_NAMES = ("plain", "stored")
+"""What keys of objects are called where there are no objects."""
 
 
 class OptionError(ValueError):

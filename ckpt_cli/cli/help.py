@@ -7,6 +7,7 @@ page and to docs/reference.md, as click has it with docstrings.
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,7 +68,8 @@ class Subcommand(click.Command):
         self.params += [option for option in GENERAL if own.isdisjoint(option.opts)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not self.paged or ctx.params.get("follow"):  # a pager would hold lines back
+        # A pager is for terminals alone, and would hold the lines of --follow back.
+        if not self.paged or not sys.stdout.isatty() or ctx.params.get("follow"):
             return self._invoke(ctx)
         from ..render.pager import paging
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..api.changing import KEY_NAMES, PLAIN
-from ..api.rules import CHOOSING_RULES, SHARING_RULES, VERIFY_RULES
+from ..api.rules import CHOOSING_RULES, KEY_NAMES, PLAIN, SHARING_RULES, VERIFY_RULES
 from .option_rules import excludes, option_rules
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError
 from ..store.base import FOLDER, LINK
-from ..store.remote.objects import ObjectStore
 from .checkpoint_files import CheckpointLocation, step_of
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def step_at(location: CheckpointLocation) -> int | None:
 
 def is_unfinished(folder: Location) -> bool:
     """Whether a step in a bucket lacks the object that is written last."""
-    if not isinstance(folder.store, ObjectStore):
+    if not folder.store.takes_objects:
         return False
     return all(COMMITTED not in _names(each) for each in (folder, folder.parent))
 

@@ -230,6 +230,9 @@ class Store(ABC):
 
     scheme: str
 
+    takes_objects = False
+    """Whether objects are put into it (`formats.store.remote.objects`)."""
+
     lists_first = True
     """Whether one listing tells of all names in a folder; else each name is a question of its own."""
 

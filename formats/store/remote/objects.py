@@ -53,6 +53,7 @@ class Stream(ABC):
 class ObjectStore(Store):
     """A store that objects are put into."""
 
+    takes_objects = True
     tells_md5 = False
     """Whether the e_tag of an object is, as a rule, made of the MD5 of its blocks."""
 

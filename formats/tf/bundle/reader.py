@@ -44,7 +44,6 @@ from ...wire.coding import encode_fixed32
 from ...wire.crc32c import extend, spelled, unmask
 from . import payload
 from .index import BundleEntry, BundleIndex, EntryError, data_shard
-from .shards import ComparedFile
 from .slices import slice_key
 
 if TYPE_CHECKING:
@@ -452,7 +451,11 @@ class BundleReader(FormatReader):
             try:
                 path, copy = data_shard(self.index.prefix, shard, num_shards), self._copies.get(shard)
                 file = path.open()
-                ahead = ReadAhead(file if copy is None else ComparedFile(file, copy.open()))
+                if copy is not None:
+                    from .shards import ComparedFile
+
+                    file = ComparedFile(file, copy.open())
+                ahead = ReadAhead(file)
             except CheckpointError as error:
                 error.key = key
                 raise
