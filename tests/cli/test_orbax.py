@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from tests import orbax_files
+from tests.repository import Repository
+from tests.servers.hub import Hub, serving_hub
+from tests.servers.web import Web, serving
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -232,3 +235,63 @@ def test_a_dtype_that_is_no_text_is_damage(tmp_path: Path, ckpt: Callable, dtype
     done = ckpt("ls", path)
     assert done.code == 3
     assert "dtype" in done.err
+
+
+# Elsewhere ------------------------------------------------------------------------
+
+
+def everywhere() -> dict[str, bytes]:
+    """Return the files of a tree, a run and a file of Flax, by their paths."""
+    found = Web()
+    for sample in ("new/pytree", "new/unfinished", "new/flax_msgpack"):
+        found.put_tree(data_path("orbax", sample))
+    return {name.lstrip("/"): data for name, data in found.files.items()}
+
+
+def are_read(ckpt: Callable, tree: str, step: str, flax: str) -> None:
+    """Hold what lies at these places against the samples."""
+    places = {
+        tree: data_path("orbax", "new/pytree"),
+        step: data_path("orbax", "new/unfinished/2"),
+        flax: data_path("orbax", "new/flax_msgpack/flax_model.msgpack"),
+    }
+    for place, sample in places.items():
+        assert ckpt("ls", "-l", place).rows == ckpt("ls", "-l", sample).rows
+        assert ckpt("diff", place, sample).code == 0
+        assert ckpt("verify", place).code == 0
+
+
+def test_checkpoints_are_read_from_a_web_server(ckpt: Callable) -> None:
+    web = Web()
+    web.files.update({f"/{name}": data for name, data in everywhere().items()})
+    with serving(web):
+        flax = f"{web.url}/flax_msgpack/flax_model.msgpack"
+        are_read(ckpt, f"{web.url}/pytree/_METADATA", f"{web.url}/unfinished/2/_CHECKPOINT_METADATA", flax)
+
+
+def test_checkpoints_are_read_from_the_hub(ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = Hub()
+    hub.files.update(everywhere())
+    with serving_hub(hub):
+        monkeypatch.setenv("HF_ENDPOINT", hub.web.url)
+        root = "hf://org/repo"
+        are_read(ckpt, f"{root}/pytree", f"{root}/unfinished/2", f"{root}/flax_msgpack/flax_model.msgpack")
+        found = ckpt("ls", "--json", f"{root}/unfinished").json
+        assert ([row["name"] for row in found["checkpoints"]], found["latest"]) == (["2"], "2")
+
+
+def test_checkpoints_are_read_from_git(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "repository")
+    for name, data in everywhere().items():
+        path = repository.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    repository.commit("one")
+    for name in ("pytree", "unfinished", "flax_msgpack"):
+        shutil.rmtree(repository.folder / name)
+    monkeypatch.chdir(repository.folder)
+    are_read(ckpt, "HEAD:pytree", "HEAD:unfinished/2", "HEAD:flax_msgpack/flax_model.msgpack")
+    found = ckpt("ls", "--json", "HEAD:unfinished").json
+    assert ([row["name"] for row in found["checkpoints"]], found["latest"]) == (["2"], "2")

@@ -72,9 +72,9 @@ def test_other_formats_become_trees(orbax: TensorFlow, tmp_path: Path, source: s
     if source == "npz":
         del told["dense_1/kernel"]  # bfloat16
     ckpt_cli.convert(PARAMETERS, between, to=source, exclude=() if len(told) == 5 else "dense_1/kernel")
-    for number, limit in enumerate((None, 64)):
+    for number, (limit, codec) in enumerate(((None, None), (64, None), (None, "zstd"), (64, "zstd"))):
         path = tmp_path / f"out-{number}"
-        ckpt_cli.convert(between, path, to="orbax", shard_size=limit, weights_only=True)
+        ckpt_cli.convert(between, path, to="orbax", shard_size=limit, compress=codec, weights_only=True)
         assert orbax.ask("orbax", "restore", path=str(path), api="pytree") == told
 
 
