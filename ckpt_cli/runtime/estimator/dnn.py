@@ -76,21 +76,26 @@ def _dense(x: Tensor, units: int, name: str, made: list[Variable]) -> Tensor:
 class _Classifier(Estimator, ABC):
     """What both kinds have in common; a subclass has its optimizers and says how a step is taken."""
 
+    _OPTIMIZERS: ClassVar[dict[str, Callable[[], Any]]]
+    """By the names that stand for them."""
+
     def __init__(
         self,
         hidden_units: Sequence[int],
         feature_columns: Any,
-        model_dir: Any,
-        n_classes: int,
-        weight_column: Any,
-        label_vocabulary: Any,
-        optimizer: Any,
-        activation_fn: Callable[[Any], Any],
-        dropout: float | None,
-        config: Any,
-        warm_start_from: Any,
-        loss_reduction: str,
+        model_dir: Any = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Any = None,
+        optimizer: Any = "Adagrad",
+        activation_fn: Callable[[Any], Any] = nn.relu,
+        dropout: float | None = None,
+        config: Any = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = "sum_over_batch_size",
+        batch_norm: bool = False,
     ) -> None:
+        refuse("DNNClassifier", batch_norm=batch_norm)
         head = Head(n_classes, weight_column, label_vocabulary, loss_reduction)
         network = _Network(hidden_units, feature_columns, activation_fn, dropout)
         self._make_optimizer(optimizer)  # Whatever is wrong with it is said now.
@@ -114,21 +119,20 @@ class _Classifier(Estimator, ABC):
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
-    @abstractmethod
     def _make_optimizer(self, optimizer: Any) -> Any:
         """Return an optimizer of the call's own: its variables belong to the call's graph."""
+        if not isinstance(optimizer, str):
+            return optimizer() if callable(optimizer) else copy.deepcopy(optimizer)
+        if optimizer not in self._OPTIMIZERS:
+            raise ValueError(
+                f"Unsupported optimizer name: {optimizer}. Supported names are: "
+                f"{tuple(sorted(self._OPTIMIZERS))}"
+            )
+        return self._OPTIMIZERS[optimizer]()
 
     @abstractmethod
     def _take_step(self, optimizer: Any, pairs: list[tuple[Any, Any]]) -> Any:
         """Return the operation that applies (gradient, variable) pairs and counts the step."""
-
-
-def _named(optimizer: str, known: dict[str, Any]) -> Any:
-    if optimizer not in known:
-        raise ValueError(
-            f"Unsupported optimizer name: {optimizer}. Supported names are: {tuple(sorted(known))}"
-        )
-    return known[optimizer]()
 
 
 class DNNClassifier(_Classifier):
@@ -141,32 +145,8 @@ class DNNClassifier(_Classifier):
         "SGD": legacy.SGD,
     }
 
-    def __init__(
-        self,
-        hidden_units: Sequence[int],
-        feature_columns: Any,
-        model_dir: Any = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Any = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Callable[[Any], Any] = nn.relu,
-        dropout: float | None = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = "sum_over_batch_size",
-        batch_norm: bool = False,
-    ) -> None:
-        refuse("DNNClassifier", batch_norm=batch_norm)
-        super().__init__(
-            hidden_units, feature_columns, model_dir, n_classes, weight_column, label_vocabulary, optimizer,
-            activation_fn, dropout, config, warm_start_from, loss_reduction,
-        )  # fmt: skip
-
     def _make_optimizer(self, optimizer: Any) -> Any:
-        if isinstance(optimizer, str):
-            return _named(optimizer, self._OPTIMIZERS)
-        made = optimizer() if callable(optimizer) else copy.deepcopy(optimizer)
+        made = super()._make_optimizer(optimizer)
         if isinstance(made, modern.Optimizer):
             kind = type(made).__name__
             raise ValueError(  # noqa: TRY004  TensorFlow's
@@ -211,17 +191,14 @@ class DNNClassifierV1(_Classifier):
         loss_reduction: str = "weighted_sum",
         batch_norm: bool = False,
     ) -> None:
-        refuse("DNNClassifier", batch_norm=batch_norm, input_layer_partitioner=input_layer_partitioner)
+        refuse("DNNClassifier", input_layer_partitioner=input_layer_partitioner)
         super().__init__(
             hidden_units, feature_columns, model_dir, n_classes, weight_column, label_vocabulary, optimizer,
-            activation_fn, dropout, config, warm_start_from, loss_reduction,
+            activation_fn, dropout, config, warm_start_from, loss_reduction, batch_norm,
         )  # fmt: skip
 
     def _make_optimizer(self, optimizer: Any) -> Any:
-        if isinstance(optimizer, str):
-            made = _named(optimizer, self._OPTIMIZERS)
-        else:
-            made = optimizer() if callable(optimizer) else copy.deepcopy(optimizer)
+        made = super()._make_optimizer(optimizer)
         if not isinstance(made, optimizers.Optimizer):
             raise ValueError(f"The given object is not an Optimizer instance. Given: {made}")  # noqa: TRY004
         made.slot_infix = "t_0/"

@@ -6,7 +6,7 @@ and are not saved.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,13 @@ from ... import graphs
 from ...functions import reduce_sum
 from ...names import name_scope
 from ...ops.elementwise import cast
+from ...signatures import with_signature
 from ...tensor import OPERATIONS, Tensor, as_tensor, define
 from ...unknown import absent, refuse
 from ...variable import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["accuracy", "auc", "mean", "precision", "recall"]
 
@@ -56,33 +60,27 @@ def _share(scope: str, counted: Tensor, total: Tensor) -> Metric:
     return value, value
 
 
-def _refuse(name: str, metrics: Any, updates: Any, **others: Any) -> None:
-    refuse(f"metrics.{name}", metrics_collections=metrics, updates_collections=updates, **others)
+def _metric(own: str) -> Callable[[Callable[..., Metric]], Callable[..., Metric]]:
+    """Give a metric the arguments that all have behind its own: weights, collections, which there are not
+    here, and a name, which is the metric's unless it is given.
+    """
+
+    def with_common(function: Callable[..., Metric]) -> Callable[..., Metric]:
+        return with_signature(function, f"{own} weights !metrics_collections !updates_collections name")
+
+    return with_common
 
 
-def mean(
-    values: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    _refuse("mean", metrics_collections, updates_collections)
+@_metric("values")
+def mean(values: Any, weights: Any = None, name: str | None = None) -> Metric:
     number = cast(values, "float32")
     weight = _weights(number, weights)
     return _share(name or "mean", number * weight, weight)
 
 
-def accuracy(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@_metric("labels predictions")
+def accuracy(labels: Any, predictions: Any, weights: Any = None, name: str | None = None) -> Metric:
     """Return the share of predictions that are the labels."""
-    _refuse("accuracy", metrics_collections, updates_collections)
     prediction = as_tensor(predictions)
     label = cast(labels, prediction.dtype)
     if label.shape != prediction.shape:
@@ -97,29 +95,15 @@ def _among(chosen: Any, labels: Any, predictions: Any, weights: Any, name: str) 
     return _share(name, both * weight, cast(chosen, "float32") * weight)
 
 
-def precision(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@_metric("labels predictions")
+def precision(labels: Any, predictions: Any, weights: Any = None, name: str | None = None) -> Metric:
     """Return the share of predicted positives that are positive; labels and predictions are 0 or 1."""
-    _refuse("precision", metrics_collections, updates_collections)
     return _among(predictions, labels, predictions, weights, name or "precision")
 
 
-def recall(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
+@_metric("labels predictions")
+def recall(labels: Any, predictions: Any, weights: Any = None, name: str | None = None) -> Metric:
     """Return the share of positives that were predicted so; labels and predictions are 0 or 1."""
-    _refuse("recall", metrics_collections, updates_collections)
     return _among(labels, labels, predictions, weights, name or "recall")
 
 
@@ -162,7 +146,10 @@ def auc(
     name: str | None = None, summation_method: str | None = None, thresholds: Any = None,
 ) -> Metric:  # fmt: skip
     """Return the area under the ROC or PR curve, over 200 thresholds."""
-    _refuse("auc", metrics_collections, updates_collections, thresholds=thresholds)
+    refuse(
+        "auc", metrics_collections=metrics_collections, updates_collections=updates_collections,
+        thresholds=thresholds,
+    )  # fmt: skip
     if num_thresholds != _THRESHOLDS:
         raise NotImplementedError(f"auc: num_thresholds={num_thresholds} is not supported")
     if curve not in ("ROC", "PR"):
