@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from .ops.arrays import static_shape
 from .ops.elementwise import cast
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor
 from .unknown import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "constant", "eye", "fill", "linspace", "ones", "ones_like", "range", "zeros", "zeros_like",
@@ -40,39 +43,40 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     return Tensor(np.broadcast_to(found, wanted).copy() if found.size == 1 else found.reshape(wanted))
 
 
-def _filled(shape: Any, value: Any, dtype: Any) -> Tensor:
-    wanted = dtypes.as_numpy(dtype)
-    if wanted.hasobject:
-        value = b""
-    return Tensor(np.full(static_shape(shape), value, wanted))
+def _of_number(name: str, value: int) -> Callable[..., Tensor]:
+    """Return the function that makes tensors of one number."""
+
+    def function(
+        shape: Any, dtype: Any = dtypes.float32, name: str | None = None, layout: Any = None
+    ) -> Tensor:
+        refuse(function.__name__, layout=layout)
+        wanted = dtypes.as_numpy(dtype)
+        return Tensor(np.full(static_shape(shape), b"" if wanted.hasobject else value, wanted))
+
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
-def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None, layout: Any = None) -> Tensor:
-    refuse("zeros", layout=layout)
-    return _filled(shape, 0, dtype)
+def _like(name: str) -> Callable[..., Tensor]:
+    """Return the function that makes a tensor of one number, of another tensor's shape."""
+
+    def function(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Tensor:
+        refuse(function.__name__, layout=layout)
+        out = _op[function.__name__](input)
+        return out if dtype is None else cast(out, dtype)
+
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
-def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None, layout: Any = None) -> Tensor:
-    refuse("ones", layout=layout)
-    return _filled(shape, 1, dtype)
+zeros, ones = _of_number("zeros", 0), _of_number("ones", 1)
+zeros_like, ones_like = _like("zeros_like"), _like("ones_like")
 
 
 def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> Tensor:
     refuse("fill", layout=layout)
     one = as_tensor(value)._value
     return Tensor(np.full(static_shape(dims), one, one.dtype))
-
-
-def zeros_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Tensor:
-    refuse("zeros_like", layout=layout)
-    out = _op["zeros_like"](input)
-    return out if dtype is None else cast(out, dtype)
-
-
-def ones_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Tensor:
-    refuse("ones_like", layout=layout)
-    out = _op["ones_like"](input)
-    return out if dtype is None else cast(out, dtype)
 
 
 def eye(

@@ -101,58 +101,16 @@ def _reduction(operation: str) -> Callable[..., Tensor]:
     return function
 
 
-UNARY = [
-    "negative",
-    "sqrt",
-    "square",
-    "rsqrt",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "sign",
-    "floor",
-    "ceil",
-    "round",
-    "reciprocal",
-    "erf",
-    "softplus",
-    "is_nan",
-    "is_inf",
-    "is_finite",
-]
-BINARY = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "floordiv",
-    "floormod",
-    "pow",
-    "maximum",
-    "minimum",
-    "not_equal",
-    "less",
-    "less_equal",
-    "greater",
-    "greater_equal",
-    "squared_difference",
-    "divide_no_nan",
-    "multiply_no_nan",
-    "logical_xor",
-]
-globals().update({name: unary(name) for name in UNARY})
-globals().update({name: binary(name) for name in BINARY})
-__all__ += UNARY + BINARY  # noqa: PLE0605
+_FAMILIES = {
+    unary: "negative sqrt square rsqrt exp expm1 log log1p sin cos tan asin acos atan sinh cosh tanh sign "
+    "floor ceil round reciprocal erf softplus is_nan is_inf is_finite",
+    binary: "add subtract multiply divide floordiv floormod pow maximum minimum not_equal less less_equal "
+    "greater greater_equal squared_difference divide_no_nan multiply_no_nan logical_xor",
+}
+"""Functions that are operations as they are, by what makes them."""
+for _make, _names in _FAMILIES.items():
+    globals().update({name: _make(name) for name in _names.split()})
+    __all__ += _names.split()  # noqa: PLE0605
 
 abs = unary("abs")
 atan2 = with_signature(binary("atan2"), "y=x x=y name")
@@ -163,19 +121,9 @@ equal = binary("equal")
 logical_and = binary("logical_and")
 logical_or = binary("logical_or")
 truediv = divide_ = binary("divide")
-reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, reduce_any, reduce_all, reduce_logsumexp = map(
-    _reduction,
-    [
-        "reduce_sum",
-        "reduce_mean",
-        "reduce_max",
-        "reduce_min",
-        "reduce_prod",
-        "reduce_any",
-        "reduce_all",
-        "reduce_logsumexp",
-    ],
-)
+reduce_sum, reduce_mean, reduce_max = map(_reduction, ("reduce_sum", "reduce_mean", "reduce_max"))
+reduce_min, reduce_prod, reduce_any = map(_reduction, ("reduce_min", "reduce_prod", "reduce_any"))
+reduce_all, reduce_logsumexp = map(_reduction, ("reduce_all", "reduce_logsumexp"))
 
 
 def sigmoid(x: Any, name: str | None = None) -> Tensor:
@@ -237,12 +185,18 @@ def norm(
     raise ValueError(f"'ord' must be a supported vector norm, got {ord}")
 
 
-def argmax(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    return _op["argmax"](input, axis=0 if axis is None else int(axis), dtype=dtypes.as_numpy(output_type))
+def _place(operation: str) -> Callable[..., Tensor]:
+    def function(
+        input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None
+    ) -> Tensor:
+        wanted = dtypes.as_numpy(output_type)
+        return _op[operation](input, axis=0 if axis is None else int(axis), dtype=wanted)
+
+    function.__name__ = function.__qualname__ = operation
+    return function
 
 
-def argmin(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    return _op["argmin"](input, axis=0 if axis is None else int(axis), dtype=dtypes.as_numpy(output_type))
+argmax, argmin = _place("argmax"), _place("argmin")
 
 
 def cumsum(

@@ -198,39 +198,17 @@ define(
     promotes=True,
 )
 
-_function: Any
-for _name, _function in {
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-}.items():
-    define(_name, _function, None, None, promotes=True)
-for _name, _function in {
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-}.items():
-    define(_name, _function, None, None)
-for _name, _function in {
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-}.items():
-    define(_name, _function, None, None, promotes=True)
-for _name, _function in {
-    "logical_not": np.logical_not,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": lambda x: np.rint(x) if x.dtype.kind in "fV" else x,
-    "invert": np.invert,
-    "is_nan": np.isnan,
-    "is_inf": np.isinf,
-    "is_finite": np.isfinite,
-}.items():
-    define(_name, _function, None)
+for _name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+    define(_name, getattr(np, _name), None, None, promotes=True)
+for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    define(_name, getattr(np, _name), None, None, promotes=True)
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    define(_name, getattr(np, _name), None, None)
+for _name in ("logical_not", "floor", "ceil", "invert"):
+    define(_name, getattr(np, _name), None)
+for _name in ("nan", "inf", "finite"):
+    define(f"is_{_name}", getattr(np, f"is{_name}"), None)
+define("round", lambda x: np.rint(x) if x.dtype.kind in "fV" else x, None)
 
 
 def _quiet(function: Any) -> Any:

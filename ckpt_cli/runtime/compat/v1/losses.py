@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 from ... import nn
 from ...functions import reduce_sum, stack
 from ...ops.elementwise import cast
 from ...ops.neural import sigmoid_cross_entropy as _sigmoid_cross_entropy
+from ...signatures import with_signature
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import absent
 from . import GraphKeys, add_to_collection, get_collection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "absolute_difference", "add_loss", "get_losses", "get_regularization_losses", "get_total_loss",
@@ -44,55 +49,57 @@ def _collected(losses: Tensor, weights: Any, collection: str | None, reduction: 
     return loss
 
 
-def sparse_softmax_cross_entropy(
-    labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
-) -> Tensor:  # fmt: skip
+def _loss(own: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Make of a function that returns a loss of each example one that returns, and collects, their mean."""
+
+    def with_common(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @functools.wraps(function)
+        def called(
+            weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _COLLECTION,
+            reduction: str = _REDUCTION, **given: Any,
+        ) -> Tensor:  # fmt: skip
+            return _collected(function(**given), weights, loss_collection, reduction)
+
+        return with_signature(called, f"{own} scope loss_collection reduction")
+
+    return with_common
+
+
+@_loss("labels logits weights")
+def sparse_softmax_cross_entropy(labels: Any, logits: Any) -> Tensor:
     """Return the loss of class ids."""
     ids = as_tensor(labels)
     if ids.ndim == as_tensor(logits).ndim:
         ids = _op["squeeze"](ids, axis=(-1,))
-    return _collected(
-        nn.sparse_softmax_cross_entropy_with_logits(ids, logits), weights, loss_collection, reduction
-    )
+    return nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
 
 
-def softmax_cross_entropy(
-    onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
-) -> Tensor:  # fmt: skip
+@_loss("onehot_labels logits weights label_smoothing")
+def softmax_cross_entropy(onehot_labels: Any, logits: Any, label_smoothing: float = 0) -> Tensor:
     """Return the loss of probabilities."""
     x = as_tensor(logits)
     labels = cast(onehot_labels, x.dtype) * (1.0 - label_smoothing) + label_smoothing / x.shape[-1]
-    return _collected(nn.softmax_cross_entropy_with_logits(labels, x), weights, loss_collection, reduction)
+    return nn.softmax_cross_entropy_with_logits(labels, x)
 
 
-def sigmoid_cross_entropy(
-    multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0,
-    scope: str | None = None, loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
-) -> Tensor:  # fmt: skip
+@_loss("multi_class_labels logits weights label_smoothing")
+def sigmoid_cross_entropy(multi_class_labels: Any, logits: Any, label_smoothing: float = 0) -> Tensor:
     """Return the loss of labels that are each true or not."""
     x = as_tensor(logits)
     labels = cast(multi_class_labels, x.dtype) * (1.0 - label_smoothing) + 0.5 * label_smoothing
-    return _collected(_sigmoid_cross_entropy(labels, x), weights, loss_collection, reduction)
+    return _sigmoid_cross_entropy(labels, x)
 
 
-def mean_squared_error(
-    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
-) -> Tensor:  # fmt: skip
+@_loss("labels predictions weights")
+def mean_squared_error(labels: Any, predictions: Any) -> Tensor:
     x = as_tensor(predictions)
-    return _collected(
-        _op["squared_difference"](x, cast(labels, x.dtype)), weights, loss_collection, reduction
-    )
+    return _op["squared_difference"](x, cast(labels, x.dtype))
 
 
-def absolute_difference(
-    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
-    loss_collection: str | None = _COLLECTION, reduction: str = _REDUCTION,
-) -> Tensor:  # fmt: skip
+@_loss("labels predictions weights")
+def absolute_difference(labels: Any, predictions: Any) -> Tensor:
     x = as_tensor(predictions)
-    return _collected(abs(x - cast(labels, x.dtype)), weights, loss_collection, reduction)
+    return abs(x - cast(labels, x.dtype))
 
 
 def add_loss(loss: Any, loss_collection: str | None = _COLLECTION) -> None:
