@@ -149,6 +149,27 @@ def config_in_h5(config: str | None) -> str | None:
     return json.dumps({"class_name": found.get("class_name"), "config": found.get("config")})
 
 
+_MODULES_OF_KERAS_2 = {
+    "Sequential": ("keras", "Sequential", None),
+    "Functional": ("keras.src.engine.functional", "Functional", "Functional"),
+    "Model": ("keras.src.engine.functional", "Functional", "Functional"),
+}
+"""Module, class and registered name that Keras 2 has in `.keras` archives for a model, by its class."""
+
+
+def config_in_archive(config: str) -> str | None:
+    """Return the configuration of a model of Keras 2 as `.keras` archives have it; None where it has no form.
+
+    The model alone says its module: of layers without one, Keras reads class and settings.
+    """
+    found = parse_object(config)
+    row = _MODULES_OF_KERAS_2.get(str(found.get("class_name")))
+    if row is None or "module" in found:
+        return None
+    names = dict(zip(("module", "class_name", "registered_name"), row, strict=True))
+    return json.dumps({**names, "config": found.get("config")})
+
+
 def training_in_h5(config: str | None, major: str) -> str | None:
     """Return how a model is compiled as whole models in HDF5 have it, out of what a `.keras` archive says.
 

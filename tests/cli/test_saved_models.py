@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,14 @@ def test_keras_2_stores_the_configuration_beside_the_variables(tmp_path: Path, c
     with formats.open_checkpoint(KERAS_2) as reader:
         for key, name in reader.full_names.items():
             assert np.array_equal(found[name], reader[key].read())
+    assert ckpt("convert", KERAS_2, tmp_path / "out.keras").code == 0
+    config = json.loads(ckpt("show", "--json", tmp_path / "out.keras").json["metadata"]["config"])
+    assert (config["module"], config["class_name"], config["registered_name"]) == (
+        "keras",
+        "Sequential",
+        None,
+    )
+    assert ckpt("diff", tmp_path / "out.keras", tmp_path / "out.weights.h5", "--kind", "variable").code == 0
     shutil.copytree(KERAS_2, tmp_path / "damaged")
     path = tmp_path / "damaged" / "keras_metadata.pb"
     path.write_bytes(path.read_bytes()[:100])

@@ -51,7 +51,7 @@ def test_keras_2_loads_the_weights_of_its_saved_models(
     answer, _ = old_tensorflow.ask(
         "exported", "save", folder=str(tmp_path), model=model, inputs=inputs_of(model)
     )
-    for suffix in LOADED:
+    for suffix in (*LOADED, ".keras"):
         convert(tmp_path / "saved", tmp_path / f"out{suffix}")
         check(old_tensorflow, model, tmp_path / f"out{suffix}", answer)
     config = ("--config", tmp_path / "model.keras")

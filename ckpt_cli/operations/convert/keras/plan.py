@@ -17,7 +17,13 @@ from formats.core.words import counted
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_reader
 from formats.keras.compiled_metrics import fitted_metrics
-from formats.keras.config import config_in_h5, snake_case, training_in_h5, version_told
+from formats.keras.config import (
+    config_in_archive,
+    config_in_h5,
+    snake_case,
+    training_in_h5,
+    version_told,
+)
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
 from formats.keras.layers import LAYERS, are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
@@ -491,8 +497,22 @@ def _refuse_config(chosen: Chosen, config: str | None) -> None:
 
 
 def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
+    model = _as_in_archives(chosen, model)
     _refuse_config(chosen, model.facts.config)
     return _weights_of(chosen, model)
+
+
+def _as_in_archives(chosen: Chosen, model: Model) -> Model:
+    """Return a model of Keras 2 that another format tells of, with its configuration as archives have it.
+
+    They say how a model is compiled in another form, so this is only for models without an optimizer.
+    """
+    config = model.facts.config
+    is_told = chosen.settings.config is None and chosen.source.format.family is not Family.KERAS
+    if not is_told or config is None or model.optimizer is not None or model.facts.major != "2":
+        return model
+    facts = model.facts._replace(config=config_in_archive(config) or config, training_config=None)
+    return model._replace(facts=facts)
 
 
 def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
