@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import truediv
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from tests.benchmarks import cores
 from tests.benchmarks.cores import CoresRow, counts
+from tests.benchmarks.picture import PAGE
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_more_threads_may_not_be_slower_than_fewer() -> None:
@@ -19,3 +30,24 @@ def test_rows_are_gigabytes_a_second() -> None:
 def test_numbers_of_threads_go_beyond_a_small_machine() -> None:
     assert counts(2) == [1, 2, 4, 8]
     assert counts(16) == [1, 2, 4, 8, 16]
+
+
+def test_a_full_run_writes_its_table_and_its_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice: the second run replaces what the first one wrote, and nothing else of the page."""
+    before = Path(PAGE).read_text(encoding="utf-8")
+    (tmp_path / "page.md").write_text(before, encoding="utf-8")
+    monkeypatch.setattr(cores, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(cores, "PICTURE", tmp_path / "cores.svg")
+    monkeypatch.setattr(cores, "counts", lambda _: [1, 2])
+    for seconds in (1.0, 0.5):
+        found = [("ceiling: <memory>", True, lambda _: 1.0), ("verify", False, partial(truediv, seconds))]
+        monkeypatch.setattr(cores, "measures", lambda *_, found=found: found)
+        assert cores.main([]) == 0
+    after = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert after.count("| verify | 2.1 | 4.3 |") == after.count("cores.svg") == 1
+    assert cores._BLOCK.sub("", after) == cores._BLOCK.sub("", before)
+    bars = ElementTree.parse(tmp_path / "cores.svg").findall("{http://www.w3.org/2000/svg}rect")
+    assert [bar.get("width") for bar in bars] == ["320.0", "320.0", "160.0", "320.0"]
+    (tmp_path / "cores.svg").unlink()
+    assert cores.main(["--row", "verify"]) == 0
+    assert not (tmp_path / "cores.svg").exists(), "a part of the table is not published"

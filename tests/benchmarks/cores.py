@@ -1,5 +1,7 @@
 """`make bench-cores`: the same work by 1, 2, 4, ... threads, with the machine's own limits.
 
+A full run writes its table into docs/performance.md, and a picture of it to docs/cores.svg.
+
 Every command is a whole process, over 1 GB.  The numbers of threads take turns, and the least time of several
 runs counts.  It fails where more threads take longer than fewer by more than 5 %.  The ceilings are
 measured in the same run, by as many threads of this process: copying memory, CRC-32C, and
@@ -10,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,13 +27,18 @@ from formats.store.work.workers import processors
 from formats.wire.crc32c import extend
 from tests.benchmarks.__main__ import machine
 from tests.benchmarks.data import large_bundle
-from tests.benchmarks.harness import CKPT, run, supply_memory
+from tests.benchmarks.harness import CKPT, ROOT, run, supply_memory
+from tests.benchmarks.picture import PAGE, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SLOWER = 1.05
 PIECE = 8 << 20
+MEGABYTES, ROUNDS = 1024, 5
+PICTURE = os.path.join(ROOT, "docs", "cores.svg")
+_BLOCK = re.compile(r"(<!-- cores -->\n).*?(<!-- end -->)", re.DOTALL)
+_WIDTH, _LEFT, _BAR, _LINE = 640, 250, 320, 14
 
 
 class CoresRow(NamedTuple):
@@ -55,9 +64,13 @@ class CoresRow(NamedTuple):
                 least = jobs
         return found
 
+    @property
+    def speeds(self) -> dict[int, float]:
+        """GB/s by number of threads."""
+        return {jobs: self.nbytes / seconds / 1e9 for jobs, seconds in sorted(self.seconds.items())}
+
     def __str__(self) -> str:
-        figures = (f"{self.nbytes / seconds / 1e9:.1f}" for _, seconds in sorted(self.seconds.items()))
-        return f"| {self.name} | {' | '.join(figures)} |"
+        return f"| {self.name} | {' | '.join(f'{speed:.1f}' for speed in self.speeds.values())} |"
 
 
 def counts(most: int) -> list[int]:
@@ -145,17 +158,75 @@ def _equal(path: str, size: int) -> Callable[[int], float]:
     return seconds
 
 
+def heading(jobs: Sequence[int]) -> str:
+    """Return the first two lines of the table."""
+    return f"| work | {' | '.join(map(str, jobs))} |\n| --- |{' ---: |' * len(jobs)}"
+
+
+def section(said: str, rows: Sequence[CoresRow]) -> str:
+    """Return the section of docs/performance.md; `said` describes the machine."""
+    return (
+        "\n## By number of threads\n\n"
+        f"GB/s with `-j 1` and more, the best of {ROUNDS} runs over {MEGABYTES} MiB each. "
+        "The first rows are what the machine itself can do.\n"
+        f"Measured by `make bench-cores` on a virtual machine: {said}.\n\n"
+        "![Speed by number of threads, as bars](cores.svg)\n\n"
+        + "\n".join([heading(sorted(rows[0].seconds)), *map(str, rows)])
+        + "\n\n"
+    )
+
+
+def drawn(rows: Sequence[CoresRow]) -> str:
+    """Return a picture: for each row a bar per number of threads, all of one scale within the row."""
+    parts, top = [], 0
+    for row in rows:
+        kind, longest = "rival" if row.is_ceiling else "ckpt", max(row.speeds.values())
+        parts.append(f'<text class="work" x="0" y="{top + _LINE}">{escape(row.name)}</text>')
+        for jobs, speed in row.speeds.items():
+            width, y = max(2, speed / longest * _BAR), top + 3
+            parts += [
+                f'<text x="{_LEFT - 8}" y="{y + 11}" text-anchor="end">{jobs}</text>',
+                f'<rect class="{kind}" x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_LINE - 2}" rx="2"/>',
+                f'<text x="{_LEFT + width + 6:.1f}" y="{y + 11}">{speed:.1f} GB/s</text>',
+            ]
+            top += _LINE
+        top += _LINE
+    size = f'width="{_WIDTH}" height="{top}" viewBox="0 0 {_WIDTH} {top}"'
+    title = "<title>GB/s by number of threads; longer is better</title>"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+            title,
+            f"<style>{STYLE.replace('13px', '12px')}</style>",
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def publish(said: str, rows: Sequence[CoresRow]) -> None:
+    """Write the table into the page, and the picture beside it."""
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    text = section(said, rows)
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(_BLOCK.sub(lambda match: match[1] + text + match[2], page))
+    with open(PICTURE, "w", encoding="utf-8") as file:
+        file.write(drawn(rows))
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.cores", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=1024, metavar="N", help="of tensors (1024)")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of which the least counts (5)")
+    parser.add_argument("--megabytes", type=int, default=MEGABYTES, metavar="N", help="of tensors (1024)")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, metavar="N", help="of which the least counts (5)"
+    )
     parser.add_argument("--row", default="", metavar="TEXT", help="only rows with this in their name")
     options = parser.parse_args(arguments)
     size, jobs = options.megabytes << 20, counts(processors())
     print(f"{machine()}; {options.megabytes} MiB; GB/s by number of threads\n")
-    print(f"| work | {' | '.join(map(str, jobs))} |")
-    print(f"| --- |{' ---: |' * len(jobs)}")
-    slower: list[str] = []
+    print(heading(jobs))
+    found: list[CoresRow] = []
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-", dir=os.environ.get("CKPT_BENCH_DIR")) as directory:
         for name, is_ceiling, measure in measures(directory, size):
             if options.row not in name:
@@ -165,7 +236,10 @@ def main(arguments: list[str]) -> int:
                 name, size, {count: min(each[count] for each in rounds) for count in jobs}, is_ceiling
             )
             print(row, flush=True)
-            slower += row.slower
+            found.append(row)
+    if (options.megabytes, options.rounds, options.row) == (MEGABYTES, ROUNDS, ""):
+        publish(machine(), found)
+    slower = [text for row in found for text in row.slower]
     print("\n" + ("\n".join(slower) or "no row is slower with more threads"))
     return int(bool(slower))
 
