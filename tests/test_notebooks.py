@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
+import ckpt_cli as ckpt
 import formats
 from ckpt_cli.operations.compare.diff import diff_pairs, pair_up
 from ckpt_cli.operations.look.stats import Statistics
-from tests.support import write_bundle
+from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 HOSTILE = b"<script>alert('&')</script>\xff"
 
 
 def cells(html: str) -> list[str]:
-    """Return the texts of a table that has nothing but cells in it."""
+    """Return the texts of a table that has nothing but cells in it; pictures may stand before it."""
     root = ElementTree.fromstring(f"<div>{html}</div>")
+    for picture in root.findall(f"{SVG}svg"):
+        root.remove(picture)
     assert {each.tag for each in root.iter()} <= {"div", "table", "thead", "tbody", "tr", "th", "td", "p"}
     return [each.text or "" for each in root.iter("td")]
 
@@ -38,3 +46,66 @@ def test_tables_are_shown(tmp_path: Path) -> None:
         found = diff_pairs(left, right, pair_up(left, right))
         assert cells(found._repr_html_()) == ["value", name, "1.0", "1.0", "3", "1.0", "nan"]
     assert cells(Statistics(min=1.5)._repr_html_())[:2] == ["1.5", "None"]
+
+
+# Plots ------------------------------------------------------------------------------
+
+
+def plots(html: str) -> list[ElementTree.Element]:
+    """Return the pictures above a table: well-formed, and nothing in them leads anywhere."""
+    root = ElementTree.fromstring(f"<div>{html}</div>")
+    tags = {each.tag.rpartition("}")[2] for each in root.iter()}
+    table = {"div", "table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert tags <= {*table, "svg", "text", "rect", "polyline"}
+    assert "href" not in html
+    assert len(html) < 200_000
+    return [each for each in root if each.tag.endswith("svg")]
+
+
+def test_a_run_a_difference_and_a_checkpoint_are_drawn() -> None:
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    (norm,) = plots(ckpt.log(run)._repr_html_())
+    assert norm.get("aria-label") == "norm of the weights"
+    assert len(str(norm.find(f"{SVG}polyline").get("points")).split()) == 3  # type: ignore[union-attr]
+    (far,) = plots(ckpt.diff(f"{run}/ckpt-9", f"{run}/ckpt-10", kind="variable")._repr_html_())
+    texts = [each.text for each in far.iter(f"{SVG}text")]
+    assert texts[1:5] == ["net/l1/bias", "7.84%", "net/l1/kernel", "2.98%"]
+    assert len(list(far.iter(f"{SVG}rect"))) == 2
+    with ckpt.open(f"{run}/ckpt-10") as found:
+        (sizes,) = plots(found._repr_html_())
+        assert "net/l1" in [each.text for each in sizes.iter(f"{SVG}text")]
+    assert plots(ckpt.diff(f"{run}/ckpt-9", f"{run}/ckpt-9")._repr_html_()) == []
+
+
+def test_hostile_names_are_text_in_plots(tmp_path: Path) -> None:
+    ones, zeros, nans = (np.full(3, value, np.float32) for value in (1, 0, np.nan))
+    write_bundle(str(tmp_path / "left-1"), {HOSTILE: zeros, b"\x1b]<": ones})
+    write_bundle(str(tmp_path / "right-1"), {HOSTILE: nans, b"\x1b]<": zeros})
+    (far,) = plots(ckpt.diff(tmp_path / "left-1", tmp_path / "right-1")._repr_html_())
+    assert {"nan%", "inf%"} <= {each.text for each in far.iter(f"{SVG}text")}
+    with ckpt.open(tmp_path / "left-1") as found:
+        assert len(plots(found._repr_html_())) == 1
+
+
+def test_matplotlib_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ckpt.log(data_path("guide_adam_legacy", "tf_ckpts"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        run.plot()
+    drawn: list[object] = []
+
+    class Axes:
+        def set_title(self, title: str) -> None:
+            drawn.append(title)
+
+        def plot(self, xs: list[float], ys: list[float], marker: str) -> None:
+            drawn.append((xs, ys))
+
+    axes = Axes()
+    module = types.ModuleType("matplotlib.pyplot")
+    package = types.ModuleType("matplotlib")
+    package.pyplot = module  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "matplotlib", package)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", module)
+    assert run.plot(axes) is axes
+    assert drawn == ["norm of the weights", ([8, 9, 10], [row.l2 for row in run])]

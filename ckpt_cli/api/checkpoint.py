@@ -13,7 +13,7 @@ from formats.find.resolve import spelling
 from ..operations.reporting import Collected, say_choice, say_findings
 from ..operations.select.selection import close_keys
 from .calls import hinted, lent, location
-from .tables import RowTable
+from .tables import PlottedTable
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from formats.core.spec import TensorSpec
     from formats.model.reader import FormatReader
+
+    from .plots import Plot
 
 __all__ = ["Checkpoint", "Tensor", "open"]
 
@@ -119,7 +121,7 @@ class Tensor:
         return f"<Tensor {self.key!r} {self.dtype or 'of unknown dtype'} {self.shape}>"
 
 
-class Checkpoint(RowTable, Mapping[str, Tensor]):
+class Checkpoint(PlottedTable, Mapping[str, Tensor]):
     """An open checkpoint: a mapping of names to tensors, and a context manager.
 
     `checkpoint[name]` takes a key, an object path or a full name, and returns a `Tensor`. Iterating yields
@@ -240,6 +242,19 @@ class Checkpoint(RowTable, Mapping[str, Tensor]):
             (spec.key, paths.get(spec.key), spec.type_name, spec.shape, spec.nbytes, kinds.get(spec.key))
             for spec in reader.specs.values()
         )
+
+    def _plots(self) -> Sequence[Plot]:
+        from ..operations.look.listing import split_layer
+        from ..render.text import human_size
+        from .plots import Bars
+
+        reader, sizes = self._reader(), dict[str, int]()
+        for key, spec in reader.specs.items():
+            name = reader.object_paths.get(key, key)
+            layer = split_layer(name, "/" if "/" in name else ".")[0] or "(top level)"
+            sizes[layer] = sizes.get(layer, 0) + (spec.stored_nbytes or 0)
+        largest = sorted(sizes.items(), key=lambda one: -one[1])
+        return [Bars("bytes by layer", largest, [human_size(size) for _, size in largest])]
 
     def _count(self) -> int:
         return 0 if self._open is None else len(self)

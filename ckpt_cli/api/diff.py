@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.errors import CheckpointError
 from formats.find.opening import locate
+from formats.model.object_names import plain_key
 
 from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
 from ..operations.compare.matrix import MatrixOptions
@@ -17,7 +18,7 @@ from .changing import key_changes
 from .comparing import RULES, CompareOptions, Failing, Sides, compare, sides
 from .matrix import DiffMatrix, distances_of
 from .rules import CHOOSING_RULES, SHARING_RULES, OptionError
-from .tables import ResultTable
+from .tables import PlottedTable, ResultTable
 from .where import parsed
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..operations.compare.diff import Diff, DiffEntry
     from .calls import PathLike
+    from .plots import Plot
 
 __all__ = ["DiffMatrix", "DiffResult", "DirectoryDiff", "TensorChange", "diff"]
 
@@ -73,7 +75,7 @@ def _change(entry: DiffEntry) -> TensorChange:
     )
 
 
-class DiffResult(ResultTable[TensorChange]):
+class DiffResult(ResultTable[TensorChange], PlottedTable):
     """The differences between two checkpoints: a sequence of `TensorChange`.
 
     `same` is True if nothing differs. `summary` counts same, changed, added, removed and renamed tensors.
@@ -107,6 +109,14 @@ class DiffResult(ResultTable[TensorChange]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
+
+    def _plots(self) -> Sequence[Plot]:
+        from .plots import Bars
+
+        far = [(plain_key(entry.key), entry.rel_l2) for entry in self if entry.rel_l2 is not None]
+        known = sorted(far, key=lambda one: (not math.isnan(one[1]), -one[1]))
+        labels = [f"{100 * value:.3g}%" for _, value in known]
+        return [Bars("||a-b|| / ||b||, the farthest tensors", known, labels)]
 
 
 class DirectoryDiff(ResultTable[DiffResult]):

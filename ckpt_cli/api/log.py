@@ -20,7 +20,7 @@ from ..operations.runs.state import places_of
 from ..operations.select.selection import NothingSelectedError, Selection
 from .calls import collecting, lent, location, public, selection
 from .rules import CHOOSING_RULES, OptionError, excludes, needs
-from .tables import ResultTable, Several
+from .tables import PlottedTable, ResultTable, Several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..operations.reporting import Reporter
     from .calls import PathLike
+    from .plots import Plot
 
 __all__ = ["LONGEST_INTERVAL", "RULES", "LogOptions", "RunHistory", "follow_run", "log", "run_history"]
 
@@ -58,7 +59,7 @@ class LogOptions(NamedTuple):
     """Seconds between two looks at a directory that is followed."""
 
 
-class RunHistory(ResultTable[LogRow]):
+class RunHistory(ResultTable[LogRow], PlottedTable):
     """The checkpoints of a run, oldest first: a sequence of `LogRow`.
 
     `latest` is the name of the latest checkpoint. `frozen` lists the weights that no checkpoint changed.
@@ -98,6 +99,16 @@ class RunHistory(ResultTable[LogRow]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return ([getattr(row, name) for name in self._names()] for row in self)
+
+    def _plots(self) -> Sequence[Plot]:
+        from .plots import Lines
+
+        steps = [row.step if row.step is not None else at for at, row in enumerate(self)]
+        found = [
+            Lines(self.tag or "loss", self.steps, self.losses),
+            Lines("norm of the weights", steps, [row.l2 for row in self]),
+        ]
+        return [lines for lines in found if lines.points]
 
 
 def run_history(

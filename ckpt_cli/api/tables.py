@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from formats.errors import CheckpointError
 
-__all__ = ["ResultTable", "Results", "RowTable", "Several", "data_frame"]
+    from .plots import Plot
+
+__all__ = ["PlottedTable", "ResultTable", "Results", "RowTable", "Several", "data_frame"]
 
 _MOST_ROWS = 20
 """Rows that `repr` shows."""
@@ -70,7 +72,17 @@ class RowTable(ABC):
 
         names = self._names()
         rows = ([_cell(name, value) for name, value in zip(names, row, strict=True)] for row in self._rows())
-        return table(names, rows, self._count())
+        shown = table(names, rows, self._count())
+        plots = self._plots()
+        if plots:
+            from .plots import svg
+
+            shown = svg(plots) + shown
+        return shown
+
+    def _plots(self) -> Sequence[Plot]:
+        """Return what can be drawn of the result."""
+        return ()
 
     def to_frame(self) -> Any:
         """Return all rows as a `pandas.DataFrame` of text, numbers and tuples.
@@ -78,6 +90,19 @@ class RowTable(ABC):
         Raises ImportError if pandas is not installed.
         """
         return data_frame(self._names(), self._rows())
+
+
+class PlottedTable(RowTable):
+    """A result that can be drawn: a notebook shows its plots above the table."""
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the result with matplotlib, and return its axes: one, or a list.
+
+        With `axes`, draws only the first plot, there. Raises ImportError if matplotlib is not installed.
+        """
+        from .plots import draw
+
+        return draw(self._plots(), axes)
 
 
 T = TypeVar("T")
