@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.facts import keras_facts
-from formats.keras.optimizer_state import optimizer_settings, stored_state
+from formats.keras.optimizer_settings import optimizer_settings
+from formats.keras.optimizer_state import stored_state
 from formats.keras.optimizers import BY_NAME, LEGACY
 from formats.keras.training_state import ITERATIONS
 

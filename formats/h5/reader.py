@@ -187,7 +187,7 @@ class KerasFileReader(H5Reader):
     @cached_property
     def object_paths(self) -> Mapping[str, str]:
         """Names of slots whose variables the configuration tells: `dense/kernel (m of optimizer)`."""
-        from ..keras.slot_owners import slot_paths
+        from ..keras.slot_paths import slot_paths
 
         return slot_paths(self)
 

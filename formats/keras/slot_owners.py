@@ -10,18 +10,12 @@ from collections.abc import Mapping
 from itertools import compress, product
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError
-from .facts import keras_facts
-from .match import fill
-from .model import ModelError, from_config, trained_order
-from .optimizer_state import stored_state
+from .model import trained_order
 from .optimizers import LEGACY, OPTIMIZERS
-from .variable_layout import give_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model.reader import FormatReader
     from .model import Unit, Variable
     from .optimizers import Optimizer as Row
     from .optimizers import SlotKind
@@ -147,27 +141,3 @@ def _may_be_there(state: TrainingState, slot: SlotKind) -> tuple[bool, ...]:
         return (bool(state.settings.get(slot.made_by)),)
     spoken = {_slot_name(state, key) for key in state.ordered} - {""}
     return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
-
-
-def slot_paths(source: FormatReader) -> dict[str, str]:
-    """Return what people call the slots of a Keras file, by key: `dense/kernel (m of optimizer)`.
-
-    There are none where the file has no configuration, or nothing tells whose the slots are.
-    """
-    try:
-        config = keras_facts(source.facts).config
-        state = stored_state(source) if config is not None else None
-        row = state.row if state is not None else None
-        if config is None or state is None or row is None:
-            return {}
-        model = from_config(config)
-        fill(model, source)
-    except (ModelError, CheckpointError):
-        return {}  # names are a help: who needs the model is told what is wrong with it
-    give_names(model)
-    held = held_slots(state, model, {key: spec.shape for key, spec in source.specs.items()})
-    keys = {id(variable): variable.key for variable in model.all_variables()}
-    return {
-        key: f"{keys[owner]} ({row.slot(meaning).spoken(state.generation)} of optimizer)"
-        for (owner, meaning), key in held.items()
-    }

@@ -27,6 +27,7 @@ from formats.keras.optimizers_in_pytorch import (
 )
 from formats.keras.slot_owners import held_slots, idle_slots, is_told
 from formats.keras.training_state import ITERATIONS
+from formats.keras.training_state import LEARNING_RATE as RATE
 from formats.torch.facts import TorchFacts
 from formats.torch.keys import escaped
 from formats.torch.objects import TensorPosition
@@ -35,7 +36,6 @@ from formats.torch.values import Pairs
 
 from ..select.relations import Relation
 from ..select.view import Constant
-from .keras.optimizer import RATE
 from .optimizers import reason_of_idle
 from .plan import Dropped
 

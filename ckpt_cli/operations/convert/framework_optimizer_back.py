@@ -17,18 +17,19 @@ from formats.core.axes import Join
 from formats.errors import ConversionError
 from formats.keras.in_pytorch import model_names
 from formats.keras.model import trained_order
-from formats.keras.optimizer_state import settings_in, stored_state
+from formats.keras.optimizer_settings import generation_told, settings_in
+from formats.keras.optimizer_state import stored_state
 from formats.keras.optimizers import BY_NAME, PYTORCH
 from formats.keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group, remark_on, scale_of
 from formats.keras.slot_owners import held_slots
 from formats.keras.training_state import ITERATIONS, TrainingState
+from formats.keras.training_state import LEARNING_RATE as RATE
 from formats.torch.facts import TorchFacts
 from formats.torch.optimizer import KeptTensor, optimizers_in
 
 from ..select.relations import Relation
 from ..select.view import Constant
 from .framework_optimizer import MOST_STEPS, WEIGHTS_ONLY
-from .keras.optimizer import RATE, generation_told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -27,8 +27,7 @@ from .accounting import (
     refuse_left,
 )
 from .keras.models import pairs_between_models
-from .keras.optimizer import differing_optimizers
-from .keras.sides import Differing, paired_by_model, sides
+from .keras.sides import Differing, differing_optimizers, paired_by_model, sides
 from .lazy import Computed, Scale
 from .optimizers import Carried, Given, OptimizerError, carry, contradiction, spell
 from .placement import layout_of

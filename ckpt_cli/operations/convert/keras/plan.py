@@ -16,21 +16,19 @@ from formats.core.spec import TensorSpec
 from formats.core.words import counted
 from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_reader
+from formats.keras import state_in_graph, state_in_h5, state_in_weights
 from formats.keras.compiled_metrics import fitted_metrics
-from formats.keras.config import (
-    config_in_archive,
-    config_in_h5,
-    snake_case,
-    training_in_h5,
-    version_told,
-)
+from formats.keras.config import config_in_archive, config_in_h5, training_in_h5, version_told
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
 from formats.keras.layers import LAYERS, are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.keras.objects_of_keras3 import as_in_keras_3
+from formats.keras.optimizer_settings import generation_told, wanted_by
 from formats.keras.optimizer_state import stored_state, titled
 from formats.keras.optimizers import KERAS2, KERAS3, TITLES
+from formats.keras.state_list import NoPlaceError, StateList
+from formats.keras.training_state import LEARNING_RATE
 from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
 from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
@@ -39,7 +37,6 @@ from formats.wire.jsontext import parse_object
 from ..optimizers import Given, contradiction, reason_of_idle
 from ..plan import Dropped, Move
 from .copying import copied, have_one_layout, is_copied, tells_structure
-from .optimizer import RATE, Layouts, NoPlaceError, generation_told, wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,7 +74,7 @@ class Model(NamedTuple):
     unit: Unit
     state: TrainingState | None
     facts: KerasFacts
-    optimizer: Layouts | None = None
+    optimizer: StateList | None = None
     """Where each layout has the optimizer's state."""
 
 
@@ -160,8 +157,8 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
     model = _choose(chosen, model)
     if model.state is not None:
         shapes = {key: spec.shape for key, spec in source.specs.items()}
-        layouts = Layouts(model.state, model.unit, shapes, wanted_by(model.facts))
-        model = model._replace(optimizer=layouts)
+        listed = StateList(model.state, model.unit, shapes, wanted_by(model.facts))
+        model = model._replace(optimizer=listed)
     return _LAYOUTS[target](chosen, model)
 
 
@@ -251,7 +248,7 @@ def _model(chosen: Chosen) -> Model:
 _State = TypeVar("_State")
 
 
-def _state_of(chosen: Chosen, model: Model, lay: Callable[[Layouts], _State]) -> _State | None:
+def _state_of(chosen: Chosen, model: Model, lay: Callable[[StateList], _State]) -> _State | None:
     """Return where an optimizer's state lies; None where there is none, or but counts, without a place."""
     if model.optimizer is None:
         return None
@@ -328,7 +325,7 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
     given, optimizer = chosen.settings.given, model.optimizer
     for option, said, variable in (
         ("--iterations", given.iterations, optimizer and optimizer.iteration),
-        ("--learning-rate", given.learning_rate, optimizer and optimizer.rates.get(RATE)),
+        ("--learning-rate", given.learning_rate, optimizer and optimizer.rates.get(LEARNING_RATE)),
     ):
         if said is not None and all(one is not variable for one, _ in placed):
             message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
@@ -449,11 +446,11 @@ def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     generation = chosen.settings.generation or (KERAS3 if model.facts.major == "3" else KERAS2)
     chosen.notes.append(f"the object graph is that of {TITLES[generation]}; --generation chooses another")
     if generation == KERAS3:
-        state = _state_of(chosen, model, lambda layouts: layouts.keras3_node())
+        state = _state_of(chosen, model, state_in_graph.write_keras3)
         graph, placed = graph_of(as_in_keras_3(model.unit), state)
     else:
         _refuse_tables(chosen, model)
-        node = _state_of(chosen, model, lambda layouts: layouts.graph(model.facts))
+        node = _state_of(chosen, model, lambda state: state_in_graph.write(state, model.facts))
         graph, placed = graph_of(model.unit, *(node or ()))
     return _laid(chosen, model, placed, graph)
 
@@ -474,7 +471,7 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
         training_config=told.training_config or training_in_h5(told.config, major),
         layers=tuple(layers),
     )
-    state = _state_of(chosen, model, lambda layouts: layouts.h5_names(told))
+    state = _state_of(chosen, model, lambda state: state_in_h5.write(state, told))
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
@@ -537,13 +534,9 @@ def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
     if chosen.source.format.names_layers:
         _refuse_unknown(chosen, model, chosen.into.name)
     placed, names = weights_layout(model.unit, major=major)
-    state = _state_of(chosen, model, lambda layouts: layouts.weights_paths(major))
-    if state is not None and model.state is not None and model.state.called:
-        # Keras 2 writes no names and reads none, but the class is not told otherwise.
-        name = snake_case(model.state.called)
-        names["optimizer/vars"] = "loss_scale_optimizer" if model.state.scaled else name
-        if model.state.scaled:
-            names["optimizer/inner_optimizer/vars"] = name
+    state = _state_of(chosen, model, lambda state: state_in_weights.write(state, major))
+    if state is not None and model.state is not None:
+        names |= state_in_weights.names(model.state)
     if major == "2":
         metrics, unknown = fitted_metrics(model.facts)
         placed += metrics

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.keras.facts import keras_facts
 from formats.keras.match import fill, knows
 from formats.keras.model import Edge, ModelError, Unit, Variable, from_config
-from formats.keras.optimizer_state import stored_state
+from formats.keras.optimizer_state import stored_state, titled
 from formats.keras.slot_owners import owned
 from formats.keras.structure import StructureError, tree_of
 from formats.keras.variable_layout import give_names
@@ -157,3 +157,23 @@ def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | No
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
     found = [] if state is None else [owned(state, unit, shapes)]
     return Side({**names, **reader.full_names}, found, keys)
+
+
+def differing_optimizers(source: FormatReader, template: FormatReader, said: str | None = None) -> str | None:
+    """Return why the state of one is not that of the other, whatever its names are; None where it is.
+
+    In .weights.h5 and .keras slots have numbers for names, which another class counts otherwise.
+    Of what only has such names, an .npz that was made of one, they are all there is to tell.
+    """
+    if any(
+        reader.format.family is not Family.KERAS and reader.object_graph is None
+        for reader in (source, template)
+    ):
+        return None
+    mine, theirs = stored_state(source, said=said), stored_state(template, said=said)
+    if mine is None or theirs is None or not mine.called or not theirs.called:
+        side = "TEMPLATE" if mine is not None and mine.called else "SRC"
+        return f"the class of {side}'s optimizer is not stored, so the meaning of its slots is unknown"
+    if (mine.generation, mine.row or mine.called) == (theirs.generation, theirs.row or theirs.called):
+        return None
+    return f"SRC's optimizer is {titled(mine)}, TEMPLATE's is {titled(theirs)}"
