@@ -381,6 +381,17 @@ def state_of(optimizer: Optimizer) -> str:
     return optimizer.state or optimizer.name
 
 
+def factor_between(slot: SlotKind, generation: str, following: str, rate: float) -> float | None:
+    """Return what turns a slot's value of one generation into that of another; None where it is the same.
+
+    What `turns` is the sum of gradients in TensorFlow 1, and -`rate` times that in Keras.
+    """
+    was_sum, is_sum = generation == TF1, following == TF1
+    if not slot.turns or was_sum == is_sum:
+        return None
+    return -rate if was_sum else -1 / rate
+
+
 def flaw_between(
     optimizer: Optimizer, generation: str, following: str, decay: float | None = None, steps: int = 0
 ) -> str | None:

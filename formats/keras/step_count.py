@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ConversionError
-from .training_state import ITERATIONS
+from .training_state import ITERATIONS, LEARNING_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,23 @@ class StepCount(NamedTuple):
     told_by: str
     key: str | None = None
     error: int = 0
+
+
+def power_of(source: FormatReader, state: TrainingState, name: str, steps: int) -> float:
+    """Return a power of beta after so many steps: of the base that the state stores, or of the usual one."""
+    import numpy as np
+
+    base_name, usual = POWERS[name]
+    given = state.numbers.get(base_name)
+    base = float(source[given[0]].read()) if given else float(np.float32(usual))
+    return base ** (steps + 1)
+
+
+def stored_rate(source: FormatReader, state: TrainingState) -> float | None:
+    """Return the learning rate that a tensor holds, or a configuration tells; None where neither does."""
+    held = state.numbers.get(LEARNING_RATE, ())[:1]
+    rates = [*(float(source[key].read()) for key in held), state.rate or 0.0]
+    return next((rate for rate in rates if rate > 0), None)
 
 
 def steps_taken(

@@ -28,12 +28,21 @@ from formats.keras.optimizers import (
     TF1,
     TITLES,
     Optimizer,
+    factor_between,
     flaw_between,
     is_another,
     named,
     state_of,
 )
-from formats.keras.step_count import GLOBAL_STEP, POWERS, StepCount, is_count, steps_taken
+from formats.keras.step_count import (
+    GLOBAL_STEP,
+    POWERS,
+    StepCount,
+    is_count,
+    power_of,
+    steps_taken,
+    stored_rate,
+)
 from formats.keras.training_state import (
     ITERATIONS,
     LEARNING_RATE,
@@ -415,11 +424,10 @@ class _Pair(NamedTuple):
 
     def _factor(self, row: Optimizer, meaning: str, notes: list[str]) -> float | None:
         """Return what turns a slot's value into TEMPLATE's; None where it is the same."""
-        turned = (self.mine.generation == TF1) != (self.theirs.generation == TF1)
-        if not row.slot(meaning).turns or not turned:
+        ways = self.mine.generation, self.theirs.generation
+        if factor_between(row.slot(meaning), *ways, 1.0) is None:
             return None
-        rate = self._rate(row, notes)
-        return -rate if self.mine.generation == TF1 else -1 / rate
+        return factor_between(row.slot(meaning), *ways, self._rate(row, notes))
 
     def _rate(self, row: Optimizer, notes: list[str]) -> float:
         """Return the learning rate by which momentum is turned: SRC's, or that of TEMPLATE, which goes on."""
@@ -429,12 +437,11 @@ class _Pair(NamedTuple):
             ("SRC", self.source, self.mine),
             ("TEMPLATE", self.template, self.theirs),
         ):
-            held = state.numbers.get(LEARNING_RATE, ())[:1]
-            for rate in [*(float(reader[key].read()) for key in held), state.rate or 0.0]:
-                if rate > 0:
-                    said = f"momentum is converted with the learning rate of {side}, {rate:.6g}"
-                    notes += [said] if said not in notes else []
-                    return rate
+            rate = stored_rate(reader, state)
+            if rate is not None:
+                said = f"momentum is converted with the learning rate of {side}, {rate:.6g}"
+                notes += [said] if said not in notes else []
+                return rate
         message = (
             f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
             f"neither SRC nor TEMPLATE stores the learning rate of {spell(self.mine, row)}"
@@ -493,9 +500,10 @@ class _Pair(NamedTuple):
             origins[key] = Origin(steps.key) if copied else Origin(value=self._number(key, steps.taken))
         if steps.key is None or steps.told_by == GLOBAL_STEP:
             notes.append(f"iterations {steps.taken}: {steps.told_by}")
-        for name, (base_name, usual) in POWERS.items():
+        for name in POWERS:
             for key in self.theirs.numbers.get(name, ()):
-                origins[key] = Origin(value=self._power(key, base_name, usual, steps.taken))
+                power = power_of(self.source, self.mine, name, steps.taken)
+                origins[key] = Origin(value=self._number(key, power))
         return origins
 
     def _no_steps(self, row: Optimizer, into: Optimizer, *, is_wanted: bool) -> StepCount:
@@ -519,13 +527,6 @@ class _Pair(NamedTuple):
             f"corrects bias: after {steps} steps its steps are {correction:.3g} times as large"
         )
         raise self._refused(message)
-
-    def _power(self, key: str, base_name: str, usual: float, steps: int) -> np.ndarray[Any, Any]:
-        import numpy as np
-
-        given = self.mine.numbers.get(base_name)
-        base = float(self.source[given[0]].read()) if given else float(np.float32(usual))
-        return self._number(key, base ** (steps + 1))
 
     def _number(self, key: str, value: float) -> np.ndarray[Any, Any]:
         import numpy as np

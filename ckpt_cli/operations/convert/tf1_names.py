@@ -21,9 +21,18 @@ from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.core.words import counted
 from formats.errors import ConversionError
-from formats.keras.optimizers import KERAS2, KERAS3, NO_SLOTS, TF1, TITLES, Optimizer, state_of
-from formats.keras.step_count import GLOBAL_STEP, POWERS, steps_taken
-from formats.keras.training_state import LEARNING_RATE, TrainingState, training_states
+from formats.keras.optimizers import (
+    KERAS2,
+    KERAS3,
+    NO_SLOTS,
+    TF1,
+    TITLES,
+    Optimizer,
+    factor_between,
+    state_of,
+)
+from formats.keras.step_count import GLOBAL_STEP, POWERS, power_of, steps_taken, stored_rate
+from formats.keras.training_state import TrainingState, training_states
 
 from .lazy import Computed, Scale
 from .plan import Move
@@ -107,9 +116,9 @@ class _Naming:
                 name = _numbered(f"{base}/{row.tf1}", at)
                 key = held.get((variable, slot.meaning))
                 if key is not None:
-                    self.named.moves[key] = self._move(
-                        key, name, -1 / self._rate(state) if slot.turns else None
-                    )
+                    rate = self._rate(state) if slot.turns else 1.0
+                    factor = factor_between(slot, state.generation, TF1, rate)
+                    self.named.moves[key] = self._move(key, name, factor)
                 else:
                     spec = self.source.specs[variable]
                     self._make(name, spec.dtype.name, 0, spec.shape)
@@ -126,12 +135,11 @@ class _Naming:
         """Return the learning rate by which momentum is turned."""
         if self.given.learning_rate is not None:
             return self.given.learning_rate
-        for key in state.numbers.get(LEARNING_RATE, ())[:1]:
-            rate = float(self.source[key].read())
-            if rate > 0:
-                said = f"momentum is converted with the learning rate {rate:.6g}"
-                self.named.notes.extend([said] if said not in self.named.notes else [])
-                return rate
+        rate = stored_rate(self.source, state)
+        if rate is not None:
+            said = f"momentum is converted with the learning rate {rate:.6g}"
+            self.named.notes.extend([said] if said not in self.named.notes else [])
+            return rate
         message = (
             f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
             f"SRC does not store the learning rate of {_spell(state)}"
@@ -139,13 +147,10 @@ class _Naming:
         raise ConversionError(message, hints=("pass it with --learning-rate R", LEAVE_OUT))
 
     def _add_powers(self, state: TrainingState, steps: int) -> None:
-        import numpy as np
-
         for name, (base_name, usual) in POWERS.items():
-            given = state.numbers.get(base_name)
-            base = float(self.source[given[0]].read()) if given else float(np.float32(usual))
-            self._make(_numbered(name, self.powers), "float32", base ** (steps + 1))
-            if not given:
+            power = power_of(self.source, state, name, steps)
+            self._make(_numbered(name, self.powers), "float32", power)
+            if not state.numbers.get(base_name):
                 self.named.notes.append(
                     f"{_numbered(name, self.powers)}: computed with the default {base_name} {usual}"
                 )
