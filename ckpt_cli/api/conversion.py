@@ -22,6 +22,7 @@ from ..operations.convert.hub.layout import layout_note
 from ..operations.convert.keras.assets import with_learned
 from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
 from ..operations.convert.keras.exports import without_copies
+from ..operations.convert.keras.orbax_step import keras_step
 from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import Given
 from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
@@ -223,6 +224,10 @@ def _plan(
             _save_map(options.save_map, laid.names.rows, options)
         reader, keys = laid.reader, list(laid.reader.specs)
         given = Given() if laid.holds_optimizer else given  # which the layout has taken
+    is_for_keras = layout is None and (into.family is Family.KERAS or into.has_object_graph)
+    step, chosen = keras_step(reader, keys) if is_for_keras else None, keys
+    if step is not None:
+        reader, keys = step, step.named(keys)
     names = _renamed(reader, layout, options, reporter)
     config = layout.config if layout is not None else None
     if layout is None and options.changes.config:
@@ -234,6 +239,8 @@ def _plan(
         options.cast, options.merge_slices, names, given, config, optimizer, options.generation, stored, own
     )
     plan = planner.plan_conversion(reader, keys, target, into, settings)
+    if step is not None:
+        return step.told(plan, chosen)
     return plan if laid is None else laid.told(plan)
 
 

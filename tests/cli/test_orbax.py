@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import formats
 from tests import orbax_files
 from tests.repository import Repository
 from tests.servers.hub import Hub, serving_hub
@@ -235,6 +236,79 @@ def test_a_dtype_that_is_no_text_is_damage(tmp_path: Path, ckpt: Callable, dtype
     done = ckpt("ls", path)
     assert done.code == 3
     assert "dtype" in done.err
+
+
+KERAS = data_path("orbax", "new/keras_orbax/0")
+PLACES = {
+    "layers/dense/vars/0": "sequential/d/kernel",
+    "layers/dense/vars/1": "sequential/d/bias",
+    "layers/batch_normalization/vars/0": "sequential/bn/gamma",
+    "layers/batch_normalization/vars/1": "sequential/bn/beta",
+    "layers/batch_normalization/vars/2": "sequential/bn/moving_mean",
+    "layers/batch_normalization/vars/3": "sequential/bn/moving_variance",
+    "optimizer/vars/0": "adam/iteration",
+    "optimizer/vars/1": "adam/learning_rate",
+} | {
+    f"optimizer/vars/{number}": f"adam/sequential_{name}"
+    for number, name in enumerate(
+        (
+            f"{of}_{slot}"
+            for of in ("d_kernel", "d_bias", "bn_gamma", "bn_beta")
+            for slot in ("momentum", "velocity")
+        ),
+        2,
+    )
+}
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+def test_a_step_of_keras_becomes_a_file_of_keras(tmp_path: Path, ckpt: Callable, name: str) -> None:
+    """Its configuration lies in it."""
+    done = ckpt("convert", "--json", KERAS, tmp_path / name)
+    assert done.code == 0, done.err
+    truth = np.load(data_path("orbax", "new/keras_orbax.npz"))
+    with formats.open_checkpoint(tmp_path / name) as reader:
+        assert set(reader) == set(PLACES)
+        for key, path in PLACES.items():
+            assert np.array_equal(reader[key].read(), truth[path]), key
+    sources = {row["to"]: row["from"] for row in done.json["tensors"]}
+    assert sources["layers/dense/vars/0"] == "pytree/trainable_variables/sequential/d/kernel"
+    assert {row["key"] for row in done.json["dropped"]} == {
+        "pytree/metrics_variables/loss/count",
+        "pytree/metrics_variables/loss/total",
+    }
+
+
+def test_a_step_of_keras_becomes_objects(tmp_path: Path, ckpt: Callable) -> None:
+    assert ckpt("convert", KERAS, tmp_path / "ckpt-1", "--to", "object").code == 0
+    assert ckpt("convert", KERAS, tmp_path / "model.keras").code == 0
+    assert (
+        ckpt("convert", tmp_path / "ckpt-1", tmp_path / "b.keras", "--like", tmp_path / "model.keras").code
+        == 0
+    )
+    assert ckpt("diff", tmp_path / "b.keras", tmp_path / "model.keras").code == 0
+    assert ckpt("convert", KERAS, tmp_path / "w.keras", "--weights-only").code == 0
+    assert len(ckpt("ls", tmp_path / "w.keras").rows) == 6
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('\\"name\\": \\"d\\"', '\\"name\\": \\"e\\"', "'e/kernel' is missing"),
+        ("Adam", "Mine", "is not of a layer or an optimizer that ckpt knows"),
+    ],
+)
+def test_a_step_that_does_not_fit_its_configuration_is_rejected(
+    tmp_path: Path, ckpt: Callable, old: str, new: str, words: str
+) -> None:
+    shutil.copytree(KERAS, tmp_path / "0")
+    texts = tmp_path / "0" / "model_config" / "_strings.json"
+    assert old in texts.read_text()
+    texts.write_text(texts.read_text().replace(old, new))
+    done = ckpt("convert", tmp_path / "0", tmp_path / "model.keras")
+    assert done.code == 3
+    assert words in done.err
+    assert not (tmp_path / "model.keras").exists()
 
 
 # Elsewhere ------------------------------------------------------------------------

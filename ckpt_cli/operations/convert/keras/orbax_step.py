@@ -1,0 +1,172 @@
+"""A step that `keras.callbacks.OrbaxCheckpoint` saved, as the `.weights.h5` file of the same model.
+
+    ITEM/trainable_variables/<path>            a variable's own path: of a Sequential model, below its name
+    ITEM/non_trainable_variables/<path>
+    ITEM/optimizer_variables/<optimizer>/iteration, learning_rate
+    ITEM/optimizer_variables/<optimizer>/<path with _ for />_<slot>
+    ITEM/metrics_variables/...
+    model_config/config                        the model's configuration, a text
+
+The configuration tells the layers, and by them which variable each tensor is.  From then on the step is
+read as a file of Keras 3.
+keras/src/callbacks/orbax_checkpoint.py (Keras 3.15)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.core.axes import NOTHING
+from formats.errors import ConversionError
+from formats.find.registry import format_named
+from formats.keras.config import version_told
+from formats.keras.facts import IN_WEIGHTS, KerasFacts, variables_by_group
+from formats.keras.layers import is_seed
+from formats.keras.model import ModelError, Variable, from_config, trained_order
+from formats.keras.optimizers import KERAS3
+from formats.keras.variable_layout import give_names, weights_layout
+from formats.orbax.facts import TreeFacts
+
+from ...select.relations import Relation
+from ...select.view import Relaid
+from ..plan import Dropped
+from .optimizer import wanted_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from formats.model.facts import Facts
+    from formats.model.reader import FormatReader
+
+    from ..plan import Plan
+
+_CONFIG = "model_config/config"
+_VARIABLES = ("trainable_variables/", "non_trainable_variables/")
+_OPTIMIZER = "optimizer_variables/"
+_RATE = "learning_rate"
+_OPTIMIZER_VARS = "optimizer/vars"
+
+
+class KerasStep(Relaid):
+    """The tensors of a step by the datasets that they are in a `.weights.h5` file."""
+
+    def __init__(self, reader: FormatReader, relations: Sequence[Relation], facts: KerasFacts) -> None:
+        super().__init__(reader, relations, of_keras=True)
+        self.format = format_named("keras-weights")._replace(writer=None)
+        self._facts = facts
+        self._groups = variables_by_group(self.specs)
+
+    @property
+    def facts(self) -> Facts:
+        return self._facts
+
+    @property
+    def full_names(self) -> Mapping[str, str]:
+        """There are none, as in the file that this stands for."""
+        return {}
+
+    def named(self, keys: Sequence[str]) -> list[str]:
+        """Return the keys here of tensors that were chosen by their own keys."""
+        chosen = set(keys)
+        return [key for key, origins in self.origins.items() if origins[0] in chosen]
+
+    def told(self, plan: Plan, keys: Sequence[str]) -> Plan:
+        """Return a plan made of this reader's tensors as one that names those of the step."""
+        moves = tuple(
+            move._replace(source=next(iter(self.origins.get(move.source or "", ())), None))
+            for move in plan.moves
+        )
+        used = {origin for origins in self.origins.values() for origin in origins}
+        left = tuple(Dropped(key, "state that the file has no place for") for key in keys if key not in used)
+        return plan._replace(moves=moves, dropped=(*plan.dropped, *left))
+
+    def variables(self, group: str) -> list[str]:
+        """Return the keys of the variables of an object, in order."""
+        return self._groups.get(group, [])
+
+
+def keras_step(reader: FormatReader, keys: Sequence[str]) -> KerasStep | None:
+    """Return a step of Keras in that form; None where it is none.
+
+    Raises ConversionError where it does not fit its own configuration, and for a weight or a slot among
+    `keys` that the file has no place for.
+    """
+    told = reader.facts if reader.format.is_tree else None
+    config = told.values.get(_CONFIG) if isinstance(told, TreeFacts) else None
+    above = f"/{_VARIABLES[0]}"
+    item = next((f"/{key}".partition(above)[0] for key in reader.specs if above in f"/{key}"), None)
+    if config is None or item is None:
+        return None
+    try:
+        return _Step(reader, f"{item}/".removeprefix("/"), str(config)).relaid(keys)
+    except ModelError as error:
+        path = reader.location.path
+        raise ConversionError(f"does not fit its own configuration: {error}", path=path) from error
+
+
+class _Step:
+    """A step, whose tensors are looked for by the variables of its model."""
+
+    def __init__(self, reader: FormatReader, item: str, config: str) -> None:
+        self._reader = reader
+        self._item = item
+        self._facts = KerasFacts(IN_WEIGHTS, version_told(config, None), config=config)
+        self._model = from_config(config)
+        give_names(self._model)
+        self._paths: dict[int, str] = {}
+        """The path of each variable of the model."""
+
+    def _below(self, part: str) -> dict[str, str]:
+        """Return keys by what follows a part of the tree."""
+        above = self._item + part
+        return {key.removeprefix(above): key for key in self._reader.specs if key.startswith(above)}
+
+    def relaid(self, keys: Sequence[str]) -> KerasStep:
+        placed, names = weights_layout(self._model)
+        self._find([variable for variable, _ in placed])
+        placed += [*self._optimizer(names)]
+        relations = [Relation((variable.key,), (path,), NOTHING) for variable, path in placed if variable.key]
+        self._refuse_rest(keys, {relation.sources[0] for relation in relations})
+        return KerasStep(self._reader, relations, self._facts._replace(object_names=names))
+
+    def _find(self, variables: Sequence[Variable]) -> None:
+        """Give variables the keys of their paths, which begin with the names of the models around them."""
+        there = {**self._below(_VARIABLES[1]), **self._below(_VARIABLES[0])}
+        for variable in variables:
+            name = variable.full_name
+            found = [name] if name in there else [path for path in there if path.endswith(f"/{name}")]
+            if len(found) != 1:
+                what = "is missing" if not found else f"can be {found[0]!r} or {found[1]!r}"
+                raise ModelError(f"{name!r} {what}")
+            variable.key, self._paths[id(variable)] = there[found[0]], found[0]
+
+    def _optimizer(self, names: dict[str, str]) -> Iterator[tuple[Variable, str]]:
+        """Yield the variables of the optimizer where a file has them, and add its name to `names`."""
+        below = self._below(_OPTIMIZER)
+        wanted = wanted_by(self._facts)
+        if not below or wanted is None or wanted.row is None:
+            return
+        name = next(iter(below)).partition("/")[0]
+        held = {key.removeprefix(f"{name}/"): stored for key, stored in below.items()}
+        if "iteration" not in held:
+            return
+        names[_OPTIMIZER_VARS] = name
+        row, variables = wanted.row, trained_order(self._model)
+        listed = [held["iteration"], *([held[_RATE]] if _RATE in held else [])]
+        for meanings in row.listed(KERAS3):
+            for variable in variables:
+                keys = (self._slot(held, variable, row.slot(meaning).keras3) for meaning in meanings)
+                listed += [key for key in keys if key is not None]
+        for number, key in enumerate(listed):
+            yield Variable("", False, key=key), f"{_OPTIMIZER_VARS}/{number}"
+
+    def _slot(self, held: Mapping[str, str], variable: Variable, slot: str | None) -> str | None:
+        path = self._paths.get(id(variable), "").replace("/", "_")
+        return held.get(f"{path}_{slot}") if slot else None
+
+    def _refuse_rest(self, keys: Sequence[str], used: set[str]) -> None:
+        """Raise ModelError for a variable, or the state of an optimizer, that no layer tells of."""
+        for key in keys:
+            is_state = self._reader.kinds.get(key) == "state" or is_seed(self._reader.specs[key])
+            if key not in used and not is_state:
+                raise ModelError(f"{key!r} is not of a layer or an optimizer that ckpt knows")
