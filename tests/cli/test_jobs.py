@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from formats.model.writer import Placement
 from formats.store import ranges
 from formats.store.work import workers
 from formats.store.work.task_context import HAND
+from tests.cli.conftest import ROOT
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
 
 if TYPE_CHECKING:
@@ -256,3 +259,45 @@ def test_a_document_of_statistics_is_whole_or_not_begun(sources: list[str], ckpt
         file.truncate(os.path.getsize(file.name) - 1)
     result = ckpt("stats", "--json", sources[0])
     assert (result.code, result.out) == (3, "")
+
+
+# Memory -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large_pair(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return two bundles of ten tasks each."""
+    found = []
+    for seed in range(2):
+        values = np.random.default_rng(seed).standard_normal(40 << 20, dtype=np.float32)
+        found.append(str(tmp_path_factory.mktemp("large") / f"side-{seed}"))
+        write_bundle(found[-1], {"w": values})
+    return found
+
+
+def peak(*words: object) -> int:
+    """Return the most memory in bytes that a command takes, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in (0, 1)
+    return usage.ru_maxrss << 10
+
+
+@pytest.mark.parametrize("command", ["verify", "stats", "diff", "average", "convert", "convert --cast"])
+def test_a_thread_takes_a_few_megabytes(command: str, large_pair: list[str], tmp_path: Path) -> None:
+    """At most 40 MB are promised; what is measured is one to six."""
+    one, other = large_pair
+    words: list[object] = {
+        "diff": ["diff", one, other],
+        "average": ["average", one, other, "-o", tmp_path / "out-1", "--overwrite"],
+        "convert": ["convert", one, tmp_path / "out.safetensors", "--overwrite"],
+        "convert --cast": ["convert", one, tmp_path / "out-1", "--cast", "bfloat16", "--overwrite"],
+    }.get(command, [command, one])
+    each = (peak(*words, "-j", 8) - peak(*words, "-j", 1)) / 7
+    assert each < 20 << 20
