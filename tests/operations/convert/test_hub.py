@@ -356,6 +356,25 @@ def test_what_has_no_place_or_is_missing_on_the_way_back_is_rejected(tmp_path: P
         ckpt_cli.convert(source, tmp_path / _FILES[library], layout=library)
 
 
+@pytest.mark.parametrize("library", hub.LIBRARIES)
+def test_the_configuration_says_whether_the_output_of_t5_is_tied(tmp_path: Path, library: str) -> None:
+    """Whatever else the model has: gated layers, which the tied models of the records do not have."""
+    record = RECORDS[library, "t5"]["T5ForConditionalGeneration+gated"]
+    tied = {**record, "stored": [row for row in record["stored"] if "lm_head" not in row[0]]}
+    assert len(tied["stored"]) == len(record["stored"]) - 1
+    for ties in (True, False):
+        config = {**_config("t5", "T5ForConditionalGeneration"), "tie_word_embeddings": ties}
+        path = hub.write(tmp_path / str(ties), library, tied, config)
+        source = path.with_name("model.safetensors")
+        ckpt_cli.convert(path, source, layout="pytorch")
+        target = tmp_path / f"{ties}-{_FILES[library]}"
+        if ties:
+            ckpt_cli.convert(source, target, layout=library)
+            continue
+        with pytest.raises(ConversionError, match=r"lacks 1 tensor of .*lm_head/kernel"):
+            ckpt_cli.convert(source, target, layout=library)
+
+
 def test_the_way_back_is_known_of_some_architectures(tmp_path: Path) -> None:
     record = RECORDS["flax", "bloom"]["BloomModel"]
     path = hub.write(tmp_path / "model", "flax", record, _config("bloom", "BloomModel"))

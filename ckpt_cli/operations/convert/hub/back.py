@@ -120,7 +120,7 @@ def way_back(
         for relation in related.relations
     ]
     made = {target for relation in relations for target in relation.targets}
-    _refuse_missing(made, _needed(model, variables, scope), model)
+    _refuse_missing(made, _needed(model, variables, names, scope), model)
     if model.architecture.library != TENSORFLOW:
         return WayBack(relations, names, dropped, None)
     layers = _layers(made, variables, scope)
@@ -205,17 +205,25 @@ def _refuse_left(keys: Sequence[str], model: HubModel) -> None:
     raise ConversionError(message, key=keys[0], hints=(leave_out(keys[0]),))
 
 
-def _needed(model: HubModel, variables: Iterable[ClassVariable], scope: str) -> list[list[str]]:
-    """Return the names that the class has in each of its configurations."""
-    out: dict[str, list[str]] = {}
+def _needed(
+    model: HubModel, variables: Iterable[ClassVariable], names: NameMap, scope: str
+) -> list[set[str]]:
+    """Return the names that the class has in each of its configurations.
+
+    Whether one is there that may be tied is not up to these, but to the model's own configuration.
+    """
+    may_be_tied = {row.name for row in _TIED.get(model.architecture.model_type, ()) if row.by_configuration}
+    untied = {row.old.text for row in names.rows if row.new.text in may_be_tied}
+    out: dict[str, set[str]] = {}
     for row in variables:
         for variant in row.variants:
             if variant.partition("+")[0] == model.class_name:
-                out.setdefault(variant, []).append(row.name.replace(_SCOPE, scope))
-    return list(out.values())
+                out.setdefault(variant, set()).add(row.name.replace(_SCOPE, scope))
+    its = set().union(*out.values()) & untied if not model.ties_embeddings else set()
+    return [(found - untied) | its for found in out.values()]
 
 
-def _refuse_missing(made: set[str], needed: Sequence[list[str]], model: HubModel) -> None:
+def _refuse_missing(made: set[str], needed: Sequence[set[str]], model: HubModel) -> None:
     """Refuse a model that lacks variables of its class; of several configurations the nearest one counts."""
     lacking = min((_lacking(made, names) for names in needed), key=len)
     if lacking:
@@ -228,7 +236,7 @@ _CLASS = "name the class of these weights in architectures of config.json"
 
 
 def _lacking(made: set[str], names: Iterable[str]) -> list[str]:
-    templates = [Name.parse(name.encode()) for name in names]
+    templates = [Name.parse(name.encode()) for name in sorted(names)]
     layers: dict[str, int] = {}
     for template in templates:
         if template.captures:
