@@ -106,6 +106,19 @@ define("generate", _generate)
 define("skip_random", _skip)
 
 
+def _around_a_mean(draw: Callable[..., Any]) -> Callable[..., Tensor]:
+    """Return the method that draws from a distribution with a mean and a standard deviation."""
+
+    def method(
+        self: Any, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32,
+        name: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        return self._scaled(draw, shape, stddev, mean, dtype)
+
+    method.__name__ = method.__qualname__ = draw.__name__
+    return method
+
+
 class Generator(AutoTrackable):
     """A generator with its state in `_state_var`, made by one of the `from_` methods."""
 
@@ -194,25 +207,8 @@ class Generator(AutoTrackable):
         scale, offset = as_tensor(scale, kind), as_tensor(offset, kind)
         return self._draw(draw, shape, dtype, distributions.FLOATS) * scale + offset
 
-    def normal(
-        self,
-        shape: Any,
-        mean: Any = 0.0,
-        stddev: Any = 1.0,
-        dtype: Any = dtypes.float32,
-        name: str | None = None,
-    ) -> Tensor:
-        return self._scaled(distributions.normal, shape, stddev, mean, dtype)
-
-    def truncated_normal(
-        self,
-        shape: Any,
-        mean: Any = 0.0,
-        stddev: Any = 1.0,
-        dtype: Any = dtypes.float32,
-        name: str | None = None,
-    ) -> Tensor:
-        return self._scaled(distributions.truncated_normal, shape, stddev, mean, dtype)
+    normal = _around_a_mean(distributions.normal)
+    truncated_normal = _around_a_mean(distributions.truncated_normal)
 
     def uniform(
         self,

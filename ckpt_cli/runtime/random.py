@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import dtypes
 from .errors import InvalidArgumentError
@@ -11,6 +11,9 @@ from .ops.arrays import static_shape
 from .ops.random import reset_seed
 from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import absent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "Algorithm",
@@ -37,26 +40,20 @@ def _scaled(kind: str, shape: Any, scale: Any, offset: Any, dtype: Any, seed: An
     return drawn * as_tensor(scale, wanted) + as_tensor(offset, wanted)
 
 
-def normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = dtypes.float32,
-    seed: Any = None,
-    name: str | None = None,
-) -> Tensor:
-    return _scaled("normal", shape, stddev, mean, dtype, seed)
+def _around_a_mean(kind: str) -> Callable[..., Tensor]:
+    """Return the function that draws from a distribution with a mean and a standard deviation."""
+
+    def function(
+        shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: Any = None,
+        name: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        return _scaled(kind, shape, stddev, mean, dtype, seed)
+
+    function.__name__ = function.__qualname__ = kind
+    return function
 
 
-def truncated_normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = dtypes.float32,
-    seed: Any = None,
-    name: str | None = None,
-) -> Tensor:
-    return _scaled("truncated_normal", shape, stddev, mean, dtype, seed)
+normal, truncated_normal = _around_a_mean("normal"), _around_a_mean("truncated_normal")
 
 
 def uniform(

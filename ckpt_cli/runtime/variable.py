@@ -20,7 +20,7 @@ from .trackable import Trackable
 from .unknown import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from formats.core.spec import TensorSpec
 
@@ -54,6 +54,18 @@ def without_effect() -> Iterator[None]:
 def has_no_effect() -> bool:
     """Whether what runs is for the sake of shapes alone."""
     return bool(_trials)
+
+
+def _scatters(how: str) -> tuple[Callable[..., Variable], Callable[..., Variable]]:
+    """Return the methods that change a variable at indices, and at those of an IndexedSlices."""
+
+    def scatter_nd(self: Any, indices: Any, updates: Any, name: str | None = None) -> Variable:
+        return self._scattered(indices, updates, how)
+
+    def scatter(self: Any, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, how)
+
+    return scatter_nd, scatter
 
 
 class Variable(TensorLike, Trackable):
@@ -207,25 +219,9 @@ class Variable(TensorLike, Trackable):
         OPERATIONS["scatter_nd"](as_tensor(updates, self._value.dtype), indices, variable=self, how=how)
         return self
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
-        return self._scattered(indices, updates, "update")
-
-    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
-        return self._scattered(indices, updates, "add")
-
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Variable:
-        return self._scattered(indices, updates, "sub")
-
-    def scatter_update(
-        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
-    ) -> Variable:
-        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, "update")
-
-    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, "add")
-
-    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        return self._scattered(as_tensor(sparse_delta.indices)[..., None], sparse_delta.values, "sub")
+    scatter_nd_update, scatter_update = _scatters("update")
+    scatter_nd_add, scatter_add = _scatters("add")
+    scatter_nd_sub, scatter_sub = _scatters("sub")
 
     def __getitem__(self, key: Any) -> Tensor:
         index = static_index(key)
