@@ -226,6 +226,10 @@ def test_layers_that_are_alike_are_one_row_that_unfolds(
     one = opened(made("blocks", saved.save(str(folder / "blocks" / "ckpt"))))
     alike = "block_{08,10..12}  (4 alike)"
     assert {alike, "block_09", "tied  float32 [2]  8 B"} <= set(one.rows("#graph"))
+    if not one.page.locator("#graph .edge").count():
+        one.page.locator("#graph .row", has_text="block_09").locator(".twist").click()
+    one.page.locator("#graph .edge").first.click()
+    assert one.page.locator("#graph .row[aria-selected=true]").inner_text().startswith("tied")
     scale = one.page.locator("#graph .row", has_text="scale{0..2}  float32 []  (3 alike)")
     assert scale.get_by_role("button").count() == 0  # of which it would show one
     one.page.locator("#graph .row", has_text=alike).locator(".twist").click()

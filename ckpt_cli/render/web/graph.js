@@ -95,9 +95,19 @@ class GraphTree {
     indent.classList.add(row.isAlias ? "unknown" : GRAPH_COLORS[graph.palette[graph.colors[row.node]]] ?? "unknown");
     const slots = graph.slots[row.node]?.length ?? 0;
     const count = row.members.length > 1 ? `(${counted(row.members.length)} alike)` : slots && !row.isAlias && !this.tree.opened.has(row) ? `+${several(slots, "slot")}` : "";
-    const what = row.isAlias ? [`→ ${short(model.path(model.home(row.node) ?? model.root()))}`] : [visible(graph.words[graph.told[row.node]]), told, count];
+    const edge = (event) => { event.stopPropagation(); this.go(row.node); };
+    const what = row.isAlias ? [] : [visible(graph.words[graph.told[row.node]]), told, count];
     indent.append(h("span", { class: "dot" }), h("bdi", { class: found ? "found" : null }, short(row.name)), h("span", { class: "dim" }, ["", ...what.filter(Boolean)].join("  ")));
+    if (row.isAlias) indent.append(h("button", { class: "edge", type: "button", tabindex: "-1", onclick: edge }, `→ ${short(model.path(model.home(row.node) ?? model.root()))}`));
     return { children: [indent, children], attributes: { class: "g-grid", title } };
+  }
+
+  // Follow an edge to where its object stands.
+  go(node) {
+    const home = this.model.home(node) ?? this.model.root();
+    for (let row = this.model.up.get(home); row; row = this.model.up.get(row)) this.tree.opened.add(row);
+    this.tree.show([this.model.root()], this.tree.opened);
+    this.tree.rows.select(this.tree.flat.findIndex((each) => each.node === home));
   }
 
   // Level by level, as long as all that is unfolded can be seen at once; slots and what is alike stay folded.
