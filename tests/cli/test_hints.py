@@ -86,6 +86,7 @@ NO_HINTS = {
     "ckpt_cli/commands/ls.py _list_directory": "a note",
     "ckpt_cli/commands/match.py _advise": "a note",
     "ckpt_cli/commands/match.py command": "a note",
+    "ckpt_cli/commands/report.py _command": "the command that made a page, in its head",
     "ckpt_cli/commands/state.py _show_flaws": "a note",
     "ckpt_cli/commands/verify.py _say_what_follows": "a note",
     "ckpt_cli/commands/verify.py command": "the help of an option",
