@@ -23,6 +23,7 @@ from formats.keras.config import version_told
 from formats.keras.facts import IN_WEIGHTS, KerasFacts, variables_by_group
 from formats.keras.layers import is_seed
 from formats.keras.model import ModelError, Variable, from_config, trained_order
+from formats.keras.optimizer_settings import wanted_by
 from formats.keras.optimizers import KERAS3
 from formats.keras.variable_layout import give_names, weights_layout
 from formats.orbax.facts import TreeFacts
@@ -30,7 +31,6 @@ from formats.orbax.facts import TreeFacts
 from ...select.relations import Relation
 from ...select.view import Relaid
 from ..plan import Dropped
-from .optimizer import wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
