@@ -69,7 +69,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     excludes("--slots", "--json", unless="--output"),
 )
 def command(path: Location, depth: int | None, target: Location | None, **options: Any) -> int:
-    """Show the object graph of a checkpoint, or the tree of Orbax and Flax, or draw it.
+    """Show or draw the object graph, or the tree, of a checkpoint.
 
     Each object has a row; similar ones share a row, as in layer_{0..11}. An object is shown at
     its shortest path. Other edges to it, cycles included, end in -> and its path. Slots are

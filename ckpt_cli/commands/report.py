@@ -69,7 +69,7 @@ _LARGE = 10_000_000
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
 def command(path: Location, others: tuple[Location, ...], target: Location | None, **options: Any) -> int:
-    """Write a page about a checkpoint, a run, or several checkpoints.
+    """Write a page about a checkpoint, several, or a run.
 
     The page is one file that loads nothing else, so you can mail it or keep it with a build. It
     shows sizes by layer, all tensors as a list and as a tree (with search, sorting and filters),

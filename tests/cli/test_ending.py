@@ -113,12 +113,12 @@ def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: 
     """Nobody has begun to tidy up yet where a writer has just been made."""
     (out := tmp_path / "out").mkdir()
     patch = (
-        "import ckpt_cli.operations.convert.execute as transfer; make = transfer.create_checkpoint\n"
+        "import ckpt_cli.operations.convert.execute as transfer; make = transfer.create_writer\n"
         "def made(*arguments, **options):\n"
         "    writer = make(*arguments, **options)\n"
         "    end(signal.SIGTERM)\n"
         "    return writer\n"
-        "transfer.create_checkpoint = made"
+        "transfer.create_writer = made"
     )
     with start(
         "exec(os.environ['PATCH'])", "convert", source, out / "ckpt-1", env={**os.environ, "PATCH": patch}

@@ -261,9 +261,9 @@ def test_a_directory_without_checkpoints_is_a_no(command: str, tmp_path: Path, c
 def test_an_interrupt_exits_130() -> None:
     code = (
         "import os, signal\n"
-        "from ckpt_cli.operations.look import listing\n"
+        "from ckpt_cli.api import listing\n"
         "def stop(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
-        "listing.in_order = stop\n"
+        "listing.sorted_by = stop\n"
         f"from ckpt_cli.cli.main import main\nmain(['ls', '-r', {BERT!r}])\n"
     )
     done = subprocess.run(

@@ -12,6 +12,7 @@ import pytest
 
 import formats
 from formats import CheckpointError, CheckpointExistsError, ConversionError
+from formats.find.creating import create_writer
 from formats.location import parse_location
 from formats.store.local.staging import Staging, replace_file
 from tests.cli.conftest import ckpt
@@ -93,11 +94,11 @@ def test_a_directory_is_no_prefix(tmp_path: Path) -> None:
 
 def test_a_rehearsal_refuses_and_touches_nothing(tmp_path: Path) -> None:
     options: dict[str, Any] = {"format": "tf-name", "specs": [spec_of("v", np.zeros(2))], "rehearsal": True}
-    formats.create_checkpoint(tmp_path / "missing" / "c", **options)
+    create_writer(tmp_path / "missing" / "c", **options)
     assert os.listdir(tmp_path) == []
     save(tmp_path / "c", OLD)
     with pytest.raises(CheckpointExistsError):
-        formats.create_checkpoint(tmp_path / "c", **options)
+        create_writer(tmp_path / "c", **options)
 
 
 @pytest.mark.parametrize("form", ["npz", "safetensors", "keras-h5"])

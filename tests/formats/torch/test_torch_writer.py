@@ -14,6 +14,7 @@ import pytest
 import formats
 from formats import ConversionError, TensorSpec, UnsupportedDtypeError
 from formats.core.dtypes import BY_NAME, DTYPES
+from formats.find.creating import create_writer
 from formats.location import parse_location
 from formats.store.archive import writer as zips
 from formats.store.local.staging import StagedFile
@@ -182,9 +183,7 @@ def test_what_loses_all_tensors_goes_and_is_told(tmp_path: Path) -> None:
         kept = {key: key for key in reader.specs if key.startswith("model/")}
         facts = reader.facts.rekeyed(kept)  # type: ignore[attr-defined]
         specs = [reader.specs[key] for key in kept]
-        writer = formats.create_checkpoint(
-            tmp_path / "x.pt", format="pytorch", specs=specs, facts=facts, rehearsal=True
-        )
+        writer = create_writer(tmp_path / "x.pt", format="pytorch", specs=specs, facts=facts, rehearsal=True)
     left_out = "list/1, optimizer/param_groups, optimizer/state/0/step"
     assert writer.notes == [f"left out {left_out}: the tensors next to it are not written"]
     again(source, tmp_path / "x.pt", kept)
