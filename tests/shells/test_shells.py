@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckpt_cli.api.listing import SORTS
 from tests.shells.driving import Shell, lay_out, surroundings
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def test_zsh_completes_prefixes_keys_and_quotes_spaces(zsh: Shell) -> None:
             "ckpt show run/ckpt-10 net/l1/k",
             [f"net/l1/kernel{slot}" for slot in ("", " (m of optimizer)", " (v of optimizer)")],
         ),
-        ("ckpt ls --sort ", ["dtype", "key", "shape", "size"]),
+        ("ckpt ls --sort ", sorted(SORTS)),
     ],
 )
 def test_fish_completes(typed: str, offered: list[str], here: Path, environment: dict[str, str]) -> None:
