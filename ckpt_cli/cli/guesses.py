@@ -331,9 +331,9 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
 def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
     """Yield the expression of --where, and below it a mark where the mistake is."""
     cause: BaseException | None = error
-    while cause is not None and not hasattr(cause, "position"):
+    while cause is not None and not hasattr(cause, "excerpt"):
         cause = cause.__cause__
-    text, position = getattr(cause, "text", ""), getattr(cause, "position", 0)
+    text, position = getattr(cause, "excerpt", ("", 0))
     if text:
         from ..render.base import printable, width
 

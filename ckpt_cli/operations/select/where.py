@@ -51,6 +51,10 @@ _LONGEST_NUMBER = 400
 """Characters of a number: exact arithmetic with more could take long."""
 
 
+_SHOWN = 60
+"""Characters of an expression that a message shows."""
+
+
 class WhereError(ValueError):
     """An expression that makes no sense, and the place of the mistake in its text."""
 
@@ -58,6 +62,14 @@ class WhereError(ValueError):
         super().__init__(message)
         self.text = text
         self.position = position
+
+    @property
+    def excerpt(self) -> tuple[str, int]:
+        """The part of the expression around the mistake that fits on a line, and the position in it."""
+        begin = max(0, self.position - _SHOWN // 2) if len(self.text) > _SHOWN else 0
+        end = begin + _SHOWN
+        before, after = "..." if begin else "", "..." if end < len(self.text) else ""
+        return before + self.text[begin:end] + after, len(before) + self.position - begin
 
 
 class _Token(NamedTuple):
