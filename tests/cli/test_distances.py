@@ -95,8 +95,8 @@ def test_checkpoints_of_other_shapes_have_no_distance(
 ) -> None:
     np.savez(tmp_path / "e.npz", **{"base/kernel": np.ones((2, 2), np.float32)})
     found = ckpt("diff", "--matrix", *seeds[:2], tmp_path / "e.npz", "--json").json
-    assert found["rel_l2"][2] == [None, None, None]
-    assert [row[2] for row in found["rel_l2"]] == [None] * 3
+    assert found["rel_l2"][2] == [None, None, 0.0]
+    assert [row[2] for row in found["rel_l2"]] == [None, None, 0.0]
 
 
 def test_a_run_of_objects(ckpt: Callable) -> None:
@@ -114,3 +114,20 @@ def test_options_that_do_nothing_with_it(ckpt: Callable, seeds: list[Path]) -> N
         assert ckpt("diff", "--matrix", *seeds, *words).code == 2
     assert ckpt("diff", "--matrix", seeds[0]).code == 2
     assert ckpt("diff", "--matrix", *seeds, "nothing").code == 3
+
+
+def test_an_infinity_that_did_not_change_leaves_a_distance(tmp_path: Path, ckpt: Callable) -> None:
+    frozen = np.float32([1, 2, np.inf, -np.inf, np.nan])
+    for name, head in (("a", 1), ("b", 2)):
+        np.savez(tmp_path / f"{name}.npz", **{"base/w": frozen, "head/w": np.float32([head])})
+    found = ckpt("diff", "--matrix", tmp_path / "a.npz", tmp_path / "b.npz", "--json").json
+    assert found["rel_l2"][0][1] == pytest.approx(1 / 3)  # of 1, 2 and 2
+    assert found["rel_l2"][1][0] == pytest.approx(1 / 6**0.5)
+    assert [group["rel_l2"][0][1] for group in found["groups"]] == [0.0, 0.5]
+
+
+def test_the_top_level_has_a_name_of_its_own_in_rows(tmp_path: Path, ckpt: Callable) -> None:
+    for name, value in (("a", 1), ("b", 2)):
+        np.savez(tmp_path / f"{name}.npz", w=np.float32([value]))
+    rows = ckpt("diff", "--matrix", tmp_path / "a.npz", tmp_path / "b.npz").rows
+    assert [row[0] for row in rows] == [""] * 4 + ["(top level)"] * 4

@@ -491,6 +491,29 @@ def test_of_several_it_has_their_distances(tmp_path: Path, ckpt: Callable[..., R
         assert name in page.still
 
 
+def test_of_several_it_names_damage_and_compares_the_rest(
+    tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
+    prefixes = [str(tmp_path / f"c-{number}") for number in range(3)]
+    for number, prefix in enumerate(prefixes):
+        arrays = {name: np.full((4, 4), 2, np.float32) for name in ("a", "b")}
+        write_bundle(prefix, {**arrays, "c": np.full(4, number + 1, np.float32), "n": np.arange(9)})
+    for offset in (70, 160):  # b and n: a weight and integers, which are not compared
+        with open(shard_path(prefixes[1]), "r+b") as file:
+            file.seek(offset)
+            file.write(b"\x07")
+    target = tmp_path / "page.html"
+    done = ckpt("report", *prefixes, "-o", target)
+    assert done.code == 3
+    assert done.err.count("ckpt: error: ") == 2
+    page = PageSource(target)
+    remarks = page.document["remarks"]
+    assert [text for text in remarks if "checksum" in text] == remarks[:2]
+    assert page.document["rel_l2"][0][2] > 0
+    assert page.document["rel_l2"][0][1] > 0
+    assert not any("every tensor is equal" in text for text in remarks)
+
+
 def test_the_head_says_when_and_how_it_was_made(
     tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,18 +16,24 @@ from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.listing import split_layer
-from ..look.stats import Statistics, statistics_of
+from ..look.sketch import Looked, look_at
+from ..look.stats import finite_l2, statistics_of
 from ..select.selection import EVERYTHING, NothingSelectedError, Selection
 from .diff import DiffOptions, diff_pairs, labels, pair_up
 from .measure import Norms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from formats.core.spec import TensorSpec
+    from formats.errors import CheckpointError
     from formats.model.reader import FormatReader
 
+    from ..look.stats import Statistics
     from .diff import DiffEntry, KeyPair
+
+TOP_LEVEL = "(top level)"
+"""What tables call the layer of tensors whose names have no prefix."""
 
 _Distances = dict[tuple[int, int], Norms]
 
@@ -62,7 +68,8 @@ class Matrix(NamedTuple):
 
     def rows(self) -> Iterable[tuple[str, str, str, float | None]]:
         """Yield prefix, both paths and the distance of each pair; the prefix of all tensors is empty."""
-        for prefix, distances in [("", self.rel_l2), *((each.prefix, each.rel_l2) for each in self.groups)]:
+        layers = ((each.prefix or TOP_LEVEL, each.rel_l2) for each in self.groups)
+        for prefix, distances in [("", self.rel_l2), *layers]:
             for left, row in zip(self.paths, distances, strict=True):
                 for right, distance in zip(self.paths, row, strict=True):
                     yield prefix, left, right, distance
@@ -78,7 +85,7 @@ def shared_layers(found: Matrix) -> list[str]:
     said = [f"{names[one]} and {names[other]}: every tensor is equal" for one, other in sorted(found.copies)]
     for one in range(len(names)):
         for other in range(one + 1, len(names)):
-            equal = [prefix or "(top level)" for prefix in found.equal_groups(one, other)]
+            equal = [prefix or TOP_LEVEL for prefix in found.equal_groups(one, other)]
             if equal and (one, other) not in found.copies:
                 what = counted(len(equal), "layer is", "layers are")
                 of_all = f" of {len(found.groups):,}" if len(equal) < len(found.groups) else ""
@@ -102,22 +109,22 @@ def distances(
     readers: Sequence[FormatReader],
     options: MatrixOptions,
     advance: Callable[[int], None] = lambda _: None,
+    tell: Callable[[CheckpointError], None] | None = None,
 ) -> Matrix:
     """Compare each pair of checkpoints.
 
-    Raises NothingSelectedError where no pair shares a floating-point tensor.
+    `tell` gets the error of each damaged tensor, which is then left out; without it the first one is raised.
+    Raises NothingSelectedError if no pair shares a floating-point tensor.
     """
-    for reader in readers:
-        if not reader.format.has_values:
-            raise UnsupportedFeatureError("a listing has no values to compare", path=reader.location.path)
+    _refuse_listings(readers)
     count = len(readers)
     pairs = {
         (one, other): pair_up(readers[one], readers[other], options.by, options.selection)
         for one in range(count)
         for other in range(one + 1, count)
     }
-    norms = [
-        _statistics(reader, _keys_of(at, pairs), options.workers, advance)
+    looked = [
+        _look_at(reader, _keys_of(at, pairs), options.workers, advance, tell)
         for at, reader in enumerate(readers)
     ]
     total: _Distances = {}
@@ -125,12 +132,14 @@ def distances(
     telling: set[str] = set()
     copies = set()
     for (one, other), some in pairs.items():
-        entries = _compared(readers[one], readers[other], some, options, advance)
-        if all(entry.change == "same" for entry in entries):
+        mine, its = looked[one], looked[other]
+        sound = [pair for pair in some if pair.left not in mine.broken and pair.right not in its.broken]
+        entries = _compared(readers[one], readers[other], sound, options, advance)
+        if len(sound) == len(some) and all(entry.change == "same" for entry in entries):
             copies.add((one, other))
         names = labels(readers[other], "object-path")
         for entry in entries:
-            found = _norms(entry, norms[other])
+            found = _norms(entry, its.norms)
             if found is None:
                 continue
             layer = split_layer(plain_key(names.get(entry.key, entry.key)), _separator(entry.key))[0]
@@ -146,7 +155,16 @@ def distances(
         for layer in sorted(layers, key=natural_order)
     ]
     paths = [spelling(reader.location) for reader in readers]
-    return Matrix(paths, _relative(total, count), groups, copies, _by_name(readers, norms))
+    of_all = _relative(total, count)
+    for at in range(count):
+        of_all[at][at] = 0.0
+    return Matrix(paths, of_all, groups, copies, _by_name(readers, [each.statistics for each in looked]))
+
+
+def _refuse_listings(readers: Sequence[FormatReader]) -> None:
+    for reader in readers:
+        if not reader.format.has_values:
+            raise UnsupportedFeatureError("a listing has no values to compare", path=reader.location.path)
 
 
 def _separator(key: str) -> str:
@@ -159,17 +177,50 @@ def _keys_of(at: int, pairs: Mapping[tuple[int, int], list[KeyPair]]) -> set[str
     return lefts | {pair.right for (_, other), some in pairs.items() if other == at for pair in some}
 
 
-def _statistics(
-    reader: FormatReader, chosen: set[str | None], workers: Workers, advance: Callable[[int], None]
-) -> dict[str, Statistics]:
-    """Return the statistics of chosen floating-point tensors by key."""
-    keys = [key for key, spec in reader.specs.items() if key in chosen and _is_floating(spec)]
-    found = {}
-    with closing(statistics_of(reader, keys, workers)) as results:
-        for key, statistics in results:
-            found[key] = statistics
+class _Looked(NamedTuple):
+    """What is known of a checkpoint's tensors: statistics and finite norms of floating ones, and damage."""
+
+    statistics: dict[str, Statistics]
+    norms: dict[str, float]
+    broken: set[str]
+
+
+def _look_at(
+    reader: FormatReader,
+    chosen: set[str | None],
+    workers: Workers,
+    advance: Callable[[int], None],
+    tell: Callable[[CheckpointError], None] | None,
+) -> _Looked:
+    """Read the chosen tensors: if damage is told, all of them, otherwise the floating-point ones."""
+    keys = [key for key in reader.specs if key in chosen]
+    if tell is None:
+        keys = [key for key in keys if _is_floating(reader.specs[key])]
+    found: dict[str, Statistics] = {}
+    broken = set()
+    with closing(_results(reader, keys, workers, is_sound=tell is None)) as results:
+        for key, looked in results:
+            if looked.flaw is not None:
+                broken.add(key)
+                if tell is not None:
+                    tell(looked.flaw)
+            elif looked.statistics is not None and _is_floating(reader.specs[key]):
+                found[key] = looked.statistics
             advance(reader.specs[key].nbytes or 0)
-    return found
+    norms = {key: finite_l2(reader, key) if each.inf else each.l2 or 0.0 for key, each in found.items()}
+    return _Looked(found, norms, broken)
+
+
+def _results(
+    reader: FormatReader, keys: list[str], workers: Workers, *, is_sound: bool
+) -> Generator[tuple[str, Looked]]:
+    """Yield what tensors come to; if they have to be sound, damage is raised and threads share a tensor."""
+    if not is_sound:
+        yield from look_at(reader, keys, set(), 0, workers)
+        return
+    with closing(statistics_of(reader, keys, workers)) as found:
+        for key, statistics in found:
+            yield key, Looked(statistics)
 
 
 def _is_floating(spec: TensorSpec | None) -> bool:
@@ -191,14 +242,14 @@ def _compared(
         right.check_unchanged()
 
 
-def _norms(entry: DiffEntry, norms: dict[str, Statistics]) -> Norms | None:
+def _norms(entry: DiffEntry, norms: dict[str, float]) -> Norms | None:
     """Return how far a tensor is apart in a pair; None where it is in one of them, or no floating numbers."""
     right = entry.right
     if entry.change not in ("same", "value") or right is None or not _is_floating(right):
         return None
     if entry.change == "value":
         return entry.difference.norms
-    found = norms[right.key].l2 or 0.0
+    found = norms[right.key]
     return Norms(0.0, found, found)
 
 

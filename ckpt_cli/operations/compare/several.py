@@ -11,11 +11,13 @@ from formats.model.checkpoint_files import step_of
 from ..look.flaws import Flaws
 from ..look.listing import split_layer
 from ..look.report import Page, number
+from ..select.selection import NothingSelectedError
 from .matrix import distances, shared_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from formats.errors import CheckpointError
     from formats.model.reader import FormatReader
 
     from .matrix import Matrix, MatrixOptions
@@ -25,8 +27,19 @@ _FIELDS = ("l2", "mean", "std", "min", "max", "nan")
 
 
 def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Callable[[int], None]) -> Page:
-    """Return what a page tells of several checkpoints."""
-    found = distances(readers, options, advance)
+    """Return what a page tells of several checkpoints; damaged tensors are named and left out."""
+    flaws, damage = Flaws(), list[str]()
+
+    def tell(error: CheckpointError) -> None:
+        flaws.add(error)
+        damage.append(str(error))
+
+    try:
+        found = distances(readers, options, advance, tell)
+    except NothingSelectedError:
+        if flaws.count:
+            raise flaws.first[0] from None
+        raise
     names = short_names(found.paths)
     steps = [step_of(reader.location.name) for reader in readers]
     is_run = None not in steps and len(set(steps)) == len(steps)
@@ -40,11 +53,11 @@ def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Ca
             "xs": steps if is_run else list(range(1, len(names) + 1)),
             "rel_l2": _numbers(found.rel_l2),
             "groups": [{"prefix": group.prefix, "rel_l2": _numbers(group.rel_l2)} for group in found.groups],
-            "remarks": shared_layers(found),
+            "remarks": [*damage, *shared_layers(found)],
             "sketches": {},
             **_tensors(found),
         },
-        Flaws(),
+        flaws,
     )
 
 

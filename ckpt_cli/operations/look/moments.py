@@ -180,6 +180,11 @@ class Moments:
         self.low, self.high = math.inf, -math.inf
         self.seen = self.zeros = self.nan = self.inf = 0
 
+    @property
+    def squared(self) -> float:
+        """The sum of the squares of the finite values."""
+        return self.deviations + self.count * self.mean * self.mean
+
     def add(self, portion: Portion) -> None:
         """Take in what comes next."""
         all_before, mean, deviations = self.count, self.mean, self.deviations

@@ -61,15 +61,22 @@ COLUMNS = {
 
 def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statistics | None:
     """Return the statistics of a tensor that comes in flat arrays; None for strings and variants."""
+    return _result(dtype, _moments(arrays)) if dtype.is_number else None
+
+
+def finite_l2(reader: FormatReader, key: str) -> float:
+    """Return the Euclidean norm of a tensor's finite values."""
+    return math.sqrt(_moments(TensorSlice(key, reader.specs[key]).arrays(reader)).squared)
+
+
+def _moments(arrays: Iterable[np.ndarray[Any, Any]]) -> Moments:
     import numpy as np
 
-    if not dtype.is_number:
-        return None
     moments = Moments()
     with np.errstate(invalid="ignore", over="ignore"):
         for array in arrays:
             moments.add(Portion().add(array))
-    return _result(dtype, moments)
+    return moments
 
 
 class FileTask(NamedTuple):
@@ -190,8 +197,7 @@ def _result(dtype: DType, found: Moments) -> Statistics:
     seen, zeros, nan, inf = found.seen, found.zeros, found.nan, found.inf
     if not seen:
         return Statistics(zeros=zeros, nan=nan, inf=inf)
-    squared = found.deviations + found.count * found.mean * found.mean
-    l2 = math.inf if inf else math.sqrt(squared)
+    l2 = math.inf if inf else math.sqrt(found.squared)
     if dtype.family == "complex":
         return Statistics(l2=l2, zeros=zeros, nan=nan, inf=inf)
     bounds = found.low, found.high
