@@ -97,7 +97,7 @@ def compare(
             pairs, same = left_over
         else:
             pairs, same = pair_up(one, other, settings.by, options.selection, changed), 0
-        where = None if options.where is None else ChosenPairs(options.where, one, other)
+        where = _choosing(options, one, other)
         if noted and not same:
             _suggest(one, other, pairs, settings.by, reporter)
         if where is not None:
@@ -120,6 +120,13 @@ def compare(
         # Optimizers number their slots: where one number is two slots, neither name is right for both.
         unlike = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
         return found, {**names, **theirs, **unlike}
+
+
+def _choosing(options: CompareOptions, left: FormatReader, right: FormatReader) -> ChosenPairs | None:
+    if options.where is None:
+        return None
+    finds_renames = options.settings.find_renames and options.settings.values
+    return ChosenPairs(options.where, left, right, finds_renames)
 
 
 def _is_plain(options: CompareOptions) -> bool:

@@ -100,7 +100,8 @@ def chosen_tensors(reader: FormatReader, options: ListOptions) -> SpecColumns:
     if options.is_plain:
         return next(reader.columns())  # all of them, for the index is loaded
     known = [name for name in OF_TENSORS if name != "digest" or options.digest]
-    _require(options.where, known, "a checkpoint" if options.digest else "without --digest a checkpoint")
+    lacks_digest = options.where is not None and "digest" in options.where.columns and not options.digest
+    _require(options.where, known, "without --digest a checkpoint" if lacks_digest else "a checkpoint")
     if options.sort not in (names := sortable(dict.fromkeys(known, ""))):
         raise OptionError(f"--sort: {options.sort!r} is not one of {', '.join(map(repr, names))}")
     columns = spec_columns(reader.specs[key] for key in choose(reader, options.selection, listed=True))

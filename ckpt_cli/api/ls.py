@@ -277,10 +277,14 @@ def _ls_below(path: Location, options: ListOptions, *, long: bool) -> Several[Di
     refuse_not_a_folder(path)
     errors: list[CheckpointError] = []
     found = []
+    is_empty = True
     for below in directories_below(path):
         with kept(errors), collecting() as said:
             document = list_directory(below, said, reverse=options.reverse, long=long)
+            is_empty = is_empty and not document["checkpoints"]
             document = arranged_directory(document, options)
             if document["checkpoints"]:
                 found.append(DirectoryListing(document, said.notes, said.warnings))
+    if options.where is not None and not (is_empty or found):
+        raise no_checkpoint_where(options.where, path)
     return Several(found, errors)

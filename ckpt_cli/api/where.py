@@ -21,6 +21,8 @@ def parsed(
     """Return the expression of an argument, if there is one; OptionError for one that makes no sense."""
     if text is None:
         return None
+    if not isinstance(text, str):
+        raise OptionError(f"--where: expected text, found {type(text).__name__}")
     from ..operations.select.where import WhereError, parse_where  # which few command lines need
 
     try:

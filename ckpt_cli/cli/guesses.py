@@ -381,6 +381,7 @@ def _of_selection(error: CheckpointError, words: list[str]) -> Iterator[str]:
     if (
         isinstance(error, NothingSelectedError)
         and words[0] == "stats"
+        and "--files" not in words
         and any(map(os.path.lexists, words[2:]))
     ):
         yield f"to treat every argument as a path: {command_line('stats', '--files', *words[1:])}"

@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+class NumberRange(click.FloatRange):
+    """A number within bounds. NaN is none: every comparison with it is false, so a range lets it pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124  NaN
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 class LocalPath(click.Path):
     """A path, taken literally, or a URL of a store; others are refused before anything takes them for paths.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
+    NumberRange,
     changes_of,
     changing,
     choosing,
@@ -60,12 +60,6 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
         raise click.BadParameter(str(error)) from error
 
 
-def _number(_: click.Context, __: click.Parameter, value: float) -> float:
-    if math.isnan(value):  # No value is so far apart that a range would say so.
-        raise click.BadParameter("'nan' is not a tolerance")
-    return value
-
-
 @subcommand("diff", paged=True)
 @path_argument("left")
 @path_argument("right")
@@ -77,16 +71,14 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @exact_option("Read values even if stored checksums are equal.")
 @click.option(
     "--rtol",
-    type=click.FloatRange(0),
-    callback=_number,
+    type=NumberRange(0),
     default=0.0,
     metavar="R",
     help="Allow values to differ by R * |right|.",
 )
 @click.option(
     "--atol",
-    type=click.FloatRange(0),
-    callback=_number,
+    type=NumberRange(0),
     default=0.0,
     metavar="A",
     help="Allow values to differ by A.",

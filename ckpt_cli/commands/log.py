@@ -17,6 +17,7 @@ from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
+    NumberRange,
     choosing,
     color_option,
     completing,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0, LONGEST_INTERVAL, min_open=True),
+    type=NumberRange(0, LONGEST_INTERVAL, min_open=True),
     metavar="S",
     help="Look every S seconds. [default: 2; URLs: 30]",
 )

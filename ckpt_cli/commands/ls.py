@@ -197,18 +197,23 @@ def _list_several(paths: list[Location], asked: ListOptions, look: Look, options
     places, notes = each_once(named)
     for text in notes:
         render.note(text)
+    kinds = {isinstance(place, _Folder) for place in places}
+    if look.as_csv and len(kinds) > 1:
+        raise OptionError("--csv lists checkpoints or directories, not both: their columns differ")
     documents: list[dict[str, Any]] = []
+    has_header = True
     has_titles = render.is_terminal() and not (look.as_json or look.as_csv or look.null or look.keys_only)
     code = 0
     for number, place in enumerate(places):
         if has_titles:
             render.title(place.path, is_first=not number)
         with kept(errors):
-            one = look._replace(prefix=(place.path,), documents=documents, has_header=not number)
+            one = look._replace(prefix=(place.path,), documents=documents, has_header=has_header)
             if isinstance(place, _Folder):
                 code = _list_directory(place.path, asked, one, options) or code
             else:
                 _list_checkpoint(place, asked, one, options)
+            has_header = False
     if look.as_json:
         render.document({"results": documents})
     say_all(errors)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import ckpt_cli as api
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -252,3 +253,61 @@ def test_a_key_without_text_is_escaped_in_csv(tmp_path: Path, ckpt: Callable) ->
 @pytest.mark.parametrize("other", ["--json", "--tree", "-1", "-0"])
 def test_csv_stands_alone(other: str, ckpt: Callable) -> None:
     assert ckpt("ls", CKPT, "--csv", other).code == 2
+
+
+def test_the_old_key_of_a_renamed_tensor_chooses(tmp_path: Path, ckpt: Callable) -> None:
+    weights = np.arange(6, dtype=np.float32)
+    np.savez(tmp_path / "old.npz", a=weights, gone=np.float32([9]))
+    np.savez(tmp_path / "new.npz", b=weights, c=np.float32([1, 2]))
+    line = ("diff", tmp_path / "old.npz", tmp_path / "new.npz", "-M", "--json")
+    for where in ("from=a", "key=b", "left_dtype=float32 and right_dtype=float32", "change=renamed"):
+        entries = ckpt(*line, "--where", where).json["entries"]
+        assert [(entry["key"], entry["change"], entry["from"]) for entry in entries] == [
+            ("b", "renamed", "a")
+        ]
+    assert ckpt(*line, "--where", "key=a").code == ckpt(*line, "--where", "from=gone").code == 1
+
+
+def test_several_paths_share_one_header_in_csv(arrays: Path, tmp_path: Path, ckpt: Callable) -> None:
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    done = ckpt("ls", tmp_path / "bad.npz", arrays, "--csv")
+    assert done.code != 0
+    header, *cells = csv.reader(io.StringIO(done.out, newline=""))
+    assert header[:2] == ["path", "key"]
+    assert {row[0] for row in cells} == {str(arrays)}
+    done = ckpt("ls", arrays, tmp_path, "--csv")
+    assert (done.code, done.out) == (2, "")
+    assert "--csv lists checkpoints or directories, not both" in done.err
+
+
+def test_a_number_is_not_nan(arrays: Path, ckpt: Callable) -> None:
+    for words in (
+        ("log", ".", "--follow", "--interval"),
+        ("diff", arrays, arrays, "--rtol"),
+        ("diff", arrays, arrays, "--atol"),
+        ("convert", arrays, "new.npz", "--learning-rate"),
+    ):
+        done = ckpt(*words, "nan")
+        assert done.code == 2
+        assert "'nan' is not a number" in done.err
+
+
+def test_a_column_of_checkpoints_is_no_question_of_digests(arrays: Path, ckpt: Callable) -> None:
+    assert (
+        "--where: a checkpoint has no column 'step'" in ckpt("ls", arrays, "--where", "step=5 and key=a").err
+    )
+    assert "without --digest a checkpoint has no column" in ckpt("ls", arrays, "--where", "digest=1").err
+
+
+def test_expressions_in_python_are_text(arrays: Path, tmp_path: Path) -> None:
+    for where in (5, ["size>1"], b"size>1"):
+        with pytest.raises(ValueError, match="--where: expected text, found"):
+            api.ls(arrays, where=where)  # type: ignore[arg-type]
+    with pytest.raises(api.CheckpointError, match="leaves no checkpoints"):
+        api.ls(tmp_path, recursive=True, where="size>1G")
+
+
+def test_stats_of_files_have_no_hint_to_take_files(arrays: Path, ckpt: Callable) -> None:
+    done = ckpt("stats", "--files", arrays, arrays, "--where", "size>1G")
+    assert done.code == 1
+    assert "--files" not in done.err

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _OF_SPECS = {"from", "dtype", "shape", "nbytes"} | {
     f"{side}_{field}" for side in ("left", "right") for field in ("dtype", "shape")
 }
+_OF_RENAMES = {"dtype", "shape", "nbytes"}
+"""What a tensor that one side has says of the pair that it may become with one of the other side."""
+
 _OF_GRAPH = ("kind", "object_path")
 
 
@@ -28,6 +31,8 @@ class ChosenPairs(NamedTuple):
     where: Where
     left: FormatReader
     right: FormatReader
+    finds_renames: bool = False
+    """Whether tensors of one side may be paired later, by their values."""
 
     def before_values(self, pairs: list[KeyPair]) -> list[KeyPair]:
         """Return the pairs that may be chosen; the specs of the others are proved."""
@@ -40,8 +45,11 @@ class ChosenPairs(NamedTuple):
             one = self.left.specs[pair.left] if pair.left is not None else None
             other = self.right.specs[pair.right] if pair.right is not None else None
             entry = DiffEntry(pair.key, "", pair.left if pair.left != pair.key else None, one, other)
-            known = {name: cell for name, cell in entry.row.items() if name in _OF_SPECS or name == "key"}
-            (kept if self.where.may_hold({**known, **self._named(entry)}) else dropped).append(pair)
+            is_open = self.finds_renames and None in (one, other)
+            names = _OF_RENAMES if is_open else {"key", *_OF_SPECS}
+            known = {name: cell for name, cell in entry.row.items() if name in names}
+            known |= {} if is_open else self._named(entry)
+            (kept if self.where.may_hold(known) else dropped).append(pair)
         self.left.prove_specs(pair.left for pair in dropped if pair.left is not None)
         self.right.prove_specs(pair.right for pair in dropped if pair.right is not None)
         return kept

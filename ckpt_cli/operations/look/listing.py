@@ -187,7 +187,10 @@ def sorted_by(tensors: Tensors, sort: str, *, reverse: bool) -> Tensors:
     keys = tensors.columns.keys
     if sort in ("size", "nbytes"):
         specs = tensors.reader.specs
-        keys = sorted(keys, key=lambda key: -(specs[key].stored_nbytes or 0))
+        if sort == "size":  # as a terminal shows it: in the file
+            keys = sorted(keys, key=lambda key: -(specs[key].stored_nbytes or 0))
+        else:
+            keys = sorted(keys, key=lambda key: -(specs[key].nbytes or specs[key].stored_nbytes or 0))
     elif sort != "key":
         rows = sorted(_rows_for(tensors, (sort,)), key=lambda row: order_by(sort, row[sort]))
         keys = [row["key"] for row in rows]
