@@ -16,7 +16,6 @@ from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
     LocalPath,
-    NumberRange,
     cast_option,
     changes_of,
     changing,
@@ -110,7 +109,7 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 )
 @click.option(
     "--learning-rate",
-    type=NumberRange(0, min_open=True),
+    type=click.FloatRange(0, min_open=True),
     callback=_at_most(LARGEST_RATE),
     metavar="R",
     help="Learning rate of the optimizer, if SRC does not store it.\fSome optimizer states cannot be "
