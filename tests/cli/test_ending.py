@@ -225,3 +225,36 @@ def test_a_signal_while_modules_are_imported_is_no_traceback(at: str, number: in
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings, timeout=60)
     assert (done.returncode, done.stdout) == (CODES[signal.Signals(number)], "")
     assert done.stderr.strip() == ""  # an end of line after the ^C that a terminal shows is all
+
+
+AT_EXIT = """
+    import atexit, os, sys, threading, time
+
+    class Watched:
+        def __del__(self):
+            os.write(1, b"freed\\n")
+
+    watched = Watched()
+    atexit.register(print, "registered")
+    if sys.argv.pop(1) == "thread":
+        threading.Thread(target=lambda: (time.sleep(0.3), print("finished"))).start()
+    from ckpt_cli.__main__ import run
+    run()
+"""
+
+
+def _at_exit(kind: str, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(AT_EXIT), kind, *map(str, words)]
+    settings = {**os.environ, "PYTHONPATH": ROOT}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=settings, timeout=60)
+
+
+def test_the_end_frees_nothing_and_runs_what_is_registered() -> None:
+    done = _at_exit("alone", "ls", os.path.join(ROOT, "no-such-file"))
+    assert (done.returncode, done.stdout) == (3, "registered\n")
+
+
+def test_the_end_waits_for_threads() -> None:
+    done = _at_exit("thread", "--version")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == ["finished", "registered", "freed"]
