@@ -39,7 +39,8 @@ class LayerOptions(Protocol):
 class WeightRow(NamedTuple):
     """A weight of a layer; `shape` is None where it follows from more than numbers of the configuration.
 
-    Of the options in `when` all are on where there is such a weight, and those behind a `!` off.
+    If there is such a weight, all options in `when` are on, those behind a `!` are off, and those with a
+    `=` have that value.
     """
 
     name: str
@@ -80,7 +81,7 @@ class PartRow(NamedTuple):
 
 
 class WrapRow(NamedTuple):
-    """A layer that a wrapper has been given: edge and attribute, and what its name begins with."""
+    """A layer, or a list of layers, that a wrapper was given: edge and attribute, and prefix of its name."""
 
     edge: str
     prefix: str = ""
@@ -111,6 +112,9 @@ class LayerRow(NamedTuple):
 
     one_axis: bool = False
     """Whether more axes than one mean other shapes."""
+
+    own_class: str = ""
+    """The class' name in Python, by which files call it, if configurations have another one."""
 
     input_is_last: bool = False
     """Whether the last dimension of the input is the one called INPUT."""
@@ -151,12 +155,14 @@ class LayerRow(NamedTuple):
 
 
 _UNLESS = ("quantization_config", "lora_rank")
-_OFF_UNLESS_SAID = ("reset_after",)
+_OFF_UNLESS_SAID = ("reset_after", "use_scale")
 _KERAS_1 = {"use_bias": "bias"}
 
 
 def _is_on(option: str, told: LayerOptions) -> bool:
-    name = option.removeprefix("!")
+    name, _, value = option.removeprefix("!").partition("=")
+    if value:
+        return bool(told(name) == value)
     is_on = bool(told(name, told(_KERAS_1.get(name, name), name not in _OFF_UNLESS_SAID)))
     return is_on is not option.startswith("!")
 
@@ -234,9 +240,19 @@ _LOOP = (
 )  # fmt: skip
 _STATE = ("state_spec",)
 
+_CONV_LSTM = LayerRow(cell="ConvLSTMCell", lists_after=_STATE)
+_SCORE_SCALE = "use_scale"
+
 LAYERS: dict[str, LayerRow] = {
     "Activation": LayerRow(options=("activation",)),
     "Add": LayerRow(options=()),
+    "AdditiveAttention": LayerRow((WeightRow("scale", "INPUT", _SCORE_SCALE),)),
+    "Attention": LayerRow(
+        (
+            WeightRow("scale", "", _SCORE_SCALE),
+            WeightRow("concat_score_weight", "", "score_mode=concat"),
+        )
+    ),
     "Average": LayerRow(options=()),
     "AveragePooling2D": LayerRow(options=_POOL),
     "BatchNormalization": LayerRow(
@@ -258,6 +274,16 @@ LAYERS: dict[str, LayerRow] = {
     ),
     "Conv3D": LayerRow(_convolution("INPUT filters"), ("filters", "kernel_size", "groups", *_CONV)),
     "Conv3DTranspose": LayerRow(_convolution("filters INPUT")),
+    "ConvLSTM1D": _CONV_LSTM,
+    "ConvLSTM2D": _CONV_LSTM,
+    "ConvLSTM3D": _CONV_LSTM,
+    "ConvLSTMCell": LayerRow(
+        (
+            WeightRow("kernel", "kernel_size... INPUT 4*filters"),
+            WeightRow("recurrent_kernel", "kernel_size... filters 4*filters"),
+            WeightRow("bias", "4*filters", "use_bias"),
+        )
+    ),
     "Dense": LayerRow(_DENSE, ("units", "activation", "use_bias"), input_is_last=True),
     "DepthwiseConv1D": LayerRow(_depthwise()),
     "DepthwiseConv2D": LayerRow(_depthwise(), ("kernel_size", "depth_multiplier", *_CONV)),
@@ -288,6 +314,15 @@ LAYERS: dict[str, LayerRow] = {
     "GlobalMaxPooling2D": LayerRow(options=_GLOBAL_POOL),
     "GroupNormalization": LayerRow(
         _SCALE_AND_SHIFT, ("groups", "axis", "epsilon", "center", "scale"), one_axis=True
+    ),
+    "GroupQueryAttention": LayerRow(
+        own_class="GroupedQueryAttention",
+        parts=(
+            PartRow("_query_dense", "_query_dense", "query", "EinsumDense"),
+            PartRow("_key_dense", "_key_dense", "key", "EinsumDense"),
+            PartRow("_value_dense", "_value_dense", "value", "EinsumDense"),
+            PartRow("_output_dense", "_output_dense", "attention_output", "EinsumDense"),
+        ),
     ),
     "InputLayer": LayerRow(lists=("_init_input_shape",)),
     "LSTM": LayerRow(
@@ -324,6 +359,8 @@ LAYERS: dict[str, LayerRow] = {
     ),
     "PReLU": LayerRow((WeightRow("alpha"),)),
     "Permute": LayerRow(options=("dims",)),
+    "RMSNormalization": LayerRow((WeightRow("scale", "AXES"),), one_axis=True),
+    "RNN": LayerRow(wraps=(WrapRow("cell"),), lists_after=_STATE),
     "ReLU": LayerRow(options=("max_value", "negative_slope", "threshold")),
     "Rescaling": LayerRow(options=("scale", "offset")),
     "Reshape": LayerRow(options=("target_shape",)),
@@ -332,6 +369,7 @@ LAYERS: dict[str, LayerRow] = {
     "SimpleRNN": LayerRow(options=_LOOP, cell="SimpleRNNCell", lists_after=_STATE),
     "SimpleRNNCell": LayerRow(_gates("units")),
     "Softmax": LayerRow(options=("axis",)),
+    "StackedRNNCells": LayerRow(wraps=(WrapRow("cells"),)),
     "Subtract": LayerRow(options=()),
     "TimeDistributed": LayerRow(wraps=(WrapRow("layer"),)),
     "UnitNormalization": LayerRow(options=("axis",), lists=_AXIS),
@@ -346,6 +384,13 @@ def are_of_one_layer(layer: str, names: Collection[str]) -> bool:
     if re.sub(r"_\d+$", "", layer) in ("spectral_normalization", "time_distributed"):
         return not names
     return any(set(names) <= {weight.name for weight in row.weights} for row in LAYERS.values())
+
+
+def class_in_paths(class_name: str) -> str:
+    """Return the class after which dataset paths call a layer of a configuration's class."""
+    name = class_name.rpartition(">")[2]
+    row = LAYERS.get(name)
+    return (row.own_class if row is not None else "") or name
 
 
 def is_seed(spec: TensorSpec, full_name: str = "") -> bool:

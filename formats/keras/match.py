@@ -184,6 +184,10 @@ def _fill_node(unit: Unit, node: int, nodes: _VariableNodes, name: str) -> None:
             _fill_node(part, at, nodes, f"layer {unit.name!r}")
         elif part.has_weights():
             raise ModelError(f"layer {unit.name!r} has no {edge.name!r} in the object graph")
+    for number, member in enumerate(unit.layers if unit.is_container else ()):
+        if str(number) not in children:
+            raise ModelError(f"{name} has no cell {number} in the object graph")
+        _fill_node(member, children[str(number)], nodes, f"layer {member.name!r}")
     if unit.is_model:
         layers = nodes.layers(node, unit)
         if len(layers) != len(unit.layers) and len(layers) != sum(u.has_weights() for u in unit.layers):
@@ -229,7 +233,7 @@ def _fill_names(unit: Unit, prefix: str, source: FormatReader) -> None:
             raise ModelError(f"layer {unit.name!r} needs {key!r}, which is missing")
         variable.key = variable.full_name = key
     for child in unit.children():
-        nested = prefix if child.is_model else f"{above}{child.name}"
+        nested = prefix if child.is_model or child.is_container else f"{above}{child.name}"
         _fill_names(child, nested, source)
 
 

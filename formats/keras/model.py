@@ -114,8 +114,11 @@ class Unit:
 
     @property
     def is_known(self) -> bool:
-        """Whether all that this and the units below have is known, whatever is stored."""
-        return self.known and all(child.is_known for child in self.children())
+        """Whether all that this and the units below have is known, whatever is stored.
+
+        A list of layers is not: Keras 3 tracks the cells of StackedRNNCells in no object.
+        """
+        return self.known and not self.is_container and all(child.is_known for child in self.children())
 
     def has_weights(self) -> bool:
         return any(True for _ in self.all_variables())
@@ -178,12 +181,23 @@ def _wrapped(wrap: WrapRow, layer: Layer, depth: int) -> Edge:
     config = layer.config.get(wrap.edge) or layer.config.get("layer")
     if depth > _MOST_WRAPPERS:
         raise ModelError(f"layers are wrapped more than {_MOST_WRAPPERS} deep")
+    if isinstance(config, list):
+        return Edge(wrap.edge, _container(config, depth), wrap.edge)
     if not isinstance(config, dict):
         raise ModelError("a wrapper contains no layer")
     unit = _unit(layer_of(config), depth + 1)
     if not unit.name.startswith(wrap.prefix):
         unit.name = f"{wrap.prefix}{unit.name}"
     return Edge(wrap.edge, unit, wrap.edge)
+
+
+def _container(configs: Sequence[Any], depth: int) -> Unit:
+    """Return a list of layers: objects number them, dataset paths call them after their classes."""
+    if not all(isinstance(config, dict) for config in configs):
+        raise ModelError("a wrapper contains something that is not a layer")
+    layers = [_unit(layer_of(config), depth + 1) for config in configs]
+    edges = [Edge(str(number), layer) for number, layer in enumerate(layers)]
+    return Unit(edges=edges, layers=layers, is_container=True)
 
 
 def from_config(text: str) -> Unit:

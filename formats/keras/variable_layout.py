@@ -27,6 +27,7 @@ from ..wire.messages import (
 )
 from .config import Layer, snake_case
 from .facts import Weight, WeightGroup, weight_keys
+from .layers import class_in_paths
 from .model import Edge, Unit, Variable, legacy_order
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ OPTIMIZER = "optimizer"
 
 
 def _edges(node: Unit | Variable) -> Iterator[tuple[str, Unit | Variable]]:
-    """Yield a node's edges, but for those to variables that are left out."""
+    """Yield a node's edges, except those to variables that are left out.  A list has its members as edges."""
     if isinstance(node, Variable):
         return
     number = 0
-    for place, layer in enumerate(node.layers):
+    for place, layer in enumerate(node.layers if not node.is_container else ()):
         if layer.has_weights():
             yield f"layer_with_weights-{number}", layer
             number += 1
@@ -121,7 +122,8 @@ def give_names(unit: Unit, prefix: str = "") -> None:
     for variable in unit.variables():
         variable.full_name = variable.full_name or f"{above}{variable.name}"
     for child in unit.children():
-        give_names(child, "" if child.is_model else f"{above}{child.name}")
+        name = prefix if child.is_container else f"{above}{child.name}"
+        give_names(child, "" if child.is_model else name)
 
 
 def h5_layout(model: Unit, suffix: str) -> tuple[list[Placed], list[WeightGroup]]:
@@ -215,7 +217,7 @@ def groups_of(
     }
     counts: dict[str, int] = {}
     for unit in layers:
-        base = spell(unit.class_name.rpartition(">")[2])
+        base = spell(class_in_paths(unit.class_name))
         count = counts.get(base, 0)
         counts[base] = count + 1
         yield unit, named.get(unit.name, f"{above}{base}_{count}" if count else f"{above}{base}")

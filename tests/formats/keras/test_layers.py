@@ -23,6 +23,20 @@ from formats.keras.layers import LAYERS, Pattern, edge_spellings
         ("GRUCell", {"units": 2, "use_bias": False}, {"kernel": ("INPUT", 6), "recurrent_kernel": (2, 6)}),
         ("LayerNormalization", {"axis": [1, 2], "scale": False}, {"beta": ("AXES 0", "AXES 1")}),
         ("PReLU", {}, {"alpha": None}),
+        ("Attention", {}, {}),
+        ("Attention", {"use_scale": True, "score_mode": "dot"}, {"scale": ()}),
+        (
+            "Attention",
+            {"use_scale": True, "score_mode": "concat"},
+            {"scale": (), "concat_score_weight": ()},
+        ),
+        ("AdditiveAttention", {"use_scale": True}, {"scale": ("INPUT",)}),
+        ("RMSNormalization", {"axis": -1}, {"scale": ("AXES 0",)}),
+        (
+            "ConvLSTMCell",
+            {"kernel_size": [2, 3], "filters": 5},
+            {"kernel": (2, 3, "INPUT", 20), "recurrent_kernel": (2, 3, 5, 20), "bias": (20,)},
+        ),
     ],
 )
 def test_shapes_follow_from_the_configuration(

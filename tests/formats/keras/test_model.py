@@ -9,6 +9,7 @@ import pytest
 
 from formats.keras.config import training_in_h5
 from formats.keras.model import ModelError, from_config, from_names, legacy_order
+from formats.keras.variable_layout import graph_of, objects_in
 
 
 def test_wrappers_nested_without_end() -> None:
@@ -75,3 +76,28 @@ def test_keras_2_finds_its_newer_optimizers_as_it_registers_them(
     optimizer = {"module": module, "class_name": "AdamW", "config": settings, "registered_name": None}
     told = training_in_h5(json.dumps({"compile_config": {"optimizer": optimizer}}), major)
     assert json.loads(told or "{}")["optimizer_config"]["class_name"] == name
+
+
+def test_cells_of_a_list_are_numbered_and_keep_their_order() -> None:
+    cells = [{"class_name": name, "config": {"name": name, "units": 2}} for name in ("GRUCell", "LSTMCell")]
+    stacked = {"class_name": "StackedRNNCells", "config": {"name": "s", "cells": cells}}
+    rnn = {"class_name": "RNN", "config": {"name": "r", "cell": stacked}}
+    text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [rnn]}})
+    model = from_config(text)
+    for variable in model.all_variables():
+        variable.key = variable.name
+    _, placed = graph_of(model)
+    assert [key.rpartition("/.A")[0] for _, key in placed][:2] == [
+        "layer_with_weights-0/cell/cells/0/kernel",
+        "layer_with_weights-0/cell/cells/0/recurrent_kernel",
+    ]
+    groups = [group for group, unit in objects_in(model) if unit.variables()]
+    assert groups == [f"layers/rnn/cell/cells/{name}/vars" for name in ("gru_cell", "lstm_cell")]
+    assert not model.is_known
+
+
+def test_a_list_of_cells_holds_layers_alone() -> None:
+    stacked = {"class_name": "StackedRNNCells", "config": {"name": "s", "cells": [1]}}
+    text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [stacked]}})
+    with pytest.raises(ModelError, match="not a layer"):
+        from_config(text)
