@@ -179,7 +179,7 @@ def _part(part: PartRow, layer: Layer) -> Edge:
 
 def _wrapped(wrap: WrapRow, layer: Layer, depth: int) -> Edge:
     config = layer.config.get(wrap.edge) or layer.config.get("layer")
-    if depth > _MOST_WRAPPERS:
+    if depth >= _MOST_WRAPPERS:
         raise ModelError(f"layers are wrapped more than {_MOST_WRAPPERS} deep")
     if isinstance(config, list):
         return Edge(wrap.edge, _container(config, depth), wrap.edge)

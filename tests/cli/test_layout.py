@@ -78,7 +78,10 @@ def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> Non
     assert same(torch["bn_a.running_var"], weights["bn_a/moving_variance"])
     for said in ("epsilon is 0.001", "num_batches_tracked is set to 0", "flattens with the channels last"):
         assert said in done.err
-    assert ckpt("convert", there, back, "--layout", "tensorflow", "--config", CONV).code == 0
+    result = ckpt("convert", there, back, "--layout", "tensorflow", "--config", CONV, "--json")
+    assert result.code == 0
+    # What PyTorch alone has is dropped, whatever it counted.
+    assert [row["key"] for row in result.json["dropped"]] == ["bn_a.num_batches_tracked"]
     assert ckpt("diff", back, CONV, "--kind", "variable").code == 0
     assert ckpt("diff", there, CONV, "--layout", "tensorflow", "--kind", "variable").code == 0
     assert ckpt("diff", CONV, there, "--layout", "pytorch", "--kind", "variable").code == 0
@@ -393,6 +396,35 @@ def test_the_state_of_an_optimizer_follows_into_a_file_that_has_a_place_for_it(
     assert group["params"] == [*range(8)]
     assert group["param_names"][:2] == ["hidden.weight", "hidden.bias"]
     assert group["betas"] == (0.9, 0.999)
+
+
+def test_an_optimizer_without_slots_has_the_trained_weights_as_its_parameters(
+    ckpt: Callable, tmp_path: Path
+) -> None:
+    trained, there = tmp_path / "sgd.h5", tmp_path / "x.pt"
+    shutil.copy(CONV, trained)
+    with h5py.File(trained, "a") as file:
+        settings = {"name": "SGD", "learning_rate": 0.25, "momentum": 0.0, "nesterov": False}
+        config = {"class_name": "SGD", "config": settings}
+        file.attrs["training_config"] = json.dumps({"loss": "mse", "optimizer_config": config})
+        file["optimizer_weights/SGD/iter:0"] = np.int64(3)
+        file["optimizer_weights"].attrs["weight_names"] = [b"SGD/iter:0"]
+    assert ckpt("convert", trained, there, "--layout", "pytorch").code == 0
+    with formats.open_checkpoint(str(there)) as reader:
+        _, (_, optimizer) = reader.facts.structure.root.items
+    (group,) = dict(optimizer.items)["param_groups"]
+    found = dict(group.items)
+    names = [
+        "conv_a.weight",
+        "conv_a.bias",
+        "bn_a.weight",
+        "bn_a.bias",
+        "conv_b.weight",
+        "dw.weight",
+        "dw.bias",
+    ]
+    assert found["param_names"] == [*names, "logits.weight", "logits.bias"]
+    assert (found["params"], found["lr"], found["momentum"]) == ([*range(9)], 0.25, 0)
 
 
 @pytest.mark.parametrize(

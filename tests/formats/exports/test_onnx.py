@@ -173,6 +173,8 @@ HOSTILE = [
     (external("w", offset="9" * 30), "external data at"),
     (onnx_model(field(5, b"\xff" * 11)), "varint"),
     (onnx_model(b"\x0b"), "wire type 3"),
+    (onnx_model(field(0, 1)), "invalid field number 0"),
+    (onnx_model(field(1 << 29, 1)), f"invalid field number {1 << 29}"),
 ]
 
 

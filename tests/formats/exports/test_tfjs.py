@@ -63,6 +63,11 @@ W = {"name": "w", "shape": [2], "dtype": "int32"}
         ([{**W, "shape": [-1]}], ["w.bin"], "invalid shape"),
         ([{**W, "dtype": "x"}], ["w.bin"], "not supported"),
         ([{**W, "dtype": "string", "shape": [1 << 60]}], ["w.bin"], "strings in 8 bytes"),
+        (
+            [{**W, "shape": [1]}, {"name": "s", "dtype": "string", "shape": [2]}],
+            ["w.bin"],
+            "2 strings in 4 bytes",
+        ),
         ([{**W, "quantization": {"dtype": "uint8"}}], ["w.bin"], "a scale and a min"),
         ([{**W, "quantization": 1}], ["w.bin"], "not supported"),
         ([7], ["w.bin"], "weights with names"),

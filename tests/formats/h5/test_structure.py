@@ -288,3 +288,45 @@ def test_a_layout_says_where_values_lie(name: str) -> None:
         return
     with pytest.raises(UnfamiliarError):
         layout_of(message)
+
+
+@pytest.mark.parametrize("offset_size", [2, 4, 8])
+@pytest.mark.parametrize("length_size", [2, 4, 8])
+@pytest.mark.parametrize(("version", "newest"), [(0, h5py.h5f.LIBVER_EARLIEST), (3, h5py.h5f.LIBVER_LATEST)])
+def test_a_superblock_tells_where_a_file_ends(
+    tmp_path: Path, offset_size: int, length_size: int, version: int, newest: int
+) -> None:
+    settings, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    settings.set_sizes(offset_size, length_size)
+    access.set_libver_bounds(newest, h5py.h5f.LIBVER_LATEST)
+    path = tmp_path / "x.h5"
+    with h5py.File(h5py.h5f.create(bytes(path), fcpl=settings, fapl=access)) as file:
+        file["x"] = np.arange(10)
+    data = path.read_bytes()
+    assert Superblock.find(data) == (0, version, len(data), False, length_size)
+    end = (24 if version == 0 else 12) + 3 * offset_size
+    assert Superblock.find(data[:end]) == (0, version, len(data), False, length_size)
+    assert Superblock.find(data[: end - 1]) == (0, version, None, False, 8)
+
+
+def heap_with(data: bytes, names: bytes) -> bytes:
+    """Return a file with other names in the heap of its first group; the last name has no end there."""
+    heap = data.index(b"HEAP")
+    size, place = (int.from_bytes(data[at : at + 8], "little") for at in (heap + 8, heap + 24))
+    return data[: place + 8] + names.ljust(size - 8, b"x") + data[place + size :]
+
+
+@pytest.mark.parametrize("names", [b"", b"\0", b"a/b\0", b".\0"])
+def test_a_link_whose_name_is_invalid_is_the_librarys(tmp_path: Path, names: bytes) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["abc"] = 1
+    data = (tmp_path / "x.h5").read_bytes()
+    sound = bytearray(heap_with(data, b"abd\0"))
+    # Free space begins behind the names, where the fill is now: there is none.
+    heap = sound.index(b"HEAP")
+    sound[heap + 16 : heap + 24] = (1).to_bytes(8, "little")
+    assert list((structure := structure_of(bytes(sound))).links(structure.root)) == [b"abd"]
+    broken = heap_with(bytes(sound), names)
+    structure = structure_of(broken)
+    with pytest.raises(UnfamiliarError):
+        structure.links(structure.root)

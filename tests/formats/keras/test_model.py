@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formats.keras.config import training_in_h5
-from formats.keras.model import ModelError, from_config, from_names, legacy_order
+from formats.keras.model import ModelError, from_config, from_names, legacy_order, trained_order
 from formats.keras.variable_layout import graph_of, objects_in
 
 
@@ -101,3 +101,26 @@ def test_a_list_of_cells_holds_layers_alone() -> None:
     text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [stacked]}})
     with pytest.raises(ModelError, match="not a layer"):
         from_config(text)
+
+
+@pytest.mark.parametrize(("depth", "is_supported"), [(16, True), (17, False)])
+def test_layers_are_wrapped_up_to_sixteen_deep(depth: int, is_supported: bool) -> None:
+    config: dict[str, Any] = {"class_name": "Dense", "config": {"name": "d", "units": 1}}
+    for _ in range(depth):
+        config = {"class_name": "TimeDistributed", "config": {"name": "t", "layer": config}}
+    text = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [config]}})
+    if is_supported:
+        assert [variable.name for variable in from_config(text).all_variables()] == ["kernel", "bias"]
+    else:
+        with pytest.raises(ModelError, match="more than 16 deep"):
+            from_config(text)
+
+
+@pytest.mark.parametrize(("told", "trained"), [({}, 3), ({"trainable": True}, 3), ({"trainable": False}, 0)])
+def test_the_cell_of_a_layer_is_trained_as_the_layer_is(told: dict[str, bool], trained: int) -> None:
+    layer = {"class_name": "LSTM", "config": {"name": "l", "units": 2, **told}}
+    (unit,) = from_config(
+        json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}})
+    ).layers
+    assert len(list(unit.all_variables())) == 3
+    assert len(trained_order(unit)) == trained

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import formats
+from formats.wire.msgpack import Unpacker
 from tests.msgpack_files import array, binary, chunked, extension, packed, packed_map
 from tests.orbax_samples import SAMPLES, summed
 from tests.support import data_path, reads_alike, same
@@ -171,3 +172,30 @@ def test_listing_reads_the_headers_alone(tmp_path: Path) -> None:
         with formats.open_checkpoint(path) as reader:
             assert len(reader) == 8
     assert sum(read) < 1 << 18
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        ("00", 0),
+        ("7f", 127),
+        ("e0", -32),
+        ("ff", -1),
+        ("cc ff", 255),
+        ("cd 01 00", 256),
+        ("ce ff ff ff ff", (1 << 32) - 1),
+        ("cf ff ff ff ff ff ff ff ff", (1 << 64) - 1),
+        ("d0 80", -128),
+        ("d1 80 00", -(1 << 15)),
+        ("d2 80 00 00 00", -(1 << 31)),
+        ("d3 80 00 00 00 00 00 00 00", -(1 << 63)),
+        ("a0", ""),
+        ("80", {}),
+        ("90", []),
+    ],
+)
+def test_first_bytes_of_msgpack_at_their_bounds(data: str, value: Any) -> None:
+    stored = bytes.fromhex(data)
+    unpacker = Unpacker(lambda offset, size: stored[offset : offset + size], 0, len(stored))
+    found = unpacker.value()
+    assert (found, type(found), unpacker.at) == (value, type(value), len(stored))

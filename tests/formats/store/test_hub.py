@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from formats.find.opening import open_checkpoint
 from formats.location import parse_location
 from formats.store.remote import hub as store
 from formats.store.remote import transport
+from formats.store.remote.hub_sums import FileSum
 from tests.servers.hub import Hub, serving_hub
 from tests.support import data_path, write_bundle
 
@@ -265,3 +267,12 @@ def test_a_sharded_model_is_read_as_from_a_disk(hub: Hub) -> None:
         assert dict(there.specs) == dict(here.specs)
         for key in here:
             assert np.array_equal(there[key].read(), here[key].read())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 1, 2), (0, 0, 2, 1)])
+def test_a_sum_is_complete_when_all_ranges_have_come_in_any_order(order: tuple[int, ...]) -> None:
+    data = bytes(range(30))
+    sum_of_file = FileSum("m.bin", (hashlib.sha256(data).hexdigest(), len(data)))
+    for number in order:
+        sum_of_file.add(10 * number, data[10 * number : 10 * number + 10])
+    assert sum_of_file.flaw(None) == ""  # type: ignore[arg-type]  # nothing is left to be read

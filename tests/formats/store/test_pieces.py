@@ -277,3 +277,15 @@ def test_a_forked_process_waits_for_nobody_s_threads() -> None:
     assert os.waitpid(child, 0)[1] == 0
     go.set()
     thread.join()
+
+
+def test_as_much_as_may_be_held_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_cache, "_MOST_HELD", 2 * LOOK)
+    first, second, third = (Asked(LOOK) for _ in range(3))
+    for file in (first, second, first, second):
+        file.read(0, 8)
+    assert (len(first.fetched), len(second.fetched)) == (1, 1)
+    third.read(0, 8)  # the one that was used before the other is let go
+    second.read(0, 8)
+    first.read(0, 8)
+    assert (len(first.fetched), len(second.fetched)) == (2, 1)

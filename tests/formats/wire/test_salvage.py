@@ -137,3 +137,12 @@ def test_blocks_found_in_damaged_tables_hold_what_was_written(tmp_path: Path, se
     written = dict(good)
     for key, value in (entry for place in places for entry in found.entries(place)):
         assert written.get(key) == value or key in separators
+
+
+@pytest.mark.parametrize(("count", "is_sound"), [(4096, True), (4097, False)])
+def test_entries_of_few_bytes_are_counted_in_every_block(tmp_path: Path, count: int, is_sound: bool) -> None:
+    """A block of little content has at most 4,096 entries, however many bytes stand before it."""
+    first = stored_block(b"\0\1" + encode_varint(100_000) + b"k" + bytes(100_000) + struct.pack("<II", 0, 1))
+    second = b"\0\1\0k" + b"\1\0\1v" * (count - 1) + struct.pack("<II", 0, 1)
+    found, rest = walked(tmp_path / "t", first + stored_block(second))
+    assert (len(found), rest) == ((2, len(first + stored_block(second))) if is_sound else (1, len(first)))

@@ -8,7 +8,7 @@ import pytest
 
 import ckpt_cli.runtime as tf
 import formats
-from ckpt_cli.operations.compare.match import BY_FULL_NAME, match
+from ckpt_cli.operations.compare.match import BY_FULL_NAME, Match, Mismatch, match
 from ckpt_cli.operations.compare.match_fix import likely_renames
 from tests.support import data_path
 
@@ -173,3 +173,18 @@ def test_renames_are_told_where_nothing_else_can_be_meant(tmp_path):
         ("a/k", "b/k"),
         ("a/l", "b/l"),
     ]
+
+
+def test_only_a_counter_is_lacking_where_nothing_else_is_wrong():
+    counter = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
+    found = Match("a", "b", False, False, [], [counter], [], [], [], [])
+    assert found.lacks_only_counter
+    for other in (
+        found._replace(shape_mismatch=[Mismatch("v", [1], [2])]),
+        found._replace(dtype_mismatch=[Mismatch("v", "float32", "int64")]),
+        found._replace(failures=["v cannot be restored"]),
+        found._replace(existing_matched=True),
+        found._replace(unmatched_target=[]),
+        found._replace(unmatched_target=["a", counter]),
+    ):
+        assert not other.lacks_only_counter

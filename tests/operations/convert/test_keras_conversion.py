@@ -10,6 +10,7 @@ import pytest
 
 import formats
 from ckpt_cli.operations.convert import execute, planner
+from ckpt_cli.operations.convert.keras import models
 from ckpt_cli.operations.convert.keras.plan import read_config
 from formats import ConversionError
 from formats.find.registry import format_named
@@ -410,3 +411,26 @@ def test_layers_that_no_table_knows_are_not_laid_out_by_guess(tmp_path: Path) ->
     config_of = read_config(parse_location(str(tmp_path / "config.json")))
     with pytest.raises(ConversionError, match="layer 'd' has other weights with 'lora_rank'"):
         planned(str(tmp_path / "m.weights.h5"), "/nowhere/x", "keras-h5", config_of)
+
+
+class Shapes:
+    """A side of a conversion whose layers have a kernel of another shape each."""
+
+    def shapes(self, layer: models._LayerKeys) -> dict[str, tuple[int, ...]]:
+        return {"kernel": (int(layer.weights["kernel"].removeprefix("key")),)}
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "'a0' is 'b0'"), (5, "'a4' is 'b4'"), (6, "'a4' is 'b4' and 1 more")]
+)
+def test_layers_of_other_names_are_listed_up_to_five(count: int, said: str) -> None:
+    mine, theirs = (
+        [models._LayerKeys(f"{name}{number}", {"kernel": f"key{number}"}) for number in range(count)]
+        for name in "ab"
+    )
+    notes: list[str] = []
+    pairs = models._of_layers(Shapes(), mine, Shapes(), theirs, notes)  # type: ignore[arg-type]
+    assert pairs == {f"key{number}": f"key{number}" for number in range(count)}
+    assert len(notes) == 1
+    assert notes[0].startswith("layers are paired by their order, as names differ: 'a0' is 'b0'")
+    assert notes[0].endswith(said)

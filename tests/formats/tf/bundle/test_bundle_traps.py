@@ -795,3 +795,15 @@ def test_entries_may_share_their_bytes_but_not_a_hundred_times_all_there_are(pre
         with pytest.raises(UnsupportedFeatureError, match="20972568576 bytes expand from 1048576 bytes"):
             reader["w000049"].read()
         assert {finding.code for step in reader.verify() for finding in step.findings} == {"tensor-size"}
+
+
+@pytest.mark.parametrize("shard", [1, 2, -1])
+def test_an_entry_in_a_shard_that_the_header_does_not_count_is_damaged(prefix: str, shard: int) -> None:
+    def edit(entries: Entries) -> None:
+        entries[b"b"].shard_id = shard  # type: ignore[union-attr]
+
+    write_bundle(prefix, {"a": np.ones(3), "b": np.zeros(2)}, edit=edit)
+    with open_checkpoint(prefix, lenient=True) as reader:
+        found = [finding for step in reader.verify() for finding in step.findings]
+    assert [(each.key, each.code, each.file) for each in found] == [("b", "entry", f"{prefix}.index")]
+    assert found[0].message == f"is in shard {shard}, but the header counts 1 shards"

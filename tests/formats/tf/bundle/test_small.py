@@ -239,6 +239,19 @@ def test_numbers_of_a_big_endian_bundle_are_swapped_once(prefix: str) -> None:
         assert all(same(reader[key].read(), tensors[key]) for key in [*tensors, *tensors])
 
 
+@pytest.mark.parametrize("endianness", [0, 1])
+def test_small_tensors_are_read_from_shards_that_are_open(prefix: str, endianness: int) -> None:
+    array = np.arange(5, dtype=np.int32)
+    header = BundleHeaderProto(num_shards=1, endianness=endianness)
+    write_bundle(prefix, {"t": numbers(array, big_endian=bool(endianness))}, header=header)
+    index = BundleIndex(parse_location(prefix))
+    with LocalFile(shard_path(prefix)) as file, open_checkpoint(prefix) as reader:
+        found = small.SmallTensors(index, {0: ReadAhead(file)}).read(reader.specs["t"], 0)
+        assert found is not None
+        assert same(found, array)
+        assert small.SmallTensors(index, {}).read(reader.specs["t"], 0) is None
+
+
 def test_every_flipped_byte_is_found_wherever_it_was_read(prefix: str) -> None:
     tensors = {f"t{number}": np.full(3, number, np.int16) for number in range(5)}
     write_bundle(prefix, tensors)
