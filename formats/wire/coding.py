@@ -2,7 +2,6 @@
 
     varint:   7 bits a byte, least significant first, high bit set on all but the last
     fixed32:  4 bytes, little-endian
-    fixed64:  8 bytes, little-endian
 
 A varint holds 64 bits at most, so ten bytes; anything longer, and anything that
 runs past the end of its buffer, is a ValueError.  Callers know the file and the
@@ -18,10 +17,8 @@ __all__ = [
     "MAX_VARINT64_BYTES",
     "UINT64_MASK",
     "decode_fixed32",
-    "decode_fixed64",
     "decode_varint",
     "encode_fixed32",
-    "encode_fixed64",
     "encode_varint",
     "signed64",
 ]
@@ -70,21 +67,11 @@ def signed64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def decode_fixed32(data: bytes | memoryview, position: int = 0) -> int:
+def decode_fixed32(data: bytes | memoryview, position: int) -> int:
     if not 0 <= position <= len(data) - 4:
         raise ValueError("fixed32 runs past the end")
     return int(_FIXED32.unpack_from(data, position)[0])
 
 
-def decode_fixed64(data: bytes | memoryview, position: int = 0) -> int:
-    if not 0 <= position <= len(data) - 8:
-        raise ValueError("fixed64 runs past the end")
-    return int(_FIXED64.unpack_from(data, position)[0])
-
-
 def encode_fixed32(value: int) -> bytes:
     return _FIXED32.pack(value)
-
-
-def encode_fixed64(value: int) -> bytes:
-    return _FIXED64.pack(value)
