@@ -344,7 +344,7 @@ class H5Tensor(LazyTensor):
         if type_id.is_variable_str():
             at_once = min(_STRINGS_AT_ONCE, LARGEST_PIECE // max(1, self._file.largest_string))
         else:
-            at_once = max(PIECE, filtered.nbytes if filtered else 0) // max(1, type_id.get_size())
+            at_once = (max(PIECE, filtered.nbytes) if filtered else PIECE) // max(1, type_id.get_size())
         total = 0
         for part in boxes(out.shape, max(1, at_once)):
             piece = np.empty(

@@ -129,7 +129,8 @@ class CheckpointLocation(NamedTuple):
 
             return [*found, *(path for path in files_below(self.path) if path != self.head)]
         if self.head != self.path:
-            return v1_shards(self.path) or lone_shards(self.head) or found
+            shard = hub_shard(self.head)
+            return v1_shards(self.path) if shard is None else lone_shards(self.head, shard)
         if self.head.name == DCP_METADATA:
             folder = self.head.parent
             return found + [folder / name for name, _ in folder.names() if name.endswith(DCP_SUFFIX)]
@@ -245,11 +246,8 @@ def shards_beside(path: Location) -> list[Location]:
     return _beside(path.of(prefix), pattern, lambda: 0)
 
 
-def lone_shards(shard: Location) -> list[Location]:
-    """Return the shards of Hugging Face's that are there of the set that one belongs to."""
-    match = hub_shard(shard)
-    if match is None:
-        return []
+def lone_shards(shard: Location, match: re.Match[str]) -> list[Location]:
+    """Return the shards of Hugging Face's that are there of one's set; `match` is of its name."""
     found = _beside(shard.of(match["prefix"]), match.re, lambda: int(match["count"]))
     return [path for path in found if path.endswith(f"-of-{match['count']}{match['suffix']}")]
 

@@ -262,7 +262,7 @@ def refuse_without_index(location: CheckpointLocation) -> None:
     shard = hub_shard(location.head)
     if location.path == location.head or shard is None:
         return
-    there, count = lone_shards(location.head), int(shard["count"])
+    there, count = lone_shards(location.head, shard), int(shard["count"])
     message = f"found {len(there)} of {count} shards, but not {beside_index(location.head)}"
     hints = (
         "copy the index, which lists the tensors, from the source of the shards",

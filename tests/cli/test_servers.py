@@ -17,7 +17,7 @@ import pytest
 from formats import CheckpointError, TensorSpec, create_checkpoint
 from formats.core.dtypes import BY_NAME
 from formats.location import parse_location
-from formats.model.checkpoint_files import lone_shards, v1_shards
+from formats.model.checkpoint_files import hub_shard, lone_shards, v1_shards
 from formats.store import content_cache
 from formats.store.remote import http, transport
 from formats.store.remote import hub as hub_store
@@ -202,7 +202,8 @@ def test_shards_without_an_index_are_asked_for_by_their_name(web: Web) -> None:
     for shard in range(12):
         web.files[f"/v1-{shard:05d}-of-00012"] = web.files[f"/m-{shard + 1:05d}-of-00012.safetensors"] = b""
     assert len(v1_shards(parse_location(f"{web.url}/v1-00003-of-00012"))) == 12
-    assert len(lone_shards(parse_location(f"{web.url}/m-00003-of-00012.safetensors"))) == 12
+    shard = parse_location(f"{web.url}/m-00003-of-00012.safetensors")
+    assert len(lone_shards(shard, hub_shard(shard))) == 12
     assert v1_shards(parse_location(f"{web.url}/v1")) == []
     assert v1_shards(parse_location(f"{web.url}/v1-00000-of-00002")) == []
 

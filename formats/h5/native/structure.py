@@ -238,7 +238,7 @@ class FileStructure:
                     raise UnfamiliarError
                 name = names[name_at:end]
                 kind = _KINDS.get(cache)
-                if kind is None or name_at >= end or name <= last or b"/" in name or name == b".":
+                if kind is None or end == -1 or name <= last or b"/" in name or name == b".":
                     raise UnfamiliarError
                 found[name] = Link(kind, address)
                 last = name
