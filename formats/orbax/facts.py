@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .names import key_of, parts_of
@@ -107,8 +108,16 @@ class _Rekeyed:
     def _learn(self, old: Path, new: Path) -> None:
         while old and new and old[-1] == new[-1]:
             old, new = old[:-1], new[:-1]
-            if self._folders.setdefault(old, new) != new:
-                self._folders[old] = None
+            self._note(old, new)
+        # The folders above those that changed keep their names.
+        for folder in takewhile(
+            lambda folder: new[: len(folder)] == folder, accumulate((part,) for part in old)
+        ):
+            self._note(folder, folder)
+
+    def _note(self, old: Path, new: Path) -> None:
+        if self._folders.setdefault(old, new) != new:
+            self._folders[old] = None
 
     def other(self, key: str) -> str | None:
         """Return the key of a text or an empty container; None if all tensors of its folder are gone."""
