@@ -468,3 +468,13 @@ def test_a_listing_has_nothing_to_extract(tmp_path: Path, ckpt: Callable) -> Non
     result = ckpt("extract", tmp_path / "l.json", "-o", tmp_path / "o.npz")
     assert result.code == 3
     assert "a listing has no values" in result.err
+
+
+def test_a_tensor_without_elements_is_written_as_up_to_100_000_lists(ckpt: Callable, tmp_path: Path) -> None:
+    prefix, out = str(tmp_path / "c-1"), tmp_path / "out.json"
+    write_bundle(prefix, {"most": np.zeros((1000, 100, 0)), "more": np.zeros((100_001, 0, 5))})
+    assert ckpt("extract", prefix, "most", "-o", out).code == 0
+    assert json.loads(out.read_text())["most"] == [[[]] * 100] * 1000
+    result = ckpt("extract", prefix, "more", "-o", tmp_path / "more.json")
+    assert result.code == 3
+    assert "shape [100001, 0, 5] has no elements, but needs 100001 nested lists" in result.err

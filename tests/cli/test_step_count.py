@@ -24,6 +24,10 @@ ITER = "optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE"
         ({"global_step": np.int64(7)}, 7),
         ({"beta1_power": np.float32(0.9**6)}, 5),
         ({"beta1_power": np.float32(0.9**6), "global_step": np.int64(5)}, 5),
+        # In float32 the powers of 0.999 are off by two steps after 20,000.
+        ({"beta2_power": np.float32(0.999**20_001)}, 20_000),
+        ({"beta2_power": np.float32(0.999**20_001), "global_step": np.int64(20_002)}, 20_000),
+        ({"beta1_power": np.float32(0), "beta2_power": np.float32(0.999**20_001)}, 20_000),
         ({"global_step": np.int64(-4)}, None),
         ({"global_step": np.float32(2.5)}, None),
         ({"global_step": np.zeros(2, np.int64)}, None),
@@ -58,6 +62,30 @@ def test_what_bears_the_name_of_a_count_keeps_it(
     assert ckpt("convert", target, back, "--to", "name").code == 0
     with formats.open_checkpoint(source) as first, formats.open_checkpoint(back) as second:
         assert set(first.specs) <= set(second.specs)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"beta1_power": np.float32(0.9**6.2)}, "no power of beta_1 (0.9 unless the file stores another)"),
+        (
+            {"beta2_power": np.float32(0.999**20_001), "global_step": np.int64(20_003)},
+            "beta2_power (with beta_2 0.999) says 20000 steps, global_step says 20003",
+        ),
+        (
+            {"beta1_power": np.float32(0.9**101), "global_step": np.int64(101)},
+            "beta1_power (with beta_1 0.9) says 100 steps, global_step says 101",
+        ),
+    ],
+)
+def test_powers_are_as_exact_as_float32(
+    told: dict[str, Any], said: str, tmp_path: Path, ckpt: Callable[..., Any]
+) -> None:
+    source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")
+    write_bundle(source, {name: numbers(np.asarray(value)) for name, value in {**ADAM, **told}.items()})
+    result = ckpt("convert", source, target, "--to", "object")
+    assert result.code == 3
+    assert said in result.err
 
 
 def test_contradicting_counts_are_an_error_that_names_both_and_the_option(

@@ -181,3 +181,53 @@ def test_a_flipped_bit_in_each_byte_gives_a_value_or_an_error(tmp_path: Path, na
         data = file.read()
     count("flipped bits", len(data) // step)
     survive_flips(path, data, step)
+
+
+FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
+"""What the four bits of OCP's e2m1 stand for."""
+
+NON_LINEAR = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+"""What llama.cpp's IQ4_NL has for its four bits."""
+
+EVERY_NIBBLE = bytes(number | number << 4 for number in range(16))
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "values"),
+    [
+        (39, b"\x7f" + EVERY_NIBBLE, FP4 * 2),
+        (39, b"\x81" + EVERY_NIBBLE, [4 * value for value in FP4] * 2),
+        *(
+            (39, bytes([e]) + EVERY_NIBBLE, [2.0 ** (e - 127) * value for value in FP4] * 2)
+            for e in (0, 1, 2, 250)
+        ),
+        (20, struct.pack("<e", 0.5) + EVERY_NIBBLE, [value / 2 for value in NON_LINEAR] * 2),
+        (40, b"\x38\x40\x30\x00" + EVERY_NIBBLE * 2, None),
+    ],
+)
+def test_every_four_bits_stand_for_the_number_that_their_format_gives_them(
+    tmp_path: Path, kind: int, block: bytes, values: list[float] | None
+) -> None:
+    if values is None:  # four scales of 1, 2, 0.5 and 0, each of 16 numbers: of 8 bytes the low bits first
+        first, second = (FP4[at : at + 8] * 2 for at in (0, 8))
+        scaled = zip((1, 2, 0.5, 0), (first, second, first, second), strict=True)
+        values = [scale * value for scale, each in scaled for value in each]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf([("w", (len(values),), kind, block)]))
+    with formats.open_checkpoint(path) as reader:
+        assert reader["w"].read().tolist() == values
+
+
+def test_digits_to_base_three_are_minus_one_zero_and_one(tmp_path: Path) -> None:
+    """Five digits of a byte are a fraction of 243 parts, rounded up to 256: the first is the highest."""
+    digits = np.random.default_rng(0).integers(0, 3, 256)
+    block = bytearray()
+    for begin, width, rows_of in ((0, 32, 5), (160, 16, 5), (240, 4, 4)):
+        rows = digits[begin : begin + width * rows_of].reshape(rows_of, width)
+        for column in rows.T.tolist():
+            number = sum(digit * 3 ** (4 - place) for place, digit in enumerate(column))
+            block.append(-(-number * 256 // 243))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf([("w", (256,), 34, bytes(block) + struct.pack("<e", 2))]))
+    with formats.open_checkpoint(path) as reader:
+        assert reader["w"].read().tolist() == (2.0 * (digits - 1)).tolist()

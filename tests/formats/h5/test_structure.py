@@ -13,8 +13,8 @@ import pytest
 import formats
 from formats.find.opening import locate
 from formats.find.registry import detect
-from formats.h5 import safe
-from formats.h5.facts import H5Facts
+from formats.h5 import facts, safe
+from formats.h5.facts import H5Facts, h5_facts
 from formats.h5.native.messages import PLACE, DataLayout, UnfamiliarError, layout_of
 from formats.h5.native.structure import HARD, SOFT, FileStructure
 from formats.h5.native.superblock import Superblock
@@ -330,3 +330,17 @@ def test_a_link_whose_name_is_invalid_is_the_librarys(tmp_path: Path, names: byt
     structure = structure_of(broken)
     with pytest.raises(UnfamiliarError):
         structure.links(structure.root)
+
+
+def test_a_file_of_weights_is_recognised_within_its_first_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["a/b/vars/0"] = np.ones(2)
+    for most, is_found in ((2, True), (1, False)):  # a and a/b stand before it
+        monkeypatch.setattr(facts, "_MOST_GROUPS_LOOKED_AT", most)
+        found = h5_facts(Probe(locate(parse_location(str(path)))))
+        assert found is not None
+        assert found.is_keras_weights == is_found
+        found.close()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import formats
+from formats.orbax.ocdbt import NodePosition, decode_node
 from tests.orbax_files import (
     MANIFEST,
     NODE,
@@ -131,3 +132,18 @@ def test_what_contradicts_the_format_is_an_error(tmp_path: Path, what: str) -> N
     for lenient in (False, True):
         with pytest.raises(formats.CheckpointError, match=what):
             formats.open_checkpoint(path, lenient=lenient)
+
+
+@pytest.mark.parametrize(("size", "is_supported"), [(1 << 16, True), ((1 << 16) + 1, False)])
+def test_a_key_has_64_kib_at_most(size: int, is_supported: bool) -> None:
+    first = b"k" * (size - 1)
+    data = frame(NODE, leaf_body({first: b"1", first + b"k": b"2"}))  # of the second, one byte is stored
+    position = NodePosition(b"", b"", 0, len(data), 0)
+    if is_supported:
+        found = decode_node(data, position, b"", len(data))
+        assert [(len(key), value) for key, value in found.values] == [(size - 1, b"1"), (size, b"2")]
+    else:
+        with pytest.raises(
+            ValueError, match=f"{size - 1} bytes shared with a name of {size - 1}, and 1 more"
+        ):
+            decode_node(data, position, b"", len(data))
