@@ -37,15 +37,15 @@ Identity = tuple[int | str, ...]
 
 
 class Entry(NamedTuple):
-    """What lies at a path: one of the kinds above, bytes, seconds since 1970, 0 where nobody tells.
+    """What lies at a path: one of the kinds above, bytes, seconds since 1970; of a folder the kind alone.
 
     `links` are a file's names, `changed` the time of its last change (ctime) in nanoseconds, on a disk.
     """
 
     kind: str
-    size: int
-    modified: float
-    identity: Identity
+    size: int = 0
+    modified: float = 0.0
+    identity: Identity = ()
     links: int = 1
     changed: int | None = None
 

@@ -196,7 +196,7 @@ class MemoryStore(ObjectStore):
         blob = self._blobs.get(path)
         if blob is not None:
             return blob.entry
-        return Entry(FOLDER, 0, 0.0, ()) if self._is_folder(path) else None
+        return Entry(FOLDER) if self._is_folder(path) else None
 
     def list(self, folder: str) -> Sequence[Listed]:
         self.lists[folder] += 1

@@ -66,7 +66,7 @@ class ZipStore(Store):
             info = archive.NameToInfo[name]
             return Entry(FILE, info.file_size, 0.0, (info.header_offset, info.CRC))
         is_folder = any(each.startswith(name.rstrip("/") + "/") for each in archive.namelist())
-        return Entry(FOLDER, 0, 0.0, ()) if is_folder else None
+        return Entry(FOLDER) if is_folder else None
 
     def list(self, folder: str) -> Sequence[Listed]:
         archive, name = _found(folder)

@@ -53,18 +53,21 @@ class _Descriptor:
 
     __slots__ = ("number",)
 
-    def __init__(self, path: str) -> None:
-        self.number = -1
-        try:
-            # Opening a pipe would wait for its writer.  Python sets O_CLOEXEC.
-            self.number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError as error:
-            raise _unopened(path, error) from error
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # As Python ends, functions of modules are gone, and the system closes what is open.
-        if self.number >= 0 and not is_finalizing():
+        if not is_finalizing():
             let_go(self.number)
+
+
+def _opened(path: str) -> _Descriptor:
+    try:
+        # Opening a pipe would wait for its writer.  Python sets O_CLOEXEC.
+        return _Descriptor(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except OSError as error:
+        raise _unopened(path, error) from error
 
 
 class LocalFile(File):
@@ -75,7 +78,7 @@ class LocalFile(File):
     def __init__(self, path: str) -> None:
         self._closed = False
         self._descriptor: _Descriptor | None = None
-        descriptor = _Descriptor(path)
+        descriptor = _opened(path)
         status = os.fstat(descriptor.number)
         if not stat.S_ISREG(status.st_mode):
             raise InaccessibleError(f"{obstacle(path)}, not a regular file", path=path)
@@ -110,7 +113,7 @@ class LocalFile(File):
         """Return a new descriptor of a file that gave its own away.  Raises CheckpointError."""
         if self._closed:
             raise CheckpointError(CLOSED, path=self.path)
-        descriptor = _Descriptor(self.path)
+        descriptor = _opened(self.path)
         if _identity(os.fstat(descriptor.number)) != self.identity:
             raise CheckpointError("changed since it was opened", path=self.path)
         self._take(descriptor)

@@ -122,7 +122,7 @@ class Buckets(ListedStore):
             count(folder, 0)
         before = f"{key}/" if key else ""
         folders = {_below(each, before, folder) for each in listed["common_prefixes"]}
-        yield from ((each, Entry(FOLDER, 0, 0.0, ())) for each in sorted(folders))
+        yield from ((each, Entry(FOLDER)) for each in sorted(folders))
         empty = True
         for meta in listed["objects"]:
             empty = False

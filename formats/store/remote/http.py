@@ -135,7 +135,7 @@ class HttpStore(ServerStore):
         return bool(_parted(path)[2])
 
     def look(self, path: str) -> Entry | Refused | None:
-        return look_at(self.asked(path)) if self.can_be_file(path) else Entry(FOLDER, 0, 0.0, ())
+        return look_at(self.asked(path)) if self.can_be_file(path) else Entry(FOLDER)
 
     def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
         answer = trying(folder, lambda: self._listing(folder))
@@ -255,7 +255,7 @@ def look_at(asked: Asked) -> Entry | Refused | None:
     answer = trying(path, lambda: ask("HEAD", asked, lambda _, __: 0, {}))
     count(path, 0)
     if urlsplit(answer.url).path == urlsplit(asked.url).path + "/":
-        return Entry(FOLDER, 0, 0.0, ())
+        return Entry(FOLDER)
     is_silent = answer.status == 200 and answer.headers.get("Content-Length") in (None, "0")
     if answer.status in _ASK_OTHERWISE or is_silent:
         answer = trying(path, lambda: ask("GET", asked, lambda _, __: 0, {"Range": "bytes=0-0"}))

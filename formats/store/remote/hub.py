@@ -281,7 +281,7 @@ def _entries(answer: Answer, inside: str, folder: str) -> Iterable[tuple[str, En
 
 def _entry(listed: Mapping[str, Any], folder: str) -> Entry:
     if listed.get("type") == "directory":
-        return Entry(FOLDER, 0, 0.0, ())
+        return Entry(FOLDER)
     large = listed.get("lfs")
     said = large if isinstance(large, dict) else listed
     size, checksum = said.get("size"), said.get("oid")

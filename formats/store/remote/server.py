@@ -310,7 +310,7 @@ class ListedStore(ServerStore):
             return None
         except UnlistedError as error:
             return Refused(error.message)
-        return Entry(FOLDER, 0, 0.0, ())
+        return Entry(FOLDER)
 
     def _may_be_there(self, folder: str) -> bool:
         """Whether a folder may be there, by what was listed: of those that are not, nothing is asked."""

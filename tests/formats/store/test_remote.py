@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import sys
 import threading
 from types import ModuleType
@@ -125,6 +126,7 @@ def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> No
         ("x", "file"),
     ]
     assert parse_location("s3://bucket/run/sub").is_folder()
+    assert parse_location("s3://bucket/run/sub").entry() == ("folder", 0, 0.0, (), 1, None)
     assert not parse_location("s3://bucket/run/other").exists()
     assert not parse_location("s3://bucket/run/other/below/that").exists()
     assert library.asked == [("list", "run")]
@@ -434,6 +436,42 @@ def test_parts_are_signed_where_they_may_be_changed_on_their_way(
     asks, sends = made
     assert "unsigned_payload" not in asks
     assert sends.get("unsigned_payload", False) is not is_signed
+
+
+@pytest.mark.parametrize(
+    ("scheme", "others", "is_allowed"),
+    [
+        ("gs", {}, False),
+        ("gs", {"STORAGE_EMULATOR_HOST": "localhost:4443"}, True),
+        ("gs", {"STORAGE_EMULATOR_HOST": "https://localhost:4443"}, False),
+        ("az", {}, False),
+        ("az", {"AZURE_STORAGE_USE_EMULATOR": "true"}, True),
+        ("az", {"AZURE_ALLOW_HTTP": "true", "AZURE_STORAGE_ENDPOINT": "http://host:1"}, True),
+        ("az", {"AZURE_ALLOW_HTTP": "true", "AZURE_STORAGE_ENDPOINT": "https://host:1"}, False),
+        ("s3", {}, False),
+        ("s3", {"AWS_ALLOW_HTTP": "true", "AWS_ENDPOINT_URL": "http://host:1"}, True),
+        ("s3", {"AWS_ALLOW_HTTP": "true", "AWS_ENDPOINT_URL": "https://host:1"}, False),
+    ],
+)
+def test_requests_are_encrypted_unless_a_server_is_named_by_http(
+    scheme: str, others: dict[str, str], is_allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    stores = ModuleType("obstore.store")
+    for name in ("S3Store", "GCSStore", "AzureStore"):
+        monkeypatch.setattr(stores, name, lambda _, **given: made.append(given), raising=False)
+    monkeypatch.setitem(sys.modules, "obstore.store", stores)
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_"))]:
+        monkeypatch.delenv(name)
+    for name, value in {"AWS_ACCESS_KEY_ID": "key", "CKPT_TIMEOUT": "7", **others}.items():
+        monkeypatch.setenv(name, value)
+    (provider,) = (each for each in PROVIDERS if each.scheme == scheme)
+    for retries in (0, 4):
+        provider.client("bucket", retries)
+    options = [given["client_options"] for given in made]
+    assert [each["allow_http"] for each in options] == [is_allowed] * 2
+    assert [each["timeout"] for each in options] == ["7s"] * 2
+    assert [given["retry_config"] for given in made] == [{"max_retries": 0}, {"max_retries": 4}]
 
 
 @pytest.mark.parametrize("error", [None, KeyError, ValueError])
