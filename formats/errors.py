@@ -193,12 +193,12 @@ def leave_out(key: str) -> str:
     """Return the hint that goes on without a tensor, to be pasted into a shell whatever is in its key."""
     import shlex
 
-    return f"to leave it out: --exclude {shlex.quote(key)}"
+    return f"pass --exclude {shlex.quote(key)} to leave it out"
 
 
 def cast_or_leave_out(key: str, *, castable: bool) -> tuple[str, ...]:
     """Return the hints for a tensor whose dtype the target does not have."""
-    cast = ("to write it as another type: --cast float32",) if castable else ()
+    cast = ("pass --cast float32 to write it as another type",) if castable else ()
     return (*cast, leave_out(key))
 
 

@@ -60,7 +60,15 @@ def _scripts() -> Iterator[Any]:
 
 @of_each_page
 def test_what_the_program_writes_is_todays(page: str) -> None:
-    assert rendered(_text(page)) == _text(page), "python -m tests.readme brings it up to date"
+    there, today = _text(page), rendered(_text(page))
+    assert _without_last_digits(today) == _without_last_digits(there), (
+        "python -m tests.readme brings it up to date"
+    )
+
+
+def _without_last_digits(text: str) -> str:
+    """Leave the last digit out of numbers with six decimals: training differs by it between processors."""
+    return re.sub(r"(\.\d{5})\d\b", r"\1", text)
 
 
 @pytest.mark.parametrize("name", sorted(pictures()))

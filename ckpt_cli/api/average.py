@@ -56,7 +56,9 @@ def _locate(
     notes: list[str] = []
     if last is None:
         if len(sources) == 1:
-            what = "; to average the newest of a directory: --last N DIR" if is_directory(sources[0]) else ""
+            what = (
+                "; pass --last N DIR to average the newest of a directory" if is_directory(sources[0]) else ""
+            )
             raise OptionError(f"expected several checkpoints, found one{what}")
         locations, notes = each_once([locate(source) for source in sources])
     else:

@@ -211,6 +211,9 @@ def _plan(
 ) -> Plan:
     given = options.given
     into = planner.target_format(reader, target, options.to)
+    suffix = planner.unknown_suffix(target) if options.to is None else None
+    if suffix is not None:
+        reporter.note(f"{target}: {suffix} is not the suffix of a format; writing a TensorFlow checkpoint")
     if options.stored_keys and into.has_values and into.family is not Family.ARRAYS:
         raise OptionError(f"--keys does nothing for {into.name}, which has names of its own")
     layout, laid = options.changes.framework_layout(), None
@@ -294,7 +297,7 @@ def _renamed(
 def _save_map(path: Location, rows: Iterable[MapRow], options: ConvertOptions) -> None:
     from ..render.name_map import map_lines, save_map
 
-    hints = ("to replace it: --overwrite", "to use its pairs: --map")
+    hints = ("pass --overwrite to replace it", "pass it with --map to use its pairs")
     save_map(path, map_lines(rows), overwrite=options.write.overwrite, hints=hints)
 
 

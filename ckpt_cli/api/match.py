@@ -154,7 +154,9 @@ def _rows(
     rows = [MatchRow(MATTERS, "fails", "", failure, "checkpoint") for failure in found.failures]
     for what, mismatches in (("shape", found.shape_mismatch), ("dtype", found.dtype_mismatch)):
         rows += [
-            MatchRow(MATTERS, what, m.key, f"{m.checkpoint} in CHECKPOINT, {m.target} in TARGET", "target")
+            MatchRow(
+                MATTERS, what, m.key, f"{m.checkpoint} in CHECKPOINT, but {m.target} in TARGET", "target"
+            )
             for m in mismatches
         ]
     for key in found.unmatched_target:

@@ -37,7 +37,7 @@ def check_places(target: str | None, *, in_place: bool) -> None:
     if in_place and target is not None:
         raise OptionError("--in-place changes SRC itself and takes no DST")
     if not in_place and target is None:
-        raise OptionError("missing argument DST; to change SRC itself: --in-place")
+        raise OptionError("missing argument DST; pass --in-place to change SRC itself")
 
 
 @contextmanager

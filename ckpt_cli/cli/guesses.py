@@ -325,7 +325,7 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
     ):
         yield f"name the output with -o: {_with_output(words, words[-1])}"
     if words[:1] in (["convert"], ["extract"]) and "--dtype" in words and "dtype" in error.message:
-        yield "--dtype selects tensors; to change their dtype: --cast"
+        yield "--dtype selects tensors; pass --cast to change their dtype"
 
 
 def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:

@@ -364,7 +364,7 @@ def save_map_option(help: str) -> Callable[[F], F]:  # noqa: A002
         "--save-map",
         type=TargetPath(allow_dash=True),
         metavar="FILE",
-        help=help + "\f- prints the pairs to stdout.",
+        help=help + "\fUse - to print the pairs to stdout.",
     )
 
 

@@ -125,7 +125,7 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @click.option(
     "--generation",
     type=click.Choice(GENERATIONS),
-    help="Keras version for which --to object or weights-h5 writes.\fKeras 2 cannot restore the objects of "
+    help="Keras version to write --to object or weights-h5 for.\fKeras 2 cannot restore the objects of "
     "Keras 3, nor the reverse; in .weights.h5 files, the optimizer states differ. "
     "[default: as in SRC's configuration]",
 )

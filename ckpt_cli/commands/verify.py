@@ -76,7 +76,7 @@ _MOST_SHOWN = 20
     type=LocalPath(),
     metavar="LISTING",
     help="Also compare with a saved listing, or hf://ORG/REPO."
-    "\fOf a listing each tensor is compared, of a repository of the Hub each file.",
+    "\fA listing is compared tensor by tensor, a repository of the Hub file by file.",
 )
 @click.option(
     "--signature",
@@ -199,8 +199,8 @@ def _say_what_follows(result: Result, *, is_held: bool) -> None:
     elif result.unreadable:
         render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
     elif result.tensors and _is_damaged(result):
-        is_or_are = "is" if result.tensors == 1 else "are"
-        sound = f"{counted(result.tensors, 'tensor')} {is_or_are} sound; to save them"
+        is_or_are, them = ("is", "it") if result.tensors == 1 else ("are", "them")
+        sound = f"{counted(result.tensors, 'tensor')} {is_or_are} sound; to save {them}"
         render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
 
 

@@ -124,7 +124,7 @@ def read_input(path: Location) -> np.ndarray[Any, Any]:
         try:
             header = decode_header(file.read(0, LONGEST_HEADER + 12))
             if header.data_offset + header.nbytes > file.size:
-                raise ValueError(f"{header.nbytes} bytes of values, the file has {file.size} bytes")
+                raise ValueError(f"{header.nbytes} bytes of values, but the file has {file.size} bytes")
             found: np.ndarray[Any, Any] = np.load(FileObject(file.read, file.size), allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise UnknownFormatError(f"not an array of numbers in .npy: {error}", path=path) from error

@@ -182,7 +182,7 @@ class _HeaderParser:
         rank = self._number("I")
         if rank > _MOST_DIMENSIONS:
             raise self._cursor.fail(
-                f"tensor {name!r:.80} has {rank} dimensions, the limit is {_MOST_DIMENSIONS}"
+                f"tensor {name!r:.80} has {rank} dimensions, over the limit of {_MOST_DIMENSIONS}"
             )
         dimensions = [self._number("Q") for _ in range(rank)]
         number, offset = self._number("I"), self._number("Q")

@@ -90,7 +90,9 @@ class MessageFile:
     def text(self, span: MessageRange) -> str:
         """Return a name; bytes that are not UTF-8 become lone surrogates."""
         if span.size > _LONGEST_TEXT:
-            raise BrokenFileError(f"a name of {span.size} bytes, the limit is {_LONGEST_TEXT}", span.begin)
+            raise BrokenFileError(
+                f"a name of {span.size} bytes, over the limit of {_LONGEST_TEXT}", span.begin
+            )
         return self.read(span).decode("utf-8", "surrogateescape")
 
     def numbers(self, field: WireField, most: int) -> list[int]:

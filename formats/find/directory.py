@@ -368,8 +368,9 @@ class Directory:
         if (model := _model_among(sound)) is not None:
             return model
         newest = sound[-1]
-        why = "the highest step" if newest.step is not None else "the newest"
-        return newest.location._replace(note=f"{newest.location.path}: {why} (there is no state file)")
+        why = "it has the highest step" if newest.step is not None else "it is the newest"
+        note = f"{newest.location.path}: chosen because {why}, as there is no state file"
+        return newest.location._replace(note=note)
 
     @cached_property
     def _named_latest(self) -> CheckpointLocation | None:

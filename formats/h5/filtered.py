@@ -239,7 +239,7 @@ def _summed(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     # The library before 1.6.3 swapped bytes on little-endian machines, and all later ones take that, too.
     swapped = (found & 0x00FF00FF) << 8 | (found & 0xFF00FF00) >> 8
     if stored not in (found, swapped):
-        raise ValueError(f"a chunk has checksum {found:#010x}, stored {stored:#010x}")
+        raise ValueError(f"a chunk has checksum {found:#010x}, but the stored one is {stored:#010x}")
     return data[:-4]
 
 

@@ -110,7 +110,7 @@ class H5File:
         self._check_open()
         data = self._read(offset, size)
         if len(data) != size:
-            message = f"expected {size} bytes, the file ends after {len(data)}"
+            message = f"expected {size} bytes, but the file ends after {len(data)}"
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="shard-short")
         return data
 
@@ -361,7 +361,7 @@ def open_h5(
     saying how many bytes are missing, where it is truncated.
     """
     if superblock.end is not None and size < superblock.end:
-        message = f"truncated: the file has {size} bytes, its superblock says {superblock.end}"
+        message = f"truncated: the file has {size} bytes, but its superblock says {superblock.end}"
         raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
     return H5File(path, size, superblock, source, natively=natively)
 

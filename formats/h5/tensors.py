@@ -187,7 +187,7 @@ class H5Tensor(LazyTensor):
         ):
             return None
         if offset + size > self._file.size:
-            message = f"ends at byte {offset + size}, the file has {self._file.size}"
+            message = f"ends at byte {offset + size}, but the file has only {self._file.size} bytes"
             raise self._corrupt(message, "tensor-size")
         return offset
 
@@ -247,7 +247,9 @@ class H5Tensor(LazyTensor):
         itemsize = int(dataset.get_type().get_size())
         nbytes = self.spec.size * itemsize
         if stored > self._file.size:
-            raise self._corrupt(f"{stored} bytes stored, the file has {self._file.size}", "tensor-size")
+            raise self._corrupt(
+                f"{stored} bytes stored, but the file has only {self._file.size}", "tensor-size"
+            )
         chunk = tuple(plist.get_chunk()) if layout == h5d.CHUNKED else None
         largest = max(nbytes, math.prod(chunk) * itemsize if chunk else 0)
         if largest > _MOST_UNEXPLAINED and stored < largest // _MOST_EXPANSION:

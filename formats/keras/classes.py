@@ -107,6 +107,8 @@ def _fits(class_name: str, row: LayerRow, shapes: Mapping[str, Shape], among: sl
     found: dict[str, WeightRow] = {}
     sizes: dict[str, int] = {}
     rank = _rank(class_name)
+    if not rank and any("..." in (weight.shape or "") for weight in row.weights):
+        return None  # the class does not tell how many sizes there are
     called = {edge: [one for one in row.weights if edge in _spellings(one)[among]] for edge in shapes}
     if not all(called.values()):
         return None

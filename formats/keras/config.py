@@ -256,7 +256,7 @@ def check_in_order(layer: Layer, stored: list[LayerWeights], path: str) -> list[
     if expected is None:
         return []
     if len(stored) != len(expected):
-        message = f"{_spell(layer)} has {len(stored)} weights, its configuration requires {len(expected)}"
+        message = f"{_spell(layer)} has {len(stored)} weights, but its configuration requires {len(expected)}"
         return [Finding("error", "config-shape", message, stored[0].key if stored else None, path)]
     named = {row.name: weight for (row, _), weight in zip(expected, stored, strict=True)}
     return _compare(layer, named, path, complete=True)
@@ -284,7 +284,7 @@ def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, com
             )
             continue
         spelled = ", ".join("any" if dim is None else str(dim) for dim in wanted)
-        message = f"shape {list(weight.shape)}, the configuration of {_spell(layer)} requires [{spelled}]"
+        message = f"shape {list(weight.shape)}, but the configuration of {_spell(layer)} requires [{spelled}]"
         findings.append(Finding("error", "config-shape", message, weight.key, path))
     return findings
 

@@ -155,7 +155,7 @@ def _by_order(
 ) -> list[str]:
     if len(listed) != len(places):
         has = counted(len(listed), "variable")
-        raise ModelError(f"the export has {has}, the configuration requires {len(places)}")
+        raise ModelError(f"the export has {has}, but the configuration requires {len(places)}")
     for (variable, path), key in zip(places, listed, strict=True):
         name = source.full_names.get(key, "")
         if name.rpartition("/")[2] not in edge_spellings(variable.name):

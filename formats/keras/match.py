@@ -56,7 +56,7 @@ def _take(unit: Unit, name: str, stored: Sequence[tuple[str, str]]) -> None:
     variables = legacy_order(unit)
     if len(variables) != len(stored):
         found = counted(len(stored), "weight")
-        message = f"layer {name!r} has {found}, its configuration requires {len(variables)}"
+        message = f"layer {name!r} has {found}, but its configuration requires {len(variables)}"
         raise ModelError(message)
     for variable, (key, full_name) in zip(variables, stored, strict=True):
         variable.key, variable.full_name = key, full_name
@@ -89,7 +89,7 @@ def _fill_from_h5(model: Unit, source: FormatReader) -> None:
         # Keras loads by order, whatever the names.
         units = [unit for unit in model.layers if unit.has_weights()]
         if len(units) != len(stored):
-            message = f"{len(stored)} layers have weights, the configuration requires {len(units)}"
+            message = f"{len(stored)} layers have weights, but the configuration requires {len(units)}"
             raise ModelError(message)
     for unit, (name, weights) in zip(units, stored, strict=True):
         _take(unit, name, weights)
@@ -108,7 +108,7 @@ def _fill_from_weights(model: Unit, source: FormatReader) -> None:
         if len(variables) != len(keys):
             name = "the model" if unit is model else f"layer {unit.name!r}"
             found = counted(len(keys), "weight")
-            message = f"{name} has {found} in {group}, its configuration requires {len(variables)}"
+            message = f"{name} has {found} in {group}, but its configuration requires {len(variables)}"
             raise ModelError(message)
         for variable, key in zip(variables, keys, strict=True):
             variable.key = key

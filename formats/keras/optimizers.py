@@ -402,10 +402,10 @@ def flaw_between(
     if optimizer.name != "Nadam" or generation == following:
         return None
     if LEGACY in (generation, following) and not _is_one_schedule(decay, steps):
-        told = f", decay being {decay:.6g}" if decay is not None else ""
+        told = f" with decay {decay:.6g}" if decay is not None else ""
         return (
-            f"legacy Keras decays the momentum by 0.96 ** (decay * step){told}, the newer by 0.96 ** step, "
-            "so that the next steps would be others"
+            f"legacy Keras decays the momentum by 0.96 ** (decay * step){told}, but newer Keras by "
+            "0.96 ** step, so the next steps would differ"
         )
     if following == KERAS2:
         return "it does not restore the number of times that it decayed the momentum, not even its own"

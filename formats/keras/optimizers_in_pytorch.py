@@ -124,7 +124,7 @@ def optimizer_of_group(group: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         )
         if odd is None:
             return name, _settings_in(group, known)
-        lacks.append(f"{odd} {group.get(odd)!r:.60}, which Keras' {name} has not")
+        lacks.append(f"{odd} {group.get(odd)!r:.60}, which Keras' {name} does not support")
     raise ValueError(lacks[0] if lacks else f"a group that is none of {', '.join(GROUPS)}")
 
 
@@ -164,11 +164,11 @@ def remark_on(optimizer: str, generation: str, settings: Mapping[str, Any]) -> s
     if not settings.get("epsilon"):
         return None
     if optimizer in ("Adam", "AdamW"):
-        return "epsilon is added after bias is corrected, in Keras before: the first steps differ by it"
+        return "PyTorch adds epsilon after bias correction, but Keras before it, so first steps differ"
     if generation == LEGACY and not settings.get("momentum"):
         return None
-    where = "epsilon is added after the root in PyTorch, in Keras below it"
-    return f"{where}: steps differ where gradients are as small as its root"
+    where = "PyTorch adds epsilon outside the square root, but Keras inside it"
+    return f"{where}, so steps differ where gradients are as small as the root of epsilon"
 
 
 def _each(value: Any) -> tuple[Any, ...]:

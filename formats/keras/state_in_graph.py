@@ -96,7 +96,7 @@ def write(state: StateList, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
     if LEGACY in (mine.generation, generation_told(facts) if mine.generation == PYTORCH else None):
         return _legacy(state)
     if mine.scaled:
-        raise NoPlaceError("it is within a LossScaleOptimizer, whose own numbers SRC does not hold")
+        raise NoPlaceError("it is inside a LossScaleOptimizer, and SRC does not store that wrapper's numbers")
     return _node(state, KERAS2), []
 
 

@@ -146,11 +146,11 @@ class StateList:
         if wanted is not None and wanted.is_scheduled:
             rate = None
         elif generation == KERAS3 and rate is None and (wanted is not None or mine.generation != KERAS3):
-            message = "Keras 3 lists the learning rate with it, and SRC does not store the rate"
-            raise NoPlaceError(message, hints=("--learning-rate R gives it",))
+            message = "Keras 3 stores the learning rate with the slots, but SRC does not store it"
+            raise NoPlaceError(message, hints=("pass it with --learning-rate R",))
         is_nadam = mine.row is not None and mine.row.name == "Nadam"
         if generation != KERAS2 and is_nadam and self.product is None:
-            message = f"{TITLES[mine.generation]} leaves the product of Nadam's momentums out of files"
+            message = f"{TITLES[mine.generation]} does not save the product of Nadam's momentums"
             raise NoPlaceError(message)
         prefix = self._prefix(generation)
         heads = {KERAS2: "iteration", LEGACY: f"{prefix}/iter", KERAS3: f"{prefix}/iteration"}
@@ -172,10 +172,10 @@ class StateList:
             side, other = (
                 ("SRC's", "the configuration's") if mine.scaled else ("the configuration's", "SRC's")
             )
-            raise NoPlaceError(f"{side} optimizer is within a LossScaleOptimizer, {other} is not")
+            raise NoPlaceError(f"{side} optimizer is inside a LossScaleOptimizer, but {other} is not")
         is_whole = generation != KERAS3 or len(mine.wrapper) == len(WRAPPER)
         if mine.scaled and not (generation == mine.generation and is_whole):
-            message = "it is within a LossScaleOptimizer, whose own numbers SRC does not hold in this form"
+            message = "it is inside a LossScaleOptimizer, and SRC does not store that wrapper's numbers"
             raise NoPlaceError(message)
 
     def _check(self, wanted: Wanted, generation: str, held: Held) -> None:
@@ -191,10 +191,10 @@ class StateList:
             return
         have = {meaning for _, meaning in held if self._is_kept(row, meaning, generation)}
         want = wanted.meanings(generation)
-        for these, what in ((have - want, "keeps no"), (want - have, "keeps, and SRC does not,")):
+        for these, what in ((have - want, "does not keep {}"), (want - have, "keeps {}, but SRC does not")):
             if these:
                 names = " and ".join(sorted(these))
-                raise NoPlaceError(f"the configuration's {called} {what} {names}")
+                raise NoPlaceError(f"the configuration's {called} {what.format(names)}")
 
     def _slots(self, generation: str, held: Held) -> list[tuple[Variable, str]]:
         """Return the slots of a generation in its order, each with its full name."""

@@ -76,10 +76,10 @@ def steps_taken(
         first = found[0]
         if abs(other.taken - first.taken) > first.error + other.error:
             message = (
-                f"{first.told_by} says {first.taken} steps, {other.told_by} says {other.taken}: "
-                f"{state.title} can have taken one number of them"
+                f"{first.told_by} says {first.taken} steps, but {other.told_by} says {other.taken}, "
+                f"so the step count of {state.title} is ambiguous"
             )
-            hints = ("--iterations N says how many there were",)
+            hints = ("pass the number of steps with --iterations N",)
             raise ConversionError(message, path=source.location.path, hints=hints)
     return found[0] if found else None
 
@@ -129,7 +129,10 @@ def _of_power(
     error = (count + 2) * _ROUNDING / -math.log(base)
     told_by = f"{key}{'' if given else f' (with {base_name} {usual})'}"
     if count < 0 or abs(exact - count) > max(error, 0.01):
-        message = f"{key} is {power:.8g}, no power of {base_name} ({usual} unless the file stores another)"
-        hints = ("--iterations N says how many steps there were",)
+        message = (
+            f"{key} is {power:.8g}, which is not a power of {base_name} "
+            f"({usual} unless the file stores another)"
+        )
+        hints = ("pass the number of steps with --iterations N",)
         raise ConversionError(message, path=source.location.path, key=key, hints=hints)
     yield StepCount(count, told_by, error=math.ceil(error) if error > 0.5 else 0)

@@ -143,7 +143,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     if suffix != ".index":
         return None
     found, expected = probe.tail[-8:].hex(" "), MAGIC.hex(" ")
-    message = f"not a table: the file ends in {found}, expected {expected}"
+    message = f"not a TensorFlow table: the file ends in {found}, expected {expected}"
     offset = max(0, probe.size - 8)
     return CorruptCheckpointError(message, path=path, offset=offset, code="footer", hints=CUT_OFF)
 

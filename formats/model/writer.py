@@ -144,7 +144,7 @@ class Placement(NamedTuple):
         self.file.start_sync(self.offset + begin, end - begin)
 
 
-ANOTHER_KEY = ("to rename it: --sub or --map", "to leave it out: --exclude")
+ANOTHER_KEY = ("pass --sub or --map to rename it", "pass --exclude to leave it out")
 """Hints for a key that a format cannot have."""
 
 
@@ -191,7 +191,7 @@ class FormatWriter(CheckpointWriter):
         for found in existing:
             self.refuse_irreplaceable(found)
             if not target.overwrite:
-                hints = ("to replace it: --overwrite",)
+                hints = ("pass --overwrite to replace it",)
                 raise CheckpointExistsError("already exists", path=found, hints=hints)
         if target.shard_size is not None and not self.has_shards:
             hints = ("leave out --shard-size, or write another format: --to tf-name",)

@@ -142,7 +142,7 @@ def frame_body(data: bytes, magic: int, most: int) -> bytes:
         raise ValueError(f"a frame of {length} bytes, found {len(data)}")
     stored, found = decode_fixed32(data, len(data) - 4), crc32c(data[:-4])
     if stored != found:
-        raise FrameChecksumError(f"checksum {found:#010x}, stored {stored:#010x}")
+        raise FrameChecksumError(f"checksum {found:#010x}, but the stored one is {stored:#010x}")
     fields = _Fields(data[12:-4])
     version, compression = fields.numbers(2)
     if version != 0 or compression > 1:

@@ -76,7 +76,7 @@ def _checked(data: Bytes, size: int) -> Bytes:
     del size
     stored, found = int.from_bytes(data[-4:], "little"), crc32c(bytes(data[:-4]))
     if len(data) < 4 or stored != found:
-        raise ValueError(f"checksum {found:#010x}, stored {stored:#010x}")
+        raise ValueError(f"checksum {found:#010x}, but the stored one is {stored:#010x}")
     return data[:-4]
 
 

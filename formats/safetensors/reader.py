@@ -215,10 +215,12 @@ class SafetensorsReader(FormatReader):
     def _read_header(self) -> dict[str, Any]:
         length = int.from_bytes(self._file.read_exactly(0, LENGTH_SIZE), "little")
         if length > LONGEST_HEADER:
-            raise self._corrupt(f"the header has {length} bytes, the limit is {LONGEST_HEADER}", offset=0)
+            raise self._corrupt(
+                f"the header has {length} bytes, over the limit of {LONGEST_HEADER}", offset=0
+            )
         self._data_offset = LENGTH_SIZE + length
         if self._data_offset > self._file.size:
-            message = f"the header has {length} bytes, the file only {self._file.size}"
+            message = f"the header has {length} bytes, but the file has only {self._file.size}"
             raise CorruptCheckpointError(message, path=self._file.path, offset=0, code="header", hints=_CUT)
         try:
             header = parse_object(self._file.read_exactly(LENGTH_SIZE, length), spells_bytes=False)
@@ -234,7 +236,7 @@ class SafetensorsReader(FormatReader):
             self._strings = {}
         size = sum(len(key) + len(value) for key, value in self._strings.items())
         if size > MOST_METADATA:
-            message = f"{METADATA} has {size} characters, the limit is {MOST_METADATA}"
+            message = f"{METADATA} has {size} characters, over the limit of {MOST_METADATA}"
             rescue = command_line("rescue", self._file.path, "OUT.safetensors")
             hints = (f"to save the tensors without it, run: {rescue}",)
             self._flaw(
@@ -278,7 +280,7 @@ class SafetensorsReader(FormatReader):
             end = max(end, entry.end)
         size = self._file.size - self._data_offset
         if size < end:
-            message = f"truncated: {size} bytes of data, the header lists {end}"
+            message = f"truncated: {size} bytes of data, but the header lists {end}"
             error = CorruptCheckpointError(
                 message, path=self._file.path, offset=self._file.size, code="shard-short", hints=_CUT
             )
@@ -286,7 +288,9 @@ class SafetensorsReader(FormatReader):
             self._flaw(error)
         elif size > end:
             self._flaw(
-                self._corrupt(f"{size} bytes of data, the header lists {end}", offset=self._data_offset + end)
+                self._corrupt(
+                    f"{size} bytes of data, but the header lists {end}", offset=self._data_offset + end
+                )
             )
 
     def _check_sizes(self, entries: list[_Entry]) -> None:

@@ -50,7 +50,7 @@ class SafetensorsWriter(ShardWriter):
         strings = target.facts.strings if isinstance(target.facts, SafetensorsFacts) else {}
         header = _encode_header(ordered, strings)
         if len(header) > LONGEST_HEADER:
-            message = f"the header has {len(header)} bytes, the limit is {LONGEST_HEADER}"
+            message = f"the header has {len(header)} bytes, over the limit of {LONGEST_HEADER}"
             raise ConversionError(message, path=target.path)
         return PlannedFile(name, tuple(ordered), header)
 

@@ -101,7 +101,7 @@ class DcpReader(FormatReader):
     def _decoded(self) -> Distributed:
         with self._path.open() as file:
             if file.size > LONGEST_PICKLE:
-                raise self._corrupt(f"too large: {file.size} bytes, the limit is {LONGEST_PICKLE}")
+                raise self._corrupt(f"too large: {file.size} bytes, over the limit of {LONGEST_PICKLE}")
             data = whole(file)
         try:
             return decode(data)
@@ -240,7 +240,9 @@ class StoredChunk:
         chunk = self._chunk
         file = self._reader.file(chunk.file, self._whole.key)
         if chunk.begin + chunk.length > file.size:
-            message = f"a chunk ends at byte {chunk.begin + chunk.length}, the file has {file.size}"
+            message = (
+                f"a chunk ends at byte {chunk.begin + chunk.length}, but the file has only {file.size} bytes"
+            )
             raise CorruptCheckpointError(
                 message, path=file.path, key=self._whole.key, offset=file.size, code="shard-short"
             )

@@ -277,7 +277,7 @@ class LegacyContainer(Container):
             self._offsets[key] = at + _COUNT_SIZE
             at += _COUNT_SIZE + self._storages[key].nbytes
         if at != self.file.size:
-            message = f"the file has {self.file.size} bytes, its storages end at byte {at}"
+            message = f"the file has {self.file.size} bytes, but its storages end at byte {at}"
             hints = ("the copy or the save was interrupted; copy the file again",)
             return CorruptCheckpointError(
                 message, path=self.path, offset=min(at, self.file.size), code="shard-short", hints=hints
@@ -308,7 +308,9 @@ class LegacyContainer(Container):
         offset = self._offsets[storage.key] - _COUNT_SIZE
         count = int.from_bytes(self.file.read_exactly(offset, _COUNT_SIZE), "little")
         if count != storage.whole:
-            raise self._corrupt(f"the storage has {count} elements, the object says {storage.whole}", offset)
+            raise self._corrupt(
+                f"the storage has {count} elements, but the object says {storage.whole}", offset
+            )
         self._proved.add(storage.key)
 
     def offset_of(self, storage: Storage) -> int | None:

@@ -98,7 +98,7 @@ class TorchWriter(ShardWriter):
         except ValueError as error:
             raise ConversionError(str(error), path=target.path, hints=_HINTS) from error
         if len(pickle) > LONGEST_PICKLE:
-            message = f"the pickle has {len(pickle)} bytes, the limit is {LONGEST_PICKLE}"
+            message = f"the pickle has {len(pickle)} bytes, over the limit of {LONGEST_PICKLE}"
             raise ConversionError(
                 message, path=target.path, hints=("pass --shard-size to write several files",)
             )

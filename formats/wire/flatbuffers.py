@@ -104,5 +104,5 @@ class FlatBuffer:
             return ""
         begin, size = found
         if size > longest:
-            raise ValueError(f"a string of {size} bytes, the limit is {longest}")
+            raise ValueError(f"a string of {size} bytes, over the limit of {longest}")
         return self._read(begin, size).decode("utf-8", "surrogateescape")

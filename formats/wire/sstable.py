@@ -225,7 +225,7 @@ class Table:
     def _read_index(self) -> list[tuple[bytes, BlockHandle]]:
         if self.size < FOOTER_SIZE:
             raise self._corrupt(
-                f"the file has {self.size} bytes, a table has at least {FOOTER_SIZE}", 0, "footer"
+                f"the file has {self.size} bytes, but a table has at least {FOOTER_SIZE}", 0, "footer"
             )
         at = self.size - FOOTER_SIZE
         footer = self._read(at, FOOTER_SIZE)
@@ -263,7 +263,7 @@ class Table:
         found = mask(extend(crc32c(block), trailer[:1]))
         expected = int.from_bytes(trailer[1:], "little")
         if found != expected:
-            message = f"block checksum {found:#010x}, stored {expected:#010x}"
+            message = f"block checksum {found:#010x}, but the stored one is {expected:#010x}"
             raise ChecksumError(message, path=self.path, offset=offset, code="block-checksum")
         if kind == SNAPPY:
             try:

@@ -64,7 +64,9 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
         computed = masked_crc32c(header[: _LENGTH.size])
         if stored != computed:
             yield Record(
-                offset, None, f"a record's length has checksum {computed:#010x}, stored {stored:#010x}"
+                offset,
+                None,
+                f"a record's length has checksum {computed:#010x}, but the stored one is {stored:#010x}",
             )
             return
         start = offset + HEADER_SIZE
@@ -84,5 +86,7 @@ def _record(read: Callable[[int, int], bytes], offset: int, start: int, length: 
     (stored,) = _CHECKSUM.unpack_from(data, length)
     computed = masked_crc32c(payload)
     if stored != computed:
-        return Record(offset, None, f"a record has checksum {computed:#010x}, stored {stored:#010x}")
+        return Record(
+            offset, None, f"a record has checksum {computed:#010x}, but the stored one is {stored:#010x}"
+        )
     return Record(offset, payload)

@@ -198,7 +198,7 @@ def test_a_target_that_is_there_is_kept_unless_overwrite(tmp_path: Path, ckpt: C
     before = (tmp_path / "mean.index").read_bytes()
     refused = ckpt("average", *STEPS[:2], "-o", target)
     assert refused.code == 3
-    assert "hint: to replace it: --overwrite" in refused.err
+    assert "hint: pass --overwrite to replace it" in refused.err
     assert (tmp_path / "mean.index").read_bytes() == before
     assert ckpt("average", *STEPS[:2], "-o", target, "--overwrite").code == 0
     assert (tmp_path / "mean.index").read_bytes() != before

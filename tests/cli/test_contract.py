@@ -128,8 +128,8 @@ def test_what_was_changed_is_found_by_name(tmp_path: Path, ckpt: Callable, lock:
     (values,) = (message for key, message in contract_findings(done) if key == "b")
     assert values.startswith("values differ: sha256:")
     assert [found for found in contract_findings(done) if found[0] != "b"] == [
-        ("c", f"shape [3, 2], {model} has [2, 3]"),
-        ("d", f"dtype float64, {model} has int64"),
+        ("c", f"shape [3, 2], but {model} has [2, 3]"),
+        ("d", f"dtype float64, but {model} has int64"),
         ("gone", f"missing: {model} lists it as int64 of shape []"),
         ("new", f"new: not in {model}"),
     ]

@@ -264,7 +264,7 @@ def test_what_the_target_cannot_hold_names_the_remedy(tmp_path: Path, ckpt: Call
     result = ckpt("convert", data_path("dtypes", "all"), tmp_path / "x.ckpt", "--to", "v1")
     assert result.code == 3
     assert "tf-v1 has no bfloat16" in result.err
-    assert "hint: to write it as another type: --cast float32" in result.err
+    assert "hint: pass --cast float32 to write it as another type" in result.err
     assert "--exclude num/bfloat16" in result.err
     assert os.listdir(tmp_path) == []
 
@@ -274,8 +274,8 @@ def test_the_remedy_can_be_pasted_whatever_is_in_the_key(tmp_path: Path, ckpt: C
     half = np.zeros((), ml_dtypes.bfloat16)
     write_bundle(str(source), {"it's a key/$HOME": half, "kept": np.zeros((), np.float32)})
     command = ("convert", source, tmp_path / "x.ckpt", "--to", "v1")
-    hint = next(line for line in ckpt(*command).err.splitlines() if "to leave it out: " in line)
-    assert ckpt(*command, *shlex.split(hint.partition("out: ")[2])).code == 0
+    hint = next(line for line in ckpt(*command).err.splitlines() if "to leave it out" in line)
+    assert ckpt(*command, *shlex.split(hint.partition("pass ")[2].partition(" to leave")[0])).code == 0
     assert ckpt("ls", "-1", tmp_path / "x.ckpt").out == "kept\n"
 
 
@@ -285,7 +285,7 @@ def test_an_existing_target_is_refused_and_then_replaced(tmp_path: Path, ckpt: C
     before = content(f"{target}.index")
     result = ckpt("convert", BERT, target)
     assert result.code == 3
-    assert "hint: to replace it: --overwrite" in result.err
+    assert "hint: pass --overwrite to replace it" in result.err
     assert content(f"{target}.index") == before
     assert ckpt("convert", BERT, target, "--overwrite").code == 0
     assert sorted(values(target)) == sorted(values(BERT))
@@ -382,10 +382,10 @@ def test_pairs_that_differ_are_refused(tmp_path: Path, ckpt: Callable) -> None:
     write_bundle(str(tmp_path / "narrow-1"), {"w": wide["w"], "b": np.ones(3, np.float32)})
     result = ckpt("convert", tmp_path / "wide-1", tmp_path / "x", "--like", tmp_path / "other-1")
     assert result.code == 3
-    assert "1 pairs differ in shape: 'w' is [2, 3], 'w' [3, 2]" in result.err
+    assert "1 pairs differ in shape: 'w' is [2, 3], but 'w' is [3, 2]" in result.err
     result = ckpt("convert", tmp_path / "wide-1", tmp_path / "x", "--like", tmp_path / "narrow-1")
     assert result.code == 3
-    assert "1 pairs differ in dtype: 'b' is float64, 'b' float32" in result.err
+    assert "1 pairs differ in dtype: 'b' is float64, but 'b' is float32" in result.err
     assert (
         ckpt(
             "convert",
@@ -434,7 +434,7 @@ def test_a_source_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, ckpt: Ca
     os.truncate(tmp_path / f"s-1{SHARD}", 100)
     result = ckpt("convert", tmp_path / "s-1", tmp_path / "t-1")
     assert result.code == 3
-    assert "the shard has 100" in result.err
+    assert "the shard has only 100" in result.err
     assert not (tmp_path / "t-1.index").exists()
 
 
@@ -514,3 +514,13 @@ def test_a_map_is_printed(command: str, tmp_path: Path, ckpt: Callable) -> None:
     refused = ckpt(*line, "--save-map", "-", "--json")
     assert (refused.code, refused.out) == (2, "")
     assert "--save-map - and --json both write to stdout" in refused.err
+
+
+def test_a_suffix_of_no_format_is_named_in_a_note(tmp_path: Path, ckpt: Callable) -> None:
+    done = ckpt("convert", GUIDE, tmp_path / "weights.foo")
+    assert done.code == 0
+    assert (
+        f"note: {tmp_path}/weights.foo: .foo is not the suffix of a format; writing a TensorFlow" in done.err
+    )
+    for name in ("weights", "weights.ckpt", "weights.ckpt-10", "weights.v1.2"):
+        assert "suffix of a format" not in ckpt("convert", GUIDE, tmp_path / name).err

@@ -189,8 +189,13 @@ def test_other_hidden_units_are_told_before_training(fixture: str, ckpt: Callabl
     old, new = data_path(fixture, "models", "iris"), data_path(fixture, "models", "iris_20_20")
     result = ckpt("match", old, new)
     assert result.code == 1
-    assert ["matters", "shape", "dnn/hiddenlayer_0/bias", "[10] in CHECKPOINT, [20] in TARGET"] in result.rows
-    assert "dnn/hiddenlayer_0/bias is [20] in TARGET, [10] in CHECKPOINT, and 9 more" in result.err
+    assert [
+        "matters",
+        "shape",
+        "dnn/hiddenlayer_0/bias",
+        "[10] in CHECKPOINT, but [20] in TARGET",
+    ] in result.rows
+    assert "dnn/hiddenlayer_0/bias is [20] in TARGET, but [10] in CHECKPOINT, and 9 more" in result.err
     assert (
         "build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
         in result.err

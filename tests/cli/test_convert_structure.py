@@ -162,7 +162,7 @@ def test_objects_are_those_of_the_configurations_keras(ckpt: Callable, tmp_path:
     source, native = (data_path(f"keras3_{name}", f"{name}{rest}") for rest in (".keras", "_ckpt"))
     result = ckpt("convert", source, tmp_path / "three", "--to", "object")
     assert (result.code, result.out) == (0, "")
-    assert "note: the object graph is that of Keras 3; --generation chooses another" in result.err
+    assert "note: the object graph is written for Keras 3; pass --generation to choose another" in result.err
     missing = edges_of(native) - edges_of(tmp_path / "three")
     assert {path for path in missing if "seed_generator" not in path and path != "save_counter"} == set()
     assert ckpt("convert", source, tmp_path / "two", "--to", "object", "--generation", "keras2").code == 0

@@ -294,7 +294,7 @@ def test_types_that_numpy_has_not_are_refused_with_a_cast_as_the_hint(
     refused = ckpt("extract", tmp_path / "b", "-o", out)
     assert (refused.code, refused.out) == (3, "")
     assert f"tensor 't': {'npz' if target == 'o.npz' else 'npy'} has no {name}" in refused.err
-    assert "hint: to write it as another type: --cast float32" in refused.err
+    assert "hint: pass --cast float32 to write it as another type" in refused.err
     assert not os.path.lexists(out)
     assert ckpt("extract", tmp_path / "b", "-o", out, "--cast", "float32").code == 0
     found = np.load(f"{out}t.npy" if target == "d/" else out)
@@ -421,7 +421,7 @@ def test_a_file_that_is_there_is_kept_unless_overwrite(
     result = ckpt("extract", prefix, "count", "-o", tmp_path / target)
     assert (result.code, result.out) == (3, "")
     assert "already exists" in result.err
-    assert "hint: to replace it: --overwrite" in result.err
+    assert "hint: pass --overwrite to replace it" in result.err
     assert (tmp_path / target).read_bytes() == b"mine"
     assert ckpt("extract", prefix, "count", "-o", tmp_path / target, "--overwrite").code == 0
     assert (tmp_path / target).read_bytes() != b"mine"

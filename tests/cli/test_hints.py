@@ -339,7 +339,7 @@ def test_a_wrong_guess_is_answered_with_a_command_that_runs(
         ("convert run/ckpt-10 new.npz --half", "to change the dtype: --cast float16"),
         (
             "convert run/ckpt-10 new.npz --dtype fp16",
-            "--dtype selects tensors; to change their dtype: --cast",
+            "--dtype selects tensors; pass --cast to change their dtype",
         ),
         ("convert run/ckpt-10 new.npz --no-optimizer", "to leave out the optimizer state: --weights-only"),
         ("convert run/ckpt-10 new --format pytorch", "to choose the format: --to"),

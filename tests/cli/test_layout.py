@@ -384,7 +384,7 @@ def test_the_state_of_an_optimizer_follows_into_a_file_that_has_a_place_for_it(
     line = ("convert", trained, there, "--layout", "pytorch")
     done = ckpt(*line, "--json", "--learning-rate", "0.25", "--iterations", "7")
     assert done.code == 0, done.err
-    assert "epsilon is added after bias is corrected" in done.err
+    assert "adds epsilon after bias correction" in done.err
     weights, torch = read(trained), read(there)
     of = {row["to"]: row["from"] for row in done.json["tensors"]}
     assert of["optimizer/state/0/exp_avg"] == "optimizer_weights/Adam/m/hidden/kernel"
@@ -741,7 +741,7 @@ RMSPROP = {
     ("group", "state", "words"),
     [
         ({key: value for key, value in ADAM.items() if key != "param_names"}, KEPT, "has no param_names"),
-        ({**ADAM, "weight_decay": 0.1}, KEPT, "has weight_decay 0.1, which Keras' Adam has not"),
+        ({**ADAM, "weight_decay": 0.1}, KEPT, "has weight_decay 0.1, which Keras' Adam does not support"),
         ({**ADAM, "maximize": True}, KEPT, "has maximize True"),
         ({**ADAM, "delta": 0.1}, KEPT, "has delta 0.1"),
         ({**SGD, "dampening": 0.5}, {"momentum_buffer": M}, "has dampening 0.5"),

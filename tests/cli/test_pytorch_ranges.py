@@ -218,7 +218,7 @@ def test_a_count_of_the_legacy_form_is_held_against_the_object_before_values_are
     for options in ([], ["--link", "--to", "tf-name"]):
         done = ckpt("convert", path, tmp_path / ("y-1" if options else "y.safetensors"), *options)
         assert done.code == 3
-        assert "the storage has 8 elements, the object says 7" in done.err
+        assert "the storage has 8 elements, but the object says 7" in done.err
 
 
 def test_a_conversion_that_was_interrupted_still_compares_the_crc_32(

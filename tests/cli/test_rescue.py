@@ -432,7 +432,7 @@ def test_safetensors_metadata_that_is_too_long_is_left_out(tmp_path: Path, ckpt:
     assert "hint: to save the tensors without it, run: ckpt rescue" in listed.err
     done = ckpt("rescue", path, tmp_path / "out.safetensors", "--json")
     assert (done.code, *counts(done.json)) == (SAVED, 0, 1, 0)
-    assert "__metadata__ has 17825793 characters, the limit is 16777216" in done.err
+    assert "__metadata__ has 17825793 characters, over the limit of 16777216" in done.err
     assert same(read_all(tmp_path / "out.safetensors")["a"], np.arange(3.0))
 
 

@@ -162,7 +162,7 @@ def test_convert_writes_the_names_in_hdf5_that_extract_writes(tmp_path: Path, ck
 def test_hdf5_by_keys_is_offered_where_a_configuration_is_missing(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", SLOTS, tmp_path / "x.h5")
     assert result.code == 3
-    assert "hint: --to hdf5" in result.err
+    assert "hint: use --to hdf5" in result.err
 
 
 def test_an_error_of_usage_is_one_line_without_tabs(ckpt: Callable) -> None:

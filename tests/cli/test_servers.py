@@ -816,7 +816,7 @@ def test_a_file_with_another_sum_is_named(
     assert (done.code, finding["code"], finding["file"]) == (1, "contract", str(model / name))
     words = {
         "content": "content differs",
-        "size": "bytes, hf://org/repo has",
+        "size": "bytes, but hf://org/repo has",
         "there": "not in hf://org/repo",
     }
     assert words[change] in finding["message"]

@@ -97,7 +97,7 @@ def test_contradicting_counts_are_an_error_that_names_both_and_the_option(
     before = sorted(tmp_path.iterdir())
     result = ckpt("convert", source, target, "--to", "object")
     assert (result.code, result.out) == (3, "")
-    assert "beta1_power (with beta_1 0.9) says 5 steps, global_step says 700" in result.err
+    assert "beta1_power (with beta_1 0.9) says 5 steps, but global_step says 700" in result.err
     assert "--iterations N" in result.err
     assert sorted(tmp_path.iterdir()) == before
     assert ckpt("convert", source, target, "--to", "object", "--iterations", "6").code == 0

@@ -306,7 +306,7 @@ def test_v1_slices_that_could_be_too_large(dtype: str, size: int, tmp_path: Path
 def test_targets_that_are_there(tmp_path: Path) -> None:
     save(tmp_path / "c", {"v": np.array(1)})
     found = refused(CheckpointExistsError, tmp_path)
-    assert (found.path, found.hints) == (f"{tmp_path}/c.index", ("to replace it: --overwrite",))
+    assert (found.path, found.hints) == (f"{tmp_path}/c.index", ("pass --overwrite to replace it",))
     for path in ("c.index", "c.data-00000-of-00001"):
         refused(CheckpointExistsError, tmp_path, path=tmp_path / path)
     os.unlink(tmp_path / "c.index")

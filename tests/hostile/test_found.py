@@ -85,7 +85,7 @@ def test_a_member_that_swallows_others_is_noticed(tmp_path: Path) -> None:
     data[first + 33] ^= 1
     (tmp_path / "a.npz").write_bytes(data)
     with pytest.raises(
-        formats.CorruptCheckpointError, match="1 members in the central directory, its end record says 4"
+        formats.CorruptCheckpointError, match="1 members in the central directory, but its end record says 4"
     ):
         formats.open_checkpoint(str(tmp_path / "a.npz"))
 

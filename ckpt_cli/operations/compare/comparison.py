@@ -278,7 +278,7 @@ def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: 
 
 
 def _without(side: Operand, message: str) -> UnsupportedFeatureError:
-    hints = ("to compare only dtypes and shapes: --no-values",)
+    hints = ("pass --no-values to compare only dtypes and shapes",)
     return UnsupportedFeatureError(message, path=side.reader.location.path, key=side.key, hints=hints)
 
 

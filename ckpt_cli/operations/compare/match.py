@@ -390,7 +390,7 @@ def remedy_for_shapes(found: Match) -> str | None:
     first = found.shape_mismatch[0]
     more = f", and {len(found.shape_mismatch) - 1:,} more" if len(found.shape_mismatch) > 1 else ""
     return (
-        f"{first.key} is {first.target} in TARGET, {first.checkpoint} in CHECKPOINT{more}: "
+        f"{first.key} is {first.target} in TARGET, but {first.checkpoint} in CHECKPOINT{more}: "
         "build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
 
-KEEP_OPTIMIZER = "to convert the weights and keep TEMPLATE's optimizer state: --keep-optimizer"
+KEEP_OPTIMIZER = "pass --keep-optimizer to convert the weights and keep TEMPLATE's optimizer state"
 """The hint where an optimizer cannot go on as TEMPLATE's, but all weights have their values."""
 
 _OF_MODEL, _OF_OPTIMIZER = frozenset(("variable", "state")), frozenset(("slot", "optimizer"))
@@ -85,7 +85,7 @@ class Account(NamedTuple):
         if not weights:
             hints.append(KEEP_OPTIMIZER)
         elif self._is_any_weight_paired or not self._chosen_weights:
-            hints.append("to keep TEMPLATE's values for them: --partial")
+            hints.append("pass --partial to keep TEMPLATE's values for them")
         message = f"{what} no value: {listed}{more}"
         raise ConversionError(message, path=self.source.location.path, hints=tuple(hints))
 
@@ -96,7 +96,9 @@ class Account(NamedTuple):
             return "SRC has no tensors left to pair"
         unused = ", ".join(map(repr, free[:3]))
         count = counted(len(free), "tensor")
-        return f"{count} of SRC left unpaired, such as {unused}; to pair them: --map or --sub; {self._look()}"
+        return (
+            f"{count} of SRC left unpaired, such as {unused}; pair them with --map or --sub; {self._look()}"
+        )
 
     def _look(self) -> str:
         return look_at_names(self.source, self.template)
@@ -109,7 +111,7 @@ class Account(NamedTuple):
         names = first_of([repr(shown(self.source, key)) for key in chosen])
         count = counted(len(chosen), "weight")
         message = f"none of the {count} of SRC matches TEMPLATE, which would stay untrained: {names}"
-        hints = (f"to pair them: --map or --sub; {self._look()}",)
+        hints = (f"pair them with --map or --sub; {self._look()}",)
         raise ConversionError(message, path=self.source.location.path, hints=hints)
 
     @property
@@ -152,7 +154,7 @@ def refuse_left(source: FormatReader, left: Mapping[str, str]) -> None:
     message = (
         f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no counterpart in TEMPLATE: {listed}{more}"
     )
-    hints = (KEEP_OPTIMIZER, "to leave out a part of it: --exclude")
+    hints = (KEEP_OPTIMIZER, "pass --exclude to leave out a part of it")
     raise ConversionError(message, path=source.location.path, hints=hints)
 
 
@@ -173,12 +175,12 @@ def refuse_different(
         (
             "dtype",
             dtypes,
-            "TensorFlow does not cast on restore; to cast floating-point tensors: --cast float32",
+            "TensorFlow does not cast on restore; pass --cast float32 to cast floating-point tensors",
         ),
     ):
         if found:
             differences = [
-                f"{from_key!r} is {mine}, {shown(template, key)!r} {theirs}"
+                f"{from_key!r} is {mine}, but {shown(template, key)!r} is {theirs}"
                 for key, from_key, mine, theirs in found[:3]
             ]
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
@@ -188,9 +190,11 @@ def refuse_different(
 
 def _leave_out(keys: Sequence[str]) -> str:
     if len(keys) > _MOST_LEFT_OUT:
-        return "a tensor with another shape cannot be restored; to leave it out: --partial --exclude KEY"
+        return "a tensor with another shape cannot be restored; pass --partial --exclude KEY to leave it out"
     options = " ".join(f"--exclude {shlex.quote(key)}" for key in keys)
-    return f"a tensor with another shape cannot be restored; to keep TEMPLATE's value: --partial {options}"
+    return (
+        f"a tensor with another shape cannot be restored; pass --partial {options} to keep TEMPLATE's value"
+    )
 
 
 def _castable(mine: TensorSpec, theirs: TensorSpec, cast: DType | None) -> bool:

@@ -107,7 +107,7 @@ def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
     """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
     regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
     if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
-        hints = (leave_out(spec.key), "to write it as one tensor: --merge-slices")
+        hints = (leave_out(spec.key), "pass --merge-slices to write it as one tensor")
         message = "cannot be written in slices: they contain strings, or do not cover its shape"
         raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
 

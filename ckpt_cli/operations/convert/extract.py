@@ -296,7 +296,7 @@ def _check_target(output: Output, *, overwrite: bool) -> None:
     if not is_directory:
         raise CheckpointExistsError("is a file", path=path)
     if not overwrite and path.listing():
-        raise CheckpointExistsError("already exists", path=path, hints=("to replace it: --overwrite",))
+        raise CheckpointExistsError("already exists", path=path, hints=("pass --overwrite to replace it",))
 
 
 _FOLDER = "tensors"

@@ -304,7 +304,7 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
     return [Dropped(key, f"{kinds[key]} that the other layout cannot represent") for key in keys]
 
 
-_LEFT_HINTS = (WEIGHTS_ONLY, "to keep it: --to pytorch, with a Keras configuration")
+_LEFT_HINTS = (WEIGHTS_ONLY, "pass --to pytorch and a Keras configuration to keep it")
 
 
 def _exclude(keys: Sequence[str]) -> str:
@@ -605,7 +605,7 @@ def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str])
     if len(found) > 1:
         some = ", ".join(map(repr, found[:_MOST_SHOWN]))
         message = f"{len(found)} dictionaries contain all tensors of the model: {some}"
-        raise ConversionError(message, path=reader.location.path, hints=("to leave one out: --exclude",))
+        raise ConversionError(message, path=reader.location.path, hints=("pass --exclude to leave one out",))
     if not found:
         missing = min(prefixes.values(), key=len)
         shown = ", ".join(map(repr, missing[:_MOST_SHOWN]))

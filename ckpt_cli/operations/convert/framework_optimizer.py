@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
 
-WEIGHTS_ONLY = "to leave out optimizer state: --kind variable"
+WEIGHTS_ONLY = "pass --kind variable to leave out optimizer state"
 
 _COMPILED = "pass a .keras or .h5 file of the compiled model with --config FILE; it has the settings"
 _RATE_GIVEN = "pass it with --learning-rate R"

@@ -85,7 +85,7 @@ def chosen_optimizer(reader: FormatReader, wanted: Collection[str], given: Given
         some = " and ".join(repr(one.path or "the file itself") for one in found[:3])
         message = f"found {len(found)} optimizers, {some}; a Keras model has one"
         raise ConversionError(
-            message, path=reader.location.path, hints=("to leave one out: --exclude", WEIGHTS_ONLY)
+            message, path=reader.location.path, hints=("pass --exclude to leave one out", WEIGHTS_ONLY)
         )
     return found[0] if found else None
 

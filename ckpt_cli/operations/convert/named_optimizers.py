@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _SUM_OF_GRADIENTS = (
-    "momentum stays the sum of gradients, as in TensorFlow 1, but Keras' SGD multiplies it by "
+    "momentum is written as the sum of gradients, as in TensorFlow 1, but Keras' SGD multiplies it by "
     "-learning_rate; to convert it to legacy Keras, pass --learning-rate R"
 )
 _NO_STEPS = StepCount(0, "not stored in SRC, and not needed")

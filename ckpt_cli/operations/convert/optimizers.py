@@ -240,7 +240,7 @@ def _counterpart(
     if len(found) > 1:
         names = ", ".join(f"{state.title} at {state.path!r}" for state in found)
         message = f"several optimizers of SRC train the variables of TEMPLATE's {theirs.path!r}: {names}"
-        hints = ("to leave out the state of all but one: --exclude", KEEP_OPTIMIZER)
+        hints = ("pass --exclude to leave out the state of all but one", KEEP_OPTIMIZER)
         raise OptimizerError(message, hints=hints)
     return found[0] if found else None
 
@@ -266,7 +266,7 @@ class _Pair(NamedTuple):
             return
         both = common_rows(mine, theirs)
         if not both:
-            raise self._refused(f"SRC's optimizer is {spell(mine)}, TEMPLATE's is {spell(theirs)}")
+            raise self._refused(f"SRC's optimizer is {spell(mine)}, but TEMPLATE's is {spell(theirs)}")
         row, into = both[0]
         flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
         if flaw is not None:
@@ -314,7 +314,7 @@ class _Pair(NamedTuple):
         mine, theirs = self.mine, self.theirs
         rows = named(mine.called), named(theirs.called)
         if rows[0] is not None and rows[1] is not None and state_of(rows[0]) != state_of(rows[1]):
-            raise self._refused(f"SRC's optimizer is {spell(mine)}, TEMPLATE's is {spell(theirs)}")
+            raise self._refused(f"SRC's optimizer is {spell(mine)}, but TEMPLATE's is {spell(theirs)}")
         if self._have_one_list:
             origins = dict(zip(theirs.listed, mine.listed, strict=True))
             carried.origins |= {key: Origin(own) for key, own in origins.items()}

@@ -159,7 +159,7 @@ def _pair_files(given: _Given) -> Pairing:
     why = differing_optimizers(source, template, rules.given.optimizer) if here and there else None
     if why is not None and not rules.partial:
         hints = (
-            "to identify the slots, pass a Keras file of the program: --config FILE in place of --like",
+            "pass a Keras file of the program with --config FILE instead of --like to identify the slots",
             KEEP_OPTIMIZER,
         )
         raise OptimizerError(why, path=source.location.path, hints=hints)

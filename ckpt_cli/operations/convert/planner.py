@@ -6,6 +6,8 @@ Everything else keeps its keys.
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING
 
 from formats.core.words import FirstNames
@@ -56,12 +58,24 @@ def target_format(source: FormatReader, path: Location, to: str | None) -> Forma
         return into
     told = format_of_suffix(path)
     if told is not None and not told.has_values:
-        hints = (f"to write a listing anyway: --to {told.name}",)
+        hints = (f"to write a listing anyway, pass --to {told.name}",)
         raise ConversionError("has the suffix of a listing, which stores no values", path=path, hints=hints)
     own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
     into = own if told is None or told.writer is None else told
     refuse_false_suffix(into, path)
     return into
+
+
+_SUFFIX = re.compile(r"\.[a-z][a-z0-9_]{0,9}")
+_IN_PREFIXES = frozenset((".ckpt", ".model", ".tf", ".checkpoint"))
+"""What the names of TensorFlow's checkpoints often end in."""
+
+
+def unknown_suffix(path: Location) -> str | None:
+    """Return the suffix of a target whose format it does not tell; None for a name without one."""
+    stem, suffix = os.path.splitext(path.name)
+    is_suffix = stem and _SUFFIX.fullmatch(suffix.lower()) and suffix.lower() not in _IN_PREFIXES
+    return suffix if is_suffix and format_of_suffix(path) is None else None
 
 
 def plan_conversion(

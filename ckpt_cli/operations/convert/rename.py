@@ -184,5 +184,5 @@ def _refuse_store(target: Location) -> None:
 
 def _refuse_existing(found: Sequence[Location]) -> None:
     if found:
-        hints = ("to replace it: --overwrite", "to change the checkpoint itself: --in-place")
+        hints = ("pass --overwrite to replace it", "pass --in-place to change the checkpoint itself")
         raise CheckpointExistsError("already exists", path=found[0], hints=hints)

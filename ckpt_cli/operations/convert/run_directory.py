@@ -78,4 +78,4 @@ def refuse_state_file(target: Location) -> None:
     """Raise CheckpointExistsError for a state file that is there: others' checkpoints are in it."""
     path = target / FILE_NAME
     if path.exists():
-        raise CheckpointExistsError("already exists", path=path, hints=("to replace it: --overwrite",))
+        raise CheckpointExistsError("already exists", path=path, hints=("pass --overwrite to replace it",))

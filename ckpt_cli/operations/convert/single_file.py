@@ -25,7 +25,7 @@ def refuse_single(path: Location, *, overwrite: bool) -> None:
         return
     refuse_irreplaceable(path)
     if not overwrite:
-        raise CheckpointExistsError("already exists", path=path, hints=("to replace it: --overwrite",))
+        raise CheckpointExistsError("already exists", path=path, hints=("pass --overwrite to replace it",))
 
 
 def write_single(

@@ -90,7 +90,7 @@ def plain_names(names: Mapping[str, str], source: FormatReader) -> dict[str, str
         other = owners.setdefault(name, key)
         if other != key and names[other] != names[key]:
             message = f"{names[other]!r} and {names[key]!r} both become this key"
-            hints = ("to keep the keys as stored: --keys stored",)
+            hints = ("pass --keys stored to keep the keys as stored",)
             raise DuplicateKeyError(message, path=source.location.path, key=name, hints=hints)
     return plain
 

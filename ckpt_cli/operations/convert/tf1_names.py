@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .optimizers import Given
 
 
-LEAVE_OUT = "to leave out optimizer state: --weights-only, or --exclude for a part of it"
+LEAVE_OUT = "pass --weights-only to leave out optimizer state, or --exclude to leave out a part of it"
 
 
 class Named(NamedTuple):

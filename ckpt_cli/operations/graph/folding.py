@@ -217,7 +217,7 @@ def draw(
         if depth is None and total > _MOST_ROWS and len(levels) > 1:
             break
         if depth is not None and total > drawable:
-            hints = ("to draw fewer levels: --depth; to get everything as data: --json",)
+            hints = ("pass --depth to draw fewer levels, or --json to get everything as data",)
             raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
         rows = (row for row in levels[-1] if not row.is_alias)
         levels.append([each for row in rows for each in _below(row, nodes, hanging, most, slots=slots)])

@@ -129,9 +129,9 @@ class Contract:
         if spec is None:
             return f"missing: {self.path} lists it as {listed.dtype} of shape {list(listed.shape)}"
         if spec.shape != listed.shape:
-            return f"shape {list(spec.shape)}, {self.path} has {list(listed.shape)}"
+            return f"shape {list(spec.shape)}, but {self.path} has {list(listed.shape)}"
         if spec.dtype is not listed.dtype and (spec.dtype_name, listed.dtype.name) != (None, ""):
-            return f"dtype {spec.dtype}, {self.path} has {listed.dtype}"
+            return f"dtype {spec.dtype}, but {self.path} has {listed.dtype}"
         return None
 
 

@@ -80,10 +80,10 @@ class HubContract(Contract):
         if listed is None:
             return f"not in {self.path}"
         if here.size != listed.size:
-            return f"{here.size:,} bytes, {self.path} has {listed.size:,}"
+            return f"{here.size:,} bytes, but {self.path} has {listed.size:,}"
         with path.open() as file:
             flaw = FileSum(path, listed.identity).flaw(file, advance)
-        return f"{flaw}, {self.path} has {listed.identity[0]}" if flaw else ""
+        return f"{flaw}, but {self.path} has {listed.identity[0]}" if flaw else ""
 
     def _tell_others(self, folder: Location, own: set[str], listed: dict[str, Entry]) -> None:
         """Note which files only one side has: they are not compared."""
@@ -132,7 +132,7 @@ class HubSums:
         for file, each in zip(self._files, self._sums, strict=True):
             flaw = each.flaw(file)
             if flaw:
-                message = f"{flaw}, the Hub lists {each.listed}"
+                message = f"{flaw}, but the Hub lists {each.listed}"
                 found.append(Finding("error", "contract", message, None, location.head.of(file.path)))
         return found
 

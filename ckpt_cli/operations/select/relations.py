@@ -130,7 +130,7 @@ class _Relating:
         if row.free is None:
             missing = [other for other in rows if other not in {mine for _, mine in held}]
             if missing:
-                message = f"is made of {len(rows)} tensors, {len(missing)} of them are missing"
+                message = f"is made of {len(rows)} tensors, but {len(missing)} of them are missing"
                 raise ConversionError(message, key=target, hints=_shown(missing))
         turn = row.steps.turn
         assert isinstance(turn, Join)

@@ -172,7 +172,7 @@ class Archive:
         declared = _declared_members(self.file)
         if len(listed) != declared:
             raise self._corrupt(
-                f"{len(listed)} members in the central directory, its end record says {declared}", None
+                f"{len(listed)} members in the central directory, but its end record says {declared}", None
             )
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._duplicate: str | None = None
@@ -275,9 +275,8 @@ class Archive:
             raise self._corrupt(f"member {name!r} has another name in its local header", info.header_offset)
         offset = info.header_offset + _LOCAL_SIZE + name_length + extra_length
         if offset + info.compress_size > self.file.size:
-            message = (
-                f"member {name!r} ends at byte {offset + info.compress_size}, the file has {self.file.size}"
-            )
+            end = offset + info.compress_size
+            message = f"member {name!r} ends at byte {end}, but the file has only {self.file.size} bytes"
             raise self._corrupt(message, offset)
         if not deflated and info.compress_size != info.file_size:
             message = f"member {name!r} is stored in {info.compress_size} bytes, expected {info.file_size}"
@@ -314,7 +313,7 @@ class Archive:
                 f"member {member.name!r} has {size} bytes, expected {member.size}", member.offset
             )
         if crc != member.crc:
-            message = f"member {member.name!r}: CRC-32 {crc:#010x}, stored {member.crc:#010x}"
+            message = f"member {member.name!r}: CRC-32 {crc:#010x}, but the stored one is {member.crc:#010x}"
             where = self.file.where(member.offset)
             raise ChecksumError(message, path=self.path, offset=where, code="tensor-checksum")
 

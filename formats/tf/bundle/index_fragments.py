@@ -162,7 +162,9 @@ def _header(
         header = BundleHeaderProto(num_shards=max(counts, default=0))
     elif counts and header.num_shards not in counts and len(counts) == 1:
         (count,) = counts
-        message = f"the header counts {header.num_shards} shards, the file names say {count}; using {count}"
+        message = (
+            f"the header counts {header.num_shards} shards, but the file names say {count}; using {count}"
+        )
         findings.append(Finding("warning", "header", message, None, prefix + ".index", 0))
         header.num_shards = count
     if header.endianness not in (0, 1):

@@ -545,7 +545,7 @@ class BundleReader(FormatReader):
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         file = self.shard(entry.shard, spec.key)
         if entry.offset + entry.size > file.size:
-            message = f"ends at byte {entry.offset + entry.size}, the shard has {file.size}"
+            message = f"ends at byte {entry.offset + entry.size}, but the shard has only {file.size} bytes"
             raise CorruptCheckpointError(
                 message, path=file.path, key=spec.key, offset=entry.offset, code="shard-short"
             )

@@ -366,7 +366,7 @@ def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) 
         return None
     index = reader.index
     path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
-    message = f"checksum {mask(crc):#010x}, stored {stored:#010x}"
+    message = f"checksum {mask(crc):#010x}, but the stored one is {stored:#010x}"
     return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
 
 
@@ -475,5 +475,5 @@ def _object_graph(reader: BundleReader) -> Iterator[Finding]:
     # A graph whose bytes are damaged has been found so already; one that cannot be decoded is found here.
     yield from (finding for finding in reader.findings[known:] if finding.code.startswith("graph"))
     if not reader.format.has_object_graph and any(map(looks_object_based, reader.specs)):
-        message = "the keys are object-based, but the object graph is missing; TensorFlow restores nothing"
+        message = "the keys are object-based, but the object graph is missing, so TensorFlow restores nothing"
         yield Finding("error", "graph-decode", message, None, reader.index.path)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def states_of(reader: FormatReader) -> list[TrainingState] | None:
-    """Return the state of each optimizer that a checkpoint has; None where its layout is not known here."""
+    """Return the state of each optimizer that a checkpoint has; None where its layout is unknown."""
     if reader.object_graph is not None:
         return training_states(reader.object_graph, reader.specs, reader.full_names)
     invented = _invented(reader)

@@ -53,8 +53,8 @@ def test_every_dtype_reads_back(tmp_path):
 CORRUPT = {
     "overlap": ({"a": entry(0, 4), "b": entry(2, 6)}, 6, "overlaps the data up to byte 4"),
     "hole": ({"a": entry(0, 2), "b": entry(4, 6)}, 6, "a gap after byte 2"),
-    "surplus": ({"a": entry(0, 2)}, 3, "3 bytes of data, the header lists 2"),
-    "truncated": ({"a": entry(0, 8)}, 5, "truncated: 5 bytes of data, the header lists 8"),
+    "surplus": ({"a": entry(0, 2)}, 3, "3 bytes of data, but the header lists 2"),
+    "truncated": ({"a": entry(0, 8)}, 5, "truncated: 5 bytes of data, but the header lists 8"),
     "backwards": ({"a": entry(4, 0, [4])}, 4, "needs 4 bytes"),
     "size": ({"a": entry(0, 4, [4], "F32")}, 4, r"data_offsets \[0, 4\]; F32 of shape \[4\] needs 16 bytes"),
     "overflow": ({"a": entry(0, 4, [1 << 62, 1 << 62], "F32")}, 4, "F32 of shape"),
@@ -89,7 +89,7 @@ def test_what_the_rules_forbid_is_corrupt(tmp_path, case):
 def test_a_header_longer_than_allowed_is_not_read(tmp_path, length):
     path = write(tmp_path / "x.safetensors", {"a": entry(0, 0)}, length=length)
     with pytest.raises(
-        formats.CorruptCheckpointError, match=f"the header has {length} bytes, the limit is 100000000"
+        formats.CorruptCheckpointError, match=f"the header has {length} bytes, over the limit of 100000000"
     ):
         formats.open_checkpoint(path)
 
@@ -97,7 +97,7 @@ def test_a_header_longer_than_allowed_is_not_read(tmp_path, length):
 def test_a_header_cut_off_says_so(tmp_path):
     path = write(tmp_path / "x.safetensors", {"a": entry(0, 0)}, length=5000)
     with pytest.raises(
-        formats.CorruptCheckpointError, match="the header has 5000 bytes, the file only"
+        formats.CorruptCheckpointError, match="the header has 5000 bytes, but the file has only"
     ) as caught:
         formats.open_checkpoint(path)
     assert caught.value.hints

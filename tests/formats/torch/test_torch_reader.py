@@ -600,7 +600,7 @@ def test_storages_of_the_legacy_form_that_do_not_fit(tmp_path: Path, storages: A
 def test_a_count_that_the_object_contradicts(tmp_path: Path) -> None:
     storages = {**STORAGES, "0": (5, SIX.tobytes())}
     with formats.open_checkpoint(written(tmp_path / "x.pth", legacy(LEGACY, storages))) as reader:
-        with pytest.raises(CorruptCheckpointError, match="the storage has 5 elements, the object says 6"):
+        with pytest.raises(CorruptCheckpointError, match="the storage has 5 elements, but the object says 6"):
             reader["a"].read()
         assert [found.key for step in reader.verify() for found in step.findings] == ["a"]
 

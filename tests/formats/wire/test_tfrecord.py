@@ -67,7 +67,7 @@ def test_no_changed_byte_passes_and_a_damaged_payload_is_passed_over() -> None:
 def test_a_length_is_believed_neither_without_its_checksum_nor_past_the_end() -> None:
     huge = (1 << 62).to_bytes(8, "little")
     (record,) = read(huge + bytes(8))
-    assert record.flaw == "a record's length has checksum 0x00f0857f, stored 0x00000000"
+    assert record.flaw == "a record's length has checksum 0x00f0857f, but the stored one is 0x00000000"
     checksum = masked_crc32c(huge).to_bytes(4, "little")
     (record,) = read(huge + checksum + b"x" * 40)
     assert record.flaw == f"ends 52 bytes into a record of {(1 << 62) + 16} bytes"

@@ -77,7 +77,7 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
         (
             ["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"],
             {"a": (2,)},
-            "made of 2 tensors, 1 of them are missing",
+            "made of 2 tensors, but 1 of them are missing",
         ),
         (["a\tqkv\tconcat(0)", "b\tqkv\tT concat(0)"], {"a": (2,), "b": (2,)}, "this tensor disagree"),
         (["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"], {"a": (2,), "b": (3,)}, "parts of the same shape"),

@@ -83,7 +83,7 @@ class HubModel(NamedTuple):
         rule = self.architecture.rule(name)
         if rule is not None:
             if rule.rejects:
-                message = "transformers 4.41 does not load this tensor, so its meaning is not proved"
+                message = "transformers 4.41 does not load this tensor, so ckpt does not know its meaning"
                 raise ConversionError(message, key=old, hints=(_MAP,))
             name, changes = rule.renamed(name), (*changes, *_changes(rule.operations, changes, shape))
         prefix = self.architecture.prefix + "."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
 
 
-_FROM_TEMPLATE = "to take them from TEMPLATE, a Keras file of the program: --like TEMPLATE --partial"
+_FROM_TEMPLATE = "pass --like TEMPLATE --partial to take them from TEMPLATE, a Keras file of the program"
 
 
 def with_learned(plan: Plan, source: FormatReader, *, partial: bool = False) -> Plan:

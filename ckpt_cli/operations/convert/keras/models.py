@@ -175,7 +175,7 @@ def _refuse_ambiguous(
                 f"layers {first} of SRC have the shapes of {second} of TEMPLATE, "
                 "and their names do not identify them"
             )
-            hint = f"--map FILE says it; {look_at_names(mine.reader, theirs.reader)}"
+            hint = f"name the pairs in a file with --map FILE; {look_at_names(mine.reader, theirs.reader)}"
             raise ConversionError(message, hints=(hint,))
 
 

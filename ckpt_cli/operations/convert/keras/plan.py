@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 
 _HINTS = (
-    "--config FILE gives the model's configuration: model.to_json(), a config.json, or a Keras file with one",
-    "--like TEMPLATE takes the layout of a checkpoint that the same model has written",
+    "pass the model's configuration with --config FILE: model.to_json(), a config.json, or a Keras file",
+    "pass --like TEMPLATE to take the layout of a checkpoint that the same model wrote",
 )
-_PLAIN = "--to hdf5, with a DST that ends in .h5, writes the tensors by their keys, which no Keras loads"
+_PLAIN = "use --to hdf5 and a DST that ends in .h5 to write the tensors by key; Keras cannot load such a file"
 _MOST_CONFIG = 256 << 20
 KERAS_2, KERAS_3 = "2.15.0", "3.0.0"
 
@@ -173,12 +173,10 @@ def _refuse_rules(chosen: Chosen) -> None:
     """Refuse other names for tensors that the model places by those that SRC has."""
     changed = next((key for key in chosen.keys if chosen.renamed(key) != key), None)
     if changed is not None:
-        message = (
-            "the model's configuration says where tensors go, by the names that SRC has: no rule changes"
-        )
-        hints = ("convert first, by the names that SRC has, and rename the result",)
+        message = "the model's configuration decides the names of tensors, so rules cannot change them"
+        hints = ("convert without rules first, then rename the result",)
         path = chosen.source.location.path
-        raise ConversionError(f"{message}: rules change nothing", path=path, key=changed, hints=hints)
+        raise ConversionError(message, path=path, key=changed, hints=hints)
 
 
 def _is_for_another_keras(chosen: Chosen) -> bool:
@@ -202,7 +200,7 @@ def _same_layout(chosen: Chosen) -> KerasPlacement:
         message = (
             "tensors are copied unchanged between files of one layout, so the step count and the rate stay"
         )
-        hints = ("to convert the optimizer state, pass a configuration of another Keras: --config FILE",)
+        hints = ("pass a configuration of another Keras with --config FILE to convert the optimizer state",)
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
     told = keras_facts(chosen.source.proved_facts())
     facts = told.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
@@ -265,10 +263,10 @@ def _state_of(chosen: Chosen, model: Model, lay: Callable[[StateList], _State]) 
 def _without_place(
     chosen: Chosen, number: int, title: str, why: str, more: Sequence[str] = ()
 ) -> ConversionError:
-    message = f"{chosen.into.name} has no place for {counted(number, 'slot')} of {title} in this form: {why}"
+    message = f"{chosen.into.name} cannot store {counted(number, 'slot')} of {title}: {why}"
     hints = (
         *more,
-        "--weights-only leaves the state of optimizers out, --exclude a part of it",
+        "pass --weights-only to leave out optimizer state, or --exclude to leave out a part of it",
     )
     return ConversionError(message, path=chosen.source.location.path, hints=hints)
 
@@ -298,7 +296,7 @@ def _laid(
             hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
-        reason = f"{what} that {target} does not hold in this form"
+        reason = f"{what} that {target} cannot store here"
         if model.optimizer is not None and key in idle:
             reason = reason_of_idle(model.optimizer.state.generation)
         chosen.dropped.append(Dropped(key, reason))
@@ -316,7 +314,7 @@ def _refuse_unloadable(chosen: Chosen, facts: KerasFacts, moves: list[Move]) -> 
     for move in moves:
         if move.spec.dtype.name == "bfloat16":
             message = f"Keras {facts.major} does not load bfloat16 from {chosen.into.name}"
-            hints = ("to write it as another type: --cast float32",)
+            hints = ("pass --cast float32 to write it as another type",)
             raise ConversionError(message, path=chosen.source.location.path, key=move.source, hints=hints)
 
 
@@ -330,21 +328,21 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
         if said is not None and all(one is not variable for one, _ in placed):
             message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
             hints: tuple[str, ...] = (
-                "to write it, pass the configuration of a model that is compiled with it: --config FILE",
+                "pass the configuration of a model that is compiled with it, with --config FILE, to write it",
             )
             if _LAYOUTS[chosen.into.name] is _weights and model.facts.major == "2":
-                hints = (*hints, "for Keras 3, which stores it there: --generation keras3")
+                hints = (*hints, "pass --generation keras3 to write for Keras 3, which stores it there")
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
 def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
     """Return whose slots are left that no place was looked for, and why."""
     if model.optimizer is not None:
-        return "another optimizer", f"its one place is that of {titled(model.optimizer.state)}"
+        return "another optimizer", f"it stores one optimizer, {titled(model.optimizer.state)}"
     if chosen.source.format.is_by_name:
         why = "pass --like TEMPLATE, a file or checkpoint that the program saved after a step"
         return "an optimizer of TensorFlow 1", why
-    return "an optimizer", "its layout is not known here"
+    return "an optimizer", "ckpt does not know the layout of its slots"
 
 
 def _move(chosen: Chosen, model: Model, variable: Variable, name: str) -> Move:
@@ -368,8 +366,8 @@ def _choose(chosen: Chosen, model: Model) -> Model:
         if variable.key in wanted:
             continue
         if not chosen.into.has_object_graph:
-            message = f"{target} needs all weights of a model, this one is left out"
-            hints = ("to write some tensors of a model: --to npz, safetensors or hdf5",)
+            message = f"{target} needs all weights of a model, but this one is left out"
+            hints = ("use --to npz, safetensors or hdf5 to write some tensors of a model",)
             raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
         variable.key = None
     if model.state is None:
@@ -379,8 +377,8 @@ def _choose(chosen: Chosen, model: Model) -> Model:
         return model._replace(state=None)
     missing = next((key for key in state if key not in wanted), None)
     if missing is not None:
-        message = "an optimizer's state is carried whole, this part of it is left out"
-        hints = ("to leave all of it out: --weights-only, or --exclude",)
+        message = "optimizer state can only be converted as a whole, but this part of it is left out"
+        hints = ("pass --weights-only or --exclude to leave all of it out",)
         raise ConversionError(message, path=path, key=missing, hints=hints)
     return model
 
@@ -444,7 +442,9 @@ def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     _refuse_unknown(chosen, model)
     give_names(model.unit)
     generation = chosen.settings.generation or (KERAS3 if model.facts.major == "3" else KERAS2)
-    chosen.notes.append(f"the object graph is that of {TITLES[generation]}; --generation chooses another")
+    chosen.notes.append(
+        f"the object graph is written for {TITLES[generation]}; pass --generation to choose another"
+    )
     if generation == KERAS3:
         state = _state_of(chosen, model, state_in_graph.write_keras3)
         graph, placed = graph_of(as_in_keras_3(model.unit), state)
@@ -485,10 +485,10 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
 def _refuse_config(chosen: Chosen, config: str | None) -> None:
     """Refuse the configuration of a .h5 file for a `.keras` archive."""
     if config is not None and "module" not in parse_object(config):
-        message = "the configuration is that of a .h5 file, from which .keras archives are not loaded"
+        message = "a .keras archive needs a .keras configuration; this one comes from a .h5 file"
         hints = (
-            "--config FILE: the config.json of a .keras archive, or such an archive of the same model",
-            "weights alone need no other configuration: --to weights-h5, for model.load_weights(...)",
+            "pass --config FILE with a .keras archive of the same model, or its config.json",
+            "pass --to weights-h5 to write weights for model.load_weights(...), which need no configuration",
         )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
@@ -525,7 +525,9 @@ def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
     told = model.facts.major == "3" or chosen.settings.config is not None
     if model.optimizer is not None and not (wanted is None and told):
         title = TITLES[KERAS3 if other.facts.major == "3" else KERAS2]
-        chosen.notes.append(f"the optimizer's state is that of {title}; --generation chooses another")
+        chosen.notes.append(
+            f"the optimizer state is written for {title}; pass --generation to choose another"
+        )
     return _weights_of(chosen, other)
 
 

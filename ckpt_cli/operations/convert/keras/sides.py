@@ -176,4 +176,4 @@ def differing_optimizers(source: FormatReader, template: FormatReader, said: str
         return f"the class of {side}'s optimizer is not stored, so the meaning of its slots is unknown"
     if (mine.generation, mine.row or mine.called) == (theirs.generation, theirs.row or theirs.called):
         return None
-    return f"SRC's optimizer is {titled(mine)}, TEMPLATE's is {titled(theirs)}"
+    return f"SRC's optimizer is {titled(mine)}, but TEMPLATE's is {titled(theirs)}"

@@ -73,13 +73,13 @@ def test_trap_2_raw_checksum_is_not_taken_for_the_masked_one(prefix: str) -> Non
     with open_checkpoint(prefix) as reader, pytest.raises(ChecksumError) as caught:
         reader["v"].read()
     assert (caught.value.key, caught.value.offset, caught.value.path) == ("v", 0, shard_path(prefix))
-    assert f"stored {crc32c(SQUARE.tobytes()):#010x}" in str(caught.value)
+    assert f"stored one is {crc32c(SQUARE.tobytes()):#010x}" in str(caught.value)
     assert f"checksum {masked_crc32c(SQUARE.tobytes()):#010x}" in str(caught.value)
 
 
 def test_trap_2_missing_checksum_is_a_wrong_one(prefix: str) -> None:
     write_bundle(prefix, {"v": SQUARE}, edit=lambda entries: setattr(proto(entries, b"v"), "crc32c", 0))
-    with open_checkpoint(prefix) as reader, pytest.raises(ChecksumError, match="stored 0x00000000"):
+    with open_checkpoint(prefix) as reader, pytest.raises(ChecksumError, match="stored one is 0x00000000"):
         reader["v"].read()
 
 
@@ -665,7 +665,7 @@ def set_on(key: bytes, **values: Any) -> Any:
         ({"dtype": 2}, "tensor-size", "float64 of shape"),
         ({"shape": shape_proto((1 << 40,))}, "tensor-size", "expected 4398046511104"),
         ({"shape": shape_proto((10**9, 10**9)), "size": 4 * 10**18}, "shard-short", "ends at byte"),
-        ({"offset": 1}, "shard-short", "ends at byte 65, the shard has 64"),
+        ({"offset": 1}, "shard-short", "ends at byte 65, but the shard has only 64 bytes"),
         ({"offset": (1 << 63) - 1}, "shard-short", "ends at byte"),
         ({"shard_id": 1}, "entry", "in shard 1, but the header counts 1"),
         ({"shard_id": (1 << 31) - 1}, "entry", "the header counts 1"),

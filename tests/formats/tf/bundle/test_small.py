@@ -278,7 +278,7 @@ def test_a_tensor_beyond_the_end_of_its_shard_is_corrupt_and_those_before_it_are
     with open_checkpoint(prefix) as reader:
         assert all(same(reader[key].read(), tensors[key]) for key in ("t0", "t1", "t2"))
         for key, offset in (("t3", 18), ("t4", 24)):
-            with pytest.raises(CorruptCheckpointError, match="the shard has 20") as caught:
+            with pytest.raises(CorruptCheckpointError, match="the shard has only 20") as caught:
                 reader[key].read()
             assert (caught.value.key, caught.value.offset) == (key, offset)
 
