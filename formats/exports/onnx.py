@@ -27,6 +27,7 @@ from .confined import MOST_FILES, confined, missing_file
 from .cursor import BrokenFileError, FileWindow
 from .message_ranges import MessageFile, MessageRange, WireField
 from .onnx_constants import CONSTANT, constant
+from .onnx_nodes import onnx_nodes
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
 from .sparse import SparseTensor
 from .tensors import DecodedTensor, RefusedTensor, StoredTensor, UnavailableTensor
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..location import Location
+    from ..model.graph_nodes import GraphNode
     from ..model.tensor import LazyTensor
     from ..store.base import File
     from .stored import StoredRanges
@@ -92,10 +94,12 @@ class OnnxReader(ExportReader):
         self._message = MessageFile(FileWindow(file))
         self._external: dict[str, File | CheckpointError] = {}
         self._missing: list[Location] = []
+        self._main: MessageRange | None = None
         facts: dict[int, str] = {}
         opsets: list[str] = []
         for field in self._message.fields(self._message.all):
             if field.number == 7 and field.varint is None:
+                self._main = field.span
                 self._graph(field.span, "", 0)
             elif field.number == 25 and field.varint is None:
                 self._function(field.span)
@@ -104,6 +108,15 @@ class OnnxReader(ExportReader):
             elif field.number == 8 and field.varint is None and len(opsets) < 100:
                 opsets.append(self._opset(field.span))
         self._facts = ModelFacts(facts.get(2), facts.get(3), {"opsets": opsets} if opsets else {})
+
+    def nodes(self) -> Iterator[GraphNode]:
+        if self._main is None:
+            return
+        try:
+            yield from onnx_nodes(self._message, self._main, self._weights)
+        except BrokenFileError as error:
+            message = f"{self.format.title}: {error}"
+            raise self._corrupt(message, offset=error.offset, code="header") from error
 
     def _opset(self, span: MessageRange) -> str:
         entry = self._message.entry(span)

@@ -108,8 +108,8 @@ class ExportReader(FormatReader):
             raise error
         self.findings.append(Finding.of(error))
 
-    def _add(self, weight: StoredWeight, kind: str | None = None) -> None:
-        """Take a tensor whose name may be another's, too, as in the branches of a condition."""
+    def _add(self, weight: StoredWeight, kind: str | None = None) -> str:
+        """Take a tensor whose name may be another's, too, as in the branches of a condition; return its key."""
         if len(self._weights) == MOST_TENSORS:
             raise ValueError(f"more than {MOST_TENSORS} tensors")
         name = key = weight.spec.key
@@ -122,6 +122,7 @@ class ExportReader(FormatReader):
         self._weights[key] = weight._replace(spec=weight.spec._replace(key=key))
         if kind is not None:
             self._kinds[key] = kind
+        return key
 
     def _charge(self, spec: TensorSpec, stored: int) -> bool:
         """Return whether values may be made of so few bytes: all that a file makes is bounded by its size."""

@@ -27,11 +27,15 @@ from .codecs import AffineCodec, CastCodec, PackedCodec, bool_codec
 from .cursor import FileWindow
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
 from .tensors import DecodedTensor, StoredTensor
+from .tflite_nodes import tflite_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
     from ..core.region import Index
+    from ..model.graph_nodes import GraphNode
     from ..store.base import File
     from .stored import StoredRanges
 
@@ -59,6 +63,7 @@ class TfliteReader(ExportReader):
         model = buffer.root()
         self._numbers: dict[int, tuple[Any, ...]] = {}
         self._names = 0
+        self._keys: dict[int, str] = {}
         buffers = buffer.tables(model, 4)
         subgraphs = buffer.tables(model, 2)
         if len(set(buffers)) != len(buffers) or len(set(subgraphs)) != len(subgraphs):
@@ -99,7 +104,14 @@ class TfliteReader(ExportReader):
         if weight is not None:
             spec = weight.spec
             is_weight = spec.stored_as is not None or (spec.dtype.is_floating and spec.size > 1)
-            self._add(weight, "variable" if is_weight or spec.dtype.is_unmapped else "state")
+            kind = "variable" if is_weight or spec.dtype.is_unmapped else "state"
+            self._keys[table] = self._add(weight, kind)
+
+    def nodes(self) -> Iterator[GraphNode]:
+        try:
+            yield from tflite_nodes(self._buffer, self._keys)
+        except ValueError as error:
+            raise self._corrupt(f"{self.format.title}: {error}", code="header") from error
 
     def _data(self, buffer: int) -> tuple[int, int]:
         """Return where the data of a buffer begin, and their size."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..core.dtypes import DType
     from ..location import Location
     from .checkpoint_files import CheckpointLocation, Fingerprint
+    from .graph_nodes import GraphNode
     from .probe import Probe
     from .verification import Finding
     from .writer import FormatWriter, WriteTarget
@@ -98,6 +99,10 @@ class FormatReader(CheckpointReader):
     def tied(self) -> Mapping[str, str]:
         """By key, the first tensor that another one is: one that the file has once, under several names."""
         return {}
+
+    def nodes(self) -> Iterator[GraphNode]:
+        """Yield the operations of an exported model's graph in order; of other checkpoints, none."""
+        yield from ()
 
     @property
     def object_paths(self) -> Mapping[str, str]:
