@@ -295,6 +295,23 @@ VERIFIED = fields(
                 "max_rel": NUMBER,
             }
         ),
+        "made_from": fields(
+            {
+                "source": TEXT,
+                "weights": listed(
+                    fields(
+                        {
+                            "key": NAME,
+                            "from": listed(NAME),
+                            "rule": TEXT,
+                            "verdict": {"enum": ["equal", "within", "other", "unpaired"]},
+                            "max_error": maybe(NUMBER),
+                            "allowed": maybe(NUMBER),
+                        }
+                    )
+                ),
+            }
+        ),
         "training": fields(
             {
                 "like": TEXT,

@@ -6,11 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
+from formats.find.opening import open_location
 from formats.model.verification import Finding, by_cause
 
 from ..operations.convert.origin import compare_origin, preferred_of
 from ..operations.look.contract import Contract
 from ..operations.look.verify import Result, expand, hold, verify_one
+from ..operations.reporting import opened
 from .calls import collecting, format_id, lent, location, public
 from .changing import key_changes
 from .rules import SHARING_RULES, excludes, needs
@@ -63,6 +65,7 @@ class VerifyOptions(NamedTuple):
     trains_like: Location | None = None
     contracts: tuple[Contract, ...] = ()
     locked: bool = False
+    made_from: Location | None = None
 
 
 def verify_each(
@@ -141,7 +144,28 @@ def _verify(
         result = _compare_outputs(result, options.outputs_like, options.input, reporter)
     if options.trains_like is not None:
         result = _compare_steps(result, options.trains_like, reporter)
+    if options.made_from is not None:
+        result = _compare_source(result, place, options.made_from, reporter)
     return result
+
+
+def _compare_source(
+    result: Result, place: CheckpointLocation, source: Location, reporter: Reporter
+) -> Result:
+    """Return the result with the verdict on each weight: whether it was made of the source's."""
+    from ..operations.origin.verdicts import judge
+
+    with (
+        reporter.progress(place.nbytes(), f"{place.name} made from {source}") as advance,
+        opened(source, reporter) as other,
+        open_location(place) as export,
+    ):
+        found = judge(export, other, advance)
+    findings = found.findings(str(place.head))
+    if not any(finding.severity == "error" for finding in findings):
+        reporter.note(f"{result.path}: {found.summary}")
+    computed = {**result.computed, "made_from": found.document()}
+    return result._replace(findings=(*result.findings, *findings), computed=computed)
 
 
 def _verify_summed(place: CheckpointLocation, workers: Workers, total: int, reporter: Reporter) -> Result:
@@ -304,6 +328,7 @@ def verify(
     locked: bool = False,
     signature: PathLike | None = None,
     public_key: PathLike | None = None,
+    made_from: PathLike | None = None,
     layout: str | None = None,
     map: PathLike | Mapping[str, str] | None = None,  # noqa: A002  the option's name
     config: PathLike | None = None,
@@ -324,8 +349,9 @@ def verify(
     with, or a repository of the Hub, `hf://ORG/REPO`: compares files with its sizes and checksums;
     `locked` uses the `.lock` file next to each checkpoint. `signature` is a file of `ckpt.sign`, and
     `public_key` proves it: compares the tensors with those that were signed. `layout`, `map` and
-    `config` give the checkpoint the signed names and axes, as in `ckpt.diff`. `jobs` and `executor`
-    control parallel work.
+    `config` give the checkpoint the signed names and axes, as in `ckpt.diff`. `made_from` is the
+    checkpoint that an exported model was made of: compares each weight with what the source gives.
+    `jobs` and `executor` control parallel work.
 
     Raises CheckpointError if a listing or the other checkpoint cannot be used, and ValueError for invalid
     arguments.
@@ -336,8 +362,9 @@ def verify(
     print(found)
     ```
     """
-    other, array, trained, listing = (
-        None if path is None else location(path) for path in (outputs_like, input, trains_like, against)
+    other, array, trained, listing, source = (
+        None if path is None else location(path)
+        for path in (outputs_like, input, trains_like, against, made_from)
     )
     contracts: tuple[Contract, ...] = () if listing is None else (contract_at(listing),)
     if signature is not None and public_key is not None:
@@ -351,6 +378,7 @@ def verify(
         trained,
         contracts,
         locked,
+        source,
     )
     with collecting() as said, lent(jobs, executor) as workers:
         results = verify_each([location(path) for path in paths or (".",)], options, workers, said)

@@ -31,6 +31,7 @@ from ..cli.options import (
     sharing_options,
 )
 from ..render import base as render
+from ..render import origin
 from ..render.report import SCREEN
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ _MOST_SHOWN = 20
     metavar="PEM",
     help="The public key that proves --signature.",
 )
+@click.option(
+    "--made-from",
+    type=LocalPath(),
+    metavar="SOURCE",
+    help="Also prove that each weight of an export was made of SOURCE's.",
+    shell_complete=completing("checkpoints"),
+)
 @layout_option
 @map_option
 @config_option
@@ -143,9 +151,15 @@ def command(
     Strings, variants and the save counter do not count. If a conversion renamed or transposed
     tensors, --layout and --map give PATH the names and axes that were signed.
 
+    --made-from pairs each weight of a TFLite, ONNX, GraphDef or TensorFlow.js file with tensors of
+    SOURCE, by names, or by the order of layers. It then proves by value which rule made it:
+    transposed axes, a folded BatchNormalization, a cast, a quantization. A weight that no rule
+    gives is an error.
+
     \b
       ckpt verify run/ckpt-10 --json                for a script
       ckpt verify model/ --against hf://org/model   after a download
+      ckpt verify model.tflite --made-from run/     after an export
       ckpt verify new.npz --outputs-like old.keras  after a conversion
       ckpt verify moved/ckpt-10 --trains-like run/ckpt-10
     """
@@ -162,6 +176,7 @@ def command(
         options["trains_like"],
         contracts,
         options["locked"],
+        options["made_from"],
     )
     results = verify_each(paths or (parse_location("."),), asked, workers, SCREEN)
     _print(results, "json" if as_json else options["form"])
@@ -221,7 +236,7 @@ def _sentence(result: Result) -> str:
 
 
 _NO_DAMAGE = frozenset(
-    ("contract", "signature", "roundtrip", "outputs", "training", "config-shape", *NOT_READ)
+    ("contract", "signature", "roundtrip", "outputs", "training", "config-shape", "origin", *NOT_READ)
 )
 """Codes of findings about a model, or about who asks; the file itself may be sound."""
 
@@ -251,7 +266,7 @@ def _rows(result: Result) -> list[tuple[object, ...]]:
     """Return TSV: path, status, code, key, file, offset, message."""
     summary = (result.path, _status(result), None, None, None, None, _counts(result))
     details = [(result.path, f.severity, f.code, f.key, f.file, f.offset, f.message) for f in result.findings]
-    return [summary, *details]
+    return [summary, *details, *origin.rows(result)]
 
 
 _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -259,6 +274,7 @@ _MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "damaged": ("DAMAGED", {"fg": "red", "bold": True}),
     "refused": ("REFUSED", {"fg": "red", "bold": True}),
     "other": ("NOT AS LISTED", {"fg": "red", "bold": True}),
+    "unproved": ("NOT PROVED", {"fg": "red", "bold": True}),
     "unsigned": ("NOT AS SIGNED", {"fg": "red", "bold": True}),
     "unreadable": ("UNREADABLE", {"fg": "red", "bold": True}),
     "none": ("NONE", {"fg": "red", "bold": True}),
@@ -274,6 +290,8 @@ def _status(result: Result) -> str:
         return "unsigned"
     if codes - NOT_READ and codes - NOT_READ <= {"contract", "signature"}:
         return "other"
+    if codes - NOT_READ == {"origin"}:
+        return "unproved"
     if codes == {REFUSED}:
         return "refused"
     return "none" if result.is_none else "unreadable" if result.is_unread else "damaged"
@@ -288,6 +306,7 @@ def _totals(results: list[Result]) -> str:
         "refused": "refused",
         "other": "not as listed",
         "unsigned": "not as signed",
+        "unproved": "not proved",
         "unreadable": "unreadable",
         "none": "no checkpoint",
     }
@@ -305,6 +324,7 @@ def _show_all(results: list[Result]) -> None:
         gap = " " * (width - render.width(render.escape(result.path)))
         render.title(result.path, f"{gap}{mark}  {result.format or 'unknown format'}  {_counts(result)}")
         _show_findings(result)
+        origin.show(result)
 
 
 def _show_findings(result: Result) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..location import Location
-    from ..model.graph_nodes import GraphNode
+    from ..model.operation_nodes import OperationNode
     from ..model.tensor import LazyTensor
     from ..store.base import File
     from .stored import StoredRanges
@@ -109,7 +109,7 @@ class OnnxReader(ExportReader):
                 opsets.append(self._opset(field.span))
         self._facts = ModelFacts(facts.get(2), facts.get(3), {"opsets": opsets} if opsets else {})
 
-    def nodes(self) -> Iterator[GraphNode]:
+    def nodes(self) -> Iterator[OperationNode]:
         if self._main is None:
             return
         try:
@@ -322,8 +322,11 @@ class OnnxReader(ExportReader):
         data = one_range(self._files[0], span.begin, span.size)
         if self._charge(spec, stored):
             parts_of = (own.make(own.spec, own.data), where.make(where.spec, where.data) if where else None)
-            return self._add(StoredWeight(spec, data, partial(SparseTensor, parts=parts_of)), "variable")
-        return self._add(StoredWeight(spec, data, partial(_too_large, path=self._files[0].path)), "variable")
+            make: Any = partial(SparseTensor, parts=parts_of)
+        else:
+            make = partial(_too_large, path=self._files[0].path)
+        self._add(StoredWeight(spec, data, make), "variable")
+        return None
 
 
 _EXPANDS = "many times as large as what is stored of it, more than is supported"

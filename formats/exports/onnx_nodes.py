@@ -1,15 +1,15 @@
 """The nodes of an ONNX model's main graph, with the stored tensors that each one uses.
 
-    GraphProto     1 node
-    NodeProto      1 input, 2 output, 3 name, 4 op_type, 5 attribute
-    AttributeProto 1 name, 3 i
+GraphProto     1 node
+NodeProto      1 input, 2 output, 3 name, 4 op_type, 5 attribute
+AttributeProto 1 name, 3 i
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.graph_nodes import GraphNode
+from ..model.operation_nodes import OperationNode
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -20,7 +20,7 @@ _PASSES_ON = frozenset(("Identity", "Cast", "DequantizeLinear"))
 _MOST_INPUTS = 1 << 16
 
 
-def onnx_nodes(message: MessageFile, graph: MessageRange, keys: Container[str]) -> Iterator[GraphNode]:
+def onnx_nodes(message: MessageFile, graph: MessageRange, keys: Container[str]) -> Iterator[OperationNode]:
     """Yield the nodes of a graph; `keys` are those of stored tensors."""
     passed: dict[str, str] = {}
     for field in message.fields(graph):
@@ -35,7 +35,7 @@ def onnx_nodes(message: MessageFile, graph: MessageRange, keys: Container[str]) 
             yield node._replace(inputs=used)
 
 
-def _parsed(message: MessageFile, span: MessageRange) -> GraphNode:
+def _parsed(message: MessageFile, span: MessageRange) -> OperationNode:
     """Return a node with the names of all its inputs."""
     name, operation, flag = "", "", ""
     inputs: list[str] = []
@@ -51,7 +51,7 @@ def _parsed(message: MessageFile, span: MessageRange) -> GraphNode:
             operation = message.text(field.span)
         elif field.number == 5:
             flag = flag or _transposed(message, field.span)
-    return GraphNode(operation + flag, (name, *outputs), tuple(inputs))
+    return OperationNode(operation + flag, (name, *outputs), tuple(inputs))
 
 
 def _transposed(message: MessageFile, span: MessageRange) -> str:

@@ -109,7 +109,7 @@ class ExportReader(FormatReader):
         self.findings.append(Finding.of(error))
 
     def _add(self, weight: StoredWeight, kind: str | None = None) -> str:
-        """Take a tensor whose name may be another's, too, as in the branches of a condition; return its key."""
+        """Take a tensor and return its key; another may have its name, as in the branches of a condition."""
         if len(self._weights) == MOST_TENSORS:
             raise ValueError(f"more than {MOST_TENSORS} tensors")
         name = key = weight.spec.key

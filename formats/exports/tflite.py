@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..core.region import Index
-    from ..model.graph_nodes import GraphNode
+    from ..model.operation_nodes import OperationNode
     from ..store.base import File
     from .stored import StoredRanges
 
@@ -107,7 +107,7 @@ class TfliteReader(ExportReader):
             kind = "variable" if is_weight or spec.dtype.is_unmapped else "state"
             self._keys[table] = self._add(weight, kind)
 
-    def nodes(self) -> Iterator[GraphNode]:
+    def nodes(self) -> Iterator[OperationNode]:
         try:
             yield from tflite_nodes(self._buffer, self._keys)
         except ValueError as error:

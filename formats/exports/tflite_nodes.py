@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.graph_nodes import GraphNode
+from ..model.operation_nodes import OperationNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ _LONGEST_NAME = 1 << 20
 _MOST_INPUTS = 1 << 16
 
 
-def tflite_nodes(flat: FlatBuffer, keys: Mapping[int, str]) -> Iterator[GraphNode]:
+def tflite_nodes(flat: FlatBuffer, keys: Mapping[int, str]) -> Iterator[OperationNode]:
     """Yield the operators of all graphs; `keys` are those of stored tensors by the place of their tables."""
     model = flat.root()
     codes = [_operation(flat, code) for code in flat.tables(model, 1)]
@@ -63,7 +63,7 @@ def tflite_nodes(flat: FlatBuffer, keys: Mapping[int, str]) -> Iterator[GraphNod
                 held[outputs[0]] = used[0]
                 continue
             called = tuple(names[number] for number in outputs if number in names)
-            yield GraphNode(operation, called, used)
+            yield OperationNode(operation, called, used)
 
 
 def _operation(flat: FlatBuffer, code: int) -> str:

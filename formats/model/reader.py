@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..core.dtypes import DType
     from ..location import Location
     from .checkpoint_files import CheckpointLocation, Fingerprint
-    from .graph_nodes import GraphNode
+    from .operation_nodes import OperationNode
     from .probe import Probe
     from .verification import Finding
     from .writer import FormatWriter, WriteTarget
@@ -100,7 +100,7 @@ class FormatReader(CheckpointReader):
         """By key, the first tensor that another one is: one that the file has once, under several names."""
         return {}
 
-    def nodes(self) -> Iterator[GraphNode]:
+    def nodes(self) -> Iterator[OperationNode]:
         """Yield the operations of an exported model's graph in order; of other checkpoints, none."""
         yield from ()
 

@@ -282,6 +282,7 @@ OWN = {
         "--against": ("verify bert-2", "--against right.lock"),
         "--signature": ("verify full.h5", _SIGNED),
         "--public-key": ("verify full.h5 --signature full.sig", "--public-key public.pem"),
+        "--made-from": ("verify full.h5 --json", "--made-from full.h5"),
         "--layout": (f"verify full.h5 {_SIGNED}", "--layout pytorch"),
         "--map": (f"verify full.h5 {_SIGNED}", "--map names.tsv"),
         "--config": (f"verify weights.h5 {_SIGNED} --layout pytorch", "--config full.h5"),

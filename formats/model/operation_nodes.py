@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class GraphNode(NamedTuple):
+class OperationNode(NamedTuple):
     """An operation of a graph, in the order of execution.
 
     `names` are its own and those of its outputs, where they are known. `inputs` has the key of each input

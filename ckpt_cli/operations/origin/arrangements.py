@@ -1,0 +1,119 @@
+"""How the axes of a weight may be arranged: transposed, then reshaped, into the shape that an export has.
+
+Where several orders of axes give one shape, as of a square kernel, the operation that uses the weight
+decides.  Orders are those of Keras' kernels; those of PyTorch are the orders of ONNX.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    Shape = tuple[int, ...]
+
+_MOST_AXES = 5
+
+_IN_CHANNELS_LAST: dict[str, dict[int, Shape]] = {
+    "CONV_2D": {2: (1, 0), 3: (2, 0, 1), 4: (3, 0, 1, 2)},
+    "DEPTHWISE_CONV_2D": {3: (0, 1, 2), 4: (0, 1, 2, 3)},
+    "FULLY_CONNECTED": {2: (1, 0)},
+    "TRANSPOSE_CONV": {4: (2, 0, 1, 3)},
+    "GATHER": {2: (0, 1)},
+    "Gather": {2: (0, 1)},
+    "MatMul": {2: (0, 1)},
+    "Gemm": {2: (0, 1)},
+    "Gemm(transB)": {2: (1, 0)},
+    "Conv": {3: (2, 1, 0), 4: (3, 2, 0, 1)},
+    "ConvTranspose": {4: (3, 2, 0, 1)},
+}
+_IN_CHANNELS_FIRST: dict[str, dict[int, Shape]] = {
+    "CONV_2D": {2: (0, 1), 4: (0, 2, 3, 1)},
+    "DEPTHWISE_CONV_2D": {4: (1, 2, 3, 0)},
+    "FULLY_CONNECTED": {2: (0, 1)},
+    "TRANSPOSE_CONV": {4: (1, 2, 3, 0)},
+    "GATHER": {2: (0, 1)},
+    "Gather": {2: (0, 1)},
+    "MatMul": {2: (1, 0)},
+    "Gemm": {2: (1, 0)},
+    "Gemm(transB)": {2: (0, 1)},
+    "Conv": {3: (0, 1, 2), 4: (0, 1, 2, 3)},
+    "ConvTranspose": {3: (0, 1, 2), 4: (0, 1, 2, 3)},
+}
+
+
+class Arrangement(NamedTuple):
+    """An order of axes, and the shape that comes of it."""
+
+    order: Shape
+    shape: Shape
+
+    def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return array.transpose(self.order).reshape(self.shape)
+
+    def words(self, before: Shape) -> str:
+        """Return what is done to a weight of a shape, in words; nothing where it stays as it is."""
+        moved = [axis for axis in self.order if before[axis] != 1]
+        words = []
+        if moved != sorted(moved):
+            words.append(f"transposed ({', '.join(map(str, self.order))})")
+        if tuple(before[axis] for axis in self.order) != self.shape:
+            words.append(f"reshaped to {list(self.shape)}")
+        return ", ".join(words)
+
+
+def arrangements(before: Shape, after: Shape, operation: str, role: str) -> list[Arrangement]:
+    """Return the ways from one shape to another that an operation leaves open."""
+    if math.prod(before) != math.prod(after):
+        return []
+    if len(before) > _MOST_AXES:
+        return [Arrangement(tuple(range(len(before))), after)] if _meets(before, after) else []
+    seen: dict[Shape, Shape] = {}
+    for order in itertools.permutations(range(len(before))):
+        if _meets([before[axis] for axis in order], after):
+            seen.setdefault(tuple(axis for axis in order if before[axis] != 1), order)
+    found = list(seen.values())
+    if len(found) > 1:
+        told = _told(before, operation, role)
+        found = [order for order in found if told is None or _same(order, told, before)] or found[:1]
+        if told is None:
+            found = found[:1]  # the axes as they are: nothing else can be told from it
+    return [Arrangement(order, after) for order in found]
+
+
+def _same(one: Shape, other: Shape, shape: Shape) -> bool:
+    return [axis for axis in one if shape[axis] != 1] == [axis for axis in other if shape[axis] != 1]
+
+
+def _told(before: Shape, operation: str, role: str) -> Shape | None:
+    """Return the order of axes that an operation needs."""
+    is_pytorch = role in ("weight", "weights") or role.endswith(("_weight", "_v", "_g"))
+    table = _IN_CHANNELS_FIRST if is_pytorch else _IN_CHANNELS_LAST
+    if role == "depthwise_kernel" and operation == "Conv" and len(before) == 4:
+        return (2, 3, 0, 1)
+    told = table.get(operation, {}).get(len(before))
+    if told is None and operation == "FULLY_CONNECTED" and len(before) == 3 and not is_pytorch:
+        return (1, 2, 0) if role != "output" else (2, 0, 1)
+    return told
+
+
+def _meets(before: Sequence[int], after: Sequence[int]) -> bool:
+    """Whether one shape is the other with axes merged, or with axes of size 1."""
+    one, other = ([size for size in shape if size != 1] for shape in (before, after))
+    return one == other or _merges(one, other) or _merges(other, one)
+
+
+def _merges(fine: Sequence[int], coarse: Sequence[int]) -> bool:
+    sizes = iter(fine)
+    for wanted in coarse:
+        size = 1
+        while size < wanted:
+            size *= next(sizes, wanted + 1)
+        if size != wanted:
+            return False
+    return next(sizes, None) is None

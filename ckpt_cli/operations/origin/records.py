@@ -1,0 +1,106 @@
+"""The records of an origin: what a weight was made of, by which rule, and how far it is off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from formats.core.words import counted, first_of
+from formats.model.verification import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+EQUAL, WITHIN, OTHER, UNPAIRED = "equal", "within", "other", "unpaired"
+PROVED = (EQUAL, WITHIN)
+
+
+class Expected(NamedTuple):
+    """What a rule gives: values, and by how much arithmetic in float32 may change each."""
+
+    values: Array
+    slack: Array | float = 0.0
+
+
+class Derivation(NamedTuple):
+    """One way to make a weight of source tensors."""
+
+    sources: tuple[str, ...]
+    rule: str
+    layer: int
+    """The number of the layer that it is a weight of."""
+
+    signature: tuple[str, ...]
+    """What is done to which weights of a layer: equal for the weights of alike layers."""
+
+    compute: Callable[[Callable[[str], Array]], Expected]
+
+
+class WeightOrigin(NamedTuple):
+    """The verdict on one weight of an export."""
+
+    key: str
+    sources: tuple[str, ...]
+    rule: str
+    verdict: str
+    max_error: float | None = None
+    allowed: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "from": list(self.sources),
+            "rule": self.rule,
+            "verdict": self.verdict,
+            "max_error": self.max_error,
+            "allowed": self.allowed,
+        }
+
+    def finding(self, file: str) -> Finding | None:
+        """Return the finding of a weight that is not proved."""
+        if self.verdict in PROVED:
+            return None
+        if self.verdict == OTHER:
+            made = " and ".join(map(repr, self.sources))
+            off = "" if self.max_error is None else f": off by {self.max_error:.3g}, {self._limit}"
+            message = f"not made of {made} ({self.rule}){off}"
+        else:
+            message = f"no source is known for it: {self.rule}"
+        return Finding("error", "origin", message, self.key, file)
+
+    @property
+    def _limit(self) -> str:
+        return f"at most {self.allowed:.3g} is allowed" if self.allowed else "no difference is allowed"
+
+
+class Origins(NamedTuple):
+    """The verdicts on all weights of an export, and the source tensors that nothing was made of."""
+
+    source: str
+    weights: tuple[WeightOrigin, ...]
+    unused: tuple[str, ...]
+    constants: int
+    """Numbers of the graph that are no weights and were not compared."""
+
+    def document(self) -> dict[str, Any]:
+        return {"source": self.source, "weights": [one.document() for one in self.weights]}
+
+    def findings(self, file: str) -> Sequence[Finding]:
+        """Return an error for each weight that is not proved, and a warning of what the export lacks."""
+        found = [finding for one in self.weights if (finding := one.finding(file)) is not None]
+        if not self.weights:
+            found.append(Finding("error", "origin", "has no weights to compare", None, file))
+        if self.unused:
+            message = f"nothing is made of {counted(len(self.unused), 'tensor')} of {self.source}"
+            found.append(Finding("warning", "origin", f"{message}: {first_of(self.unused)}", None, file))
+        return found
+
+    @property
+    def summary(self) -> str:
+        """What is proved, for a note."""
+        text = f"{counted(len(self.weights), 'weight')} made of {self.source}"
+        skipped = counted(self.constants, "constant")
+        return text + (f"; {skipped} of the graph not compared" if self.constants else "")

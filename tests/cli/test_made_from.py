@@ -1,0 +1,73 @@
+"""`ckpt verify --made-from`: what an export was made of, in every form of output."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import ckpt_cli as api
+from tests.operations.origin.test_verdicts import lite, source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> str:
+    path = tmp_path / "source.npz"
+    np.savez(path, **source())
+    return str(path)
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> str:
+    path = tmp_path / "others.npz"
+    np.savez(path, **(source() | {"fc/bias": np.zeros(20, np.float32)}))
+    return str(path)
+
+
+def test_exit_code_and_document(ckpt: Callable[..., Any], weights: str, others: str) -> None:
+    done = ckpt("verify", lite("int8"), "--made-from", weights, "--json")
+    assert done.code == 0
+    made = json.loads(done.out)["results"][0]["made_from"]
+    assert made["source"] == weights
+    assert {one["verdict"] for one in made["weights"]} == {"within"}
+    fc = next(one for one in made["weights"] if one["key"] == "model/fc/MatMul")
+    assert fc["from"] == ["fc/kernel"]
+    assert 0 < fc["max_error"] <= fc["allowed"]
+    done = ckpt("verify", lite("int8"), "--made-from", others, "--json")
+    assert done.code == 1
+    (finding,) = [one for one in json.loads(done.out)["results"][0]["findings"] if one["severity"] == "error"]
+    assert (finding["code"], finding["key"]) == ("origin", "model/fc/BiasAdd/ReadVariableOp")
+
+
+def test_lines_for_programs_and_services(ckpt: Callable[..., Any], weights: str, others: str) -> None:
+    done = ckpt("verify", lite("float"), "--made-from", weights)
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [row[1] for row in rows] == ["ok", "within", *["equal"] * 4, "within"]
+    assert rows[5][6] == "transposed (1, 0) <- fc/kernel"
+    assert "6 weights made of" in done.err
+    for form in ("sarif", "junit", "gitlab"):
+        done = ckpt("verify", lite("float"), "--made-from", others, "--format", form)
+        assert done.code == 1
+        assert "origin" in done.out
+        assert "not made of" in done.out
+
+
+def test_the_function_in_python(weights: str, others: str) -> None:
+    assert api.verify(lite("float16"), made_from=weights).ok
+    found = api.verify(lite("float16"), made_from=others)
+    assert [(one.code, one.severity) for one in found.findings] == [
+        ("origin", "error"),
+        ("origin", "warning"),
+    ]
+
+
+def test_a_source_that_is_not_there_is_an_error(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    done = ckpt("verify", lite("float"), "--made-from", tmp_path / "none.h5")
+    assert done.code == 3
+    assert "none.h5" in done.err
