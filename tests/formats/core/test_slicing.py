@@ -157,3 +157,12 @@ def test_no_more_is_read_than_needed(shape: tuple[int, ...], index: tuple[slice,
 def test_scalar_reads_its_one_element() -> None:
     found, asked = region(np.array(7, np.int64), (), base=3)
     assert (found.shape, found.item(), asked) == ((), 7, 8)
+
+
+def test_numbers_reach_from_the_end_to_the_last_element() -> None:
+    for number in (-4, -1, 0, 3):
+        region, dropped = normal_index((number,), (4,))
+        assert (region, dropped) == ((slice(number % 4, number % 4 + 1, 1),), (0,))
+    for number in (-5, 4):
+        with pytest.raises(IndexError, match=f"index {number} is out of range for dimension 0"):
+            normal_index((number,), (4,))

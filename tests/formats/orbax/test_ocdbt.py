@@ -147,3 +147,19 @@ def test_a_key_has_64_kib_at_most(size: int, is_supported: bool) -> None:
             ValueError, match=f"{size - 1} bytes shared with a name of {size - 1}, and 1 more"
         ):
             decode_node(data, position, b"", len(data))
+
+
+@pytest.mark.parametrize("common", [0, 1, 2, 3])
+def test_children_may_share_the_whole_of_their_first_key(common: int) -> None:
+    data = frame(NODE, interior_body([(b"ab", 0, 9), (b"ac", 9, 9)], 1, common=common))
+    position = NodePosition(b"", b"", 0, len(data), 1)
+    if common > 2:
+        with pytest.raises(ValueError, match="begin with more than their own key has"):
+            decode_node(data, position, b"p/", len(data))
+        return
+    found = decode_node(data, position, b"p/", len(data))
+    assert [begin for begin, _ in found.children] == [b"p/" + key[:common] for key in (b"ab", b"ac")]
+    assert [(child.offset, child.length, child.height) for _, child in found.children] == [
+        (0, 9, 0),
+        (9, 9, 0),
+    ]
