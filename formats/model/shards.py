@@ -137,11 +137,7 @@ class ShardedReader(FormatReader):
         foreign = recognise(probe)
         if foreign is not None:
             return foreign.error(path, "header")
-        error = self.format.refusal(probe) if self.format.refusal is not None else None
-        if error is None:
-            return UnknownFormatError(f"not a {self.format.name} file", path=path, code="header")
-        error.code = "header"
-        return error
+        return UnknownFormatError(f"not a {self.format.name} file", path=path, code="header")
 
     @abstractmethod
     def open_shard(self, probe: Probe, *, lenient: bool) -> FormatReader | None:
