@@ -41,11 +41,11 @@ class Tensors(NamedTuple):
     def specs(self) -> SpecRows:
         return SpecRows(*self.columns[:3])
 
-    def fields(self, *, long: bool = False) -> tuple[str, ...]:
+    def fields(self, *, long: bool) -> tuple[str, ...]:
         """Return what `cells` tell."""
         return ("kind", *LONG * long, *("digest",) * (self.digests is not None))
 
-    def cells(self, *, long: bool = False) -> Iterator[tuple[Any, ...]]:
+    def cells(self, *, long: bool) -> Iterator[tuple[Any, ...]]:
         """Yield what is told of each tensor besides its spec; None for what cannot be told."""
         reader, keys = self.reader, self.columns.keys
         digests = [] if self.digests is None else [map(self.digests.__getitem__, keys)]
