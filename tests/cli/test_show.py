@@ -291,3 +291,15 @@ def test_a_name_that_hdf5_respells_counts_as_it_was(ckpt: Callable, tmp_path: Pa
     write_bundle(str(tmp_path / "m-1"), arrays)
     assert ckpt("convert", tmp_path / "m-1", tmp_path / "m.h5", "--to", "hdf5", "-q").code == 0
     assert ckpt("show", tmp_path / "m.h5", "--digest").out == ckpt("show", tmp_path / "m-1", "--digest").out
+
+
+def test_a_histogram_is_of_the_finite_values(terminal: Callable, tmp_path: Path) -> None:
+    prefix = str(tmp_path / "c-1")
+    both = np.array([1, 3, np.inf, np.nan, -np.inf, 2], np.float32)
+    write_bundle(prefix, {"both": both, "none": both[2:5], "high": both[:3]})
+    for key in ("both", "high"):
+        (line,) = (
+            line for line in terminal("show", prefix, key, NO_COLOR="1").out.splitlines() if "█" in line
+        )
+        assert (line.split()[0], line.split()[-1]) == ("1", "3")
+    assert "█" not in terminal("show", prefix, "none", NO_COLOR="1").out

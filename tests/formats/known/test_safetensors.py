@@ -12,6 +12,7 @@ import pytest
 
 import formats
 from tests.support import reads_alike, same
+from tests.writing import save
 
 
 def write(path, header, data: bytes = b"", *, length: int | None = None) -> str:
@@ -201,3 +202,15 @@ def test_opening_takes_a_few_times_the_headers_size(tmp_path):
             assert taken < 7 * reader.header_size, f"{taken / reader.header_size:.1f} times"
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("length", range(1, 17))
+def test_a_header_is_filled_up_to_eight_bytes(tmp_path, length):
+    path = tmp_path / "m.safetensors"
+    save(path, {"k" * length: np.zeros(1, np.int8)}, "safetensors")
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + size]
+    assert size % 8 == 0
+    assert len(header) - len(header.rstrip()) < 8
+    assert len(data) == 8 + size + 1

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import formats
+from formats.orbax.flax_tensors import normalise
 from formats.wire.msgpack import Unpacker
 from tests.msgpack_files import array, binary, chunked, extension, packed, packed_map
 from tests.orbax_samples import SAMPLES, summed
@@ -199,3 +200,19 @@ def test_first_bytes_of_msgpack_at_their_bounds(data: str, value: Any) -> None:
     unpacker = Unpacker(lambda offset, size: stored[offset : offset + size], 0, len(stored))
     found = unpacker.value()
     assert (found, type(found), unpacker.at) == (value, type(value), len(stored))
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"), [("int4", 15), ("uint4", 15), ("int2", 3), ("uint2", 3), ("float4_e2m1fn", 15)]
+)
+def test_types_of_less_than_a_byte_keep_the_bits_that_they_have(name: str, bits: int) -> None:
+    stored = np.arange(256, dtype=np.uint8)
+    array = stored.view(getattr(ml_dtypes, name)).copy()
+    normalise(array)
+    assert array.view(np.uint8).tolist() == (stored & bits).tolist()
+
+
+def test_bools_are_zero_and_one() -> None:
+    array = np.arange(256, dtype=np.uint8).view(np.bool_).copy()
+    normalise(array)
+    assert array.view(np.uint8).tolist() == [0, *[1] * 255]

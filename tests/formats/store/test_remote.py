@@ -187,11 +187,13 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
             "the server answered 301, PermanentRedirect",
         ),
         ("whatever topsecret", "the request failed"),
+        ("status code: 412 Precondition Failed", "changed since it was opened"),
+        ("status code: 416 Range Not Satisfiable", "changed since it was opened"),
     ],
 )
 def test_errors_are_said_without_what_was_asked(text: str, message: str, library: Library) -> None:
     library.error = RuntimeError(f"Error performing GET http://topsecret/x?sig=topsecret: {text}")
-    with pytest.raises(InaccessibleError, match=message) as caught:
+    with pytest.raises(CheckpointError, match=message) as caught:
         parse_location("s3://bucket/run/x").open()
     assert "topsecret" not in str(caught.value)
     assert caught.value.__cause__ is None

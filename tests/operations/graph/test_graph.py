@@ -16,8 +16,10 @@ import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.operations.graph.folding import draw
 from ckpt_cli.operations.graph.pictures import WRITERS, dot, mermaid, svg
-from ckpt_cli.operations.graph.tree import graph_nodes, span
+from ckpt_cli.operations.graph.tree import GraphNode, graph_nodes, span
 from ckpt_cli.render.drawing import html
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import TensorSpec
 from formats.keras.training_state import training_states
 from formats.model.object_graph import ObjectGraph
 from formats.wire.messages import (
@@ -377,3 +379,12 @@ def test_ten_thousand_nodes(shape, named):
     for writer in WRITERS.values():
         assert writer(picture)
     assert len(ET.fromstring(svg(picture)).findall(f"{SVG}g")) == len(picture.rows)
+
+
+def test_a_node_of_several_tensors_says_how_many():
+    node = GraphNode(*[None] * len(GraphNode._fields))
+    spec = TensorSpec("a", BY_NAME["float32"], (2, 3))
+    assert node._replace(keys=("a", "b"), spec=spec).remark == "2 tensors"
+    assert node._replace(keys=("a",), spec=spec).remark == "float32 [2, 3]"
+    assert node._replace(keys=(), leaf="a text").remark == "a text"
+    assert node._replace(keys=()).remark == ""

@@ -178,3 +178,15 @@ def test_any_text_is_a_state_or_a_value_error(tokens: list[bytes]) -> None:
     except ValueError:
         return
     assert state.latest
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1 << 26, True), ((1 << 26) + 1, False)])
+def test_a_file_of_more_than_64_mib_is_no_state_file(tmp_path: Path, size: int, is_read: bool) -> None:
+    path = tmp_path / "checkpoint"
+    text = b'model_checkpoint_path: "c-1"\n'
+    with path.open("wb") as file:
+        file.write(text)
+        file.truncate(size)
+    with pytest.raises(CorruptCheckpointError) as raised:
+        StateFile.read(parse_location(str(path)))
+    assert ("bytes" in raised.value.message) != is_read  # a state file has no zeros
