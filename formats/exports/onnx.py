@@ -198,9 +198,11 @@ class OnnxReader(ExportReader):
         for field in message.fields(span):
             if field.number == 1:
                 shape += message.numbers(field, _MOST_DIMENSIONS)
-            elif field.number == 13 and field.varint is None and len(external) < _MOST_PAIRS:
+            elif field.number == 13 and field.varint is None:
                 external |= self._pair(field.span)
             found[field.number] = field
+            if len(external) > _MOST_PAIRS:
+                raise BrokenFileError(f"external data with more than {_MOST_PAIRS} keys", span.begin)
             if len(shape) > _MOST_DIMENSIONS or any(not 0 <= dim < 1 << 63 for dim in shape):
                 raise BrokenFileError(f"a tensor with invalid dims {shape[:20]}", span.begin)
         name = message.text(found[8].span) if 8 in found and found[8].varint is None else ""

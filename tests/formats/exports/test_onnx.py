@@ -212,3 +212,17 @@ def test_a_flipped_bit_in_each_byte_gives_a_value_or_an_error(tmp_path: Path, na
         data = file.read()
     count("flipped bits", len(data) // step)
     survive_flips(tmp_path / name, data, step)
+
+
+@pytest.mark.parametrize(("count_of", "is_read"), [(8, True), (9, False)])
+def test_external_data_have_up_to_ten_keys(tmp_path: Path, count_of: int, is_read: bool) -> None:
+    """One that was passed over could be the offset."""
+    others = {f"x{number}": "1" for number in range(count_of)}
+    (tmp_path / "w").write_bytes(np.arange(4, dtype="<f4").tobytes())
+    (tmp_path / "m.onnx").write_bytes(external("w", **others, offset="4"))
+    if is_read:
+        with formats.open_checkpoint(tmp_path / "m.onnx") as reader:
+            assert reader["w"].read().tolist() == [1, 2]
+    else:
+        with pytest.raises(CorruptCheckpointError, match="external data with more than 10 keys"):
+            formats.open_checkpoint(tmp_path / "m.onnx")
