@@ -180,13 +180,13 @@ def exhausted(error: BaseException, path: str | None = None, key: str | None = N
     return found
 
 
-def as_ours(error: Exception, path: str | None = None, key: str | None = None) -> CheckpointError:
+def as_ours(error: Exception, path: str) -> CheckpointError:
     """Return a CheckpointError as it is, and one of no memory as one; any other error is raised again."""
     if isinstance(error, CheckpointError):
         return error
     if not is_exhausted(error):
         raise error
-    return exhausted(error, path, key)
+    return exhausted(error, path)
 
 
 def leave_out(key: str) -> str:

@@ -44,11 +44,6 @@ _QUANTIZED = ("uint8", "uint16", "float16")
 _MOST_DIMENSIONS = 254
 
 
-def is_manifest(document: dict[str, Any] | None) -> bool:
-    """Whether a JSON object is a model of TensorFlow.js."""
-    return document is not None and isinstance(document.get(MANIFEST), list)
-
-
 class TfjsReader(ExportReader):
     """A model."""
 

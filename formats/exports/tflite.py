@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..store.base import File
     from .stored import StoredRanges
 
-IDENTIFIER = b"TFL3"
 _LARGEST = 2**31
 """Largest flatbuffer in bytes; the data of buffers may follow it."""
 

@@ -204,8 +204,8 @@ def _sizes(option: str, told: LayerOptions) -> list[int]:
     return list(value)
 
 
-def _convolution(kernel: str, filters: str = "filters") -> tuple[WeightRow, ...]:
-    return WeightRow("kernel", f"kernel_size... {kernel}"), WeightRow("bias", filters, "use_bias")
+def _convolution(kernel: str) -> tuple[WeightRow, ...]:
+    return WeightRow("kernel", f"kernel_size... {kernel}"), WeightRow("bias", "filters", "use_bias")
 
 
 def _depthwise() -> tuple[WeightRow, ...]:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 
-PYTORCH, TENSORFLOW, FLAX = WAYS = "pytorch", "tensorflow", "flax"
+PYTORCH, TENSORFLOW, FLAX = "pytorch", "tensorflow", "flax"
 BACK = (TENSORFLOW, FLAX)
 """The ways for which a map is inverted: maps lead to PyTorch."""
 
@@ -76,7 +76,7 @@ def _model_hints() -> tuple[str, ...]:
 
 
 class FrameworkLayout(NamedTuple):
-    """What is asked for: `way` is one of WAYS, None where a map alone is; what tells names and axes."""
+    """What is asked for: `way` is one of the above, None with a map alone; what tells names and axes."""
 
     way: str | None = None
     names: NameMap | None = None

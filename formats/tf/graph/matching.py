@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from ...model.object_graph import ROOT, most_path_characters
+from ...model.object_graph import most_path_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
@@ -190,12 +190,3 @@ def display_names(graph: ObjectGraph) -> dict[int, str]:
             names[slot.node] = f"{names[slot.optimizer]}'s state '{slot.name}' for {names[slot.variable]}"
             left -= len(names[slot.node])
     return names
-
-
-def match_graphs(checkpoint: ObjectGraph, target: ObjectGraph) -> tuple[Matching[int], GraphTarget]:
-    """Match a checkpoint's graph against another checkpoint's, root with root."""
-    other = GraphTarget(target)
-    matching: Matching[int] = Matching(checkpoint, other, {})
-    for _ in matching.match(ROOT, ROOT):
-        pass
-    return matching, other
