@@ -13,6 +13,7 @@ from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDE
 from ..operations.compare.matrix import MatrixOptions
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.thresholds import Baseline, FailOn
+from ..operations.select.selection import NothingSelectedError
 from .calls import choice, collecting, lent, location, public, selection
 from .changing import key_changes
 from .comparing import RULES, CompareOptions, Failing, Sides, compare, sides
@@ -245,11 +246,16 @@ def diff(
             return _diff(locate(one), locate(other), options, failing)
         found = sides(one, other, recursive=recursive)
         pairs = []
+        nothing: NothingSelectedError | None = None
         for name in found.both:
             try:
                 pairs.append(_diff(found.left[name], found.right[name], options, failing, name))
+            except NothingSelectedError as error:
+                nothing = error  # in this pair; another one may have some
             except CheckpointError as error:
                 found.unread[name] = error
+        if nothing is not None and not (pairs or found.unread):
+            raise nothing
         return DirectoryDiff(pairs, found, failing)
 
 

@@ -329,7 +329,7 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
 
 
 def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
-    """Yield the expression of --where, and below it a mark where the mistake is."""
+    """Yield the expression of --where with a line below it that marks the mistake."""
     cause: BaseException | None = error
     while cause is not None and not hasattr(cause, "excerpt"):
         cause = cause.__cause__
@@ -337,8 +337,7 @@ def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
     if text:
         from ..render.base import printable, width
 
-        yield text
-        yield " " * width(printable(text[:position])) + "^"
+        yield f"{text}\n{' ' * width(printable(text[:position]))}^"
 
 
 # What is not there ----------------------------------------------------------------------

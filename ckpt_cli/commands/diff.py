@@ -41,6 +41,7 @@ from ..cli.options import (
 from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.thresholds import Baseline, FailOn
+from ..operations.select.selection import NothingSelectedError
 from ..render import base as render
 from ..render.report import SCREEN
 
@@ -281,14 +282,20 @@ def _each(left: Location, right: Location, asked: CompareOptions, options: dict[
     only = {"removed": found.only_left, "added": found.only_right}
     fails = any(failing.is_met_alone(change, name) for change, names in only.items() for name in names)
     shown: list[Any] = []
+    nothing: NothingSelectedError | None = None
     for name in both:
         try:
             pair, names = compare(found.left[name], found.right[name], asked, SCREEN)
+        except NothingSelectedError as error:
+            nothing = error  # in this pair; another one may have some
+            continue
         except CheckpointError as error:
             found.unread[name] = error
             continue
         fails = failing.fails(pair, name) or fails
         shown.append(_show_pair(pair, names, found.right[name], name, options))
+    if nothing is not None and not (shown or found.unread):
+        raise nothing
     if _has_form(options):
         places = {"removed": found.left, "added": found.right}
         alone = [

@@ -176,7 +176,10 @@ def error_lines(message: str, hints: Iterable[str] = ()) -> None:
     first = " ".join(message.split("\n"))
     _say(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}")
     for hint in tuple(hints) or _known_way_out(first):
-        _say(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(hint)}")
+        head, *more = hint.split("\n")
+        _say(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(head)}")
+        for line in more:
+            _say(f"      {printable(line)}")
 
 
 _CLOSED = (

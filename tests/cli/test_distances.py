@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import ckpt_cli
 from tests.support import data_path
+from tests.writing import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,3 +133,25 @@ def test_the_top_level_has_a_name_of_its_own_in_rows(tmp_path: Path, ckpt: Calla
         np.savez(tmp_path / f"{name}.npz", w=np.float32([value]))
     rows = ckpt("diff", "--matrix", tmp_path / "a.npz", tmp_path / "b.npz").rows
     assert [row[0] for row in rows] == [""] * 4 + ["(top level)"] * 4
+
+
+def test_pairs_of_directories_in_which_nothing_is_chosen_are_left_out(tmp_path: Path, ckpt: Callable) -> None:
+    for side, values in (("p", (1, 2)), ("q", (1, 1))):
+        (tmp_path / side).mkdir()
+        for number, value in enumerate(values, 1):
+            save(tmp_path / side / f"ckpt-{number}", {"x": np.full(3, value, np.float32)}, "tf-name")
+    sides = tmp_path / "p", tmp_path / "q"
+    done = ckpt("diff", "--each", *sides, "--where", "rel_l2>0.1")
+    assert (done.code, done.err) == (1, "")
+    assert [row[0] for row in done.rows] == ["ckpt-2"]
+    assert len(ckpt_cli.diff(*sides, each=True, where="rel_l2>0.1")) == 1
+    done = ckpt("diff", "--each", *sides, "--where", "rel_l2>5")
+    assert done.code == 1
+    assert "--where 'rel_l2>5' leaves no tensors" in done.err
+
+
+def test_the_mark_of_a_mistake_is_below_its_expression(tmp_path: Path, ckpt: Callable) -> None:
+    save(tmp_path / "a-1", {"x": np.ones(3, np.float32)}, "tf-name")
+    done = ckpt("ls", tmp_path / "a-1", "--where", "size>>3")
+    assert done.code == 2
+    assert done.err.splitlines()[1:] == ["hint: size>>3", "           ^"]

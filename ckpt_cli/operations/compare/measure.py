@@ -118,7 +118,7 @@ class Difference(NamedTuple):
 
 SAME = Difference(0, 0.0, 0.0)
 
-_SUM_BLOCK = 1 << 15
+_SUM_BLOCK = 1 << 17
 """Elements whose squares are summed in one call, by one thread or two; twice as many by more."""
 
 _SMALLEST = 1e-280
@@ -129,80 +129,73 @@ def norms(left: Chunk, right: Chunk, dtype: DType, *, are_equal: bool = False) -
     """Return the norms of two stretches of bytes; NaN where a NaN or an infinity stands on one side only."""
     import numpy as np
 
-    sums = _RowSums()
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
     is_plain = dtype.family == "float" or (dtype.family in ("int", "uint") and dtype.itemsize != 8)
-    step = _SUM_BLOCK * min(larger_blocks(), 2) if is_plain else ROW
     with np.errstate(all="ignore"):
-        for at in range(0, one.size, step):
-            a, b = one[at : at + step], other[at : at + step]
-            if not is_plain:
-                sums.careful.append(_careful_norms(a, b, dtype))
-                continue
-            whole = a.size // ROW * ROW
-            if whole:
-                sums.add(a[:whole], b[:whole], ROW, dtype, are_equal=are_equal)
-            if whole < a.size:
-                sums.add(a[whole:], b[whole:], a.size - whole, dtype, are_equal=are_equal)
-    return sums.norms()
+        if not is_plain:
+            parts = range(0, one.size, ROW)
+            found = [_careful_norms(one[at : at + ROW], other[at : at + ROW], dtype) for at in parts]
+            return reduce(Norms.add, found, Norms())
+        whole = one.size // ROW * ROW
+        sums = [
+            _row_sums(one[at:end], other[at:end], length, dtype, are_equal=are_equal)
+            for at, end, length in ((0, whole, ROW), (whole, one.size, one.size - whole))
+            if end > at
+        ]
+    return _total(
+        np.concatenate([plain for plain, _ in sums] or [np.empty((0, 4))]), [n for _, c in sums for n in c]
+    )
 
 
-class _RowSums:
-    """Sums of squares and products by row, and the norms of rows whose squares float64 cannot hold.
+def _row_sums(
+    one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], length: int, dtype: DType, *, are_equal: bool
+) -> tuple[np.ndarray[Any, Any], list[Norms]]:
+    """Return sums by row of so many values, and the norms of rows whose squares float64 cannot hold.
 
-    The rows alone decide what they come to, and not how many are gone through at a time.
+    The sums are the squares of a-b, a and b, and the product of a and b.  The rows alone decide what they
+    come to, and not how many are gone through at a time.
     """
+    import numpy as np
 
-    def __init__(self) -> None:
-        self._plain: list[list[float]] = [[], [], [], []]
-        self.careful: list[Norms] = []
+    sums = np.zeros((one.size // length, 4))
+    step = max(_SUM_BLOCK * min(larger_blocks(), 2) // length, 1) * length
+    for at in range(0, one.size, step):
+        rows = slice(at // length, (at + step) // length)
+        a = widened(one[at : at + step]).reshape(-1, length)
+        sums[rows, 1] = squares(a)
+        if are_equal:
+            continue
+        b = widened(other[at : at + step], 1).reshape(-1, length)
+        sums[rows, 2], sums[rows, 3] = squares(b), products(a, b)
+        np.subtract(a, b, out=a)
+        sums[rows, 0] = squares(a)
+    if are_equal:
+        sums[:, 2] = sums[:, 3] = sums[:, 1]
+    is_fine = np.all((sums[:, 1:3] > _SMALLEST) & (sums[:, 1:3] < math.inf), axis=1)
+    if not are_equal:
+        distance = sums[:, 0]
+        for number in np.flatnonzero(is_fine & ~((distance > _SMALLEST) & (distance < math.inf))):
+            row = slice(number * length, (number + 1) * length)
+            is_fine[number] = not distance[number] and np.array_equal(one[row], other[row])
+    careful = []
+    for number in np.flatnonzero(~is_fine):
+        row = slice(number * length, (number + 1) * length)
+        careful.append(_careful_norms(one[row], other[row], dtype))
+    return sums[is_fine], careful
 
-    def add(
-        self,
-        one: np.ndarray[Any, Any],
-        other: np.ndarray[Any, Any],
-        length: int,
-        dtype: DType,
-        *,
-        are_equal: bool,
-    ) -> None:
-        """Take in rows of so many values each."""
-        import numpy as np
 
-        a = widened(one).reshape(-1, length)
-        left = squares(a)
-        sums = [np.zeros_like(left), left, left, left]
-        is_fine = (left > _SMALLEST) & (left < math.inf)
-        if not are_equal:
-            b = widened(other, 1).reshape(-1, length)
-            sums[2:] = squares(b), products(a, b)
-            np.subtract(a, b, out=a)
-            sums[0] = squares(a)
-            is_fine &= (sums[2] > _SMALLEST) & (sums[2] < math.inf)
-            is_near = (sums[0] > _SMALLEST) & (sums[0] < math.inf)
-            is_fine &= is_near if is_near.all() else is_near | ~a.any(axis=1)
-        if not is_fine.all():
-            for at in np.flatnonzero(~is_fine) * length:
-                row = slice(at, at + length)
-                self.careful.append(_careful_norms(one[row], other[row], dtype))
-            sums = [each[is_fine] for each in sums]
-        for known, more in zip(self._plain, sums, strict=True):
-            known.extend(more.tolist())
-
-    def norms(self) -> Norms:
-        """Return the norms of all rows."""
-        totals = [math.inf]
-        with contextlib.suppress(OverflowError):  # of sums that are finite, one by one
-            totals = [math.fsum(each) for each in self._plain]
-        if all(map(math.isfinite, totals)):
-            distance, left, right, product = totals
-            plain = [Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))]
-        else:
-            plain = [
-                Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))
-                for distance, left, right, product in zip(*self._plain, strict=True)
-            ]
-        return reduce(Norms.add, [*plain, *self.careful], Norms())
+def _total(sums: np.ndarray[Any, Any], careful: list[Norms]) -> Norms:
+    """Return the norms of all rows."""
+    columns = sums.T.tolist()
+    totals = [math.inf]
+    with contextlib.suppress(OverflowError):  # of sums that are finite, one by one
+        totals = [math.fsum(each) for each in columns]
+    rows = [totals] if all(map(math.isfinite, totals)) else zip(*columns, strict=True)
+    plain = [
+        Norms(math.sqrt(distance), math.sqrt(left), math.sqrt(right), math.frexp(product))
+        for distance, left, right, product in rows
+    ]
+    return reduce(Norms.add, [*plain, *careful], Norms())
 
 
 def _careful_norms(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], dtype: DType) -> Norms:
