@@ -142,7 +142,7 @@ def test_a_mistake_is_a_usage_error_that_points_at_it(command: tuple[str, ...], 
     lines = done.err.splitlines()
     assert lines[0].startswith("ckpt: error: --where: no column 'and'")
     assert "at character 13 of 'size>1M and and'" in lines[0]
-    assert lines[1:3] == ["hint: size>1M and and", "hint:             ^"]
+    assert lines[1:3] == ["hint: size>1M and and", "                  ^"]
     deep = ckpt(*command, "--where", "(" * 10_000 + "size>1" + ")" * 10_000)
     assert (deep.code, deep.out) == (2, "")
     lines = deep.err.splitlines()
