@@ -196,13 +196,9 @@ def layer_weights(layers, edges=False):
     out = []
     for class_name, given, shape in layers:
         K.backend.clear_session()
-        options = {
-            name: getattr(L, value["class"])(**value["options"]) if isinstance(value, dict) else value
-            for name, value in given.items()
-        }
-        layer = getattr(L, class_name)(**options)
+        layer = _layer(class_name, given)
         symbol = L.Input(shape)
-        inputs = [symbol, symbol] if class_name == "MultiHeadAttention" else [symbol]
+        inputs = _INPUTS.get(class_name, lambda symbol: [symbol])(symbol)
         model = K.Model(symbol, layer(*inputs))
         weights = [
             [weight.name.split(":")[0].rpartition("/")[2], list(weight.shape), bool(weight.trainable)]
@@ -210,6 +206,26 @@ def layer_weights(layers, edges=False):
         ]
         out.append([model.to_json(), weights, list(layer._trackable_children()) if edges else None])
     return out
+
+
+_INPUTS = {
+    "AdditiveAttention": lambda symbol: [[symbol, symbol]],
+    "Attention": lambda symbol: [[symbol, symbol]],
+    "GroupQueryAttention": lambda symbol: [symbol, symbol],
+    "MultiHeadAttention": lambda symbol: [symbol, symbol],
+}
+"""What layers with several inputs are called with."""
+
+
+def _layer(class_name, given):
+    """Build a layer; options that are layers, or lists of layers, are given by class and options."""
+
+    def option(value):
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return [option(each) for each in value]
+        return _layer(value["class"], value["options"]) if isinstance(value, dict) else value
+
+    return getattr(L, class_name)(**{name: option(value) for name, value in given.items()})
 
 
 def layer_values(layers):
@@ -223,11 +239,7 @@ def layer_values(layers):
 
 def _values_of(class_name, given, shape):
     K.backend.clear_session()
-    options = {
-        name: getattr(L, value["class"])(**value["options"]) if isinstance(value, dict) else value
-        for name, value in given.items()
-    }
-    layer = getattr(L, class_name)(**options)
+    layer = _layer(class_name, given)
     symbol = L.Input(shape)
     model = K.Model(symbol, layer(symbol))
     # Variances among them: none may be negative.
