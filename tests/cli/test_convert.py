@@ -524,3 +524,15 @@ def test_a_suffix_of_no_format_is_named_in_a_note(tmp_path: Path, ckpt: Callable
     )
     for name in ("weights", "weights.ckpt", "weights.ckpt-10", "weights.v1.2"):
         assert "suffix of a format" not in ckpt("convert", GUIDE, tmp_path / name).err
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, False), (4, True)])
+def test_three_pairs_that_differ_are_named(ckpt, tmp_path, count, more):
+    source, template = str(tmp_path / "source"), str(tmp_path / "template")
+    for prefix, size in ((source, 2), (template, 3)):
+        write_bundle(prefix, {f"t{number}": np.zeros(size, np.float32) for number in range(count)})
+    result = ckpt("convert", source, str(tmp_path / "out"), "--like", template)
+    assert result.code == 3
+    assert f"{count} pairs differ in shape: 't0' is [2], but 't0' is [3]; " in result.err
+    assert ("'t2' is [2], but 't2' is [3] and 1 more" in result.err) == more
+    assert "'t3'" not in result.err

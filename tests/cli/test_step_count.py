@@ -67,14 +67,14 @@ def test_what_bears_the_name_of_a_count_keeps_it(
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"beta1_power": np.float32(0.9**6.2)}, "no power of beta_1 (0.9 unless the file stores another)"),
+        ({"beta1_power": np.float32(0.9**6.2)}, "not a power of beta_1 (0.9 unless the file stores another)"),
         (
             {"beta2_power": np.float32(0.999**20_001), "global_step": np.int64(20_003)},
-            "beta2_power (with beta_2 0.999) says 20000 steps, global_step says 20003",
+            "beta2_power (with beta_2 0.999) says 20000 steps, but global_step says 20003",
         ),
         (
             {"beta1_power": np.float32(0.9**101), "global_step": np.int64(101)},
-            "beta1_power (with beta_1 0.9) says 100 steps, global_step says 101",
+            "beta1_power (with beta_1 0.9) says 100 steps, but global_step says 101",
         ),
     ],
 )
