@@ -137,10 +137,14 @@ def test_a_flipped_bit_in_each_byte_gives_a_value_or_an_error(tmp_path: Path) ->
 def test_a_dimension_that_is_not_spelled_is_zero(
     tmp_path: Path, sizes: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    """Protocol buffers leave out zeros."""
+    """Protocol buffers leave out zeros, or do not."""
     dims = b"".join(field(2, field(1, size) if size else b"") for size in sizes)
     path = tmp_path / "m.pb"
     path.write_bytes(graph(field(1, 1) + field(2, dims) + field(4, bytes(4 * math.prod(sizes)))))
+    with formats.open_checkpoint(path) as reader:
+        (spec,) = reader.specs.values()
+        assert spec.shape == expected
+    path.write_bytes(graph(field(1, 1) + shape(*sizes) + field(4, bytes(4 * math.prod(sizes)))))
     with formats.open_checkpoint(path) as reader:
         (spec,) = reader.specs.values()
         assert spec.shape == expected
