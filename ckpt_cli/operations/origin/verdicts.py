@@ -138,7 +138,7 @@ class Judge:
         use = self._uses.get(key)
         target = Target(spec.shape, use.operation, use.position) if use else Target(spec.shape)
         layers, is_named = self._mentioned(key, use)
-        ways = list(self._ways(layers, target))
+        ways = self._of_role(key, list(self._ways(layers, target)))
         if not ways and is_named:
             layers, is_named = self._layers, False
             ways = list(self._ways(layers, target))
@@ -155,7 +155,7 @@ class Judge:
         if spec.stored_as is not None and self._differ(proved, target):
             rule = f"values of {_sources(proved)} are all within the quantization"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
-        sure = is_named or len({way.layer for way in ways}) == 1
+        sure = len(self._kernels(ways)) == 1 if is_named else len({way.layer for way in ways}) == 1
         return Paired(_proved(key, best, spec), best.way, sure, spec.shape)
 
     def _mentioned(self, key: str, use: Use | None) -> tuple[Sequence[SourceLayer], bool]:
@@ -168,6 +168,17 @@ class Judge:
             if found:
                 return found, len(found) == 1
         return self._layers, False
+
+    def _of_role(self, key: str, ways: list[Derivation]) -> list[Derivation]:
+        """Return the ways that make the weight of the role that a key names, if it names one."""
+        roles = {part for one in self._names.mentioned(key) for part in one.rest if part in one.layer.weights}
+        found = [way for way in ways if way.signature[1] in roles]
+        return found or ways
+
+    def _kernels(self, ways: Sequence[Derivation]) -> set[int]:
+        """Return the layers of some ways; of a layer and the BatchNormalization behind it, that layer."""
+        layers = {way.layer for way in ways}
+        return {layer for layer in layers if not self._layers[layer].is_batch_normalization} or layers
 
     def _ways(self, layers: Sequence[SourceLayer], target: Target) -> Iterator[Derivation]:
         for layer in layers:

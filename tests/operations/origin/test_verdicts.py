@@ -172,6 +172,26 @@ def test_names_outweigh_values(tmp_path: Path) -> None:
     assert verdicts(str(path), weights, tmp_path) == dict.fromkeys(weights, "other")
 
 
+def test_names_of_several_layers_do_not_tell_which_is_which(tmp_path: Path) -> None:
+    """A name that fused two layers of one shape: their order says which is which."""
+    weights = two_layers()
+    first, second = weights.values()
+    path, keys = tmp_path / "model.onnx", ["dense/a;dense_1/a", "dense_1/b;dense/b"]
+    path.write_bytes(chain(dict(zip(keys, (first, second), strict=True)), keys))
+    assert verdicts(str(path), weights, tmp_path) == dict.fromkeys(weights, "equal")
+    path.write_bytes(chain(dict(zip(keys, (second, first), strict=True)), keys))
+    assert verdicts(str(path), weights, tmp_path) == dict.fromkeys(keys, "unpaired")
+
+
+def test_weights_of_one_layer_that_changed_places_are_others(tmp_path: Path) -> None:
+    weights = source()
+    swapped = weights | {"bn/gamma": weights["bn/beta"], "bn/beta": weights["bn/gamma"]}
+    np.savez(tmp_path / "export.npz", **swapped)
+    found = verdicts(str(tmp_path / "export.npz"), weights, tmp_path)
+    assert {key for key, verdict in found.items() if verdict != "equal"} == {"bn/gamma", "bn/beta"}
+    assert (found["bn/gamma"], found["bn/beta"]) == ("other", "other")
+
+
 def test_a_square_kernel_is_not_transposed_unless_the_operation_says_so(tmp_path: Path) -> None:
     weights = {"dense/kernel": two_layers()["dense/kernel"]}
     turned = np.ascontiguousarray(weights["dense/kernel"].T)
