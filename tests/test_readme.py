@@ -159,6 +159,7 @@ def _lay_out(directory: Path) -> None:
     for name in ("gguf/plain.gguf", "tflite/int8.tflite", "onnx/external.onnx"):
         shutil.copy(data_path("exports", name), directory / f"model.{name.partition('.')[2]}")
     shutil.copy(data_path("exports", "onnx", "external.bin"), directory)
+    shutil.copy(data_path("exports", "saved_model", "model.keras"), directory / "source.keras")
     shutil.copytree(data_path("estimator_iris", "models", "iris"), directory / "model_dir")
     shutil.copytree(data_path("estimator_iris", "models", "iris_20_20"), directory / "model_dir_20_20")
     Program(tf.keras.optimizers.legacy.Adagrad).checkpoint.save(directory / "fresh_iris" / "ckpt")

@@ -29,7 +29,6 @@ from formats.h5.native.superblock import Superblock
 from formats.model.object_graph import ObjectGraph
 from formats.tf.bundle import payload
 from formats.tf.bundle.slices import decode_slice_key, slice_key
-from formats.tf.graph.matching import match_graphs
 from formats.tf.graph.object_kinds import object_kinds
 from formats.tf.run.state_file import StateFile, looks_like_state_file
 from formats.torch.dcp_metadata import decode as decode_distributed
@@ -47,6 +46,7 @@ from formats.wire.messages import BundleEntryProto, BundleHeaderProto, SavedTens
 from formats.wire.sstable import Table, decode_block, encode_block
 from tests import torch_files
 from tests.hostile import budget_server, commands, mutation, pickle_programs, run_files, tree_files
+from tests.matching import match_graphs
 from tests.support import BUNDLES, data_path, recorded, strings, variants
 
 if TYPE_CHECKING:

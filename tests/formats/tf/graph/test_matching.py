@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import formats
-from formats.model.object_graph import ROOT, ObjectGraph
+from formats.model.object_graph import ObjectGraph
 from formats.tf.graph.matching import GraphTarget, Matching, display_names
 from formats.wire.messages import (
     BoolValue,
@@ -15,6 +15,7 @@ from formats.wire.messages import (
     TrackableObject,
     TrackableObjectGraph,
 )
+from tests.matching import match_graphs
 from tests.support import data_path
 
 
@@ -33,15 +34,6 @@ def graph_of(*edges, slots=(), values=()):
     for node in values:
         nodes[node].attributes.append(SerializedTensor(name="VARIABLE_VALUE", checkpoint_key=f"{node}"))
     return ObjectGraph(TrackableObjectGraph(nodes=nodes))
-
-
-def match_graphs(checkpoint, target):
-    """Match a checkpoint's graph against another checkpoint's, root with root."""
-    other = GraphTarget(target)
-    matching = Matching(checkpoint, other, {})
-    for _ in matching.match(ROOT, ROOT):
-        pass
-    return matching, other
 
 
 def stored(*parts):
