@@ -92,8 +92,8 @@ color_option = click.option(
     type=click.Choice(["auto", "always", "never"]),
     expose_value=False,
     callback=_set_color,
-    help="When to use colour. [default: auto]\fauto means on a terminal, unless NO_COLOR is set or TERM is "
-    "dumb.",
+    help="When to use colour. [default: auto]\fauto uses colour on a terminal, unless NO_COLOR is set or "
+    "TERM is dumb.",
 )
 
 
@@ -155,8 +155,8 @@ GENERAL = (
         is_flag=True,
         expose_value=False,
         callback=_set_verbose,
-        help="Print what was read, and progress every 30 s.\fProgress is printed if no progress bar is "
-        "shown.",
+        help="Print what was read, and progress every 30 s.\fLines of progress appear only if there is no "
+        "progress bar.",
     ),
 )
 """The options that all commands have, unless a command has one of the name for itself."""
@@ -182,7 +182,7 @@ def form_option(function: F) -> F:
         default="text",
         metavar="FORM",
         help="Print text, json, sarif, junit, markdown, github or gitlab.\f[default: text] json is the same "
-        "as --json. The others report findings in the format of a service.",
+        "as --json. The others report findings in a format that CI services read.",
     )(function)
     return option_rules(excludes("--format", "--json"))(function)
 
@@ -329,16 +329,16 @@ def table_options(columns: Mapping[str, str], aliases: Mapping[str, str] | None 
             "--top",
             type=click.IntRange(1),
             metavar="N",
-            help="Show only the first N rows.\fSummaries, exit code and --json cover all rows.",
+            help="Show only the first N rows.\fSummaries, the exit code and --json still cover all rows.",
         )(function)
         return click.option(
             "--where",
             metavar="EXPR",
             callback=parse,
             help="Keep rows for which EXPR is true, as in 'size>1M'.\fEXPR compares columns with numbers "
-            "(k, M, G and % are allowed) or text by < <= > >= = !=, joined by and, or, not and "
-            f"parentheses. Columns: {', '.join(columns)}; size is nbytes. Unknown values and NaN make a "
-            "comparison false.",
+            "or text by < <= > >= = !=. A number can end in k, M, G or %. Join comparisons with and, or, "
+            f"not and parentheses. The columns are {', '.join(columns)}. size is the same as nbytes. A "
+            "comparison with an unknown value or NaN is false.",
         )(function)
 
     return add
@@ -396,7 +396,8 @@ def verify_options(other: str = "SRC") -> Callable[[F], F]:
             "--verify",
             type=click.Choice(["full", "sent", "none"]),
             help=f"How to verify DST. [default: full; for URLs, sent]\ffull reads DST back and compares it "
-            f"with {other}. sent compares the checksums of what was sent with those of the store.",
+            f"with {other}. sent compares the checksums of the bytes that were sent with the checksums that "
+            "the store reports.",
         )(function)
         return option_rules(*VERIFY_RULES)(function)
 
@@ -547,7 +548,8 @@ _CHANGING = (
         "subs",
         multiple=True,
         metavar="REGEX=>REPLACEMENT",
-        help="Replace matches in keys, as re.sub does. Repeatable.\fSeveral --sub apply in the given order.",
+        help="Replace matches in keys, as re.sub does. Repeatable.\fIf you give several, they apply in the "
+        "given order.",
     ),
     click.option("--strip-prefix", metavar="P", help="Remove P from the start of keys."),
     click.option("--add-prefix", metavar="P", help="Add P to the start of every key."),
@@ -597,7 +599,7 @@ layout_option = click.option(
     type=click.Choice(["pytorch", "tensorflow", "flax"]),
     metavar="LIBRARY",
     help="Use names and axes of pytorch, tensorflow or flax."
-    "\fThey come from a model configuration, from the object graph, or from --map.",
+    "\fThe model configuration, the object graph or --map says what these are.",
 )
 keys_option = click.option(
     "--keys",
@@ -605,11 +607,12 @@ keys_option = click.option(
     type=click.Choice(KEY_NAMES),
     default=PLAIN,
     help="Drop the object suffix of keys, or keep it. [default: plain]"
-    "\fplain drops /.ATTRIBUTES/VARIABLE_VALUE if the target format has no objects. stored keeps it.",
+    "\fplain drops the suffix /.ATTRIBUTES/VARIABLE_VALUE if the target format has no objects. "
+    "stored keeps it.",
 )
 config_option = click.option(
     "--config",
     type=LocalPath(),
     metavar="FILE",
-    help="Model configuration: a JSON file, or a Keras model file.",
+    help="Read the model configuration from a JSON or Keras model file.",
 )

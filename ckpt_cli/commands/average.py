@@ -46,9 +46,9 @@ def command(sources: tuple[Location, ...], target: Location, last: int | None, *
 
     Floating-point tensors are averaged in float64 and rounded once to their own dtype.
     Everything else (integers, strings, iterators, the object graph) and the format come
-    from the last SRC. All sources must have the same keys, dtypes and shapes. Several
-    paths of one checkpoint, as in run/ckpt-*, count once. Checkpoints that differ only in
-    the step are sorted by step.
+    from the last SRC. All sources must have the same keys, dtypes and shapes. If several
+    paths belong to one checkpoint, as in run/ckpt-*, it counts once. Checkpoints whose names
+    differ only in the step are sorted by step.
 
     \b
       ckpt average run/ckpt-8 run/ckpt-9 run/ckpt-10 -o run/average-10

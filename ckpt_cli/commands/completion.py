@@ -24,8 +24,8 @@ from ..render import base as render
 def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> None:
     """Print or install a shell completion script.
 
-    Completes commands, options and their values, checkpoints by their prefixes, and the
-    keys and object paths of the checkpoint named before.
+    Completes commands, options, values of options and the prefixes of checkpoints. After a
+    checkpoint, completes the keys and object paths in it.
 
     \b
       ckpt completion bash --install
@@ -33,11 +33,11 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
       eval "$(ckpt completion zsh)"        in ~/.zshrc, after compinit
     \f
 
-    --install writes the script for the current user only, also for root. For bash it goes where
-    the package bash-completion looks, for fish to fish's completions folder, and for zsh to the
-    first writable folder of fpath below HOME. If the shell will not find the script there, a note
-    says which line to add to ~/.bashrc or ~/.zshrc. An existing file that this command did not
-    write is not replaced; the exit code is then 3.
+    --install writes the script for the current user only, even if that is root. For bash, the
+    script goes where the package bash-completion looks. For fish, it goes to fish's completions
+    folder. For zsh, it goes to the first writable folder of fpath below HOME. If the shell will not
+    find the script there, a note shows the line to add to ~/.bashrc or ~/.zshrc. If a file that
+    this command did not write has that name, it is not replaced and the exit code is 3.
     """
     from ..cli.completion import script
 

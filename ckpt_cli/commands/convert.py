@@ -81,7 +81,7 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @target_argument("DST")
 @choosing
 @changing
-@format_option("--to", "Format of DST: an id, or object, name, v1, h5, weights-h5.")
+@format_option("--to", "Write this format: object, name, v1, h5, weights-h5 or an id.")
 @click.option(
     "--like", type=LocalPath(), metavar="TEMPLATE", help="Take keys, graph and layout from TEMPLATE."
 )
@@ -99,42 +99,42 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
     is_flag=True,
     help="With --like, keep TEMPLATE's slots and optimizer.\fEvery weight must still be in SRC.",
 )
-@save_map_option("With --like or --layout, write the pairs of keys, for --map.")
+@save_map_option("With --like or --layout, write the key pairs to FILE, for --map.")
 @click.option(
     "--iterations",
     type=click.IntRange(0),
     callback=_at_most(MOST_STEPS),
     metavar="N",
-    help="Step count of the optimizer, overriding that of SRC.",
+    help="Set the optimizer's step count, overriding that of SRC.",
 )
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
     callback=_at_most(LARGEST_RATE),
     metavar="R",
-    help="Learning rate of the optimizer, if SRC does not store it.\fSome optimizer states cannot be "
-    "converted without it.",
+    help="Set the optimizer's learning rate, if SRC does not store it.\fSome optimizer states cannot be "
+    "converted without a learning rate.",
 )
 @click.option(
     "--optimizer",
     callback=_class_of_optimizer,
     metavar="NAME",
-    help="Class of the optimizer, if SRC does not store it.\fKeras 2's .weights.h5 files do not name it. "
-    "With --like, NAME also applies to a TEMPLATE that does not store it.",
+    help="Set the optimizer's class, if SRC does not store it.\fKeras 2's .weights.h5 files do not store the "
+    "class. With --like, NAME also applies to a TEMPLATE that does not store it.",
 )
 @click.option(
     "--generation",
     type=click.Choice(GENERATIONS),
-    help="Keras version to write --to object or weights-h5 for.\fKeras 2 cannot restore the objects of "
-    "Keras 3, nor the reverse; in .weights.h5 files, the optimizer states differ. "
-    "[default: as in SRC's configuration]",
+    help="With --to object or weights-h5, write for this Keras version.\fWithout it, SRC's "
+    "configuration decides. Keras 2 cannot restore the objects of Keras 3, nor the reverse. In .weights.h5 "
+    "files, the optimizer states differ.",
 )
 @click.option("--weights-only", is_flag=True, help="Same as --kind variable.")
 @cast_option
 @click.option(
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Write at most BYTES per data shard."
 )
-@click.option("--compress", type=click.Choice(COMPRESSIONS), help="Compress the chunks of --to orbax.")
+@click.option("--compress", type=click.Choice(COMPRESSIONS), help="With --to orbax, compress the chunks.")
 @click.option("--merge-slices", is_flag=True, help="Write each partitioned tensor as one tensor.")
 @link_option()
 @click.option(
@@ -153,45 +153,48 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @option_rules(*RULES)
 def command(source: Location, target: Location, **options: Any) -> int:
     """Convert a checkpoint to another format, or another structure.
-    \f
 
-    Without --to, the suffix of DST decides the format. If DST has no suffix, the format is
-    SRC's own if that is one of TensorFlow's, and otherwise tf-object. Full names connect the
-    variables of name-based and object-based checkpoints. Slots become the slot variables of
-    TensorFlow's optimizers, and back.
-
-    With --like, keys, graph and layout come from TEMPLATE, and values come from SRC. Tensors
-    are paired by full name, then by key, then by object path; nothing is guessed. A key in
-    --map goes where the map says or nowhere. A key that --sub renames goes to its new name, if
-    TEMPLATE has it. Every weight and slot of TEMPLATE must get a value, or the conversion
-    fails. --keep-optimizer and --weights-only keep TEMPLATE's slots and optimizer. --partial
-    keeps TEMPLATE's value of everything that SRC lacks, and a warning lists the names. If no
-    weight is paired, nothing is written.
-
-    Between Keras formats, and between them and tf-object, the model configuration says which
-    tensor is which. It comes from SRC or from --config.
-
-    The output is reopened and compared bit for bit before it is moved into place.
-
-    With --link, a bundle shares SRC's files as its data shards if they contain the bytes of a
-    tensor in the form it needs. That works for shards of a bundle, safetensors files,
-    uncompressed members of an npz and contiguous HDF5 datasets. Index, graph and changed values
-    are written and compared. Formats without CRC-32C are read once to compute it. Files are
-    cloned if the file system supports that; otherwise they are hard links. Programs that
-    overwrite SRC in place, such as h5py, np.savez and torch.save, then change both
-    checkpoints. If neither works, values are copied, with a note.
-
-    With --resume, progress is saved once a second in a staging directory next to DST, and kept if
-    the conversion is interrupted. Run the same command again to continue. If sources, options or
-    the version of ckpt have changed, the error says what differs. Data from the earlier run is
-    read again before it is used. The formats npz, tf-v1, hdf5 and pytorch do not support
-    --resume, because they are written from beginning to end.
+    Without --to, the suffix of DST decides the format. --like takes the structure from a checkpoint
+    that the new program saved. The output is read back and compared before it replaces DST.
 
     \b
       ckpt convert run/ckpt-10 weights.safetensors --weights-only
       ckpt convert bert_model.ckpt tf2/bert-1 --to object
-      ckpt convert model.h5 model.weights.h5
       ckpt convert bert_model.ckpt tf2/bert-1 --like fresh/ckpt-1 --map names.tsv
+      ckpt convert model.h5 model.weights.h5
+      ckpt convert model.keras training.pt --layout pytorch
+    \f
+
+    If DST has no suffix, a TensorFlow checkpoint keeps its format, and any other SRC becomes
+    tf-object. Between name-based and object-based checkpoints, variables are matched by full
+    name, and slots become the slot variables of the other side.
+
+    With --like, keys, graph and layout come from TEMPLATE, and values come from SRC. Tensors
+    are paired by full name, then by key, then by object path. They are never paired because they
+    look similar. A key in --map is paired only as the map says. A key that --sub renames goes to
+    its new name, if TEMPLATE has that name. Every weight and slot of TEMPLATE must get a value, or
+    the conversion fails. --keep-optimizer and --weights-only keep TEMPLATE's slots and optimizer.
+    --partial keeps TEMPLATE's value of everything that SRC lacks, and a warning lists the names.
+    If no weight is paired, nothing is written.
+
+    Keras formats and tf-object give one weight different names. The model configuration connects
+    these names. It comes from SRC or from --config.
+
+    With --link, a TensorFlow checkpoint uses SRC's files as its data shards, if they contain a
+    tensor's bytes in the form that TensorFlow needs. That works for shards of a bundle,
+    safetensors files, uncompressed members of an npz and contiguous HDF5 datasets. Only the
+    index, the graph and changed values are written. If SRC stores no CRC-32C, it is read once to
+    compute it. The shared files are clones if the file system supports that, and otherwise hard
+    links. With hard links, a program that overwrites SRC in place (h5py, np.savez, torch.save)
+    changes both checkpoints. If neither works, values are copied, with a note.
+
+    With --resume, progress is saved once a second in a staging directory next to DST. The
+    directory is kept if the conversion is interrupted: run the same command again to continue. If
+    sources, options or the version of ckpt have changed, the error says what differs. Data from
+    the earlier run is read again before it is used. The formats npz, tf-v1, hdf5 and pytorch do
+    not support --resume, because they are written from beginning to end.
+
+    \b
       ckpt convert run/ckpt-10 adamw/ckpt-10 --like fresh_adamw/ckpt-1 --keep-optimizer
       ckpt convert model.safetensors tf2/model-1 --link
       ckpt convert large.safetensors tf2/large-1 --resume

@@ -58,10 +58,10 @@ _TRY = (
 def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
     """Train a small model to get run directories to try ckpt on.
 
-    The model and the training loop are those of TensorFlow's checkpoint guide: one Dense
-    layer, Adam, 50 steps, a checkpoint every 10 steps, the three latest kept. DIR/tf_ckpts
-    is the guide's run. DIR/tf_ckpts_slower starts from the same values, with a lower learning
-    rate. Prints commands to try next.
+    The model and the training loop are those of TensorFlow's checkpoint guide. One Dense layer
+    is trained with Adam for 50 steps. A checkpoint is saved every 10 steps, and the three latest
+    are kept. DIR/tf_ckpts is the guide's run. DIR/tf_ckpts_slower starts from the same values,
+    with a lower learning rate. At the end, demo prints commands to try next.
 
     \b
       ckpt demo playground

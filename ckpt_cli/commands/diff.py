@@ -84,7 +84,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
     metavar="A",
     help="Allow values to differ by A.",
 )
-@click.option("--stat", is_flag=True, help="Show how far values are apart, one line per tensor.")
+@click.option("--stat", is_flag=True, help="Show how far apart the values are, one line per tensor.")
 @table_options(COLUMNS, COLUMN_ALIASES)
 @sort_option(
     ORDERS,
@@ -104,10 +104,11 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
     help="Pair tensors by key, full-name or object-path. [default: key]",
 )
 @fail_on_option(
-    "Exit 1 only for these; also rel_l2>5%, cosine<0.99.\f[default: added,removed,dtype,shape,value]. A "
-    "renamed tensor counts as removed and added. value>1e-3 means that the largest |a-b| of a tensor exceeds "
-    "1e-3. rel_l2>5% means that the Euclidean norm of a-b exceeds 5% of that of b. "
-    "With cosine<0.99, the cosine of the angle between them is below 0.99.",
+    "Exit 1 only for these changes, or thresholds as in rel_l2>5%.\f[default: added,removed,dtype,shape,"
+    "value]. A renamed tensor counts as removed and added. The threshold value>1e-3 means that the largest "
+    "|a-b| of a tensor exceeds 1e-3. The threshold rel_l2>5% means that the Euclidean norm of a-b exceeds 5% "
+    "of the norm of b. The threshold cosine<0.99 means that the cosine of the angle between a and b is below "
+    "0.99.",
     callback=_changes,
     default=",".join(CHANGES),
     metavar="CHANGE[,CHANGE]",
@@ -123,8 +124,8 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Compare each of several PATHs with each other one.\fEvery argument is a PATH. Prints ||a-b|| / "
-    "||b|| of each pair, and by layer, and names copies and equal layers. Exits 0.",
+    help="Compare several PATHs, each with every other.\fEvery argument is a PATH. Prints ||a-b|| / ||b|| "
+    "for each pair and for each layer. Lists copies and equal layers. Exits 0.",
 )
 @each_option("Compare all checkpoints with the same name in two directories.")
 @recursive_option("With --each, include subdirectories.")
@@ -136,7 +137,8 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 def command(left: Location, right: Location, **options: Any) -> int:
     """Show what was added, removed or changed from LEFT to RIGHT.
 
-    Exits 0 if nothing differs, 1 if something does. Key changes apply to LEFT.
+    Exits 0 if nothing differs, and 1 if something does. --sub, --map and the prefix options
+    change the keys of LEFT.
 
     \b
       ckpt diff run/ckpt-10 run/ckpt-20
@@ -144,10 +146,10 @@ def command(left: Location, right: Location, **options: Any) -> int:
     \f
 
     Tensors with equal stored checksums are not read. Others are read in pieces and compared in
-    float64; NaN equals NaN. Damaged data is an error, not a change. To detect it in npz and
-    .keras files, tensors that differ are read completely, and with --no-values all tensors. A
-    directory means its latest checkpoint. A listing (the saved output of ls --json -l) is
-    compared by its checksums.
+    float64. NaN equals NaN. Damaged data is an error, not a change. In npz and .keras files, a
+    checksum covers both the header and the values of a tensor. So diff reads every tensor that
+    differs to its end, and with --no-values, it reads all tensors. A directory means its latest
+    checkpoint. A listing (the saved output of ls --json -l) is compared by its checksums.
 
     \b
       ckpt diff run_a run_b --stat --kind variable

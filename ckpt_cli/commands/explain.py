@@ -40,9 +40,9 @@ def command(what: str | None, *, as_json: bool) -> int:
     """Explain an error message, and show which commands help.
 
     Reads an error or a traceback of TensorFlow, Keras, h5py, numpy, safetensors, PyTorch or
-    ckpt from FILE or stdin. Only the last megabyte is searched. An argument of several words
-    that names no file is itself the message. Commands are filled in with the paths and keys of
-    the message. Without an argument, lists the TOPICs. Exits 1 if the message is unknown.
+    ckpt from FILE or stdin. Only the last megabyte is searched. You can also pass the message
+    itself as one quoted argument. The printed commands contain the paths and keys of the
+    message. Without an argument, lists the TOPICs. Exits 1 if the message is unknown.
 
     \b
       python train.py 2>&1 | ckpt explain

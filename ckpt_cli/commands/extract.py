@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @choosing
 @output_option(
     "OUT",
-    "A .npy, .npz, .safetensors, .h5, .json; DIR/; or -.",
+    "Write .npy, .npz, .safetensors, .h5, .json, DIR/ or -.",
     allow_dash=True,
     required=True,
 )
@@ -63,13 +63,13 @@ if TYPE_CHECKING:
 def command(path: Location, target: Location, **options: Any) -> int:
     """Write tensors, or parts of them, to files for other programs.
 
-    KEY may have a slice, as in kernel[0:10,:]. A checksum covers a whole tensor, so all of it
-    is read, but only the slice is kept in memory. HDF5 and safetensors have no checksums, so
-    only the slice is read. A tensor with a checksum is read twice for stdout, so that damaged
-    values are never written.
+    KEY can end in a slice, as in kernel[0:10,:]. A checksum covers a whole tensor, so all of the
+    tensor is read, but only the slice is kept in memory. HDF5 and safetensors files have no
+    checksums, so only the slice is read. For stdout, a tensor with a checksum is read twice: once
+    to compare the checksum, and once to write it. So damaged values are never written.
 
-    A .npy file and stdout take one tensor. A directory gets one .npy file per tensor, at a path
-    made from its key that never leaves the directory.
+    A .npy file and stdout take one tensor. A directory gets one .npy file per tensor. The path of
+    that file is made from the key, and is always inside the directory.
 
     \b
       ckpt extract run/ckpt-10 net/l1/kernel -o kernel.npy

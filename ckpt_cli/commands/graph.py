@@ -55,7 +55,9 @@ _STYLES: dict[str, dict[str, Any]] = {
 @output_option("FILE", "Draw to a .svg, .dot, .mmd or .html file.")
 @click.option("--slots", is_flag=True, help="Also show slot variables, below their variables.")
 @click.option(
-    "--engine", type=click.Choice(["ckpt", "dot"]), help="Layout of a .svg: ckpt's own, or by Graphviz's dot."
+    "--engine",
+    type=click.Choice(["ckpt", "dot"]),
+    help="Place the nodes of an .svg with ckpt or Graphviz's dot.",
 )
 @overwrite_option("Replace FILE if it exists.")
 @dry_run_option("Print what would be drawn and write nothing.")
@@ -69,15 +71,15 @@ _STYLES: dict[str, dict[str, Any]] = {
     excludes("--slots", "--json", unless="--output"),
 )
 def command(path: Location, depth: int | None, target: Location | None, **options: Any) -> int:
-    """Show or draw the object graph, or the tree, of a checkpoint.
+    """Show or draw the object graph or tree of a checkpoint.
 
-    Each object has a row; similar ones share a row, as in layer_{0..11}. An object is shown at
-    its shortest path. Other edges to it, cycles included, end in -> and its path. Slots are
-    counted at their variables unless you pass --slots. A graph that does not fit on a
-    screen is collapsed unless you pass --depth. Optimizers are red, variables blue, slot variables orange.
+    Each object has a row. Similar objects share a row, as in layer_{0..11}. An object is shown
+    once, at its shortest path. Other edges to it, and cycles, end in -> and that path. The row of
+    a variable counts its slots; --slots shows them. A graph that does not fit on a screen is
+    collapsed unless you pass --depth. Optimizers are red, variables blue, slot variables orange.
 
-    In a pipe, prints one line per edge. Pictures show the same as the tree. An .html page can be
-    searched, and unfolds to the whole graph.
+    In a pipe, prints one line per edge. Drawings show the same objects as the tree. You can search
+    an .html page, and unfold it to the whole graph.
 
     \b
       ckpt graph run/ckpt-10

@@ -84,7 +84,8 @@ _PIECE = 1 << 20
     "--digest",
     type=click.Choice(DIGESTS),
     help="Add a digest of each tensor; read values if none is stored."
-    "\fFor a directory, sha256 adds the identity of each checkpoint, and names copies.",
+    "\fFor a directory, sha256 adds one digest per checkpoint, its identity, and lists checkpoints that are "
+    "copies.",
 )
 @exact_option("With --digest, also recompute stored digests.")
 @recursive_option("Also list subdirectories.")
@@ -93,17 +94,17 @@ _PIECE = 1 << 20
 @color_option
 @option_rules(*RULES)
 def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
-    """List the checkpoints of a directory, or the tensors of one.
+    """List checkpoints of a directory, or tensors of a checkpoint.
 
-    For a directory, list its checkpoints, oldest first.  -l adds the stored training step
-    where it differs from the number in the name.  For a checkpoint, list its tensors with
-    dtype, shape and size.  Only the index is read; -l also reads the graph in PREFIX.meta,
-    which says which tensors are trainable.  Checksums are not compared: ckpt verify does that.
+    For a directory, lists its checkpoints, oldest first. -l adds the stored training step if it
+    differs from the number in the name. For a checkpoint, lists its tensors with dtype, shape and
+    size. Only the index is read. -l also reads PREFIX.meta to find out which tensors are
+    trainable. Checksums are not compared: ckpt verify does that.
 
-    After the first PATH, each word is a KEY if the checkpoint has that key, a PATH if it
-    exists, and otherwise a KEY.  With --regex, every word is a KEY.  A KEY without wildcards
-    that matches no key lists every key that contains it.  Several names of one checkpoint,
-    as in run/ckpt-*, list it once.  With several PATHs, each line begins with its path.
+    After the first PATH, a word that is a key of the checkpoint is a KEY. Other words are PATHs if
+    they exist, and otherwise KEYs. With --regex, every word is a KEY. If a KEY has no wildcards and
+    matches no key, ls lists every key that contains it. A checkpoint that has several names, as in
+    run/ckpt-*, is listed once. With several PATHs, each line begins with its path.
 
     \b
       ckpt ls run/                         the checkpoints of a run

@@ -52,26 +52,27 @@ _STYLES = {MATTERS: "red", LEFT: "yellow", HARMLESS: "green"}
 def command(checkpoint: Location, target: Location, **options: Any) -> int:
     """Show what restoring CHECKPOINT would do to TARGET's objects.
 
-    TARGET is an object-based checkpoint that your program saved once, trained or not. All of
-    its objects count as built. CHECKPOINT is matched by objects or, if it has none, by full
-    names. Two name-based checkpoints, such as those of Estimators, are matched key by key, as a
-    Saver restores them, and so are two Orbax or Flax checkpoints. Exits 0 if assert_consumed()
-    would pass, or with --allow-unused if assert_existing_objects_matched() would; otherwise 1.
+    TARGET is an object-based checkpoint that your program saved once, trained or not. match
+    assumes that the program has built all of its objects. CHECKPOINT is matched by objects or, if
+    it has none, by full names. Two name-based checkpoints, such as those of Estimators, are
+    matched key by key, as a Saver restores them. The same holds for two Orbax or Flax checkpoints.
+    Exits 0 if assert_consumed() would pass, and otherwise 1. With --allow-unused, exits 0 if
+    assert_existing_objects_matched() would pass.
 
     restore() looks for a save counter, which Checkpoint.write() and Keras' save_weights() do
     not save. --read matches without one, as Checkpoint.read() and load_weights() do.
 
-    If the names have nothing in common, --save-map proposes pairs of variables, based on dtypes,
-    shapes, layer numbers and words, each with its reason. Check them, then run
-    `ckpt convert --like TARGET --map FILE`. If several pairs of one shape fit equally well, the
-    line is a comment, `# ambiguous: OLD => NEW`. To use it, write OLD, a TAB and NEW.
+    If the names differ, --save-map proposes pairs of variables, each with its reason: dtype,
+    shape, layer number and common words. Check them, then run
+    `ckpt convert --like TARGET --map FILE`. If several pairs of one shape fit equally well, FILE
+    has them as comments, `# ambiguous: OLD => NEW`. To use such a pair, write OLD, a TAB and NEW.
 
     \b
       ckpt match run/ckpt-10 fresh/ckpt-1
       ckpt match weights-2 fresh/ckpt-1 --allow-unused && python train.py
       ckpt match weights weights --read         # as load_weights would
       ckpt match model_dir other_model_dir      # can training continue from model_dir?
-      ckpt match run/3 fresh/0                  # of Orbax: keys, shapes and dtypes
+      ckpt match run/3 fresh/0                  # Orbax: compares keys, shapes, dtypes
       ckpt match bert_model.ckpt fresh/ckpt-1 --save-map map.tsv
     """
     check_stdout(options)

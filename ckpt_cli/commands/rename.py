@@ -51,18 +51,18 @@ if TYPE_CHECKING:
 def command(source: Location, target: Location | None, **options: Any) -> int:
     """Rename the tensors of a checkpoint; keep format and values.
 
-    In an object-based checkpoint, rules apply to object paths, as ls -l shows them. They rename
-    edges of the object graph; keys and slot variables follow. In other formats, rules apply to
-    keys, and the slots of a variable follow it. Rules apply in this order: --map,
-    --strip-prefix, --sub, --add-prefix. Two tensors with the same new key are an error.
+    In an object-based checkpoint, the options change object paths, as ls -l shows them. They
+    rename edges of the object graph, and keys and slot variables follow. In other formats, they
+    change keys, and the slots of a variable follow it. They apply in this order: --map,
+    --strip-prefix, --sub, --add-prefix. It is an error if two tensors get the same key.
 
     For TensorFlow checkpoints, only the index is rewritten, and the object graph goes to a
     small shard of its own. Data shards are copied, and each tensor is compared with SRC and its
     checksum. With --link, and always with --in-place, the shards are shared and values are not
     read. At every moment, SRC is either the complete old or the complete new checkpoint.
 
-    In a bucket, --in-place replaces the index and needs a checkpoint without an object graph;
-    for others, use ckpt convert, which copies.
+    In a bucket, --in-place replaces only the index, so it rejects a checkpoint with an object
+    graph. Use ckpt convert to write a renamed copy of such a checkpoint.
 
     \b
       ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'

@@ -69,7 +69,7 @@ _LARGE = 10_000_000
 @color_option
 @option_rules(excludes("--open", "--dry-run"))
 def command(path: Location, others: tuple[Location, ...], target: Location | None, **options: Any) -> int:
-    """Write a page about a checkpoint, several, or a run.
+    """Write an HTML page about one or more checkpoints, or a run.
 
     The page is one file that loads nothing else, so you can mail it or keep it with a build. It
     shows sizes by layer, all tensors as a list and as a tree (with search, sorting and filters),
@@ -82,10 +82,11 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
     checkpoints it shows the changes by layer, largest first, with both versions of each tensor. For more
     checkpoints it shows how far they are apart, as a heat map and by layer, with norms as curves.
 
-    --match draws more tensors of a checkpoint, or of a pair. For a run it selects the tensors
-    of curves, norms and the map of changes, as in ckpt log, and for several checkpoints those compared.
+    For one or two checkpoints, --match adds tensors to the 500 that are drawn. For a run, it
+    selects the tensors of the curves, the norms and the map of changes, as in ckpt log. For more
+    checkpoints, it selects the tensors to compare.
 
-    Damaged tensors are marked as damaged, and the exit code is then 3, as with ckpt stats.
+    If a tensor is damaged, the page marks it and the exit code is 3.
 
     \b
       ckpt report run/ckpt-10 -o ckpt-10.html

@@ -65,19 +65,19 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 def command(damaged: Location, target: Location, sibling: Location | None, **options: Any) -> int:
     """Save the intact part of a damaged checkpoint; list the rest.
 
-    Every tensor is compared with its checksum. Intact blocks of a damaged index are used.
-    Bundles with missing or short shards, V1 files without their end, zip archives without their
-    directory, and truncated HDF5 or safetensors files yield what they still contain. The format
-    stays the same. Objects whose values are lost are removed from the object graph. A
-    damaged graph is rebuilt from the keys.
+    rescue compares every tensor with its checksum, and reads the intact blocks of a damaged index.
+    It also saves what is left in bundles with missing or short shards, V1 files without their end,
+    zip archives without their directory, and truncated HDF5 or safetensors files. OUT has the same
+    format as DAMAGED, which is never changed. Objects whose values are lost are removed from the
+    object graph. A damaged graph is rebuilt from the keys.
 
-    --sibling rebuilds a missing or damaged index. OTHER says which tensors there are, and in
-    which order. A tensor is proved if it matches a checksum that is left in the damaged index,
-    or if it equals OTHER's. Unproved tensors are written too, and listed. DAMAGED is never
-    changed.
+    --sibling rebuilds a missing or damaged index. OTHER shows which tensors there are, and in
+    which order. A tensor is proved to be intact if it matches a checksum that is left in the
+    damaged index, or if it equals OTHER's. All other tensors are written too, and listed as
+    unproved: they may be damaged.
 
     A .keras archive has one checksum for all of its weights. If it does not match, every weight
-    is unproved, and unknown keys are listed as lost.
+    is listed as unproved, and weights whose keys cannot be read are listed as lost.
 
     Exits 0 if everything was saved, 1 if something is lost, 3 if nothing could be saved.
 

@@ -57,7 +57,8 @@ _LARGEST_HEAT = 1 << 24
     "--digest",
     is_flag=True,
     help="Print only the checkpoint's identity, one SHA-256 of all tensors."
-    "\fIt is the same in every format that keeps names and dtypes. --json adds it to the document.",
+    "\fThe identity is the same in every format that keeps names and dtypes. With --json, it is a field of "
+    "the document.",
 )
 @ignore_case_option
 @jobs_option
@@ -76,10 +77,10 @@ def command(
 
     Without KEY, prints format, producer, files, step, sizes by kind and dtype, and the model
     configuration if the file has one. With KEY, or a slice of it as in kernel[0:10,:], prints the
-    tensor's statistics, the distribution of its values, and values. Nothing is shown before the
-    checksum of the whole tensor has been verified. So a slice takes as long to read as the
-    tensor, but only the memory of the slice. The state of an iterator is decoded: its pipeline, its
-    position, its buffers and its seeds.
+    tensor's statistics, a histogram, and values. Nothing is shown before the checksum of the
+    whole tensor has been verified. So reading a slice takes as long as reading the tensor, but
+    needs only the memory of the slice. For the state of a tf.data iterator, prints its pipeline,
+    its position, its buffers and its seeds.
 
     \b
       ckpt show run/ckpt-10

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     "--key",
     type=LocalPath(),
     metavar="PEM",
-    help="Private key, of mode 600. [default: text in CKPT_SIGN_KEY]"
-    "\fOnly its owner may be able to read the file.",
+    help="Sign with this private key. [default: text in CKPT_SIGN_KEY]"
+    "\fThe file must be readable only by its owner (mode 600).",
 )
 @output_option("FILE", "Write the signature to FILE.", required=True)
 @overwrite_option("Replace FILE if it exists.")
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 def command(path: Location, target: Location, workers: Workers, *, as_json: bool, **options: Any) -> int:
     """Sign the tensors of a checkpoint.
 
-    Writes a statement of every tensor's name, dtype, shape and SHA-256, signed with the key. It
-    holds for the tensors, not for a file: ckpt verify PATH --signature FILE proves any copy or
-    export of the checkpoint, in any format and any place. Strings, variants and the save counter
-    are not signed. PATH can also be a saved listing with SHA-256 digests.
+    Writes a signed statement with the name, dtype, shape and SHA-256 of every tensor. The
+    signature is for the tensors, not for a file. So ckpt verify PATH --signature FILE accepts any
+    copy or export of the checkpoint, in any format. Strings, variants and the save counter are not
+    signed. PATH can also be a saved listing with SHA-256 digests.
 
     FILE is an in-toto statement in a DSSE envelope. Keys are Ed25519 or ECDSA P-256 in PEM format.
     SOURCE_DATE_EPOCH sets the time in the statement.

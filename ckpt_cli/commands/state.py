@@ -50,22 +50,23 @@ _PARTS = "--fix does not see partial uploads of killed processes; set a lifecycl
 def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
     """Show or change the state file `checkpoint` of a directory.
 
-    The state file names the latest checkpoint and those before it. TensorFlow follows it, and
-    ignores what else is in the directory. Without options, shows its entries, whether they
-    exist, and what interrupted saves left behind.
+    The state file names the latest checkpoint and those before it. TensorFlow reads only this
+    file, and ignores all other checkpoints in the directory. Without options, shows the entries of
+    the state file, whether they exist, and what interrupted saves left behind.
 
-    --fix lists checkpoints by paths relative to the directory, drops missing ones, adds unlisted
-    ones, restores a checkpoint that was moved aside, and removes leftovers. Leftovers go first,
-    so that it also works on a disk that they have filled. Files that a process on this machine
-    is writing are left alone. Do not run it while another machine saves into the directory.
+    --fix writes relative paths into the state file, drops missing checkpoints and adds unlisted
+    ones. It puts back a checkpoint that an interrupted command moved aside, and removes leftovers.
+    Leftovers are removed first, so --fix also works if they have filled the disk. It does not touch
+    files that a process on this machine is writing. Do not run it while another machine saves into
+    the directory.
 
-    In a bucket, --set and --fix replace the state file. --fix also deletes what interrupted
-    conversions with --resume have sent, and expired locks. Partial uploads of a killed process
-    are invisible; let a lifecycle rule of the bucket remove them.
+    In a bucket, --set and --fix replace the state file. --fix also deletes expired locks, and
+    objects that interrupted conversions with --resume have sent. It cannot see the partial uploads
+    of a killed process. Let a lifecycle rule of the bucket remove them.
 
-    --keep replaces the state file first. Then it deletes all but the N latest complete
-    checkpoints, with all their files. On a full disk it deletes first. Files that a symbolic
-    link in DIR points to are not deleted.
+    --keep replaces the state file. Then it deletes all but the N latest complete checkpoints, with
+    all their files. On a full disk, it deletes first. Files that a symbolic link in DIR points to
+    are not deleted.
 
     \b
       ckpt state run/                   what it lists, and what is wrong with it

@@ -64,7 +64,7 @@ _WORTHS = {"zeros": 1, "l2": 2, "std": 3, "mean": 4, "max": 5, "min": 5}
 @click.option(
     "--files",
     is_flag=True,
-    help="Treat every argument as a PATH, as hooks need.\fWith --fail-on, shows only tensors that fail.",
+    help="Treat every argument as a PATH, for git hooks.\fWith --fail-on, shows only tensors that fail.",
 )
 @table_options(COLUMNS)
 @sort_option(SORTS, "Sort by COLUMN, the largest first. [default: key]", default="key", metavar="COLUMN")
@@ -78,15 +78,16 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
     Statistics are computed in float64. NaN are counted and otherwise ignored. Memory use does
-    not depend on the size of tensors. Strings, variants and unmapped types are skipped. With -R, covers
-    every checkpoint in PATH and its subdirectories, and each line begins with its path.
+    not depend on the size of tensors. Strings, variants and dtypes that ckpt does not know are
+    skipped. With -R, covers every checkpoint in PATH and its subdirectories, and each line begins
+    with its path.
 
     \b
       ckpt stats run/ckpt-10 --kind variable
       ckpt stats run/ckpt-10 --where 'size>1M and std>0.5' --sort l2 --top 10
       ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 when a run has gone bad
-      ckpt stats -R runs/ --fail-on nan,inf         # or any of them
-      ckpt stats --fail-on nan,inf --files a.h5 b.h5   # or any of these
+      ckpt stats -R runs/ --fail-on nan,inf         # exit 1 if any run has
+      ckpt stats --fail-on nan,inf --files a.h5 b.h5
     """
     if options["form"] not in ("text", "json") and not fail_on:
         raise click.UsageError(

@@ -77,19 +77,19 @@ _MOST_SHOWN = 20
     type=LocalPath(),
     metavar="LISTING",
     help="Also compare with a saved listing, or hf://ORG/REPO."
-    "\fA listing is compared tensor by tensor, a repository of the Hub file by file.",
+    "\fA listing is compared tensor by tensor, and a repository of the Hub file by file.",
 )
 @click.option(
     "--signature",
     type=LocalPath(),
     metavar="FILE",
-    help="Also compare the tensors with those signed by ckpt sign.",
+    help="Also compare the tensors with those that ckpt sign signed.",
 )
 @click.option(
     "--public-key",
     type=LocalPath(),
     metavar="PEM",
-    help="The public key that proves --signature.",
+    help="Check --signature with this public key.",
 )
 @click.option(
     "--made-from",
@@ -116,7 +116,7 @@ def command(
     Checks the structure first: footer, block checksums, key order, entries within their shards,
     missing or surplus shards, object graph. Then compares every tensor with its stored checksum.
     Continues after the first finding. A directory means all of its checkpoints. Without PATH,
-    verifies the current directory. Exits 1 if there are errors, 3 if not one key can be listed.
+    verifies the current directory. Exits 1 if there are errors, and 3 if it cannot list any key.
 
     \b
       ckpt verify run/                              every checkpoint of a run
@@ -125,31 +125,31 @@ def command(
       ckpt verify s3://bucket/model.safetensors --against model.lock
     \f
 
-    Several paths of one checkpoint, as in run/ckpt-*, count once.
+    If several paths belong to one checkpoint, as in run/ckpt-*, it is verified once.
 
     --roundtrip proves that a conversion loses nothing. A warning lists what FORMAT cannot store.
-    TMPDIR says where the temporary folder is made.
+    The temporary files are in TMPDIR.
 
-    --outputs-like builds the model from the configuration in PATH or B, a full .h5 or a .keras
-    file. The configuration is only data: nothing that it names is executed. Outputs must be equal
-    to the last bit, on --input or on seeded numbers. An unknown layer is an error, with exit
-    code 3.
+    --outputs-like builds the model from the configuration in PATH or B. One of them must be a full
+    .h5 or a .keras file. The configuration is only data: nothing that it names is executed. Both
+    get the same input, from --input or from seeded numbers, and the outputs must be equal to the
+    last bit. An unknown layer is an error, with exit code 3.
 
-    --trains-like builds model and optimizer from the configuration of a full .h5 or .keras file,
-    PATH or B. Without one, it builds a stack of Dense and Conv2D layers and its optimizer, of any
-    generation, from objects or names. Weights and slots must be equal to the last bit, also
-    after one step.
+    --trains-like builds the model and the optimizer from the configuration of a full .h5 or .keras
+    file, which can be PATH or B. Without a configuration, it can build stacks of Dense and Conv2D
+    layers with an optimizer of any generation, from objects or names. Weights and slots must be
+    equal to the last bit, before and after one step.
 
-    --against compares keys, dtypes, shapes and digests with a listing that was saved before
-    (ckpt ls PATH --json -l --digest sha256 > model.lock). The format may differ. For a
-    damaged checkpoint, it also says what else differs.
+    --against compares keys, dtypes, shapes and digests with a listing that you saved before with
+    ckpt ls PATH --json -l --digest sha256 > model.lock. The format may differ. If the checkpoint
+    is damaged, --against also says what else differs.
 
-    --against hf://ORG/REPO[@REV] compares files with the sizes and checksums that the Hub lists,
-    and downloads nothing: the checkpoint's files, and all files that both sides have.
+    --against hf://ORG/REPO[@REV] compares files with the sizes and checksums that the Hub lists.
+    It compares the checkpoint's files, and all files that both sides have. It downloads nothing.
 
     --signature proves that these are the tensors that ckpt sign signed, in any format and order.
-    Strings, variants and the save counter do not count. If a conversion renamed or transposed
-    tensors, --layout and --map give PATH the names and axes that were signed.
+    Strings, variants and the save counter are not compared. If a conversion renamed or transposed
+    tensors, use --layout or --map to give PATH the names and axes that were signed.
 
     --made-from pairs each weight of a TFLite, ONNX, GraphDef or TensorFlow.js file with tensors of
     SOURCE, by names, or by the order of layers. It then proves by value which rule made it:

@@ -1,4 +1,4 @@
-"""Help fits a terminal of 100 columns and 50 lines, and nothing is lost by that."""
+"""Help fits a terminal of 100 columns and 64 lines, and nothing is lost by that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.readme import commands, rendered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COLUMNS, LINES = 100, 53
+COLUMNS, LINES = 100, 64
 
 
 def command(name: str) -> Subcommand:
