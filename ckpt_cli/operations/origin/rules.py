@@ -60,6 +60,8 @@ class DerivationRules(NamedTuple):
 
     specs: Mapping[str, TensorSpec]
     normalizations: Sequence[SourceLayer]
+    scales: Sequence[SourceLayer] = ()
+    """Layers with a gamma and a beta alone, as LayerNormalization."""
 
     def of_layer(
         self, layer: SourceLayer, target: Target, named: Sequence[SourceLayer]
@@ -76,6 +78,26 @@ class DerivationRules(NamedTuple):
         behind = [other for other in named if other.is_batch_normalization] or self.normalizations
         for normalization in behind:
             yield from self._folds(layer, normalization, target)
+        yield from self._fronts(layer, target)
+
+    def _fronts(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
+        """Yield what becomes of a Dense layer behind the nearest LayerNormalization in front of it."""
+        key = layer.first(("kernel",))
+        front = next((one for one in reversed(self.scales) if one.number < layer.number), None)
+        if key is None or front is None or len(shape := self.specs[key].shape) != 2:
+            return
+        gamma, beta, bias = front.weights["gamma"], front.weights["beta"], layer.first(("bias",))
+        if self.specs[gamma].shape != shape[:1]:
+            return
+        for way in arrangements(shape, target.shape, target.operation, "kernel"):
+            words = ", ".join(each for each in (way.words(shape), f"times gamma of {front.name}") if each)
+            compute = partial(_scaled, key, gamma, way)
+            yield Derivation((key, gamma), words, layer.number, ("front", "kernel"), compute)
+        if target.size == shape[1]:
+            sources = (*((bias,) if bias else ()), key, beta)
+            words = f"plus beta of {front.name} times the kernel"
+            compute = partial(_shifted, key, beta, bias, target.shape)
+            yield Derivation(sources, words, layer.number, ("front", "bias"), compute)
 
     def _copies(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         for role, key in layer.weights.items():
@@ -191,6 +213,18 @@ def _copied(key: str, way: Arrangement, read: Read) -> Expected:
 
 def _gate(key: str, number: int, way: Arrangement, read: Read) -> Expected:
     return Expected(way.apply(np.split(read(key), 4, axis=-1)[number]))
+
+
+def _scaled(key: str, gamma: str, way: Arrangement, read: Read) -> Expected:
+    values = way.apply(_wide(read(key)) * _wide(read(gamma))[:, None])
+    return Expected(values, np.abs(values) * ROUNDINGS)
+
+
+def _shifted(key: str, beta: str, bias: str | None, shape: tuple[int, ...], read: Read) -> Expected:
+    kernel, offset = _wide(read(key)), _wide(read(beta))
+    start = _wide(read(bias)) if bias else np.zeros(kernel.shape[1])
+    terms = np.abs(offset) @ np.abs(kernel) + np.abs(start)
+    return Expected((offset @ kernel + start).reshape(shape), (terms * ROUNDINGS).reshape(shape))
 
 
 def _wide(array: Array) -> Array:

@@ -93,9 +93,9 @@ class Judge:
         self._source = source
         self._values = Values(source)
         self._layers = source_layers(source)
-        self._rules = DerivationRules(
-            source.specs, [one for one in self._layers if one.is_batch_normalization]
-        )
+        normalizing = [one for one in self._layers if one.is_batch_normalization]
+        scales = [one for one in self._layers if {"gamma", "beta"} == one.weights.keys()]
+        self._rules = DerivationRules(source.specs, normalizing, scales)
         self._uses = _uses(export.nodes())
         names = [*export.specs, *(name for use in self._uses.values() for name in use.names)]
         self._names = LayerNames(self._layers, names)

@@ -192,6 +192,25 @@ def test_weights_of_one_layer_that_changed_places_are_others(tmp_path: Path) -> 
     assert (found["bn/gamma"], found["bn/beta"]) == ("other", "other")
 
 
+def test_a_layer_normalization_is_folded_into_the_dense_layer_behind(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    shapes = {"a_norm/gamma": (6,), "a_norm/beta": (6,), "dense/kernel": (6, 3), "dense/bias": (3,)}
+    weights = {key: rng.normal(size=shape).astype("<f4") for key, shape in shapes.items()}
+    gamma, beta, kernel, bias = weights.values()
+    np.savez(
+        tmp_path / "export.npz",
+        **{"dense/kernel": kernel * gamma[:, None], "dense/bias": beta @ kernel + bias},
+    )
+    found = judged(str(tmp_path / "export.npz"), weights, tmp_path)
+    assert [one.verdict for one in found.weights] == ["within", "within"]
+    assert [one.rule for one in found.weights] == [
+        "plus beta of a_norm times the kernel",
+        "times gamma of a_norm",
+    ]
+    found = judged(str(tmp_path / "export.npz"), weights | {"a_norm/beta": beta[::-1]}, tmp_path)
+    assert [one.verdict for one in found.weights] == ["other", "within"]
+
+
 def test_a_square_kernel_is_not_transposed_unless_the_operation_says_so(tmp_path: Path) -> None:
     weights = {"dense/kernel": two_layers()["dense/kernel"]}
     turned = np.ascontiguousarray(weights["dense/kernel"].T)
