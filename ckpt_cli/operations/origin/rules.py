@@ -81,23 +81,22 @@ class DerivationRules(NamedTuple):
         yield from self._fronts(layer, target)
 
     def _fronts(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
-        """Yield what becomes of a Dense layer behind the nearest LayerNormalization in front of it."""
-        key = layer.first(("kernel",))
-        front = next((one for one in reversed(self.scales) if one.number < layer.number), None)
-        if key is None or front is None or len(shape := self.specs[key].shape) != 2:
+        """Yield what becomes of a Dense layer behind a LayerNormalization."""
+        key, bias = layer.first(("kernel",)), layer.first(("bias",))
+        if key is None or len(shape := self.specs[key].shape) != 2:
             return
-        gamma, beta, bias = front.weights["gamma"], front.weights["beta"], layer.first(("bias",))
-        if self.specs[gamma].shape != shape[:1]:
-            return
-        for way in arrangements(shape, target.shape, target.operation, "kernel"):
-            words = ", ".join(each for each in (way.words(shape), f"times gamma of {front.name}") if each)
-            compute = partial(_scaled, key, gamma, way)
-            yield Derivation((key, gamma), words, layer.number, ("front", "kernel"), compute)
-        if target.size == shape[1]:
-            sources = (*((bias,) if bias else ()), key, beta)
-            words = f"plus beta of {front.name} times the kernel"
-            compute = partial(_shifted, key, beta, bias, target.shape)
-            yield Derivation(sources, words, layer.number, ("front", "bias"), compute)
+        ways = arrangements(shape, target.shape, target.operation, "kernel")
+        for front in (one for one in self.scales if self.specs[one.weights["gamma"]].shape == shape[:1]):
+            gamma, beta = front.weights["gamma"], front.weights["beta"]
+            for way in ways:
+                words = ", ".join(each for each in (way.words(shape), f"times gamma of {front.name}") if each)
+                compute = partial(_scaled, key, gamma, way)
+                yield Derivation((key, gamma), words, layer.number, ("front", "kernel"), compute)
+            if target.size == shape[1]:
+                sources = (*((bias,) if bias else ()), key, beta)
+                words = f"plus beta of {front.name} times the kernel"
+                compute = partial(_shifted, key, beta, bias, target.shape)
+                yield Derivation(sources, words, layer.number, ("front", "bias"), compute)
 
     def _copies(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         for role, key in layer.weights.items():

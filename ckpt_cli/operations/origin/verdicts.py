@@ -44,6 +44,13 @@ _WEIGHTED = frozenset(
 """Operations whose stored inputs are weights, even if they are one number."""
 
 
+_NEVER = {
+    **dict.fromkeys(("MUL", "Mul"), ("beta", "bias")),
+    **dict.fromkeys(("ADD", "Add", "SUB", "Sub"), ("gamma",)),
+}
+"""The roles of weights that an operation does not use."""
+
+
 class Use(NamedTuple):
     """Where a weight is used first: the number of the operation, the operation, and as which input."""
 
@@ -173,7 +180,8 @@ class Judge:
         """Return the ways that make the weight of the role that a key names, if it names one."""
         roles = {part for one in self._names.mentioned(key) for part in one.rest if part in one.layer.weights}
         found = [way for way in ways if way.signature[1] in roles]
-        return found or ways
+        operation = self._uses[key].operation if key in self._uses else ""
+        return found or [way for way in ways if way.signature[1] not in _NEVER.get(operation, ())]
 
     def _kernels(self, ways: Sequence[Derivation]) -> set[int]:
         """Return the layers of some ways; of a layer and the BatchNormalization behind it, that layer."""

@@ -192,6 +192,17 @@ def test_weights_of_one_layer_that_changed_places_are_others(tmp_path: Path) -> 
     assert (found["bn/gamma"], found["bn/beta"]) == ("other", "other")
 
 
+def test_an_operation_tells_a_factor_from_an_offset(tmp_path: Path) -> None:
+    weights = {
+        f"norm/{role}": np.arange(4, dtype=np.float32) + at for at, role in enumerate(("gamma", "beta"))
+    }
+    gamma, beta = weights.values()
+    path = tmp_path / "model.onnx"
+    for values, verdict in ((gamma, "equal"), (beta, "other")):
+        path.write_bytes(chain({"norm/Reshape": values}, ["norm/Reshape"], "Mul"))
+        assert verdicts(str(path), weights, tmp_path) == {"norm/gamma": verdict}
+
+
 def test_a_layer_normalization_is_folded_into_the_dense_layer_behind(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     shapes = {"a_norm/gamma": (6,), "a_norm/beta": (6,), "dense/kernel": (6, 3), "dense/bias": (3,)}
