@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, open_location
+from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
+from formats.keras.facts import keras_facts
 from formats.model.reader import Family
 from formats.store.local.staging import holding, replace_file
 from formats.tf.bundle.shards import CLONE, LINK
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from formats.model.reader import Format, FormatReader
 
     from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.convert.keras.orbax_step import KerasStep
     from ..operations.convert.plan import Dropped, Plan
     from ..operations.convert.resume import Resume
     from ..operations.reporting import Reporter
@@ -273,6 +276,9 @@ def _plan_like(
     template.prove_specs()  # of which no more than these is taken, as a rule
     _check_format(template, reader, target, options.to)
     strictness = options.strictness
+    step = None if reader.format.is_tree or names is not None else keras_step(template, list(template.specs))
+    if step is not None and (reader.format.family is Family.KERAS or reader.object_graph is not None):
+        return _filled_step(reader, keys, (step, target), options)
     if options.save_map:
         # Before the plan, which is refused where pairs are missing: the map is there to add them.
         pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
@@ -282,6 +288,23 @@ def _plan_like(
     if options.merge_slices:
         plan = plan._replace(slices={})
     return plan if laid is None else laid.told(plan)
+
+
+def _filled_step(
+    reader: FormatReader, keys: list[str], into: tuple[KerasStep, Location], options: ConvertOptions
+) -> Plan:
+    """Return the plan of writing the values of a model of Keras into a step that Keras saved with Orbax."""
+    step, target = into
+    if options.save_map:
+        raise OptionError("--save-map does not apply: the configuration in TEMPLATE pairs the tensors")
+    if options.pair_by_shape:
+        raise OptionError("--pair-by-shape does not apply: the configuration in TEMPLATE pairs the tensors")
+    rules = options.strictness
+    if rules.keep_optimizer:
+        keys = [key for key in keys if reader.kinds.get(key) not in ("slot", "optimizer")]
+    settings = Settings(options.cast, given=options.given, config=keras_facts(step.facts))
+    plan = planner.plan_conversion(reader, keys, target, format_named("keras-weights"), settings)
+    return step.filled(plan, partial=rules.partial, keep_optimizer=rules.keep_optimizer, cast=options.cast)
 
 
 def _renamed(

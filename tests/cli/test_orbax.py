@@ -8,6 +8,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+import h5py
 import numpy as np
 import pytest
 
@@ -289,6 +290,65 @@ def test_a_step_of_keras_becomes_objects(tmp_path: Path, ckpt: Callable) -> None
     assert ckpt("diff", tmp_path / "b.keras", tmp_path / "model.keras").code == 0
     assert ckpt("convert", KERAS, tmp_path / "w.keras", "--weights-only").code == 0
     assert len(ckpt("ls", tmp_path / "w.keras").rows) == 6
+
+
+@pytest.mark.parametrize("to", ["keras-weights", "keras", "keras-h5", "tf-object"])
+def test_a_step_of_keras_survives_the_way_to_keras_and_back(ckpt: Callable, to: str) -> None:
+    done = ckpt("verify", "--json", "--roundtrip", to, KERAS)
+    assert done.code == 0, done.err
+    findings = done.json["results"][0]["findings"]
+    assert {each["key"] for each in findings} == {
+        "pytree/metrics_variables/loss/count",
+        "pytree/metrics_variables/loss/total",
+    }
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5", "model-1"])
+def test_files_and_objects_of_keras_become_a_step_like_another(
+    tmp_path: Path, ckpt: Callable, name: str
+) -> None:
+    """The step has Keras' own names, the configuration, and the optimizer."""
+    into = ["--to", "object"] if name == "model-1" else []
+    assert ckpt("convert", KERAS, tmp_path / name, *into).code == 0
+    step = tmp_path / "run" / "3"
+    done = ckpt("convert", tmp_path / name, step, "--like", KERAS)
+    assert done.code == 0, done.err
+    assert "left out pytree/metrics_variables/loss/count" in done.err
+    truth = np.load(data_path("orbax", "new/keras_orbax.npz"))
+    with formats.open_checkpoint(step) as reader, formats.open_checkpoint(KERAS) as other:
+        assert len(reader) == len(PLACES)
+        assert reader.facts.values == other.facts.values
+        for key in reader:
+            assert np.array_equal(reader[key].read(), truth[key.split("/", 2)[2]]), key
+    assert json.loads((step / "_CHECKPOINT_METADATA").read_text())["item_handlers"].keys() == {
+        "pytree",
+        "model_config",
+    }
+
+
+def test_weights_alone_fill_a_step_that_keeps_its_optimizer(tmp_path: Path, ckpt: Callable) -> None:
+    weights = tmp_path / "model.weights.h5"
+    assert ckpt("convert", KERAS, weights, "--weights-only").code == 0
+    done = ckpt("convert", weights, tmp_path / "3", "--like", KERAS)
+    assert done.code == 3
+    assert "gets no value" in done.err
+    assert not (tmp_path / "3").exists()
+    assert ckpt("convert", weights, tmp_path / "3", "--like", KERAS, "--keep-optimizer").code == 0
+    assert len(ckpt("ls", tmp_path / "3").rows) == len(PLACES)
+
+
+def test_a_model_of_another_shape_does_not_fill_a_step(tmp_path: Path, ckpt: Callable) -> None:
+    weights = tmp_path / "model.weights.h5"
+    assert ckpt("convert", KERAS, weights).code == 0
+    with h5py.File(weights, "r+") as file:
+        held = file["layers/dense/vars"]
+        shape = held["0"].shape
+        del held["0"]
+        held["0"] = np.zeros((shape[0], shape[1] + 1), np.float32)
+    done = ckpt("convert", weights, tmp_path / "3", "--like", KERAS)
+    assert done.code == 3
+    assert "shape" in done.err
+    assert not (tmp_path / "3").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointError, ConversionError
 from formats.find.opening import open_location, open_reader
+from formats.find.registry import format_named
 from formats.keras.facts import keras_facts
 from formats.location import Location, local_location
 from formats.model.checkpoint_files import step_of
@@ -20,6 +21,7 @@ from formats.model.verification import Finding
 from formats.store.local.removing import scratch_directory
 
 from .execute import execute, same_tensor
+from .keras.orbax_step import KerasStep, keras_step
 from .optimizers import Given
 from .pairing import Strictness, plan_like
 from .plan import Move
@@ -52,10 +54,17 @@ def roundtrip(
         middle = folder / _name(location, into)
         # A count of steps that is added to TensorFlow 1's state stays on the way: any will do.
         counted = into.has_object_graph and source.object_graph is None
-        counted = counted and source.format.family is not Family.KERAS
+        keys = list(source.specs)
+        is_for_keras = into.family is Family.KERAS or into.has_object_graph
+        step = keras_step(source, keys) if is_for_keras else None
+        counted = counted and step is None and source.format.family is not Family.KERAS
         settings = Settings(given=Given(iterations=0, whatever=True) if counted else Given())
         try:
-            there = plan_conversion(source, list(source.specs), middle, into, settings)
+            if step is not None:
+                chosen = step.named(keys)
+                there = step.told(plan_conversion(step, chosen, middle, into, settings), keys)
+            else:
+                there = plan_conversion(source, keys, middle, into, settings)
             execute(there, advance=advance)
         except ConversionError as error:
             error.path = location.path  # nobody knows the temporary folder
@@ -63,7 +72,7 @@ def roundtrip(
         with open_reader(middle) as between:
             back_path = folder / "back" / _name(location, source.format)
             try:
-                back = _plan_back(between, source, back_path)
+                back = _plan_back(between, step or source, back_path)
                 execute(back, advance=advance)
             except CheckpointError as error:
                 message = f"cannot be converted back from {into.name}: {error.message}"
@@ -81,6 +90,10 @@ def _name(location: CheckpointLocation, into: Format) -> str:
 def _plan_back(between: FormatReader, source: FormatReader, path: Location) -> Plan:
     keys = list(between.specs)
     facts = keras_facts(source.facts)
+    if isinstance(source, KerasStep):
+        into = format_named("keras-weights")
+        # The metrics, which a step alone has, were left out on the way there.
+        return source.filled(plan_conversion(between, keys, path, into, Settings(config=facts)))
     if facts.config is not None and (
         between.format.family is Family.KERAS or between.format.has_object_graph
     ):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats.core.axes import NOTHING
+from formats.core.words import FirstNames
 from formats.errors import ConversionError
 from formats.find.registry import format_named
 from formats.keras.config import version_told
@@ -26,15 +27,18 @@ from formats.keras.model import ModelError, Variable, from_config, trained_order
 from formats.keras.optimizer_settings import wanted_by
 from formats.keras.optimizers import KERAS3
 from formats.keras.variable_layout import give_names, weights_layout
+from formats.model.facts import rekeyed
 from formats.orbax.facts import TreeFacts
 
 from ...select.relations import Relation
 from ...select.view import Relaid
-from ..plan import Dropped
+from ..plan import Dropped, Move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from formats.core.dtypes import DType
+    from formats.core.spec import TensorSpec
     from formats.model.facts import Facts
     from formats.model.reader import FormatReader
 
@@ -44,7 +48,8 @@ _CONFIG = "model_config/config"
 _VARIABLES = ("trainable_variables/", "non_trainable_variables/")
 _OPTIMIZER = "optimizer_variables/"
 _RATE = "learning_rate"
-_OPTIMIZER_VARS = "optimizer/vars"
+_OPTIMIZER_GROUP = "optimizer/"
+_OPTIMIZER_VARS = f"{_OPTIMIZER_GROUP}vars"
 
 
 class KerasStep(Relaid):
@@ -83,6 +88,56 @@ class KerasStep(Relaid):
     def variables(self, group: str) -> list[str]:
         """Return the keys of the variables of an object, in order."""
         return self._groups.get(group, [])
+
+    def filled(
+        self, plan: Plan, *, partial: bool = False, keep_optimizer: bool = False, cast: DType | None = None
+    ) -> Plan:
+        """Return a plan of writing a `.weights.h5` file as one of writing this step with those values.
+
+        Raises ConversionError for a tensor of the step that gets no value, unless it may keep its own, for
+        one that the step does not have, and for another shape or dtype.
+        """
+        found = {move.spec.key: move for move in plan.moves}
+        moves = []
+        for key, (origin, *_) in self.origins.items():
+            move, own = found.pop(key, None), self._reader[origin]
+            is_kept = partial or (keep_optimizer and key.startswith(_OPTIMIZER_GROUP))
+            if move is None and not is_kept:
+                hints = ("to keep TEMPLATE's values for what gets none: --partial, or --keep-optimizer",)
+                message = "this tensor of TEMPLATE gets no value"
+                raise ConversionError(message, path=plan.source, key=origin, hints=hints)
+            if move is None:
+                moves.append(Move(own.spec, None, own))
+                continue
+            self._check(plan, move, own.spec, cast)
+            moves.append(move._replace(spec=move.spec._replace(key=origin)))
+        for key, move in found.items():
+            message = "TEMPLATE has no place for it"
+            raise ConversionError(message, path=plan.source, key=move.source or key)
+        names = {move.spec.key: move.spec.key for move in moves}
+        left = FirstNames(key for key in self._reader.specs if key not in names)
+        notes = (f"left out {left} of TEMPLATE: Keras starts it again",) if left.count else ()
+        return plan._replace(
+            format=self._reader.format.name,
+            moves=tuple(moves),
+            facts=rekeyed(self._reader.proved_facts(), names),
+            notes=(*plan.notes, *notes),
+            sources=(*plan.sources, self._reader),
+        )
+
+    @staticmethod
+    def _check(plan: Plan, move: Move, own: TensorSpec, cast: DType | None) -> None:
+        """Raise ConversionError for a tensor that is not as the program of TEMPLATE makes it."""
+        spec = move.spec
+        if spec.shape != own.shape:
+            message = f"has shape {list(spec.shape)}, TEMPLATE has {list(own.shape)}: {own.key}"
+            raise ConversionError(message, path=plan.source, key=move.source or spec.key)
+        # The count of steps is int32 with JAX, and int64 with TensorFlow: both restore either.
+        are_whole = {spec.dtype.family, own.dtype.family} <= {"int", "uint"}
+        if spec.dtype is not own.dtype and not are_whole and cast is None:
+            hints = (f"to convert it: --cast {own.dtype}",)
+            message = f"is {spec.dtype}, TEMPLATE has {own.dtype}: {own.key}"
+            raise ConversionError(message, path=plan.source, key=move.source or spec.key, hints=hints)
 
 
 def keras_step(reader: FormatReader, keys: Sequence[str]) -> KerasStep | None:
