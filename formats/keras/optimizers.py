@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 
-TF1, LEGACY, KERAS2, KERAS3, PYTORCH = "tf1", "legacy", "keras2", "keras3", "pytorch"
+TF1, LEGACY, KERAS2, KERAS3, PYTORCH, OPTAX = "tf1", "legacy", "keras2", "keras3", "pytorch", "optax"
 TITLES = {
     TF1: "TensorFlow 1",
     LEGACY: "legacy Keras",
     KERAS2: "Keras 2.11 to 2.15",
     KERAS3: "Keras 3",
     PYTORCH: "PyTorch",
+    OPTAX: "optax",
 }
-"""Generations, as messages name them, and PyTorch."""
+"""Generations, as messages name them, PyTorch and optax."""
 
 
 _NUMBERED = re.compile(r"_\d+$")
@@ -70,10 +71,12 @@ class SlotKind(NamedTuple):
     idle_in: tuple[str, ...] = ()
     """Generations that make it without need, where momentum is 0."""
 
+    optax: str = ""
+
     def name(self, generation: str) -> str:
         """Return its name in a generation: of the slot, or of the list that holds it."""
         names = {TF1: self.tf1, LEGACY: self.legacy, KERAS2: self.list2, KERAS3: self.list3}
-        return {**names, PYTORCH: self.pytorch}[generation]
+        return {**names, PYTORCH: self.pytorch, OPTAX: self.optax}[generation]
 
     def spoken(self, generation: str) -> str:
         """Return what a generation of Keras calls it in full names, and people do: `m`, `momentum`."""
@@ -137,8 +140,8 @@ class Optimizer(NamedTuple):
         return needed <= set(names) <= set(known)
 
 
-_M = SlotKind("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg")
-_V = SlotKind("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq")
+_M = SlotKind("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg", optax="mu")
+_V = SlotKind("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq", optax="nu")
 _VHAT = SlotKind(
     "vhat",
     "",

@@ -19,6 +19,7 @@ from formats.keras.structure import StructureError, tree_of
 from formats.keras.variable_layout import give_names
 from formats.keras.walk import paired
 from formats.model.reader import Family
+from formats.orbax.optax_state import read_optax
 from formats.tf.graph.states import states_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Side(NamedTuple):
 
 def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | Differing | None:
     """Return both; None where only a model would tell what they have, and nothing tells of one of both."""
+    if source.format.is_tree != template.format.is_tree:
+        return _beside_tree(source, template, given)
     mine, theirs = states_of(source), states_of(template)
     if mine is not None and theirs is not None:
         return Side(source.full_names, mine), Side(template.full_names, theirs)
@@ -66,6 +69,26 @@ def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[S
     with suppress(ModelError):
         return _side(source, units[0], mine, given), _side(template, units[1], theirs, given)
     return _by_structure(source, mine, template, theirs, given)
+
+
+def _beside_tree(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | None:
+    """Return a tree that has the state of optax, and a checkpoint of TensorFlow or Keras; else None."""
+    both = _tree_or_model(source, given), _tree_or_model(template, given)
+    return None if both[0] is None or both[1] is None else (both[0], both[1])
+
+
+def _tree_or_model(reader: FormatReader, given: Given) -> Side | None:
+    if reader.format.is_tree:
+        state = read_optax(reader, given.optimizer)
+        return None if state is None else Side(reader.full_names, [state])
+    if not _is_told(reader):
+        return None
+    states, unit = states_of(reader), _unit_of(keras_facts(reader.proved_facts()).config)
+    if states is not None:
+        return Side(reader.full_names, states)
+    with suppress(ModelError):
+        return None if unit is None or not knows(reader) else _side(reader, unit, states, given)
+    return None
 
 
 def _unit_of(config: str | None) -> Unit | None:

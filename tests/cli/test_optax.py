@@ -1,0 +1,88 @@
+"""The state of optax's Adam in a tree becomes that of Keras, and the reverse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from formats.find.opening import open_reader
+from formats.location import local_location
+from tests.support import data_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KERAS = data_path("keras3_mlp", "mlp.keras")
+UNTRAINED = [f"layers/batch_normalization/vars/{at}" for at in (2, 3)]
+SLOTS = {
+    "layers/dense/vars/0": 2,
+    "layers/dense/vars/1": 4,
+    "layers/dense_1/vars/0": 14,
+    "layers/dense_1/vars/1": 16,
+}
+"""The numbers of m in the list of Keras 3, of some variables; v follows."""
+
+
+class Trees:
+    """An untrained tree of the model in KERAS, and the maps to it and from it."""
+
+    def __init__(self, folder: Path, ckpt: Callable, **more: np.ndarray) -> None:
+        with open_reader(local_location(KERAS)) as reader:
+            self.values = {key: reader[key].read() for key in reader.specs}
+        weights = [key for key in self.values if key.startswith("layers/")]
+        self.names = {key: f"params/{key.replace('/', '_')}/kernel" for key in weights}
+        arrays = {name: np.zeros_like(self.values[key]) for key, name in self.names.items()}
+        for key, name in self.names.items():
+            if key not in UNTRAINED:
+                more |= {name.replace("params", f"opt_state/0/{slot}"): arrays[name] for slot in ("mu", "nu")}
+        more |= {f"opt_state/{at}/count": np.array(0, np.int32) for at in range(2)}
+        np.savez(folder / "tree.npz", **arrays, **more)
+        self.path = folder / "tree"
+        assert ckpt("convert", folder / "tree.npz", self.path, "--to", "orbax").code == 0
+        self.there, self.back = folder / "there.tsv", folder / "back.tsv"
+        self.there.write_text("".join(f"{key}\t{name}\n" for key, name in self.names.items()))
+        self.back.write_text("".join(f"{name}\t{key}\n" for key, name in self.names.items()))
+
+
+def test_adam_becomes_a_tree_and_comes_back(tmp_path: Path, ckpt: Callable) -> None:
+    trees = Trees(tmp_path, ckpt)
+    made, back = tmp_path / "made", tmp_path / "back.keras"
+    options = ("--like", trees.path, "--map", trees.there, "--optimizer", "Adam")
+    done = ckpt("convert", KERAS, made, *options)
+    assert done.code == 0, done.err
+    with open_reader(local_location(str(made))) as reader:
+        tree = {key: reader[key].read() for key in reader.specs}
+    steps = trees.values["optimizer/vars/0"]
+    assert tree["opt_state/0/count"] == tree["opt_state/1/count"] == steps > 0
+    assert all(np.array_equal(tree[name], trees.values[key]) for key, name in trees.names.items())
+    for key, number in SLOTS.items():
+        for slot, at in (("mu", number), ("nu", number + 1)):
+            found = tree[trees.names[key].replace("params", f"opt_state/0/{slot}")]
+            assert np.array_equal(found, trees.values[f"optimizer/vars/{at}"])
+    done = ckpt("convert", made, back, "--like", KERAS, "--map", trees.back, "--optimizer", "Adam")
+    assert done.code == 0, done.err
+    with open_reader(local_location(str(back))) as reader:
+        assert all(np.array_equal(reader[key].read(), each) for key, each in trees.values.items())
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "said"),
+    [
+        ((), {}, "--optimizer Adam"),
+        (("--optimizer", "Lion"), {}, "Lion"),
+        (("--optimizer", "Adam"), {"opt_state/2/mini_step": np.array(0, np.int32)}, "not Adam alone"),
+        (("--optimizer", "Adam"), {"opt_state/2/count": np.array(4, np.int32)}, "not Adam alone"),
+    ],
+)
+def test_what_no_tree_tells_is_rejected(
+    tmp_path: Path, ckpt: Callable, options: tuple[str, ...], more: dict[str, np.ndarray], said: str
+) -> None:
+    trees = Trees(tmp_path, ckpt, **more)
+    made = tmp_path / "back.keras"
+    done = ckpt("convert", trees.path, made, "--like", KERAS, "--map", trees.back, *options)
+    assert done.code == 3
+    assert said in done.err
+    assert not made.exists()
