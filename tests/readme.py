@@ -65,7 +65,7 @@ def _told(name: str) -> str:
     for paragraph in left_out(command):
         formatter.write_paragraph()
         formatter.write_text(paragraph)
-    return help_of(name).replace(f"More: man ckpt-{name}\n", "") + formatter.getvalue()
+    return help_of(name).replace(f"More: man ckpt-{name}\n", "") + "\n" + formatter.getvalue()
 
 
 def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:

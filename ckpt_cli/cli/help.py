@@ -49,8 +49,6 @@ _GROUPS = {
 }
 """Headings, in their order, and the options below them: `key_names` is --keys, but for that of ls."""
 
-_MOST_WITH_SPACE = 38
-"""Options below an empty line, so that what has more still fits a screen."""
 
 _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
@@ -91,8 +89,7 @@ class Subcommand(click.Command):
                 group = next(filter(None, map(_GROUP_OF.get, (param.name or "", *param.opts))), _OWN)
                 groups[group].append((term, text.partition("\f")[0]))
         longest = max(len(term) for rows in groups.values() for term, _ in rows)
-        if sum(map(len, groups.values())) < _MOST_WITH_SPACE:
-            formatter.write_paragraph()
+        formatter.write_paragraph()
         for group, rows in groups.items():
             if rows:
                 formatter.write_heading(group)

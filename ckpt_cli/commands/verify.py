@@ -95,7 +95,7 @@ _MOST_SHOWN = 20
     "--made-from",
     type=LocalPath(),
     metavar="SOURCE",
-    help="Also prove that each weight of an export was made of SOURCE's.",
+    help="Also prove that the weights of an export were made from SOURCE.",
     shell_complete=completing("checkpoints"),
 )
 @layout_option
@@ -152,9 +152,9 @@ def command(
     tensors, use --layout or --map to give PATH the names and axes that were signed.
 
     --made-from pairs each weight of a TFLite, ONNX, GraphDef or TensorFlow.js file with tensors of
-    SOURCE, by names, or by the order of layers. It then proves by value which rule made it:
-    transposed axes, a folded BatchNormalization, a cast, a quantization. A weight that no rule
-    gives is an error.
+    SOURCE, by name or by the order of layers. Then it compares values to prove how the exporter
+    made the weight: by transposing axes, folding a BatchNormalization, casting or quantizing. A
+    weight that none of these explains is an error.
 
     \b
       ckpt verify run/ckpt-10 --json                for a script
