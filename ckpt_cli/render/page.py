@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 import zlib
 from html import escape as escape_markup
@@ -210,8 +211,14 @@ def _left_out(total: int) -> list[str]:
     return [f"<p>{total - _MOST_ROWS:,} more not shown.</p>"] if total > _MOST_ROWS else []
 
 
+def _nearness(entry: dict[str, Any]) -> float:
+    """Return what sorts changes, the largest first; NaN and infinity are texts and come before numbers."""
+    value = entry.get("rel_l2", entry.get("max_rel"))
+    return -math.inf if isinstance(value, str) else -(value or 0.0)
+
+
 def _two(document: dict[str, Any]) -> str:
-    entries = document["entries"]
+    entries = sorted(document["entries"], key=_nearness)
     rows = [
         [
             entry.get("name") or entry["key"],
@@ -220,6 +227,7 @@ def _two(document: dict[str, Any]) -> str:
             f"{(entry.get('right') or entry['left'])[3]:,}",
             _figure(entry.get("max_abs")),
             _figure(entry.get("max_rel")),
+            _figure(entry.get("rel_l2")),
         ]
         for entry in entries[:_MOST_ROWS]
     ]
@@ -232,7 +240,9 @@ def _two(document: dict[str, Any]) -> str:
             f"<p>{counted(document['same'], 'tensor')} unchanged</p>",
             f"<h2>{counted(len(entries), 'tensor')} changed</h2>",
             _table(
-                ("name", "change", "differing", "elements", "largest |a-b|", "relative"), rows, len(entries)
+                ("name", "change", "differing", "elements", "largest |a-b|", "relative", "‖a-b‖ / ‖b‖"),
+                rows,
+                len(entries),
             ),
         ]
     )
