@@ -164,7 +164,8 @@ def _named(unit: Unit, prefix: str) -> Iterator[tuple[str, Variable]]:
     for variable in unit.variables():
         yield variable.path or f"{above}{variable.name}", variable
     for child in unit.children():
-        yield from _named(child, prefix if child.is_model else f"{above}{child.name}")
+        has_own_name = not (child.is_model or child.is_container)
+        yield from _named(child, f"{above}{child.name}" if has_own_name else prefix)
 
 
 def rows_of(model: Unit, specs: Mapping[str, TensorSpec] = {}) -> tuple[list[LayoutRow], list[Filler]]:
@@ -204,8 +205,13 @@ def _layers_of(unit: Unit, path: str) -> Iterator[tuple[Unit, str, str]]:
         )
 
 
+LOOPS = frozenset(("RNN", "StackedRNNCells"))
+"""Wrappers that loop over cells.  PyTorch's layers have their loop inside, so these are not unwrapped."""
+
+
 def _unwrapped(layer: Unit, suffix: str = "") -> Iterator[tuple[Unit, str]]:
-    wraps = LAYERS[layer.class_name].wraps if layer.class_name in LAYERS else ()
+    has_row = layer.class_name in LAYERS and layer.class_name not in LOOPS
+    wraps = LAYERS[layer.class_name].wraps if has_row else ()
     if not wraps:
         yield layer, suffix
     for wrap in wraps:

@@ -217,3 +217,11 @@ def test_a_number_that_a_layer_has_twice_is_one() -> None:
         check_tensors(rows, {"d.weight": (4, 3), "d.bias": (5,)})
     with pytest.raises(ModelError, match=r"'d/bias' of layer 'd' \(Dense\) has shape \[5\]"):
         check_variables(rows, {"d/kernel": (3, 4), "d/bias": (5,)})
+
+
+def test_a_loop_over_cells_is_rejected_by_its_own_name() -> None:
+    cells = [{"class_name": "LSTMCell", "config": {"name": "c", "units": 2}}]
+    stacked = {"class_name": "StackedRNNCells", "config": {"name": "s", "cells": cells}}
+    unit = model("RNN", {}, cell=stacked)
+    with pytest.raises(ModelError, match="layer 'd' has class 'RNN', which has no known layout in PyTorch"):
+        rows_of(unit, {})
