@@ -561,3 +561,26 @@ def test_the_lock_of_a_killed_command_is_taken_over(bucket: str, large: str) -> 
     _ask_anew()
     assert _ckpt("diff", "--exact", large, target).returncode == 0
     assert not any(name.endswith("ckpt.lock") for name in _names(target))
+
+
+def test_a_run_in_a_bucket_is_followed(bucket: str) -> None:
+    """A checkpoint is a line once its index is there; Ctrl-C ends the wait with 130 and no message."""
+    run = f"{bucket}/followed"
+    assert _ckpt("convert", OLD, f"{run}/ckpt-9").returncode == 0
+    words = [sys.executable, "-m", "ckpt_cli", "log", run, "--follow", "--interval", "0.2", "--json"]
+    follower = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    try:
+        assert follower.stdout is not None
+        names = [json.loads(follower.stdout.readline())["checkpoints"][0]["name"]]
+        assert _ckpt("convert", NEW, f"{run}/ckpt-10").returncode == 0
+        names.append(json.loads(follower.stdout.readline())["checkpoints"][0]["name"])
+        follower.send_signal(signal.SIGINT)
+        rest, said = follower.communicate(timeout=60)
+    finally:
+        follower.kill()
+    assert names == ["ckpt-9", "ckpt-10"]
+    assert (follower.returncode, rest) == (130, "")
+    assert "Traceback" not in said
+    assert "error" not in said
