@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+import ckpt_cli
 import formats
 from tests import orbax_files
 from tests.repository import Repository
@@ -324,6 +325,77 @@ def test_files_and_objects_of_keras_become_a_step_like_another(
         "pytree",
         "model_config",
     }
+
+
+def step_of(path: Path, optimizer: dict, arrays: dict[str, np.ndarray]) -> Path:
+    """Write a step as the sample is, with another optimizer and other variables of it."""
+    with formats.open_checkpoint(KERAS) as reader:
+        whole = {key.removeprefix("pytree/"): reader[key].read() for key in reader}
+    weights = {key: array for key, array in whole.items() if not key.startswith("optimizer_variables/")}
+    every = weights | {f"optimizer_variables/{key}": array for key, array in arrays.items()}
+    np.savez(f"{path}.npz", **every)
+    ckpt_cli.convert(f"{path}.npz", path / "tree", to="orbax")
+    (path / "tree").rename(path / "pytree")
+    shutil.copytree(f"{KERAS}/model_config", path / "model_config")
+    shutil.copy(f"{KERAS}/_CHECKPOINT_METADATA", path)
+    texts = path / "model_config" / "_strings.json"
+    config = json.loads(json.loads(texts.read_text())["config"])
+    config["compile_config"]["optimizer"] = optimizer
+    texts.write_text(json.dumps({"config": json.dumps(config)}))
+    return path
+
+
+def numbered_slots(prefix: str) -> dict[str, np.ndarray]:
+    """Return the slots of the sample's model as those of another optimizer."""
+    truth = np.load(data_path("orbax", "new/keras_orbax.npz"))
+    slots = {name.removeprefix("adam/"): truth[name] for name in PLACES.values() if "adam/seq" in name}
+    return {f"{prefix}/{name}": array for name, array in slots.items()}
+
+
+def optimizer_of(class_name: str, **config: object) -> dict:
+    return {"module": "keras.optimizers", "class_name": class_name, "config": config, "registered_name": None}
+
+
+ADAM = optimizer_of("Adam", name="adam", learning_rate=0.5)
+COUNT = {"iteration": np.array(7, np.int64), "learning_rate": np.array(0.5, np.float64)}
+
+
+@pytest.mark.parametrize("product", ["variable", "variable_3", "nadam/variable"])
+def test_the_product_of_nadam_goes_behind_its_slots(tmp_path: Path, ckpt: Callable, product: str) -> None:
+    """Keras with JAX and with TensorFlow gives it different paths."""
+    arrays = {f"nadam/{name}": array for name, array in COUNT.items()} | numbered_slots("nadam")
+    nadam = optimizer_of("Nadam", name="nadam", learning_rate=0.5)
+    step = step_of(tmp_path / "0", nadam, arrays | {product: np.array(0.25, np.float32)})
+    file = tmp_path / "model.weights.h5"
+    done = ckpt("convert", step, file)
+    assert done.code == 0, done.err
+    with formats.open_checkpoint(file) as reader:
+        assert reader["optimizer/vars/10"].read() == 0.25
+        assert reader["optimizer/vars/0"].read() == 7
+    assert ckpt("convert", file, tmp_path / "3", "--like", step).code == 0
+    assert ckpt("diff", step, tmp_path / "3", "--exclude", "*/metrics_variables/*").code == 0
+
+
+@pytest.mark.parametrize("slots", ["adam", "loss_scale_optimizer/adam"])
+def test_an_optimizer_that_scales_losses_is_converted(tmp_path: Path, ckpt: Callable, slots: str) -> None:
+    """Keras' file lists the inner optimizer twice."""
+    scaler = {f"loss_scale_optimizer/{name}": array for name, array in COUNT.items()}
+    scaler["loss_scale_optimizer/step_counter"] = np.array(3, np.int64)
+    scaler["loss_scale_optimizer/dynamic_scale"] = np.array(1024.0)
+    arrays = {f"adam/{name}": array + 1 for name, array in COUNT.items()} | numbered_slots(slots)
+    told = optimizer_of("LossScaleOptimizer", name="loss_scale_optimizer", inner_optimizer=ADAM)
+    step = step_of(tmp_path / "0", told, scaler | arrays)
+    file = tmp_path / "model.weights.h5"
+    done = ckpt("convert", step, file)
+    assert done.code == 0, done.err
+    with formats.open_checkpoint(file) as reader:
+        numbers = [float(reader[f"optimizer/vars/{at}"].read()) for at in range(6)]
+        assert numbers == [7, 0.5, 3, 1024, 8, 1.5]
+        for at in range(10):
+            inner = reader[f"optimizer/inner_optimizer/vars/{at}"].read()
+            assert np.array_equal(inner, reader[f"optimizer/vars/{at + 4}"].read())
+    assert ckpt("convert", file, tmp_path / "3", "--like", step).code == 0
+    assert ckpt("diff", step, tmp_path / "3", "--exclude", "*/metrics_variables/*").code == 0
 
 
 def test_weights_alone_fill_a_step_that_keeps_its_optimizer(tmp_path: Path, ckpt: Callable) -> None:

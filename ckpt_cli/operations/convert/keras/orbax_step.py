@@ -14,6 +14,7 @@ keras/src/callbacks/orbax_checkpoint.py (Keras 3.15)
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from formats.core.axes import NOTHING
@@ -26,6 +27,7 @@ from formats.keras.layers import is_seed
 from formats.keras.model import ModelError, Variable, from_config, trained_order
 from formats.keras.optimizer_settings import wanted_by
 from formats.keras.optimizers import KERAS3
+from formats.keras.state_list import SCALER, WRAPPER
 from formats.keras.variable_layout import give_names, weights_layout
 from formats.model.facts import rekeyed
 from formats.orbax.facts import TreeFacts
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from formats.core.dtypes import DType
     from formats.core.spec import TensorSpec
+    from formats.keras.optimizers import Optimizer
     from formats.model.facts import Facts
     from formats.model.reader import FormatReader
 
@@ -50,6 +53,9 @@ _OPTIMIZER = "optimizer_variables/"
 _RATE = "learning_rate"
 _OPTIMIZER_GROUP = "optimizer/"
 _OPTIMIZER_VARS = f"{_OPTIMIZER_GROUP}vars"
+_INNER_VARS = f"{_OPTIMIZER_GROUP}inner_optimizer/vars"
+_COUNT = "/iteration"
+_UNNAMED = re.compile(r"variable(_\d+)?")
 
 
 class KerasStep(Relaid):
@@ -98,7 +104,7 @@ class KerasStep(Relaid):
         one that the step does not have, and for another shape or dtype.
         """
         found = {move.spec.key: move for move in plan.moves}
-        moves = []
+        moves: dict[str, Move] = {}
         for key, (origin, *_) in self.origins.items():
             move, own = found.pop(key, None), self._reader[origin]
             is_kept = partial or (keep_optimizer and key.startswith(_OPTIMIZER_GROUP))
@@ -107,19 +113,19 @@ class KerasStep(Relaid):
                 message = "this tensor of TEMPLATE gets no value"
                 raise ConversionError(message, path=plan.source, key=origin, hints=hints)
             if move is None:
-                moves.append(Move(own.spec, None, own))
+                moves.setdefault(origin, Move(own.spec, None, own))
                 continue
             self._check(plan, move, own.spec, cast)
-            moves.append(move._replace(spec=move.spec._replace(key=origin)))
+            moves[origin] = move._replace(spec=move.spec._replace(key=origin))
         for key, move in found.items():
             message = "TEMPLATE has no place for it"
             raise ConversionError(message, path=plan.source, key=move.source or key)
-        names = {move.spec.key: move.spec.key for move in moves}
+        names = {key: key for key in moves}
         left = FirstNames(key for key in self._reader.specs if key not in names)
         notes = (f"left out {left} of TEMPLATE: Keras starts it again",) if left.count else ()
         return plan._replace(
             format=self._reader.format.name,
-            moves=tuple(moves),
+            moves=tuple(moves.values()),
             facts=rekeyed(self._reader.proved_facts(), names),
             notes=(*plan.notes, *notes),
             sources=(*plan.sources, self._reader),
@@ -132,9 +138,9 @@ class KerasStep(Relaid):
         if spec.shape != own.shape:
             message = f"has shape {list(spec.shape)}, TEMPLATE has {list(own.shape)}: {own.key}"
             raise ConversionError(message, path=plan.source, key=move.source or spec.key)
-        # The count of steps is int32 with JAX, and int64 with TensorFlow: both restore either.
-        are_whole = {spec.dtype.family, own.dtype.family} <= {"int", "uint"}
-        if spec.dtype is not own.dtype and not are_whole and cast is None:
+        # With TensorFlow, Keras saves numbers as those of Python: int64 and float64.  It restores either.
+        are_numbers = not spec.shape and spec.dtype.family == own.dtype.family
+        if spec.dtype is not own.dtype and not are_numbers and cast is None:
             hints = (f"to convert it: --cast {own.dtype}",)
             message = f"is {spec.dtype}, TEMPLATE has {own.dtype}: {own.key}"
             raise ConversionError(message, path=plan.source, key=move.source or spec.key, hints=hints)
@@ -199,21 +205,44 @@ class _Step:
         """Yield the variables of the optimizer where a file has them, and add its name to `names`."""
         below = self._below(_OPTIMIZER)
         wanted = wanted_by(self._facts)
-        if not below or wanted is None or wanted.row is None:
+        counted = [path.removesuffix(_COUNT) for path in below if path.endswith(_COUNT)]
+        scaler = next((path for path in counted if path == SCALER), None)
+        inner = next((path for path in counted if path != scaler), None)
+        if inner is None or wanted is None or wanted.row is None:
             return
-        name = next(iter(below)).partition("/")[0]
-        held = {key.removeprefix(f"{name}/"): stored for key, stored in below.items()}
-        if "iteration" not in held:
-            return
-        names[_OPTIMIZER_VARS] = name
-        row, variables = wanted.row, trained_order(self._model)
+        listed = self._listed(below, inner, wanted.row)
+        groups = {_OPTIMIZER_VARS: (inner, listed)}
+        if scaler is not None:
+            own = [key for name in WRAPPER.values() if (key := below.get(f"{scaler}/{name}")) is not None]
+            groups = {_OPTIMIZER_VARS: (scaler, [*own, *listed]), _INNER_VARS: (inner, listed)}
+        for group, (path, keys) in groups.items():
+            names[group] = path.rpartition("/")[2]
+            for number, key in enumerate(keys):
+                yield Variable("", False, key=key), f"{group}/{number}"
+
+    def _listed(self, below: Mapping[str, str], name: str, row: Optimizer) -> list[str]:
+        """Return the keys of an optimizer's variables in the order of Keras 3."""
+        # With TensorFlow, the slots of an optimizer in another one are below the other one's name.
+        heads = (f"{name}/", f"{SCALER}/{name}/")
+        held = {
+            path.removeprefix(head): key
+            for path, key in below.items()
+            for head in heads
+            if path.startswith(head)
+        }
         listed = [held["iteration"], *([held[_RATE]] if _RATE in held else [])]
+        variables = trained_order(self._model)
         for meanings in row.listed(KERAS3):
             for variable in variables:
                 keys = (self._slot(held, variable, row.slot(meaning).keras3) for meaning in meanings)
                 listed += [key for key in keys if key is not None]
-        for number, key in enumerate(listed):
-            yield Variable("", False, key=key), f"{_OPTIMIZER_VARS}/{number}"
+        if row.name == "Nadam":
+            # Keras gives the product of the momentums no name of its own, and JAX' programs no optimizer's.
+            products = [
+                key for path, key in below.items() if _UNNAMED.fullmatch(path.removeprefix(f"{name}/"))
+            ]
+            listed += products if len(products) == 1 else []
+        return listed
 
     def _slot(self, held: Mapping[str, str], variable: Variable, slot: str | None) -> str | None:
         path = self._paths.get(id(variable), "").replace("/", "_")
