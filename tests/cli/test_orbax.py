@@ -268,7 +268,7 @@ def test_a_step_of_keras_becomes_a_file_of_keras(tmp_path: Path, ckpt: Callable,
     """Its configuration lies in it."""
     done = ckpt("convert", "--json", KERAS, tmp_path / name)
     assert done.code == 0, done.err
-    truth = np.load(data_path("orbax", "new/keras_orbax.npz"))
+    truth = _truth_of_keras()
     with formats.open_checkpoint(tmp_path / name) as reader:
         assert set(reader) == set(PLACES)
         for key, path in PLACES.items():
@@ -279,6 +279,12 @@ def test_a_step_of_keras_becomes_a_file_of_keras(tmp_path: Path, ckpt: Callable,
         "pytree/metrics_variables/loss/count",
         "pytree/metrics_variables/loss/total",
     }
+
+
+def _truth_of_keras() -> dict[str, np.ndarray]:
+    """Return what Keras says that the step holds."""
+    with np.load(data_path("orbax", "new/keras_orbax.npz")) as file:
+        return dict(file)
 
 
 def test_a_step_of_keras_becomes_objects(tmp_path: Path, ckpt: Callable) -> None:
@@ -315,7 +321,7 @@ def test_files_and_objects_of_keras_become_a_step_like_another(
     done = ckpt("convert", tmp_path / name, step, "--like", KERAS)
     assert done.code == 0, done.err
     assert "left out pytree/metrics_variables/loss/count" in done.err
-    truth = np.load(data_path("orbax", "new/keras_orbax.npz"))
+    truth = _truth_of_keras()
     with formats.open_checkpoint(step) as reader, formats.open_checkpoint(KERAS) as other:
         assert len(reader) == len(PLACES)
         assert reader.facts.values == other.facts.values
@@ -347,7 +353,7 @@ def step_of(path: Path, optimizer: dict, arrays: dict[str, np.ndarray]) -> Path:
 
 def numbered_slots(prefix: str) -> dict[str, np.ndarray]:
     """Return the slots of the sample's model as those of another optimizer."""
-    truth = np.load(data_path("orbax", "new/keras_orbax.npz"))
+    truth = _truth_of_keras()
     slots = {name.removeprefix("adam/"): truth[name] for name in PLACES.values() if "adam/seq" in name}
     return {f"{prefix}/{name}": array for name, array in slots.items()}
 
