@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,18 @@ _PAGE = ".html"
 _LEVEL = 4
 """Cells by which a level of the tree stands to the right of the one above it."""
 
+_FEWEST_ROWS = 20
+"""Rows of a tree on the smallest terminal."""
+
+_OTHER_LINES = 3
+"""Lines of a terminal beside the rows: the command, the note and the prompt."""
+
+_LEFT_OUT = (
+    (re.compile(r"(\+[0-9,]+ slots?) \([^()]*\)"), r"\1"),
+    (re.compile(r"  \+[0-9,]+ slots?"), ""),
+)
+"""What a line leaves out, one after the other, until it fits: the names of slots, then their count."""
+
 _STYLES: dict[str, dict[str, Any]] = {
     "red": {"fg": "red"},
     "blue": {"fg": "blue"},
@@ -76,10 +89,11 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     Each object has a row. Similar objects share a row, as in layer_{0..11}. An object is shown
     once, at its shortest path. Other edges to it, and cycles, end in -> and that path. The row of
     a variable counts its slots; --slots shows them. A graph that does not fit on a screen is
-    collapsed unless you pass --depth. Optimizers are red, variables blue, slot variables orange.
+    collapsed unless you pass --depth. The tree has as many rows as the terminal, a drawing 40.
+    Optimizers are red, variables blue, slot variables orange.
 
-    In a pipe, prints one line per edge. Drawings show the same objects as the tree. You can search
-    an .html page, and unfold it to the whole graph.
+    In a pipe, prints one line per edge. You can search an .html page, and unfold it to the whole
+    graph.
 
     \b
       ckpt graph run/ckpt-10
@@ -107,7 +121,8 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
     elif target is None and render.is_terminal():
-        drawing = draw(name, nodes, tree, depth, slots=options["slots"], drawable=sys.maxsize)
+        screen = max(_FEWEST_ROWS, render.height() - _OTHER_LINES)
+        drawing = draw(name, nodes, tree, depth, slots=options["slots"], drawable=sys.maxsize, screen=screen)
         render.lines(_tree_lines(drawing, tree, render.room()))
         if depth is None:
             _say_collapsed(drawing)
@@ -144,9 +159,10 @@ def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | N
 
 def _say_collapsed(drawing: Drawing) -> None:
     """Say how much there is that was not asked for, and how to ask."""
-    hidden = sum(row.hidden * len(row.members) for row in drawing.rows)
+    hidden = drawing.hidden
     if hidden:
-        render.note(f"{counted(hidden, 'node')} below depth {drawing.depth} not shown; --depth N shows more")
+        verb = "is" if hidden == 1 else "are"
+        render.note(f"{counted(hidden, 'node')} {verb} not shown; --depth {drawing.deeper} shows more")
     elif any(row.is_rest for row in drawing.rows):
         render.note("only the first children of large objects are shown; --depth N shows all")
 
@@ -228,6 +244,9 @@ def _told(row: TreeRow, drawing: Drawing, tree: Span, shared: set[int]) -> str:
 
 def _fitted(name: str, more: str, room: int) -> tuple[str, str]:
     """Return a name and what stands behind it, with two blanks between them, cut to fit a line."""
+    for pattern, kept in _LEFT_OUT:
+        if render.width(name) + render.width(more) + 2 > room:
+            more = pattern.sub(kept, more)
     name = render.short(name, max(room - render.width(more) - 2, room // 2))
     more = render.short(more, room - render.width(name) - 2)
     return name, f"  {more}" if more else ""

@@ -37,6 +37,7 @@ __all__ = [
     "error_lines",
     "escape",
     "has_said_all",
+    "height",
     "human_size",
     "is_dumb",
     "is_quiet",
@@ -69,6 +70,13 @@ def room() -> int:
     import shutil  # with its compressors; output to a pipe needs no width
 
     return shutil.get_terminal_size((100, 24)).columns
+
+
+def height() -> int:
+    """Return how many lines the terminal has."""
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).lines
 
 
 # Streams ------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_the_object_graph_folds_and_unfolds(guide: str, opened: Callable[..., Op
     assert rows[:2] == ["(root)", "iterator  variant [5]  993 B"]
     assert {"m  float32 [1, 5]  20 B", "optimizer  4 slots"} <= set(rows)
     page.locator("#graph .row", has_text="(root)").locator(".twist").click()
-    assert one.rows("#graph") == ["(root)"]
+    assert one.rows("#graph") == ["(root)  +13 nodes"]
     page.locator("#graph").get_by_role("button", name="Fold", exact=True).click()
     page.locator("#graph .row", has_text="learning_rate").get_by_role("button").click()
     assert "optimizer/learning_rate" in one.detail
@@ -225,7 +225,7 @@ def test_layers_that_are_alike_are_one_row_that_unfolds(
     saved = tf.train.Checkpoint(**blocks, **scales, tied=blocks["block_09"].kernel)
     one = opened(made("blocks", saved.save(str(folder / "blocks" / "ckpt"))))
     alike = "block_{08,10..12}  (4 alike)"
-    assert {alike, "block_09", "tied  float32 [2]  8 B"} <= set(one.rows("#graph"))
+    assert {f"{alike}  +1 node", "block_09", "tied  float32 [2]  8 B"} <= set(one.rows("#graph"))
     if not one.page.locator("#graph .edge").count():
         one.page.locator("#graph .row", has_text="block_09").locator(".twist").click()
     one.page.locator("#graph .edge").first.click()
@@ -606,7 +606,9 @@ def drawn(folder: Path) -> str:
 def test_a_graph_folds_zooms_and_searches(drawn: str, opened: Callable[..., Opened]) -> None:
     one = opened(drawn)
     rows = one.rows("#graph")
-    assert [row for row in rows if "alike" in row] == ["layer_{0..2,4..11}  (11 alike)"]  # one is shared
+    assert [row for row in rows if "alike" in row] == [
+        "layer_{0..2,4..11}  (11 alike)  +6 nodes"
+    ]  # one is shared
     assert one.page.locator("#graph .rows").evaluate("rows => rows.scrollHeight <= rows.clientHeight")
     assert f"{OBJECTS} objects" in one.page.locator("#graph .bar").inner_text()
     search = one.page.locator("input[type=search]")

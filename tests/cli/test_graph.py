@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_the_document(ckpt):
 
 
 def test_the_tree(terminal):
-    result = terminal("graph", NESTED, NO_COLOR="1")
+    result = terminal("graph", NESTED, NO_COLOR="1", LINES="50")
     assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
     assert "├── shared_one = shared_two  float32 [2, 2]  16 B" in lines
@@ -111,6 +112,31 @@ def test_a_tree_deeper_than_the_terminal_is_wide_shows_where_things_hang(termina
     assert lines[31].endswith(" └── weight  float32 []  4 B")
 
 
+@pytest.mark.parametrize("lines", [10, 24, 30, 40, 60, 200])
+def test_the_tree_has_as_many_rows_as_the_terminal(terminal, tower, lines):
+    result = terminal("graph", tower, "--slots", NO_COLOR="1", LINES=str(lines))
+    shown = result.out.splitlines()
+    assert len(shown) <= max(20, lines - 3)
+    whole = terminal("graph", tower, "--slots", "--depth", 99, NO_COLOR="1").out.splitlines()
+    if len(whole) <= max(20, lines - 3):
+        assert (shown, result.err) == (whole, "")
+    else:
+        deeper = re.fullmatch(
+            r"note: [0-9]+ nodes? (?:is|are) not shown; --depth ([0-9]+) shows more\n", result.err
+        )[1]
+        assert len(terminal("graph", tower, "--slots", "--depth", deeper).out.splitlines()) > len(shown)
+
+
+def test_a_narrow_line_leaves_out_names_of_slots_then_their_count(terminal):
+    def kernel(columns):
+        shown = terminal("graph", GUIDE, columns=columns, NO_COLOR="1").out.splitlines()
+        return next(line.split("kernel  ")[1] for line in shown if "kernel" in line)
+
+    assert kernel(80) == "float32 [1, 5]  +2 slots (m, v)  20 B"
+    assert kernel(52) == "float32 [1, 5]  +2 slots  20 B"
+    assert kernel(42) == "float32 [1, 5]  20 B"
+
+
 def test_a_tree_of_more_than_a_screen_is_collapsed_and_says_so(terminal, tmp_path):
     parts = {
         f"p{at}": tf.train.Checkpoint(**{f"{name}{at}": tf.Variable(1.0) for name in "abcd"})
@@ -119,7 +145,7 @@ def test_a_tree_of_more_than_a_screen_is_collapsed_and_says_so(terminal, tmp_pat
     path = tf.train.Checkpoint(**parts).save(tmp_path / "wide")
     result = terminal("graph", path, NO_COLOR="1")
     assert "├── p0  +4 nodes  16 B" in result.out.splitlines()
-    assert result.err == "note: 80 nodes below depth 1 not shown; --depth N shows more\n"
+    assert result.err == "note: 80 nodes are not shown; --depth 2 shows more\n"
     assert "a19" in terminal("graph", path, "--depth", 2, NO_COLOR="1").out
     many = {f"x{'y' * at}": tf.Variable(1.0) for at in range(120)}
     path = tf.train.Checkpoint(**many).save(tmp_path / "many")

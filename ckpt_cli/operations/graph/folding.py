@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .tree import GraphNode, Span
 
 
-_MOST_ROWS = 40
-"""Rows that a screen shows at once."""
+MOST_ROWS = 40
+"""Rows of a picture, unless a depth is asked for: about a screen."""
 
 _MOST_CHILDREN = 100
 """Rows below one object, unless a depth is asked for."""
@@ -73,12 +73,21 @@ class TreeRow(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """The rows of a picture, parents before their children, and the graph they show."""
+    """The rows of a picture, parents before their children, and the graph they show.
+
+    `depth` is that of the deepest row, `deeper` the first depth of which rows are missing.
+    """
 
     title: str
     nodes: list[GraphNode]
     rows: list[TreeRow]
     depth: int
+    deeper: int
+
+    @property
+    def hidden(self) -> int:
+        """How many nodes have no row."""
+        return sum(row.hidden * len(row.members) for row in self.rows)
 
 
 class Hanging(NamedTuple):
@@ -204,35 +213,60 @@ def draw(
     *,
     slots: bool = False,
     drawable: int = _MOST_DRAWABLE,
+    screen: int = MOST_ROWS,
 ) -> Drawing:
-    """Return what a picture shows of a graph: down to a depth, or as far as a screen has room for it.
+    """Return what a picture shows of a graph: down to a depth, or as much as `screen` rows have room for.
 
     Raises ConversionError where a depth was asked for at which there are more than `drawable` rows.
     """
     hanging = hang(nodes, tree)
     first = TreeRow(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
     levels, total, most = [[first]], 1, _MOST_CHILDREN if depth is None else drawable
-    while levels[-1] and (depth is None or len(levels) <= depth):
-        total += sum(hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias)
-        if depth is None and total > _MOST_ROWS and len(levels) > 1:
-            break
+    is_whole = True
+    while levels[-1] and is_whole and (depth is None or len(levels) <= depth):
+        opened, rows = _opened(levels, hanging, screen - total if depth is None else None, slots=slots)
+        total += rows
         if depth is not None and total > drawable:
             hints = ("pass --depth to draw fewer levels, or --json to get everything as data",)
             raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
-        rows = (row for row in levels[-1] if not row.is_alias)
-        levels.append([each for row in rows for each in _below(row, nodes, hanging, most, slots=slots)])
+        is_whole = all(row.is_alias or row.id in opened for row in levels[-1])
+        above = [row for row in levels[-1] if not row.is_alias and row.id in opened]
+        levels[-1] = [row if row.id in opened else _closed(row, nodes, hanging) for row in levels[-1]]
+        levels.append([each for row in above for each in _below(row, nodes, hanging, most, slots=slots)])
     if not levels[-1]:
         levels.pop()
-    drawn = len(levels) - 1
-    levels[-1] = [row if row.is_alias else _closed(row, nodes, hanging) for row in levels[-1]]
+    levels[-1] = [_closed(row, nodes, hanging) for row in levels[-1]]
     children: dict[tuple[int, int], list[TreeRow]] = {}
     for row in (row for level in levels[1:] for row in level):
         children.setdefault((row.level - 1, row.parent), []).append(row)
-    return Drawing(title, nodes, _in_order(first, children), drawn)
+    rows_in_order = _in_order(first, children)
+    deeper = min((row.level + 1 for row in rows_in_order if row.hidden), default=len(levels))
+    return Drawing(title, nodes, rows_in_order, len(levels) - 1, deeper)
+
+
+def _opened(
+    levels: list[list[TreeRow]], hanging: Hanging, free: int | None, *, slots: bool
+) -> tuple[set[int], int]:
+    """Return the nodes of the last level below which rows are drawn, and how many rows these are.
+
+    Where there is room for `free` rows only, those below which most nodes hang come first.
+    """
+    below = {row.id: hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias}
+    total = sum(below.values())
+    if free is None or total <= free or len(levels) == 1:
+        return set(below), total
+    opened, used = set(), 0
+    for number in sorted(below, key=hanging.counts.__getitem__, reverse=True):
+        if used + below[number] <= free:
+            opened.add(number)
+            used += below[number]
+    return opened, used
 
 
 def _closed(row: TreeRow, nodes: list[GraphNode], hanging: Hanging) -> TreeRow:
     """Return a row that counts all that is not drawn below it."""
+    if row.is_alias:
+        return row
     told = row.remark if row.is_slot else remark(nodes[row.id], hanging, slots=False)
     return row._replace(hidden=hanging.counts[row.id], remark=told)
 
@@ -292,6 +326,7 @@ def foldable(nodes: list[GraphNode], tree: Span) -> dict[str, Any]:
     words: dict[str, int] = {}
     return {
         "reached": len(tree.level),
+        "hidden": {number: count for number, count in hanging.counts.items() if count},
         "palette": palette,
         "colors": [palette.index(node.color) for node in nodes],
         "told": [words.setdefault(remark(node, hanging, slots=True), len(words)) for node in nodes],

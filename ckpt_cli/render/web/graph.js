@@ -95,8 +95,9 @@ class GraphTree {
     indent.classList.add(row.isAlias ? "unknown" : GRAPH_COLORS[graph.palette[graph.colors[row.node]]] ?? "unknown");
     const slots = graph.slots[row.node]?.length ?? 0;
     const count = row.members.length > 1 ? `(${counted(row.members.length)} alike)` : slots && !row.isAlias && !this.tree.opened.has(row) ? `+${several(slots, "slot")}` : "";
+    const hidden = row.isAlias || this.tree.opened.has(row) ? 0 : graph.hidden[row.node] ?? 0;
     const edge = (event) => { event.stopPropagation(); this.go(row.node); };
-    const what = row.isAlias ? [] : [visible(graph.words[graph.told[row.node]]), told, count];
+    const what = row.isAlias ? [] : [visible(graph.words[graph.told[row.node]]), told, count, hidden ? `+${several(hidden, "node")}` : ""];
     indent.append(h("span", { class: "dot" }), h("bdi", { class: found ? "found" : null }, short(row.name)), h("span", { class: "dim" }, ["", ...what.filter(Boolean)].join("  ")));
     if (row.isAlias) indent.append(h("button", { class: "edge", type: "button", tabindex: "-1", onclick: edge }, `→ ${short(model.path(model.home(row.node) ?? model.root()))}`));
     return { children: [indent, children], attributes: { class: "g-grid", title } };
@@ -110,14 +111,23 @@ class GraphTree {
     this.tree.rows.select(this.tree.flat.findIndex((each) => each.node === home));
   }
 
-  // Level by level, as long as all that is unfolded can be seen at once; slots and what is alike stay folded.
+  // Level by level, as long as all that is unfolded can be seen at once; of the first level that has no room, the rows
+  // below which most hangs. Slots and what is alike stay folded.
   start() {
     const { model } = this, opened = new Set(), room = Math.max(18, Math.floor(this.element.clientHeight / ROW));
     let level = [model.root()], seen = 1;
     while (level.length) {
       const unfolding = level.filter((row) => row.members.length === 1 && model.rowsBelow(row).some((each) => !each.isSlot));
       const next = unfolding.flatMap((row) => model.rowsBelow(row));
-      if (seen > 1 && seen + next.length > room) break;
+      if (seen > 1 && seen + next.length > room) {
+        const hidden = (row) => this.graph.hidden[row.node] ?? 0;
+        for (const row of unfolding.sort((a, b) => hidden(b) - hidden(a))) {
+          if (seen + model.rowsBelow(row).length > room) continue;
+          opened.add(row);
+          seen += model.rowsBelow(row).length;
+        }
+        break;
+      }
       for (const row of unfolding) opened.add(row);
       seen += next.length;
       level = next;

@@ -260,6 +260,21 @@ def test_bert_fits_a_screen_and_unfolds_to_everything():
     assert sorted(listed) == list(range(1, count))
 
 
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize("screen", [20, 25, 33, 40, 60, 100, 200])
+def test_a_screen_is_filled_with_what_most_hangs_below(screen, slots):
+    nodes, tree, _ = bert_base()
+    picture = draw("bert", nodes, tree, slots=slots, screen=screen)
+    assert len(picture.rows) <= screen
+    closed = [row for row in picture.rows if row.hidden]
+    assert picture.deeper == min(row.level + 1 for row in closed) if closed else picture.hidden == 0
+    # No row of the first level that is not drawn whole would have had room below it.
+    drawn = {row.parent for row in picture.rows if row.level == picture.deeper}
+    whole = draw("bert", nodes, tree, picture.deeper, slots=slots).rows
+    below = Counter(row.parent for row in whole if row.level == picture.deeper)
+    assert all(len(picture.rows) + rows > screen for number, rows in below.items() if number not in drawn)
+
+
 def page_data(page):
     text = re.search('id="data">(.*?)<', page.decode())[1]
     return json.loads(zlib.decompress(base64.b64decode(text)))
