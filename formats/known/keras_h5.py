@@ -312,7 +312,7 @@ def _create(target: WriteTarget) -> FormatWriter:
 
 FORMAT = Format(
     "keras-h5",
-    "Keras HDF5 weights or model",
+    "Keras HDF5 weights or model (.h5)",
     Family.KERAS,
     (".h5", ".hdf5", H5_INDEX_SUFFIX),
     _sniff,

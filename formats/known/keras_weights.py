@@ -124,7 +124,7 @@ def _create(target: WriteTarget) -> FormatWriter:
 
 FORMAT = Format(
     "keras-weights",
-    "Keras weights",
+    "Keras weights (.weights.h5)",
     Family.KERAS,
     (".weights.h5", ".weights.json"),
     _sniff,

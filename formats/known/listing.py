@@ -271,7 +271,7 @@ def _open(probe: Probe, lenient: bool) -> ListingReader:
 
 FORMAT = Format(
     "listing",
-    "saved listing",
+    "saved output of ckpt ls --json -l",
     Family.ARRAYS,
     (".json",),
     _sniff,
