@@ -196,7 +196,7 @@ with the error, or pipe the program's output into it. It fills in the paths and 
 
 
 def troubleshooting_markdown() -> str:
-    """Return the table of complaints as a page, the texts of the errors as its headings."""
+    """Return the table of complaints as a page, with the errors as its headings."""
     return "\n".join([_INTRODUCTION, *map(_section, complaints())])
 
 
@@ -205,7 +205,7 @@ def _section(row: Complaint) -> str:
     legend = "; ".join(f"`{word}` is {text}" for word, text in _stand_ins(commands).items())
     parts = [f"## {_plain(row.title)}", row.meaning, "\n".join(["```sh", *commands, "```"])]
     parts += [f"{legend[0].upper()}{legend[1:]}."] if legend else []
-    parts += [f"Seen: {row.seen[0].lower()}{row.seen[1:]}"] if row.seen else []
+    parts += [f"Typical situation: {row.seen[0].lower()}{row.seen[1:]}"] if row.seen else []
     parts += [f"{program} says:\n\n```text\n{text}\n```" for program, text in row.quoted]
     return "\n\n".join(parts) + "\n"
 
