@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     if quick:
         print(f"{len(found)} rows; bars are for `make bench`")
         return 0
-    print(f"{sum(bool(row.holds) for row in judged)} of {len(judged)} bars hold")
+    print(f"{sum(bool(row.holds) for row in judged)} of {len(judged)} limits are met")
     return int(not all(row.holds for row in judged))
 
 

@@ -191,7 +191,7 @@ class Row(NamedTuple):
         return f"{self.name:<62} {cells} {verdict}".rstrip()
 
 
-_TITLES = Row("", "ckpt", "rival", None, "bar", None, None)
+_TITLES = Row("", "ckpt", "rival", None, "limit", None, None)
 HEADER = f"{_TITLES!s:<106}    peak"
 
 

@@ -18,9 +18,9 @@ _BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- end -->)", re.DOTALL)
 def table(machine: str, rows: list[Row]) -> str:
     """Return the rows as Markdown, under a line that says which machine it was."""
     lines = [
-        f"Medians, ours and the rival in turn, on a virtual machine: {machine}.",
+        f"The figures are medians. `ckpt` and the rival ran alternately on a virtual machine: {machine}.",
         "",
-        "| work | ckpt | rival | figure | bar | holds | memory |",
+        "| work | ckpt | rival | figure | limit | met | memory |",
         "| --- | ---: | ---: | ---: | ---: | --- | ---: |",
     ]
     for row in rows:
