@@ -130,10 +130,15 @@ def by_own_names(
 
 
 def opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:
-    """Return nodes with what they hold in the place of lists, or of all that may be dictionaries."""
+    """Return nodes with what they hold in the place of lists, or of all that may be dictionaries.
+
+    Keras 2 goes through a dictionary by its sorted keys, in whatever order the program has set them.
+    """
     found: list[StoredObject] = []
     for node in nodes:
-        inner = [*node.members, *node.children.values()]
+        is_dictionary = not node.is_list and not any(child.label for child in node.children.values())
+        children = sorted(node.children.items()) if is_dictionary else node.children.items()
+        inner = [*node.members, *(child for _, child in children)]
         opens = inner and not node.leaves and not node.is_flat and (node.is_list or not lists_alone)
         found += inner if opens else [node]
     return list({id(node): node for node in found}.values())

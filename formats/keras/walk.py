@@ -139,6 +139,8 @@ class _TreeWalk:
         attempts += [
             (opened(mine, lists_alone=alone), opened(theirs, lists_alone=alone)) for alone in (True, False)
         ]
+        # The layers in a container of dataset paths may have layers, but no weights, of their own.
+        attempts += [(opened(mine, lists_alone=False), theirs), (mine, opened(theirs, lists_alone=False))]
         flaws = []
         for left, right in attempts:
             try:

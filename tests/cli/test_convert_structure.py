@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FORMS = ("ckpt", "model.weights.h5", "model.keras", "model.h5")
-NAMELESS = ("keras2_blocks", "keras2_custom")
+NAMELESS = ("keras2_blocks", "keras2_custom", "keras2_dictionary")
 """Models of Keras 2, whose `.weights.h5` does not name the class of its optimizer."""
 
 
