@@ -56,6 +56,11 @@ def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
     return found[0]
 
 
+_SCALES = ("kernel_scale", "embeddings_scale")
+_QUANTIZED = ("kernel", "embeddings", "bias", *_SCALES, "kernel_zero", "embeddings_zero", "g_idx")
+"""The order in which a quantized layer of Keras 3 saves its variables: by name, whatever is trained."""
+
+
 class _TreeWalk:
     def __init__(self, mine: ObjectTree, theirs: ObjectTree, settled: Pairs) -> None:
         self._trees = mine, theirs
@@ -204,6 +209,8 @@ class _TreeWalk:
         """Return variables in the order in which Keras saves them, and whether that is known for sure."""
         if not any(leaf.name for leaf in leaves):
             return leaves, True  # as they are saved
+        if any(leaf.name in _SCALES for leaf in leaves) and all(leaf.name in _QUANTIZED for leaf in leaves):
+            return sorted(leaves, key=lambda leaf: _QUANTIZED.index(leaf.name)), True
         places = [leaf.place for leaf in leaves]
         if any(place is not None for place in places):
             return sorted(leaves, key=lambda leaf: (leaf.place is None, leaf.place or 0)), True

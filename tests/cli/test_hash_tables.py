@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREE, FORTY = data_path("hash_tables", "three"), data_path("hash_tables", "forty")
+GRAPH, WEIGHT = "_CHECKPOINTABLE_OBJECT_GRAPH", "m/w/.ATTRIBUTES/VARIABLE_VALUE"
 KEYS, VALUES = "m/words/.ATTRIBUTES/table-keys", "m/words/.ATTRIBUTES/table-values"
 
 
@@ -36,6 +37,21 @@ def test_a_template_whose_table_gets_nothing_is_refused(tmp_path: Path, ckpt: Ca
     kept = ckpt("convert", THREE, tmp_path / "out", "--like", FORTY, "--exclude", "*table*", "--partial")
     assert kept.code == 0
     assert table_in(tmp_path / "out") == table_in(FORTY)
+
+
+def test_an_empty_table_of_a_template_needs_no_value(tmp_path: Path, ckpt: Callable) -> None:
+    """An adapted layer of Keras 2 has one, of which a `.keras` file has nothing; entries are never lost."""
+    empty, weights, out = (str(tmp_path / name) for name in ("empty", "weights.npz", "out"))
+    with formats.open_checkpoint(THREE) as reader:
+        graph, w = strings([reader[GRAPH].read().item()], ()), reader[WEIGHT].read()
+    write_bundle(empty, {GRAPH: graph, WEIGHT: w + 1, KEYS: strings([]), VALUES: np.zeros(0, np.int64)})
+    np.savez(weights, **{"m/w": w})
+    assert ckpt("convert", weights, out, "--like", empty).code == 0
+    assert table_in(out) == {}
+    result = ckpt("convert", THREE, out, "--like", empty, "--overwrite", "--exclude", "*table*")
+    assert (result.code, "2 tensors of TEMPLATE get no value" in result.err) == (3, True)
+    assert ckpt("convert", THREE, out, "--like", empty, "--overwrite").code == 0
+    assert table_in(out) == table_in(THREE)
 
 
 @pytest.mark.parametrize("to", ["name", "v1"])

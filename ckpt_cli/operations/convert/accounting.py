@@ -12,7 +12,7 @@ from formats.core.dtypes import VARIANT
 from formats.core.words import command_line, counted, first_of
 from formats.errors import ConversionError
 from formats.find.resolve import spelling
-from formats.model.object_keys import table_part
+from formats.model.object_keys import TABLE_SUFFIXES, table_part
 from formats.model.object_names import is_step
 
 if TYPE_CHECKING:
@@ -49,9 +49,19 @@ class Account(NamedTuple):
 
     @property
     def weights(self) -> list[str]:
-        """The weights of TEMPLATE without a value; a hash table's tensors count as such."""
+        """The weights of TEMPLATE without a value; the entries of a hash table count as such."""
         kinds = self.template.kinds
-        return [key for key in self.missing if kinds.get(key) == "variable" or table_part(key)]
+        return [
+            key
+            for key in self.missing
+            if kinds.get(key) == "variable" or (table_part(key) and not self._stays_empty(key))
+        ]
+
+    def _stays_empty(self, key: str) -> bool:
+        """Whether a hash table of TEMPLATE has no entries, and neither has any in SRC."""
+        is_empty = self.template.specs[key].shape[:1] == (0,)
+        specs = self.source.specs.values()
+        return is_empty and not any(_is_of_table(spec) and spec.shape[:1] != (0,) for spec in specs)
 
     @property
     def slots(self) -> list[str]:
@@ -129,6 +139,11 @@ class Account(NamedTuple):
         names = first_of([repr(shown(self.template, key)) for key in keys], _MOST_WARNED)
         verb = "keeps its value" if len(keys) == 1 else "keep their values"
         return f"{counted(len(keys), what)} of TEMPLATE {verb}, {why}: {names}"
+
+
+def _is_of_table(spec: TensorSpec) -> bool:
+    """Whether a tensor may be half of a hash table, in a format of names too."""
+    return bool(table_part(spec.key)) or spec.key.endswith(TABLE_SUFFIXES)
 
 
 def look_at_names(source: FormatReader, template: FormatReader) -> str:

@@ -176,3 +176,11 @@ def test_parts_of_a_layer_that_could_change_places_are_ambiguous() -> None:
     with pytest.raises(StructureError, match="their variables fit in more than one order") as raised:
         paired(file(mine), file(theirs))
     assert raised.value.is_ambiguous
+
+
+def test_a_quantized_layer_is_saved_by_name_whatever_is_trained() -> None:
+    """Keras 3 saves kernel, bias and scale; of these the optimizer trains the bias alone."""
+    kernel = StoredVariable("k", SQUARE, "int", "kernel")
+    mine = node("", kernel, leaf("s", ROW, "kernel_scale"), leaf("b", ROW, "bias", place=0))
+    theirs = node("", StoredVariable("0", SQUARE, "int"), leaf("1", ROW), leaf("2", ROW))
+    assert paired(program(mine, "b"), file(theirs)) == {"0": "k", "1": "b", "2": "s"}
