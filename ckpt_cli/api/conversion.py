@@ -270,7 +270,8 @@ def _plan_like(
     if layout is not None:
         if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
             layout = layout._replace(like=template)  # which tells the model, too
-        laid = lay_out(reader, keys, layout._replace(given=options.given))
+        beside = reader.format.is_tree != template.format.is_tree and not options.strictness.keep_optimizer
+        laid = lay_out(reader, keys, layout._replace(given=options.given, carries=beside))
         reader, keys = laid.reader, list(laid.reader.specs)
     names = _renamed(reader, layout, options, reporter)
     template.prove_specs()  # of which no more than these is taken, as a rule

@@ -23,7 +23,8 @@ import numpy as np
 
 from formats.errors import ConversionError, UnsupportedFeatureError
 from formats.find.opening import open_reader
-from formats.keras.optimizers import LEGACY, TF1, flaw_between, state_of
+from formats.keras.between_generations import flaw_between
+from formats.keras.optimizers import LEGACY, TF1, state_of
 from formats.keras.step_count import steps_taken
 from formats.keras.training_state import LEARNING_RATE, MOMENTUM_PRODUCT, common_rows
 from formats.tf.graph.states import objects_of, states_of

@@ -63,15 +63,16 @@ class SlotKind(NamedTuple):
     pytorch: str = ""
     made_by: str = ""
     turns: bool = False
-    """Whether TensorFlow 1 and PyTorch keep the sum of gradients, Keras -learning_rate times that."""
+    """Whether TensorFlow 1, PyTorch and optax keep the sum of gradients, Keras -learning_rate times that."""
 
     is_step: bool = False
-    """Whether it is PyTorch's times learning_rate in all generations."""
+    """Whether all generations keep PyTorch's times learning_rate, but optax -learning_rate times that."""
 
     idle_in: tuple[str, ...] = ()
     """Generations that make it without need, where momentum is 0."""
 
     optax: str = ""
+    """The field of optax's state, empty if no state of optax has it or what it holds is another value."""
 
     def name(self, generation: str) -> str:
         """Return its name in a generation: of the slot, or of the list that holds it."""
@@ -162,6 +163,7 @@ _ACCUMULATOR = SlotKind(
     "_accumulators",
     "_accumulators",
     "sum",
+    optax="sum_of_squares",
 )
 AVERAGE = "average"
 _AVERAGE = SlotKind(
@@ -214,8 +216,8 @@ _ROWS = (
     Optimizer(
         "Adamax",
         (
-            SlotKind("m", "", "m", "m", "momentum", "_m", "_m", "exp_avg"),
-            SlotKind("u", "", "v", "u", "norm", "_u", "_u", "exp_inf"),
+            SlotKind("m", "", "m", "m", "momentum", "_m", "_m", "exp_avg", optax="mu"),
+            SlotKind("u", "", "v", "u", "norm", "_u", "_u", "exp_inf", optax="nu"),
         ),
         (("m", "u"),),
         counts=True,
@@ -243,6 +245,7 @@ _ROWS = (
                 "momentum",
                 turns=True,
                 idle_in=(KERAS2,),
+                optax="trace",
             ),
         ),
         (("momentum",),),
@@ -251,7 +254,7 @@ _ROWS = (
     ),
     Optimizer(
         "Lion",
-        (SlotKind("m", "", "", "m", "momentum", "momentums", "_momentums"),),
+        (SlotKind("m", "", "", "m", "momentum", "momentums", "_momentums", optax="mu"),),
         (("m",),),
         generations=(KERAS2, KERAS3),
     ),
@@ -262,7 +265,17 @@ _ROWS = (
     Optimizer(
         "RMSprop",
         (
-            SlotKind("rms", "rms", "rms", "velocity", "velocity", "_velocities", "_velocities", "square_avg"),
+            SlotKind(
+                "rms",
+                "rms",
+                "rms",
+                "velocity",
+                "velocity",
+                "_velocities",
+                "_velocities",
+                "square_avg",
+                optax="nu",
+            ),
             SlotKind(
                 "momentum",
                 "momentum",
@@ -275,6 +288,7 @@ _ROWS = (
                 "momentum",
                 is_step=True,
                 idle_in=(TF1,),
+                optax="trace",
             ),
             SlotKind(
                 "mg",
@@ -286,6 +300,7 @@ _ROWS = (
                 "_average_gradients",
                 "grad_avg",
                 "centered",
+                optax="mu",
             ),
         ),
         (("rms",), ("momentum",), ("mg",)),
@@ -304,6 +319,7 @@ _ROWS = (
                 "_accumulated_grads",
                 "_accumulated_grads",
                 "square_avg",
+                optax="e_g",
             ),
             SlotKind(
                 "accumulated_delta_var",
@@ -314,6 +330,7 @@ _ROWS = (
                 "_accumulated_delta_vars",
                 "_accumulated_delta_vars",
                 "acc_delta",
+                optax="e_x",
             ),
         ),
         (("accumulated_grad", "accumulated_delta_var"),),
@@ -354,9 +371,6 @@ OPTIMIZERS = tuple(map(_averaging, _ROWS))
 
 BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}
 
-_NO_MOMENTUM = 1e-6
-"""How far momentums may be apart for the next steps to be the same within what float32 can tell."""
-
 OTHERS = frozenset(
     (
         "adafactor",
@@ -382,46 +396,6 @@ NO_SLOTS = "GradientDescent"
 def state_of(optimizer: Optimizer) -> str:
     """Return the one name of all optimizers that keep the same."""
     return optimizer.state or optimizer.name
-
-
-def factor_between(slot: SlotKind, generation: str, following: str, rate: float) -> float | None:
-    """Return what turns a slot's value of one generation into that of another; None where it is the same.
-
-    What `turns` is the sum of gradients in TensorFlow 1, and -`rate` times that in Keras.
-    """
-    was_sum, is_sum = generation == TF1, following == TF1
-    if not slot.turns or was_sum == is_sum:
-        return None
-    return -rate if was_sum else -1 / rate
-
-
-def flaw_between(
-    optimizer: Optimizer, generation: str, following: str, decay: float | None = None, steps: int = 0
-) -> str | None:
-    """Return why an optimizer's state of one generation is of no use to another; None where it is.
-
-    `decay` is what a legacy Nadam has as its decay, `steps` are those taken.
-    """
-    if optimizer.name != "Nadam" or generation == following:
-        return None
-    if LEGACY in (generation, following) and not _is_one_schedule(decay, steps):
-        told = f" with decay {decay:.6g}" if decay is not None else ""
-        return (
-            f"legacy Keras decays the momentum by 0.96 ** (decay * step){told}, but newer Keras by "
-            "0.96 ** step, so the next steps would differ"
-        )
-    if following == KERAS2:
-        return "it does not restore the number of times that it decayed the momentum, not even its own"
-    return None
-
-
-def _is_one_schedule(decay: float | None, steps: int) -> bool:
-    """Whether the momentums of Nadam's next steps are those of the newer generations, too.
-
-    They are beta_1 * (1 - 0.96 ** (decay * step) / 2): the same where decay is 1, and where
-    so many steps were taken that nothing is left of the power.
-    """
-    return decay is not None and abs(0.96 ** (decay * (steps + 1)) - 0.96 ** (steps + 1)) < _NO_MOMENTUM
 
 
 def candidates(generation: str, names: Collection[str]) -> Iterator[Optimizer]:

@@ -21,8 +21,6 @@ from .optimizers import LEGACY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .optimizers import SlotKind
-
 
 class Setting(NamedTuple):
     """What Keras calls a number or a switch of a group."""
@@ -150,13 +148,6 @@ def lack_of(optimizer: str, settings: Mapping[str, Any]) -> str | None:
     """Return a setting that is on, and that PyTorch's optimizer does not have; None where there is none."""
     known = settings_of(optimizer) | _OF_NO_EFFECT
     return next((name for name, value in settings.items() if name not in known and value), None)
-
-
-def scale_of(slot: SlotKind, rate: float) -> float:
-    """Return by what a slot of Keras is multiplied to be PyTorch's, which takes the rate later."""
-    if slot.turns:
-        return -1 / rate
-    return 1 / rate if slot.is_step else 1.0
 
 
 def remark_on(optimizer: str, generation: str, settings: Mapping[str, Any]) -> str | None:

@@ -18,9 +18,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ..errors import ConversionError
+from .between_generations import flaw_between
 from .config import snake_case
 from .model import Variable, legacy_order, trained_order
-from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, TITLES, flaw_between, named, state_of
+from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, TITLES, named, state_of
 from .slot_owners import held_slots, idle_slots, is_told
 from .training_state import (
     GOOD_STEPS,

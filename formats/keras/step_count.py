@@ -85,6 +85,8 @@ def steps_taken(
 
 
 def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
+    if ITERATIONS in state.values:
+        yield StepCount(int(state.values[ITERATIONS]), ITERATIONS)
     for key in state.numbers.get(ITERATIONS, ())[:1]:
         yield from _counted(source, key, source.full_names.get(key) or ITERATIONS)
     for name, (base_name, usual) in POWERS.items():

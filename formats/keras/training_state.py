@@ -52,6 +52,9 @@ UNKNOWN_CLASS = "an optimizer of unknown class"
 
 LOSS_SCALE, GOOD_STEPS = "loss_scale", "good_steps"
 
+ACCUMULATED_STEPS = "accumulated_steps"
+"""How many gradients were summed that no step has used, and these sums, as optax keeps them."""
+
 LEGACY_RATES = ("beta", "beta_1", "beta_2", "decay", LEARNING_RATE, "momentum", "rho")
 """Hyperparameters that a legacy optimizer's node has as variables, where its configuration has them."""
 
@@ -118,6 +121,9 @@ class TrainingState(NamedTuple):
 
     trained: tuple[str, ...] = ()
     """The keys of the variables that it trains, in the model's order, if that is known."""
+
+    flaw: str = ""
+    """Why the state cannot become another's, although its class is known."""
 
     @property
     def keys(self) -> set[str]:

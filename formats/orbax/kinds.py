@@ -37,7 +37,7 @@ _LEADING, _DEEPEST = 4, 12
 
 def kinds_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
     """Return the kind of each key, whose `paths` are given."""
-    roots = {key: _optimizer_at(path) for key, path in paths.items()}
+    roots = {key: optimizer_at(path) for key, path in paths.items()}
     owners = _Owners(_parameters(paths, specs, roots), specs)
     found = {}
     for key, path in paths.items():
@@ -50,7 +50,7 @@ def kinds_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict
     return found
 
 
-def _optimizer_at(path: Path) -> int | None:
+def optimizer_at(path: Path) -> int | None:
     """Return where an optimizer's state begins in a path; None where it leads to none."""
     for at, part in enumerate(path[:-1]):
         if part in _OPTIMIZERS:
@@ -72,23 +72,27 @@ def _outside(path: Path, spec: TensorSpec) -> str:
 
 
 class OwnedSlot(NamedTuple):
-    """A slot: the folder of its optimizer, the key of its parameter, and what it is called."""
+    """A slot: the folder of its optimizer, the key of its parameter, and what it is called.
+
+    `state` is the path of the state of optax that has it: of a chain's member.
+    """
 
     optimizer: Path
     variable: str
     name: str
+    state: Path = ()
 
 
 def slots_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict[str, OwnedSlot]:
     """Return the slots among keys, each of one parameter; those that several could own are left out."""
-    roots = {key: _optimizer_at(path) for key, path in paths.items()}
+    roots = {key: optimizer_at(path) for key, path in paths.items()}
     owners = _Owners(_parameters(paths, specs, roots), specs)
     found = {}
     for key, path in paths.items():
         at = roots[key]
         owner = None if at is None else owners.find(path[at:], specs[key].shape)
-        if owner is not None and owner.variable:
-            found[key] = OwnedSlot(path[:at], owner.variable, owner.name)
+        if at is not None and owner is not None and owner.variable:
+            found[key] = OwnedSlot(path[:at], owner.variable, owner.name, path[: at + owner.depth])
     return found
 
 
@@ -103,10 +107,14 @@ def _parameters(
 
 
 class _SlotOwner(NamedTuple):
-    """The parameter of a slot, empty where several could be it, and what the slot is called."""
+    """The parameter of a slot, empty where several could be it, and what the slot is called.
+
+    `depth` is the number of parts before that name.
+    """
 
     variable: str
     name: str
+    depth: int = 0
 
 
 _ByShape = dict[tuple[int, ...], tuple[int, str]]
@@ -147,7 +155,7 @@ class _Owners:
         for at in range(1, min(_DEEPEST, len(path))):
             found = by_end.get(path[at:], {}).get(shape)
             if found is not None:
-                return _SlotOwner(found[1], path[at - 1])
+                return _SlotOwner(found[1], path[at - 1], at - 1)
         for end in _without_slot(path[-1]):
             found = by_text.get(end, {}).get(shape)
             if found is not None:

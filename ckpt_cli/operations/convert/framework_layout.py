@@ -30,6 +30,7 @@ from formats.torch.keys import escaped, in_dictionary, unescaped
 from ..select.name_map import MapRow, Name, NameMap, packs_hint
 from ..select.relations import Relation, inverted, relate
 from ..select.view import Constant, Relaid
+from .following_slots import follow_weights
 from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
 from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
@@ -38,6 +39,7 @@ from .hub.google import google_model
 from .hub.layout import CONFIG, TIED, config_of, hub_model, hub_model_back
 from .hub.ties import Tie, tell_other_values
 from .keras.exports import without_copies
+from .keras.sides import side_of
 from .optimizers import Given
 from .plan import Dropped
 
@@ -92,6 +94,9 @@ class FrameworkLayout(NamedTuple):
 
     hub: HubConfig | None = None
     """A configuration of transformers that is given."""
+
+    carries: bool = False
+    """Whether slots follow their weights through a map, to be placed by what they mean."""
 
     @property
     def is_back(self) -> bool:
@@ -232,6 +237,9 @@ def _by_map(
     reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout, names: NameMap
 ) -> LayoutResult:
     rows = inverted(names) if layout.is_back else names
+    side = side_of(reader, layout.given) if layout.carries else None
+    state = side.states[0] if side is not None and len(side.states) == 1 else None
+    keys = keys if state is None else [key for key in keys if key not in state.keys]
     config = (layout.config or keras_facts(reader.facts)).config
     model = _filled(config, reader) if config is not None and not layout.is_back else None
     called = _called(reader, keys, rows, model)
@@ -249,7 +257,10 @@ def _by_map(
         if constants and model is None:
             layers = counted(len(constants), "layer")
             notes.append(f"{COUNT} of {layers} is set to 0, because TensorFlow does not store it")
+    following = None if state is None else follow_weights(state, relations)
+    relations += following.relations if following is not None else []
     laid = Relaid(reader, relations, constants, of_keras=layout.way == TENSORFLOW and config is not None)
+    laid.states = () if following is None else (following.state,)
     return LayoutResult(laid, names, tuple(dropped), tuple(notes))
 
 

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.axes import Cut
 from formats.errors import ConversionError
+from formats.keras.between_generations import factor_between
 from formats.keras.model import trained_order
 from formats.keras.optimizer_state import titled
+from formats.keras.optimizers import PYTORCH
 from formats.keras.optimizers_in_pytorch import (
     GROUPS,
     NO_STEP,
     group_of,
     lack_of,
     remark_on,
-    scale_of,
     settings_of,
 )
 from formats.keras.slot_owners import held_slots, idle_slots, is_told
@@ -30,6 +31,7 @@ from formats.keras.training_state import ITERATIONS
 from formats.keras.training_state import LEARNING_RATE as RATE
 from formats.torch.facts import TorchFacts
 from formats.torch.keys import escaped
+from formats.torch.named_optimizer import MOST_STEPS
 from formats.torch.objects import TensorPosition
 from formats.torch.structure import NestedStructure
 from formats.torch.values import Pairs
@@ -53,8 +55,6 @@ WEIGHTS_ONLY = "pass --kind variable to leave out optimizer state"
 
 _COMPILED = "pass a .keras or .h5 file of the compiled model with --config FILE; it has the settings"
 _RATE_GIVEN = "pass it with --learning-rate R"
-MOST_STEPS = 1 << 24
-"""What float32, in which PyTorch counts, holds without a gap."""
 
 
 class Followed(NamedTuple):
@@ -237,7 +237,7 @@ class _Following:
                 raise ConversionError(f"{self._title} has no {slot.meaning} for it", key=source)
             keys.append(held)
         targets = tuple(_of_state(numbers[target], slot.pytorch) for target in relation.targets)
-        scale = scale_of(slot, self._settings[RATE])
+        scale = factor_between(slot, self._state.generation, PYTORCH, lambda: self._settings[RATE]) or 1.0
         return Relation(tuple(keys), targets, relation.steps, relation.row, scale)
 
     def _root(self, weights: Sequence[str], trained: Sequence[str]) -> Pairs:

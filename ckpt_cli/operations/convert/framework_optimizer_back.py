@@ -11,25 +11,27 @@ configuration: where those are others than PyTorch's, it is said.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.axes import Join
 from formats.errors import ConversionError
+from formats.keras.between_generations import factor_between
 from formats.keras.in_pytorch import model_names
 from formats.keras.model import trained_order
 from formats.keras.optimizer_settings import generation_told, settings_in
 from formats.keras.optimizer_state import stored_state
-from formats.keras.optimizers import BY_NAME, PYTORCH
-from formats.keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group, remark_on, scale_of
+from formats.keras.optimizers import BY_NAME, KERAS3, PYTORCH
+from formats.keras.optimizers_in_pytorch import NO_STEP, remark_on
 from formats.keras.slot_owners import held_slots
 from formats.keras.training_state import ITERATIONS, TrainingState
 from formats.keras.training_state import LEARNING_RATE as RATE
 from formats.torch.facts import TorchFacts
+from formats.torch.named_optimizer import NamedOptimizer
 from formats.torch.optimizer import KeptTensor, optimizers_in
 
 from ..select.relations import Relation
 from ..select.view import Constant
-from .framework_optimizer import MOST_STEPS, WEIGHTS_ONLY
+from .framework_optimizer import WEIGHTS_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,10 +45,6 @@ if TYPE_CHECKING:
     from .optimizers import Given
 
 
-_NAMED = (
-    "in the program that saves it: create torch.optim.Adam(model.named_parameters()), or set "
-    'group["param_names"] = [name for name, _ in model.named_parameters()]'
-)
 _CLOSE = 1e-6
 """How far numbers of two configurations may be apart, relatively, to be the same in float32."""
 
@@ -117,10 +115,12 @@ class _Returning:
         self._torch = torch
         self._weights = weights
         self._given = given
-        self._name, self._settings = self._told()
+        self._named = NamedOptimizer(reader, torch)
+        self._title = self._named.title
+        self._name, self._settings = self._named.told
         self._row = BY_NAME[self._name]
         self._rate = self._settings[RATE] if given.learning_rate is None else given.learning_rate
-        self._numbers = self._numbered()
+        self._numbers = self._named.numbers
         self._slots = [one for one in self._row.slots if one.pytorch and self._is_kept(one)]
 
     def _is_kept(self, slot: SlotKind) -> bool:
@@ -152,84 +152,13 @@ class _Returning:
 
     # What it is ---------------------------------------------------------------------------
 
-    @property
-    def _title(self) -> str:
-        return f"the optimizer at {self._torch.path!r}" if self._torch.path else "the optimizer"
-
-    def _told(self) -> tuple[str, dict[str, Any]]:
-        """Return the class in Keras and the settings, which all groups have in common."""
-        if not self._torch.groups:
-            raise ConversionError(f"{self._title} has no parameter groups")
-        try:
-            found = [optimizer_of_group(group) for group in self._torch.groups]
-        except ValueError as error:
-            raise ConversionError(f"{self._title} has {error}") from error
-        if any(one != found[0] for one in found):
-            raise ConversionError(
-                f"{self._title} has parameter groups with different settings, which Keras does not support"
-            )
-        name, settings = found[0]
-        odd = next(
-            (each for each, value in settings.items() if not isinstance(value, bool | int | float)), None
-        )
-        if odd is not None:
-            raise ConversionError(f"{odd} of {self._title} is {settings[odd]!r:.60}, expected a number")
-        if not 0 < settings[RATE] < float("inf"):
-            raise ConversionError(
-                f"the learning rate of {self._title} is {settings[RATE]!r}, expected a positive number"
-            )
-        return name, {**settings, RATE: float(settings[RATE])}
-
-    def _numbered(self) -> dict[str, int]:
-        """Return the number of each parameter, by its name."""
-        found: dict[str, int] = {}
-        taken: set[int] = set()
-        for group in self._torch.groups:
-            numbers, names = group.get("params"), group.get("param_names")
-            if type(names) is not list:
-                message = f"{self._title} has no param_names, so the parameters of its slots are unknown"
-                raise ConversionError(message, hints=(_NAMED,))
-            if type(numbers) is not list or len(numbers) != len(names):
-                raise ConversionError(
-                    f"{self._title} has a different number of param_names than of parameters"
-                )
-            for number, name in zip(numbers, names, strict=True):
-                if type(name) is not str or type(number) is not int or name in found or number in taken:
-                    raise ConversionError(
-                        f"{self._title} has parameter {name!r:.60} twice, or no number for it"
-                    )
-                found[name] = number
-                taken.add(number)
-        return found
-
     def _steps(self) -> int:
         if self._given.iterations is not None:
             return self._given.iterations
         if self._name == NO_STEP:
             message = "PyTorch's SGD does not store a step count, but Keras' SGD needs one"
             raise ConversionError(message, hints=("pass it with --iterations N",))
-        steps = {name: self._step(name, number) for name, number in self._numbers.items()}
-        first = next(iter(steps), None)
-        odd = (
-            next((name for name in steps if steps[name] != steps[first]), None) if first is not None else None
-        )
-        if first is None or odd is not None:
-            told = f"{steps[odd]} for {odd!r}, {steps[first]} for {first!r}" if odd and first else "none"
-            raise ConversionError(f"{self._title} has different step counts: {told}")
-        return steps[first]
-
-    def _step(self, name: str, number: int) -> int:
-        found = self._torch.states.get(number, {}).get("step")
-        if isinstance(found, KeptTensor):
-            spec = self._reader.specs[found.key]
-            if spec.shape:
-                raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=found.key)
-            found = float(self._reader[found.key].read())
-        if not isinstance(found, int | float) or found != found // 1 or not 0 <= found <= MOST_STEPS:
-            raise ConversionError(
-                f"step count {found!r:.60} of {name!r}, expected an integer up to {MOST_STEPS}"
-            )
-        return int(found)
+        return self._named.steps()
 
     def _notes(self, config: KerasFacts) -> list[str]:
         generation = generation_told(config) or ""
@@ -282,7 +211,8 @@ class _Returning:
     def _slot(self, relation: Relation, slot: SlotKind) -> Relation:
         keys = tuple(self._kept(source, slot.pytorch) for source in relation.sources)
         targets = tuple(_slot_key(slot.meaning, target) for target in relation.targets)
-        return Relation(keys, targets, relation.steps, relation.row, 1 / scale_of(slot, self._rate))
+        scale = factor_between(slot, PYTORCH, KERAS3, lambda: self._rate) or 1.0
+        return Relation(keys, targets, relation.steps, relation.row, scale)
 
     def _kept(self, name: str, slot: str) -> str:
         """Return the key of what is kept of a parameter, of which nothing else is."""

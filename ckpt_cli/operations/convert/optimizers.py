@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import ConversionError
+from formats.keras.between_generations import SUMS, factor_between, flaw_between
 from formats.keras.config import snake_case
 from formats.keras.optimizers import (
     BY_NAME,
@@ -24,12 +25,11 @@ from formats.keras.optimizers import (
     KERAS3,
     LEGACY,
     NO_SLOTS,
+    OPTAX,
     OPTIMIZERS,
     TF1,
     TITLES,
     Optimizer,
-    factor_between,
-    flaw_between,
     is_another,
     named,
     state_of,
@@ -44,6 +44,7 @@ from formats.keras.step_count import (
     stored_rate,
 )
 from formats.keras.training_state import (
+    ACCUMULATED_STEPS,
     ITERATIONS,
     LEARNING_RATE,
     MOMENTUM_PRODUCT,
@@ -261,6 +262,7 @@ class _Pair(NamedTuple):
 
     def carry(self, carried: _Carrying) -> None:
         mine, theirs = self.mine, self.theirs
+        self._refuse_flaws()
         if not mine.known or not theirs.known:
             self._carry_alike(carried)
             return
@@ -278,6 +280,18 @@ class _Pair(NamedTuple):
         self._settle(carried, set(origins) | set(numbers))
         self._say(row, into, notes)
 
+    def _refuse_flaws(self) -> None:
+        """Refuse what a side says of its state, and gradients that SRC has summed for a step to come."""
+        for side, state in (("SRC", self.mine), ("TEMPLATE", self.theirs)):
+            if state.flaw:
+                raise self._refused(f"{side}'s {spell(state)} cannot be converted: {state.flaw}")
+        for key in self.mine.numbers.get(ACCUMULATED_STEPS, ()):
+            if not self.source.specs[key].shape and (count := int(self.source[key].read())):
+                summed = counted(count, "gradient")
+                error = self._refused(f"{key!r} of SRC counts {summed} that no step has used yet")
+                error.hints = ("convert a checkpoint that was saved after a whole step", *error.hints)
+                raise error
+
     def _schedule(self, row: Optimizer) -> tuple[float | None, int]:
         """Return the decay of a legacy optimizer on either side, and the steps that SRC's has taken."""
         if row.name != "Nadam":
@@ -294,8 +308,12 @@ class _Pair(NamedTuple):
         carried.kept.update(self.theirs.keys - slots - filled - self.pairs.keys())
         used = {origin.key for origin in carried.origins.values()}
         kept = f"optimizer state that {TITLES[self.theirs.generation]} does not save"
-        for key in self.mine.keys - used - carried.dropped.keys():
-            carried.dropped[key] = kept
+        paired = set(self.pairs.values())
+        lost = {key for (variable, _), key in self.mine.slots.items() if variable in paired}
+        counts = self.mine.numbers.get(ITERATIONS, ()) if ITERATIONS in self.theirs.numbers else ()
+        told = "the step count, which TEMPLATE has elsewhere"
+        for key in self.mine.keys - used - lost - carried.dropped.keys():
+            carried.dropped[key] = told if key in counts else kept
 
     def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
         mine, theirs = self.mine, self.theirs
@@ -425,9 +443,7 @@ class _Pair(NamedTuple):
     def _factor(self, row: Optimizer, meaning: str, notes: list[str]) -> float | None:
         """Return what turns a slot's value into TEMPLATE's; None where it is the same."""
         ways = self.mine.generation, self.theirs.generation
-        if factor_between(row.slot(meaning), *ways, 1.0) is None:
-            return None
-        return factor_between(row.slot(meaning), *ways, self._rate(row, notes))
+        return factor_between(row.slot(meaning), *ways, lambda: self._rate(row, notes))
 
     def _rate(self, row: Optimizer, notes: list[str]) -> float:
         """Return the learning rate by which momentum is turned: SRC's, or that of TEMPLATE, which goes on."""
@@ -442,9 +458,11 @@ class _Pair(NamedTuple):
                 said = f"momentum is converted with the learning rate of {side}, {rate:.6g}"
                 notes += [said] if said not in notes else []
                 return rate
+        summing = self.mine if self.mine.generation in SUMS else self.theirs
+        what = spell(self.mine, row)
         message = (
-            f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
-            f"neither SRC nor TEMPLATE stores the learning rate of {spell(self.mine, row)}"
+            f"{TITLES[summing.generation]} momentum is the sum of gradients, Keras multiplies it by "
+            f"-learning_rate, and neither SRC nor TEMPLATE stores the learning rate of {what}"
         )
         error = self._refused(message)
         error.hints = ("pass it with --learning-rate R", *error.hints)
@@ -468,7 +486,8 @@ class _Pair(NamedTuple):
             for key in theirs.numbers.get(LEARNING_RATE, ()):
                 origins[key] = Origin(value=self._number(key, rate))
         origins.update(self._counts(row, into, notes))
-        return origins
+        zeros = theirs.numbers.get(ACCUMULATED_STEPS, ())
+        return {**origins, **{key: Origin(value=self._zeros(key)) for key in zeros}}
 
     def _counts(self, row: Optimizer, into: Optimizer, notes: list[str]) -> dict[str, Origin]:
         counters = list(self.theirs.numbers.get(ITERATIONS, ()))
@@ -508,7 +527,7 @@ class _Pair(NamedTuple):
 
     def _no_steps(self, row: Optimizer, into: Optimizer, *, is_wanted: bool) -> StepCount:
         """Return 0 steps; raise ConversionError where the state depends on a count that SRC does not tell."""
-        if into.counts and is_wanted:
+        if is_wanted and (into.counts or self.theirs.generation == OPTAX):
             error = self._refused(
                 f"SRC does not store the step count of {spell(self.mine, row)}, "
                 f"and {spell(self.theirs, into)} depends on it"

@@ -121,7 +121,7 @@ def pair(
     pairs.update(_same_names(source, keys, others, template, theirs, names))
     carried = carry(
         source,
-        [state for state in mine if state.keys & set(keys)],
+        [state for state in mine if not state.keys or state.keys & set(keys)],
         template,
         theirs,
         pairs,

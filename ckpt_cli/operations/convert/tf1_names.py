@@ -15,12 +15,14 @@ full names are those that TensorFlow 1 knows it by, in a graph, so it keeps them
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
 from formats.core.words import counted
 from formats.errors import ConversionError
+from formats.keras.between_generations import factor_between
 from formats.keras.optimizers import (
     KERAS2,
     KERAS3,
@@ -28,7 +30,6 @@ from formats.keras.optimizers import (
     TF1,
     TITLES,
     Optimizer,
-    factor_between,
     state_of,
 )
 from formats.keras.step_count import GLOBAL_STEP, POWERS, power_of, steps_taken, stored_rate
@@ -116,8 +117,7 @@ class _Naming:
                 name = _numbered(f"{base}/{row.tf1}", at)
                 key = held.get((variable, slot.meaning))
                 if key is not None:
-                    rate = self._rate(state) if slot.turns else 1.0
-                    factor = factor_between(slot, state.generation, TF1, rate)
+                    factor = factor_between(slot, state.generation, TF1, partial(self._rate, state))
                     self.named.moves[key] = self._move(key, name, factor)
                 else:
                     spec = self.source.specs[variable]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from formats.core.chunks import Chunk
     from formats.core.region import Extents, Index
+    from formats.keras.training_state import TrainingState
     from formats.location import Location
     from formats.model.verification import Verification
     from formats.store.ranges import FileRange
@@ -51,6 +52,9 @@ class Relaid(FormatReader):
     that are joined are not of one dtype, and for a listing.  Tensors `of_keras` have the names
     that a model gives its variables, and a configuration explains them.
     """
+
+    states: Sequence[TrainingState] = ()
+    """The state of optimizers whose slots are among the tensors, by the keys that these have here."""
 
     origins: Mapping[str, tuple[str, ...]]
     """The keys that each tensor is made of; of a constant there are none."""

@@ -90,21 +90,34 @@ def test_kinds_follow_the_paths(name: str) -> None:
         (
             ["params/a/w", "params/b/w"],
             "opt_state/1/0/mu/a/w",
-            OwnedSlot(("opt_state",), "params/a/w", "mu"),
+            OwnedSlot(("opt_state",), "params/a/w", "mu", ("opt_state", "1", "0")),
         ),
         (
             ["params/params/w"],
             "opt_state/mu/params/w",
-            OwnedSlot(("opt_state",), "params/params/w", "mu"),
+            OwnedSlot(("opt_state",), "params/params/w", "mu", ("opt_state",)),
         ),
-        (["model/w/value"], "optimizer/trace/w/value", OwnedSlot(("optimizer",), "model/w/value", "trace")),
+        (
+            ["model/w/value"],
+            "optimizer/trace/w/value",
+            OwnedSlot(("optimizer",), "model/w/value", "trace", ("optimizer",)),
+        ),
         (
             ["trainable_variables/m/d/kernel"],
             "optimizer_variables/adam/m_d_kernel_momentum",
-            OwnedSlot(("optimizer_variables",), "trainable_variables/m/d/kernel", "momentum"),
+            OwnedSlot(
+                ("optimizer_variables",),
+                "trainable_variables/m/d/kernel",
+                "momentum",
+                ("optimizer_variables",),
+            ),
         ),
         (["params/a/w", "params/b/w"], "opt_state/mu/w", None),
-        (["params/w", "params/a/w"], "opt_state/mu/w", OwnedSlot(("opt_state",), "params/w", "mu")),
+        (
+            ["params/w", "params/a/w"],
+            "opt_state/mu/w",
+            OwnedSlot(("opt_state",), "params/w", "mu", ("opt_state",)),
+        ),
     ],
 )
 def test_a_slot_belongs_to_one_parameter(keys: list[str], slot: str, owned: OwnedSlot | None) -> None:

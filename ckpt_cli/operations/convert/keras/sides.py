@@ -21,6 +21,10 @@ from formats.keras.walk import paired
 from formats.model.reader import Family
 from formats.orbax.optax_state import read_optax
 from formats.tf.graph.states import states_of
+from formats.torch.facts import TorchFacts
+from formats.torch.named_optimizer import read_torch
+
+from ...select.view import Relaid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,12 +76,18 @@ def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[S
 
 
 def _beside_tree(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | None:
-    """Return a tree that has the state of optax, and a checkpoint of TensorFlow or Keras; else None."""
-    both = _tree_or_model(source, given), _tree_or_model(template, given)
+    """Return a tree that has the state of optax, and a checkpoint of another library; else None."""
+    both = side_of(source, given), side_of(template, given)
     return None if both[0] is None or both[1] is None else (both[0], both[1])
 
 
-def _tree_or_model(reader: FormatReader, given: Given) -> Side | None:
+def side_of(reader: FormatReader, given: Given) -> Side | None:
+    """Return a checkpoint with what it tells of its optimizers by itself; None where it tells nothing."""
+    if isinstance(reader, Relaid):
+        return Side(reader.full_names, reader.states)
+    if isinstance(reader.facts, TorchFacts):
+        state = read_torch(reader)
+        return None if state is None else Side(reader.full_names, [state])
     if reader.format.is_tree:
         state = read_optax(reader, given.optimizer)
         return None if state is None else Side(reader.full_names, [state])

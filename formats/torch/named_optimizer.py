@@ -1,0 +1,183 @@
+"""An optimizer of a PyTorch file as the table has it: its class in Keras, settings, parameters and steps.
+
+model/fc.weight                     a parameter, which `param_names` of its group names
+optimizer/state/0/exp_avg           m of it
+optimizer/state/0/step              steps, of each parameter the same
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConversionError
+from ..keras.optimizers import BY_NAME, PYTORCH
+from ..keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group
+from ..keras.training_state import ITERATIONS, LEARNING_RATE, TrainingState
+from .facts import TorchFacts
+from .keys import in_dictionary
+from .optimizer import KeptTensor, optimizers_in
+
+if TYPE_CHECKING:
+    from ..model.reader import FormatReader
+    from .optimizer import TorchOptimizer
+
+
+MOST_STEPS = 1 << 24
+"""What float32, in which PyTorch counts, holds without a gap."""
+
+_NAMED = (
+    "in the program that saves it: create torch.optim.Adam(model.named_parameters()), or set "
+    'group["param_names"] = [name for name, _ in model.named_parameters()]'
+)
+
+
+class NamedOptimizer:
+    """An optimizer whose groups have one class and one set of settings, and name their parameters.
+
+    Its properties raise ConversionError where that is not so.
+    """
+
+    def __init__(self, reader: FormatReader, optimizer: TorchOptimizer) -> None:
+        self._reader = reader
+        self._optimizer = optimizer
+
+    @property
+    def title(self) -> str:
+        path = self._optimizer.path
+        return f"the optimizer at {path!r}" if path else "the optimizer"
+
+    @cached_property
+    def told(self) -> tuple[str, dict[str, Any]]:
+        """The class in Keras and the settings, which all groups have in common."""
+        if not self._optimizer.groups:
+            raise ConversionError(f"{self.title} has no parameter groups")
+        try:
+            found = [optimizer_of_group(group) for group in self._optimizer.groups]
+        except ValueError as error:
+            raise ConversionError(f"{self.title} has {error}") from error
+        if any(one != found[0] for one in found):
+            raise ConversionError(
+                f"{self.title} has parameter groups with different settings, which Keras does not support"
+            )
+        name, settings = found[0]
+        odd = next(
+            (each for each, value in settings.items() if not isinstance(value, bool | int | float)), None
+        )
+        if odd is not None:
+            raise ConversionError(f"{odd} of {self.title} is {settings[odd]!r:.60}, expected a number")
+        if not 0 < settings[LEARNING_RATE] < float("inf"):
+            rate = settings[LEARNING_RATE]
+            raise ConversionError(
+                f"the learning rate of {self.title} is {rate!r}, expected a positive number"
+            )
+        return name, {**settings, LEARNING_RATE: float(settings[LEARNING_RATE])}
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each parameter, by its name."""
+        found: dict[str, int] = {}
+        taken: set[int] = set()
+        for group in self._optimizer.groups:
+            numbers, names = group.get("params"), group.get("param_names")
+            if type(names) is not list:
+                message = f"{self.title} has no param_names, so the parameters of its slots are unknown"
+                raise ConversionError(message, hints=(_NAMED,))
+            if type(numbers) is not list or len(numbers) != len(names):
+                raise ConversionError(
+                    f"{self.title} has a different number of param_names than of parameters"
+                )
+            for number, name in zip(numbers, names, strict=True):
+                if type(name) is not str or type(number) is not int or name in found or number in taken:
+                    raise ConversionError(
+                        f"{self.title} has parameter {name!r:.60} twice, or no number for it"
+                    )
+                found[name] = number
+                taken.add(number)
+        return found
+
+    def steps(self) -> int:
+        """Return how many steps all parameters have taken."""
+        steps = {name: self._step(name, number) for name, number in self.numbers.items()}
+        first = next(iter(steps), None)
+        odd = (
+            next((name for name in steps if steps[name] != steps[first]), None) if first is not None else None
+        )
+        if first is None or odd is not None:
+            told = f"{steps[odd]} for {odd!r}, {steps[first]} for {first!r}" if odd and first else "none"
+            raise ConversionError(f"{self.title} has different step counts: {told}")
+        return steps[first]
+
+    def _step(self, name: str, number: int) -> int:
+        found = self._optimizer.states.get(number, {}).get("step")
+        if isinstance(found, KeptTensor):
+            spec = self._reader.specs[found.key]
+            if spec.shape:
+                raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=found.key)
+            found = float(self._reader[found.key].read())
+        if not isinstance(found, int | float) or found != found // 1 or not 0 <= found <= MOST_STEPS:
+            raise ConversionError(
+                f"step count {found!r:.60} of {name!r}, expected an integer up to {MOST_STEPS}"
+            )
+        return int(found)
+
+    # As a template has it, and what is converted into one --------------------------------------
+
+    def state(self) -> TrainingState:
+        """Return its state, by the keys of the tensors that are its parameters."""
+        name, settings = self.told
+        row, keys = BY_NAME[name], self._parameters()
+        slots: dict[tuple[str, str], str] = {}
+        steps: list[str] = []
+        for parameter, number in self.numbers.items():
+            for kept, value in self._optimizer.states.get(number, {}).items():
+                if not isinstance(value, KeptTensor):
+                    continue
+                if kept == "step":
+                    steps.append(value.key)
+                elif kept in row.meanings(PYTORCH):
+                    slots[keys[parameter], kept] = value.key
+                else:
+                    message = f"{self.title} has {kept!r:.60}, which is not a slot of {name}"
+                    raise ConversionError(message, key=value.key)
+        values = {LEARNING_RATE: settings[LEARNING_RATE]}
+        if name != NO_STEP:
+            values[ITERATIONS] = self.steps()
+            if len(steps) != len(self.numbers):
+                raise ConversionError(f"{self.title} has a step count that is not a tensor")
+        told = {ITERATIONS: tuple(steps)} if steps else {}
+        path = self._optimizer.path
+        return TrainingState(PYTORCH, path, name, (row,), slots, told, values=values, settings=settings)
+
+    def _parameters(self) -> dict[str, str]:
+        """Return the key of each parameter by its name: of the one dictionary that has them all."""
+        names, specs = list(self.numbers), self._reader.specs
+        last = in_dictionary("/", names[0])[1:] if names else ""
+        prefixes = {key.removesuffix(last) for key in specs if key.endswith(f"/{last}")} | {""}
+        found = [
+            prefix
+            for prefix in sorted(prefixes)
+            if names and all(in_dictionary(prefix, name) in specs for name in names)
+        ]
+        if len(found) != 1:
+            message = f"{len(found)} dictionaries have the parameters that {self.title} names, expected one"
+            raise ConversionError(message)
+        return {name: in_dictionary(found[0], name) for name in names}
+
+
+def read_torch(reader: FormatReader) -> TrainingState | None:
+    """Return the state of the optimizer in a PyTorch file; None where it has none."""
+    facts = reader.facts
+    if not isinstance(facts, TorchFacts) or facts.structure is None:
+        return None
+    try:
+        every = optimizers_in(facts.structure.root)
+        found = [one for one in every if one.keys()] or every
+        if not found:
+            return None
+        if len(found) > 1:
+            raise ConversionError(f"it has {len(found)} optimizers, expected one")
+        return NamedOptimizer(reader, found[0]).state()
+    except (ValueError, ConversionError) as error:
+        why = error.message if isinstance(error, ConversionError) else str(error)
+        return TrainingState(PYTORCH, "", "", (), {}, {}, flaw=why)

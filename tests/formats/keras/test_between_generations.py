@@ -1,0 +1,43 @@
+"""The factors between generations, each by what the libraries' update rules say of momentum."""
+
+from __future__ import annotations
+
+import pytest
+
+from formats.keras.between_generations import factor_between
+from formats.keras.optimizers import BY_NAME, KERAS3, LEGACY, OPTAX, PYTORCH, TF1
+
+RATE = 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "generation", "following", "factor"),
+    [
+        ("SGD", TF1, KERAS3, -0.25),
+        ("SGD", KERAS3, TF1, -4),
+        ("SGD", OPTAX, KERAS3, -0.25),
+        ("SGD", KERAS3, OPTAX, -4),
+        ("SGD", PYTORCH, OPTAX, None),
+        ("SGD", TF1, PYTORCH, None),
+        ("SGD", LEGACY, KERAS3, None),
+        ("RMSprop", PYTORCH, KERAS3, 0.25),
+        ("RMSprop", KERAS3, PYTORCH, 4),
+        ("RMSprop", PYTORCH, OPTAX, -0.25),
+        ("RMSprop", OPTAX, PYTORCH, -4),
+        ("RMSprop", TF1, PYTORCH, 4),
+        ("RMSprop", TF1, KERAS3, None),
+    ],
+)
+def test_momentum_has_the_unit_of_its_generation(
+    name: str, generation: str, following: str, factor: float | None
+) -> None:
+    slot = BY_NAME[name].slot("momentum")
+    assert factor_between(slot, generation, following, lambda: RATE) == factor
+
+
+@pytest.mark.parametrize(("generation", "following"), [(OPTAX, KERAS3), (KERAS3, OPTAX)])
+def test_a_sign_needs_no_learning_rate(generation: str, following: str) -> None:
+    def unknown() -> float:
+        raise AssertionError("no rate is needed")
+
+    assert factor_between(BY_NAME["RMSprop"].slot("momentum"), generation, following, unknown) == -1
