@@ -43,6 +43,18 @@ def rules_of(text: str) -> list[str]:
         ("What CODE reads in one pass is held in memory.", ["What"]),
         ("What does CODE read in one pass over the file?", []),
         ("The server answered with connection refused.", []),
+        ("The way back gives the same bytes, too.", ["way back", ", too"]),
+        ("A chunk has 3 bytes, too few for its checksum.", []),
+        ("An export is made of a checkpoint.", ["term: made from"]),
+        ("Keep a lock, or a lock file.", ["term: lock"]),
+        ("Keep a lock file.", []),
+        ("These are rejected:", ["these forward"]),
+        ("A warning names the other one.", ["one"]),
+        ("A warning names one of them.", []),
+        ("The results are TensorFlow's.", ["possessive"]),
+        ("TensorFlow's results are the same.", []),
+        ("It reads files from 0.4.8 on.", ["from X on"]),
+        ("Save the new program once.", ["term: template"]),
         ("word " * 35, []),
         ("word " * 36, ["long"]),
         ("CODE, CODE and CODE " * 20, []),
@@ -50,6 +62,13 @@ def rules_of(text: str) -> list[str]:
 )
 def test_rules_find_what_they_are_for(text: str, rules: list[str]) -> None:
     assert rules_of(text) == rules
+
+
+def test_some_rules_apply_to_pages_alone() -> None:
+    def names(path: str) -> list[str]:
+        return [finding.rule for finding in check.broken(Sentence(path, 1, "It has this, too."))]
+
+    assert (names("docs/x.md"), names("formats/x.py")) == ([", too"], [])
 
 
 PAGE = """# A heading

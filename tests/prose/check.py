@@ -37,11 +37,25 @@ def table(name: str) -> dict[str, Any]:
         return tomllib.load(file)
 
 
+class Rule(NamedTuple):
+    """A rule's name, what to write instead, what breaks it, and the paths that it applies to."""
+
+    name: str
+    use: str
+    pattern: re.Pattern[str]
+    only: re.Pattern[str]
+
+
 @cache
-def rules() -> list[tuple[str, str, re.Pattern[str]]]:
-    """Return the name of each rule, what to write instead, and what breaks it."""
+def rules() -> list[Rule]:
+    """Return the rules of rules.toml."""
     return [
-        (rule["name"], rule["use"], re.compile("|".join(rule["not"]), re.IGNORECASE))
+        Rule(
+            rule["name"],
+            rule["use"],
+            re.compile("|".join(rule["not"]), re.IGNORECASE),
+            re.compile(rule.get("only", "")),
+        )
         for rule in table("rules.toml")["rule"]
     ]
 
@@ -54,9 +68,9 @@ def words(text: str) -> int:
 
 def broken(sentence: Sentence) -> Iterator[Finding]:
     """Return the rules that a sentence breaks, exceptions included."""
-    for name, use, pattern in rules():
-        if pattern.search(sentence.text):
-            yield Finding(sentence, name, use)
+    for rule in rules():
+        if rule.only.search(sentence.path) and rule.pattern.search(sentence.text):
+            yield Finding(sentence, rule.name, rule.use)
     if words(sentence.text) > table("rules.toml")["longest"]:
         yield Finding(sentence, LONG, f"{words(sentence.text)} words: one fact per sentence")
 
