@@ -599,7 +599,7 @@ layout_option = click.option(
     type=click.Choice(["pytorch", "tensorflow", "flax"]),
     metavar="LIBRARY",
     help="Use names and axes of pytorch, tensorflow or flax."
-    "\fThe model configuration, the object graph or --map says what these are.",
+    "\fNames and axes come from the model configuration, the object graph or --map.",
 )
 keys_option = click.option(
     "--keys",

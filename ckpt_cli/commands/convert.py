@@ -183,8 +183,8 @@ def command(source: Location, target: Location, **options: Any) -> int:
     With --link, a TensorFlow checkpoint uses SRC's files as its data shards, if they contain a
     tensor's bytes in the form that TensorFlow needs. That works for shards of a bundle,
     safetensors files, uncompressed members of an npz and contiguous HDF5 datasets. Only the
-    index, the graph and changed values are written. If SRC stores no CRC-32C, it is read once to
-    compute it. The shared files are clones if the file system supports that, and otherwise hard
+    index, the graph and changed values are written. If SRC stores no CRC-32C, ckpt reads SRC once
+    to compute the checksums. The shared files are clones if the file system supports that, and otherwise hard
     links. With hard links, a program that overwrites SRC in place (h5py, np.savez, torch.save)
     changes both checkpoints. If neither works, values are copied, with a note.
 

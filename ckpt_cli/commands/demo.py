@@ -56,7 +56,7 @@ _TRY = (
 @json_option
 @color_option
 def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
-    """Train a small model to get run directories to try ckpt on.
+    """Train a small model and save checkpoints to try ckpt on.
 
     The model and the training loop are those of TensorFlow's checkpoint guide. One Dense layer
     is trained with Adam for 50 steps. A checkpoint is saved every 10 steps, and the three latest

@@ -147,8 +147,9 @@ def command(left: Location, right: Location, **options: Any) -> int:
 
     Tensors with equal stored checksums are not read. Others are read in pieces and compared in
     float64. NaN equals NaN. Damaged data is an error, not a change. In npz and .keras files, a
-    checksum covers both the header and the values of a tensor. So diff reads every tensor that
-    differs to its end, and with --no-values, it reads all tensors. A directory means its latest
+    checksum covers both the header and the values of a tensor. So diff reads
+    each differing tensor completely. With --no-values, it reads every tensor, because only this
+    checksum confirms the header. A directory means its latest
     checkpoint. A listing (the saved output of ls --json -l) is compared by its checksums.
 
     \b

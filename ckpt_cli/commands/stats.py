@@ -86,7 +86,7 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
       ckpt stats run/ckpt-10 --kind variable
       ckpt stats run/ckpt-10 --where 'size>1M and std>0.5' --sort l2 --top 10
       ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 when a run has gone bad
-      ckpt stats -R runs/ --fail-on nan,inf         # exit 1 if any run has
+      ckpt stats -R runs/ --fail-on nan,inf         # exit 1 if any run has NaN or infinities
       ckpt stats --fail-on nan,inf --files a.h5 b.h5
     """
     if options["form"] not in ("text", "json") and not fail_on:
