@@ -1,12 +1,11 @@
-"""Where bytes lie: what each store does for those who read, and what a file of one is.
+"""The interfaces of stores and files: what each store does for its readers.
 
-A path says by its scheme which store it lies in; `formats.location` finds that.  A store
-opens files, says what lies at a path, and lists folders.  What it is asked for is hostile, for
-names come from files, and so is what it answers, where that comes from a server: a file never
-gives more bytes than were asked for, and whoever asks has held that number against `size`.
+The scheme of a path names its store; `formats.location` resolves it. A store opens files, describes paths,
+and lists folders. Paths are hostile, because names come from files. Answers of servers are hostile too: a
+file never returns more bytes than were requested, and every caller compares its request with `size` first.
 
-A store here can be read.  What is written is staged on this machine (`formats.store.local.staging`), or
-sent to a store that takes objects (`formats.store.remote.objects`).
+A Store can be read. Writers stage their output on this machine (`formats.store.local.staging`), or send it to
+a store of objects (`formats.store.remote.objects`).
 """
 
 from __future__ import annotations
@@ -30,14 +29,16 @@ CLOSED = "the checkpoint has been closed"
 NO_FOLDER = "no such directory"
 
 FILE, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
-"""What can lie at a path; OTHER are pipes and devices, which nobody reads."""
+"""The kinds of an entry. OTHER are pipes and devices, which are never read."""
 
 Identity = tuple[int | str, ...]
-"""What is another once a file is written to or replaced: device, inode, size and time, or an e_tag."""
+"""Changes when a file is written to or replaced: device, inode, size and time, or an e_tag."""
 
 
 class Entry(NamedTuple):
-    """What lies at a path: one of the kinds above, bytes, seconds since 1970; of a folder the kind alone.
+    """What a path holds: one of the kinds above, its size in bytes, and its time in seconds since 1970.
+
+    A folder has only its kind.
 
     `links` are a file's names, `changed` the time of its last change (ctime) in nanoseconds, on a disk.
     """
@@ -51,7 +52,7 @@ class Entry(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A name in a folder, and what has it; a link is one, whatever it leads to."""
+    """A name in a folder, and the kind of its entry; a link is LINK, regardless of its target."""
 
     name: str
     kind: str
@@ -64,7 +65,10 @@ class File(ABC):
     """
 
     travels = True
-    """Whether another process can open it; one that is not there yet, or is made of others, stays here."""
+    """Whether another process can open it.
+
+    A file that does not exist yet, or that is assembled from others, cannot travel.
+    """
 
     def __init__(self, store: Store, path: str, size: int, identity: Identity) -> None:
         self.store = store
@@ -75,7 +79,8 @@ class File(ABC):
 
     @property
     def version(self) -> Hashable:
-        """The identity, and what else tells these bytes from others: the key of what caches hold of them.
+        """The identity, and everything else that distinguishes these bytes: the key under which caches keep
+        them.
 
         Unlike the identity it may change although the bytes stay the same; then they are read again.
         """
@@ -85,7 +90,7 @@ class File(ABC):
     def is_settled(self) -> bool:
         """Whether other bytes in this place would have another version from now on.
 
-        Where they might not, a cache holds what it read only until somebody asks anew.
+        If it may change, a cache uses what it read only until the next check of the file.
         """
         return True
 
@@ -105,15 +110,15 @@ class File(ABC):
         out[:] = self.read_exactly(offset, len(out))
 
     def expect(self, offset: int, size: int) -> None:
-        """Be told that these bytes will be read, in a row: that can be fetched by fewer requests."""
+        """Prepare to read these bytes in order, with fewer requests."""
         del offset, size
 
     def expect_each(self, offsets: Iterable[int], size: int) -> None:
-        """Be told that so many bytes will be read at each of these places, as headers are."""
+        """Prepare to read this many bytes at each of these offsets, as for headers."""
         del offsets, size
 
     def where(self, offset: int) -> int:
-        """Return an offset as errors tell it: counted from the beginning of what lies at `path`."""
+        """Return an offset as errors show it: counted from the start of the file at `path`."""
         return offset
 
     def _ends(self, offset: int, expected: int, found: int) -> CorruptCheckpointError:
@@ -147,7 +152,10 @@ class File(ABC):
 
 _MOST_OPEN = 32
 _IDLE = 10.0
-"""Seconds that a file stays open of which no task has come: who removes it would not get its room back."""
+"""Seconds that a file stays open after its last task.
+
+The disk space of a removed file is not free until then.
+"""
 
 _open: dict[tuple[str, str, str, Identity], tuple[File, float]] = {}
 _lock = threading.Lock()
@@ -156,8 +164,9 @@ _lock = threading.Lock()
 def reopened(store: Store, path: str, where: str, identity: Identity) -> File:
     """Return a file that was open in another process, opened once in this one for all who ask.
 
-    It lies at `where`, and is called `path`, as where it came from.  Raises InaccessibleError where this
-    process cannot see it, CheckpointError where another one lies there by now.
+    The file is at `where`; messages call it `path`, as the process that sent it does. Raises
+    InaccessibleError if this process cannot see the file, and CheckpointError if another file has replaced
+    it.
     """
     key = (store.scheme, path, where, identity)
     HAND.read.add(path)
@@ -175,7 +184,7 @@ def reopened(store: Store, path: str, where: str, identity: Identity) -> File:
 
 
 def _the_same(store: Store, path: str, where: str, identity: Identity) -> File:
-    """Open a file, asking anew where a listing may be of before it was written."""
+    """Open a file, and look again if a listing may be older than the file."""
     for attempt in (1, 2):
         try:
             found = store.open(where)
@@ -209,7 +218,7 @@ def _soon(forget: Callable[[], None]) -> None:
 
 
 def _forget_idle() -> None:
-    """Let go of files that nobody asks for; whoever still reads one has it."""
+    """Close files that are idle; a reader that still has one keeps it open."""
     with _lock:
         oldest = time.monotonic() - _IDLE
         for key in [key for key, (_, used) in _open.items() if used <= oldest]:
@@ -223,7 +232,7 @@ class UnlistedError(InaccessibleError):
 
 
 class Store(ABC):
-    """A place where files lie.  Those without links, or without anything but files, leave out what they lack.
+    """A set of files. A store without links, or with files alone, leaves out the methods for the rest.
 
     `scheme` is what its paths begin with, before `://`; what follows has `/` between names.
     """
@@ -234,10 +243,10 @@ class Store(ABC):
     """Whether objects are put into it (`formats.store.remote.objects`)."""
 
     lists_first = True
-    """Whether one listing tells of all names in a folder; else each name is a question of its own."""
+    """Whether one listing returns all names of a folder; otherwise each name costs a request."""
 
     forks = True
-    """Whether a forked process can go on asking it."""
+    """Whether a forked process can still use the store."""
 
     @abstractmethod
     def open(self, path: str) -> File:
@@ -245,7 +254,7 @@ class Store(ABC):
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True) -> Entry | None:
-        """Return what lies at a path; None where nothing does, or nobody may look.
+        """Return the entry at a path, or None if nothing is there or permission is denied.
 
         Of a link it is what that leads to, the link itself without `follow`.
         """
@@ -257,33 +266,39 @@ class Store(ABC):
         Raises CheckpointNotFoundError, InaccessibleError, UnlistedError where no folder is ever listed.
         """
 
-    def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  of whatever folder
-        """Return what is another once a name, or the folder, has come or gone; None where only listing tells.
+    def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  the same for every folder
+        """Return a value that changes when an entry of the folder, or the folder itself, appears or
+        disappears, or None if only a listing shows that.
 
         As long as it stays the same a listing is used again.  A store that cannot tell, and in
         which listing is dear, may return the time, cut to as many seconds as a listing shall count.
         """
         return None
 
-    def forget_listings(self) -> None:  # noqa: B027  there is nothing to forget where all is asked anew
-        """Ask anew what lies where, also where an answer or bytes in memory would count a while longer."""
+    def forget_listings(self) -> None:  # noqa: B027  a store that caches nothing has nothing to forget
+        """Drop listings, so that the next look reads the store again, even if a cached answer is still
+        valid.
+        """
 
     def expect_files(self, paths: Sequence[str]) -> None:  # noqa: B027  where asking costs little
-        """Be told that the beginnings of these files, and indexes whole, will be read one after the other."""
+        """Prepare to read the start of each of these files, and indexes whole, one after another."""
 
-    def can_be_file(self, path: str) -> bool:  # noqa: ARG002  of whatever path
-        """Whether a file can lie at a path; where none can, as in the place of a bucket, nobody is asked."""
+    def can_be_file(self, path: str) -> bool:  # noqa: ARG002  the same for every path
+        """Return whether a path can be a file at all.
+
+        If it cannot, as a bucket itself, the store sends no request.
+        """
         return True
 
-    def obstacle(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
+    def obstacle(self, path: str) -> str | None:  # noqa: ARG002  the same for every path
         """Return in words what keeps a path from being opened; None also where nothing is there."""
         return None
 
     def named(self, path: str) -> str:
-        """Return by what a path that somebody gave is called from then on: without the secrets in it."""
+        """Return the name by which messages call a path from the user: without the secrets in it."""
         return path
 
-    def system_path(self, path: str) -> str | None:  # noqa: ARG002  of whatever path
+    def system_path(self, path: str) -> str | None:  # noqa: ARG002  the same for every path
         """Return the path by which the system and libraries open a file themselves; None where none can."""
         return None
 
@@ -296,7 +311,7 @@ class Store(ABC):
         return folder + ("" if folder.endswith("/") else "/") + name.lstrip("/")
 
     def split(self, path: str) -> tuple[str, str]:
-        """Return the folder that a path lies in, and its name there."""
+        """Return the folder of a path, and its name there."""
         scheme, _, rest = path.partition("://")
         folder, _, name = rest.rpartition("/")
         return f"{scheme}://{folder}", name

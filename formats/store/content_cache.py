@@ -1,7 +1,7 @@
 """Files that are read whole, and once for all who ask: indexes, and maps of shards.
 
-What a checkpoint is gets asked before it is opened, of a directory's members all before the
-first.  Bytes are kept by the file's version, so one that was replaced is read again.
+The format of a checkpoint is determined before it is opened, and for a directory that of all members before
+the first is opened. Bytes are kept under the file's version, so a replaced file is read again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_KEPT, LARGEST_KEPT = 16 << 20, 4 << 20
 
 
 class _KeptFiles:
-    """What is known of files, and how many bytes that is, which is not counted anew with each."""
+    """The kept bytes of files, and their running total."""
 
     def __init__(self) -> None:
         self.files: dict[Key, bytes] = {}
@@ -67,5 +67,5 @@ def whole(file: File) -> bytes:
 
 
 def forget_unsettled() -> None:
-    """Forget the bytes of files in whose place others may lie by now, under the same version."""
+    """Forget the bytes of files that may have been replaced under the same version."""
     _kept.forget_unsettled()

@@ -1,15 +1,15 @@
-"""Files of a commit, `REV:PATH`, in the git repository that one stands in, without a checkout.
+"""Files of a commit, `REV:PATH`, in the git repository of the current directory, without a checkout.
 
     HEAD~1:run/ckpt-10      of a tree-ish, from the top of the repository
     HEAD~1:./ckpt-10        from the working directory
 
-Git is asked by plumbing alone, which runs no hook, filter, pager or alias: `rev-parse` for the
-tree, `ls-tree` for its folders one by one, `cat-file` for blobs.  Of what a person typed only REV reaches
-it, behind `--end-of-options`; names come from its own answers.  A repository may be hostile: what
-it lacks is not fetched, for that would start what its configuration says.
+Only git's plumbing is used, which runs no hook, filter, pager or alias: `rev-parse` for the tree, `ls-tree`
+for one folder at a time, `cat-file` for blobs. REV is the only argument from the user, and follows
+`--end-of-options`; all names come from git's own output. A repository may be hostile: missing objects are not
+fetched, because fetching would run commands from its configuration.
 
-A blob is the same for ever, so its name is the identity.  Git has no reading at a place: a blob is
-copied to a temporary file when it is first read, of which nothing is left.
+A blob never changes, so its name is its identity. Git cannot read at an offset, so a blob is copied to a
+temporary file at its first read. The file is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _SETTINGS = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-"""A partial clone is not filled up, nothing is written, nobody is asked."""
+"""Git does not complete a partial clone, writes nothing, and prompts for nothing."""
 
 
 class _TreeEntry(NamedTuple):
-    """What a tree has under a name: its kind, the object, bytes of a blob."""
+    """A tree's entry for a name: its kind, the object, and the size of a blob in bytes."""
 
     kind: str
     name: str
@@ -62,10 +62,10 @@ class _TreeEntry(NamedTuple):
 
 
 def _ask(*words: str, git_dir: str | None = None) -> bytes | None:
-    """Return what git answers; None where it says no, or is not there."""
+    """Return git's output, or None if git fails or is not installed."""
     where = [] if git_dir is None else [f"--git-dir={git_dir}"]
     try:
-        done = subprocess.run(  # noqa: S603  plumbing, of which only REV was typed by somebody
+        done = subprocess.run(  # noqa: S603  plumbing; only REV comes from the user
             ["git", "--no-pager", *where, *words],  # noqa: S607  where a person's own git is
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -115,8 +115,8 @@ def find(path: str) -> tuple[str, GitStore] | None:
 
 @lru_cache(1)
 def _repository(directory: str) -> tuple[str, str] | None:
-    """Return the repository that a directory lies in, and the way there from its top."""
-    del directory  # which is where git looks
+    """Return the repository that contains a directory, and the path to the directory from its top."""
+    del directory  # git looks in the current directory
     answer = _ask("rev-parse", "--absolute-git-dir", "--show-prefix")
     if answer is None:
         return None
@@ -126,7 +126,7 @@ def _repository(directory: str) -> tuple[str, str] | None:
 
 @lru_cache(256)
 def _tree(git_dir: str, tree: str) -> dict[str, _TreeEntry]:
-    """Return what lies in a folder, by name."""
+    """Return the entries of a folder by name."""
     answer = _ask("ls-tree", "-l", "-z", "--full-tree", tree, git_dir=git_dir)
     if answer is None:
         raise _unread("tree", tree, git_dir)
@@ -147,7 +147,7 @@ def _unread(what: str, name: str, path: str) -> InaccessibleError:
 
 
 class GitFile(File):
-    """A blob, copied to where it can be read at places when that is first asked for."""
+    """A blob, copied to a temporary file at its first read, so that it can be read at any offset."""
 
     store: GitStore
 
@@ -231,7 +231,7 @@ class GitStore(Store):
         self.git_dir = git_dir
 
     def path(self, inside: str) -> str:
-        """Return the path of what lies there in the tree."""
+        """Return the path of an entry inside the tree."""
         return f"{self.revision}:{'' if inside == '.' else inside}"
 
     def _inside(self, path: str) -> str:
@@ -273,7 +273,7 @@ class GitStore(Store):
         return self.tree
 
     def _find(self, inside: str, *, follow: bool = True, links: int = 0) -> _TreeEntry | None:
-        """Return what lies at a path in the tree; a link that leads out of it leads nowhere."""
+        """Return the entry at a path in the tree. A link that leads out of the tree has no entry."""
         node = _TreeEntry(FOLDER, self.tree, 0)
         names = [name for name in inside.split("/") if name]
         for number, name in enumerate(names):

@@ -1,24 +1,24 @@
-"""What an interrupted conversion has finished: the journal from which another process resumes it.
+"""The journal of an interrupted conversion: what is finished, so that another process can resume.
 
-    TARGET_temp_<32 hex>/               named by a digest of what is done, so that the same command finds it
-    TARGET_temp_<32 hex>/ckpt.journal   lines, each: CRC-32C of its text: 8 hex digits, a space, text: JSON
-        {"journal": 1, ...}                             the first: what is done, of which sources, how
-        ["changed", {PATH: TIME}]                       when sources were last changed (ctime, in nanoseconds)
+    TARGET_temp_<32 hex>/               named by a digest of the conversion, so that the same command finds it
+    TARGET_temp_<32 hex>/ckpt.journal   lines, each: CRC-32C of its text in 8 hex digits, a space, the text
+        {"journal": 1, ...}                             the first: the conversion, its sources and options
+        ["changed", {PATH: TIME}]                       when sources last changed (ctime in nanoseconds)
 
     of a target on a disk (`formats.store.local.staging_journal`):
-        ["filled", FILE, OFFSET, [[SIZE, CRC, ...]]]    ranges of a staged file, one behind the other: bytes,
-                                                        checksum, and those of what was read for it
-        ["renamed", OLD, NEW]                           a staged file, just before it has another name
+        ["filled", FILE, OFFSET, [[SIZE, CRC, ...]]]    consecutive ranges of a staged file: size, checksum,
+                                                        and the checksums of their sources
+        ["renamed", OLD, NEW]                           a staged file, just before it is renamed
         ["moved", FILE, PLACE, [INODE, SIZE, TIME]]     a staged file, just before it is moved to its place
 
     of a target in a bucket (`formats.store.remote.upload_journal`):
         ["count", N]                                            the count of shards in their names
-        ["sent", NAME, IDENTITY, SIZE, [[OFFSET, SIZE, CRC]]]   an object, and the tensors that lie in it
+        ["sent", NAME, IDENTITY, SIZE, [[OFFSET, SIZE, CRC]]]   an object, and its tensors
         ["head", SIZE, MD5]                                     the index, just before it is put
 
-A journal may be cut off, damaged, or anybody's invention: what stands behind the first line that is not whole
-is forgotten.  A range counts when its bytes were read again and have the checksum, an object when the store
-still has the one with this e_tag.
+A journal may be cut off, damaged, or forged: everything after the first incomplete line is ignored. A range
+counts after its bytes were read again and match the checksum. An object counts if the store still has the one
+with this e_tag.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _LARGEST = 1 << 63
 
 
 class Claim(NamedTuple):
-    """What a journal says of a range of a staged file: bytes, their checksum, those of what was read."""
+    """A journal's entry for a range of a staged file: its size in bytes, its checksum, and the checksums of
+    its sources.
+    """
 
     size: int
     made: int
@@ -73,7 +75,7 @@ class Moved(NamedTuple):
 
 
 Row = tuple[int, int, int]
-"""Where a tensor lies in an object: offset, bytes, masked checksum."""
+"""Where an object holds a tensor: offset, size in bytes, masked checksum."""
 
 
 class Sent(NamedTuple):
@@ -88,7 +90,10 @@ class Sent(NamedTuple):
 
 
 class JournalContent:
-    """What a journal says; `header` is None where it cannot be read, `is_whole` tells of its end."""
+    """The content of a journal.
+
+    `header` is None if it cannot be read; `is_whole` says whether the journal was cut off.
+    """
 
     def __init__(self, header: dict[str, Any] | None = None, *, is_whole: bool = True) -> None:
         self.header = header
@@ -106,7 +111,7 @@ class JournalContent:
             case ["filled", name, begin, list(ranges)] if (
                 is_name(name) and is_number(begin) and all(map(_is_range, ranges))
             ):
-                self.claims.append(line)  # taken apart when one of its ranges is asked for
+                self.claims.append(line)  # decoded when one of its ranges is looked up
             case ["changed", dict(changed)] if all(map(is_number, changed.values())):
                 self.changed = changed
             case ["renamed", old, new] if is_name(old) and is_name(new):
@@ -148,7 +153,7 @@ def parse_journal(lines: Iterator[bytes]) -> JournalContent:
 
 
 def digest(header: Mapping[str, Any]) -> str:
-    """Return the 32 hex digits that stand in a staging directory's name for what is done there."""
+    """Return the 32 hex digits that a staging directory's name has for this conversion."""
     return hashlib.sha256(_encoded(header).encode()).hexdigest()[:32]
 
 
@@ -207,7 +212,7 @@ def is_number(value: Any) -> bool:
 
 
 class Claims:
-    """The claims of a journal by staged file; a line is taken apart when one of its ranges is asked for."""
+    """The claims of a journal by staged file; a line is decoded when one of its ranges is looked up."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
         self._begins: dict[str, list[int]] = {}
@@ -246,7 +251,7 @@ class Claims:
 
 
 def _one_by_one(name: str, lines: Sequence[bytes]) -> list[tuple[int, int, bytes]]:
-    """Return lines of one range each, where some are told twice: the later counts."""
+    """Split lines into lines of one range each; the later of two lines for the same range counts."""
     claims: dict[int, Claim] = {}
     for line in lines:
         claims.update(_ranges(line))
@@ -291,9 +296,9 @@ def lines_of(filled: list[tuple[str, int, Claim]]) -> Iterator[bytes]:
 class Journal(ABC):
     """The journal of a target, in its staging directory, from `begin` on.
 
-    `header` says what is done: plain data.  `changed` says when sources were last changed, which a link or a
-    chmod does, too: so it is no part of what is done.  Of one that `is_over`, for all is in its place, that
-    alone is remembered until `forget`; one that `is_void` is removed.
+    `header` describes the conversion as plain data. `changed` is the newest ctime of the sources. A link or a
+    chmod changes it too, so it is no part of the description. If the conversion `is_over`, because everything
+    is in place, the journal keeps only that fact until `forget`. A journal that `is_void` is removed.
     """
 
     def __init__(self, target: Location, header: Mapping[str, Any], changed: Mapping[str, int]) -> None:
@@ -314,11 +319,14 @@ class Journal(ABC):
         """Return what the journal in a staging directory says.  Raises CheckpointError."""
 
     def _staged(self) -> Iterator[Location]:
-        """Yield the staging directories beside the target, of targets whose names begin alike."""
+        """Yield the staging directories next to the target, including those of targets whose names begin
+        alike.
+        """
         folder, name = self.target.split_name()
         pattern = staging_pattern(name)[1]
         names: list[tuple[str, bool]] = []
-        with suppress(CheckpointError):  # Writing says why a folder cannot be listed, unless it is not there.
+        # the writer reports a folder that cannot be listed, unless it is missing
+        with suppress(CheckpointError):
             names = folder.names()
         for name, is_folder in names:
             if is_folder and pattern.fullmatch(name):
@@ -341,7 +349,7 @@ class Journal(ABC):
 
     @property
     def _content(self) -> JournalContent:
-        """What the journal said when it was read first, or what it says since `begin`."""
+        """The content of the journal when it was first read, or since `begin`."""
         if self._known is None:
             self._known = self._begun()
         return self._known
@@ -354,13 +362,14 @@ class Journal(ABC):
     @property
     @abstractmethod
     def is_done(self) -> bool:
-        """Whether all was put in its place, and lies there still."""
+        """Whether everything was moved into place, and is still there."""
 
     @property
     def is_doubtful(self) -> bool:
         """Whether a source was changed, if only its links or mode, since the first process began.
 
-        What was filled then may be another file's, and counts when the source was read again.
+        A range filled at that time may come from another file, so it counts only after its source was read
+        again.
         """
         return self._content.header is not None and self._content.changed != self._changed
 
@@ -372,7 +381,7 @@ class Journal(ABC):
     # What this process does -------------------------------------------------------
 
     def begin(self) -> None:
-        """Take the staging directory, and write the journal anew with what counts of it."""
+        """Take the staging directory, and rewrite the journal with the entries that count."""
         self._acquire()
         self._known = found = self._begun()
         self.is_damaged = found.header is None and not found.is_whole
@@ -386,7 +395,7 @@ class Journal(ABC):
 
     @abstractmethod
     def _resume(self, found: JournalContent) -> None:
-        """Have nothing there but what counts, and write the journal anew."""
+        """Remove everything that does not count, and rewrite the journal."""
 
     def claim(self, name: str, offset: int, size: int) -> Claim | None:  # noqa: ARG002  where ranges count
         """Return what is claimed of a range of a staged file; None where nothing is."""
@@ -416,7 +425,7 @@ class Journal(ABC):
         """Remove the directory where a kill has left nothing in it."""
 
 
-# What is said ---------------------------------------------------------------------
+# Messages -------------------------------------------------------------------------
 
 DAMAGED = "an interrupted conversion whose journal is damaged"
 
@@ -427,5 +436,5 @@ def describe_unfinished(name: str, done: str) -> str:
 
 
 def describe_finished(name: str) -> str:
-    """Return in words what a conversion has left of which all is in its place."""
+    """Describe a finished conversion by its target's name."""
     return f"a conversion to {name} that was interrupted just before it finished"

@@ -1,4 +1,4 @@
-"""Files in memory, `mem://folder/name`, for tests: it counts what is asked of it, as a server would.
+"""Files in memory, `mem://folder/name`, for tests. The store counts its requests, as a server would.
 
 Like an object store it has no folders but what names make, and no links.  Tests make it
 reachable (`formats.location.reachable`); no command knows it otherwise.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _versions = itertools.count()
-"""No two blobs of a process have one identity, in whichever store."""
+"""No two blobs of a process have the same identity, in any store."""
 
 
 class _Blob(NamedTuple):
@@ -99,9 +99,9 @@ class _MemoryStream(Stream):
 class MemoryStore(ObjectStore):
     """Blobs by path.
 
-    `opens`, `lists` and `stats` count by path what was asked for; `reads` are path, offset and size;
-    `opened` are the files that somebody still has, `begun` the objects that are being sent.  `before` is
-    called with `put`, `block`, `finish` or `delete` and a path, ahead of each; a test may raise there.
+    `opens`, `lists` and `stats` count requests by path. `reads` holds path, offset and size. `opened` are the
+    files that are still open, and `begun` the objects that are being sent. `before` is called with `put`,
+    `block`, `finish` or `delete` and a path before each operation; a test may raise there.
     """
 
     scheme = "mem"
@@ -134,7 +134,7 @@ class MemoryStore(ObjectStore):
         return sum(size for read, _, size in self.reads if read == path)
 
     def keep(self, path: str, blocks: Sequence[bytes], modified: float = 0.0) -> None:
-        """Have a file of these blocks, in place of what lies there, with the e_tag that Amazon gives."""
+        """Store a file of these blocks, replacing what is there, with the e_tag that Amazon would give it."""
         self._version = next(_versions)
         e_tag = md5_of([md5(block) for block in blocks])
         self._blobs[path] = _Blob(b"".join(blocks), modified, self._version, e_tag)
@@ -169,7 +169,7 @@ class MemoryStore(ObjectStore):
                 self.remove(path)
 
     def put_tree(self, folder: str, path: str) -> str:
-        """Copy a directory of this machine, or one file, to below a folder; return where it lies then."""
+        """Copy a directory of this machine, or one file, into a folder, and return its new path."""
         base, name = os.path.split(os.path.abspath(path))
         found = [os.path.join(parent, each) for parent, _, names in os.walk(path) for each in names] or [path]
         for each in found:

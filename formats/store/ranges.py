@@ -1,4 +1,4 @@
-"""Values that lie in a file just as they are: what can be read, and checked, a range at a time.
+"""Values stored unchanged in a file, which can be read and checked one range at a time.
 
 Ranges of one tensor do not wait for each other.  Each has its own checksum, and those
 of neighbours make that of the whole (`formats.wire.joining`), which is compared
@@ -74,9 +74,9 @@ class FileRange(NamedTuple):
         return out
 
     def expect(self, begin: int, end: int) -> None:
-        """Be told that a task reads from `begin` to `end`.
+        """Note that a task reads from `begin` to `end`.
 
-        What is fetched beyond that is of use to the next task in this process, in others to nobody.
+        The next task of this process uses what is fetched beyond that; other processes do not.
         """
         if HAND.has_travelled:
             self.file.expect(self.offset + begin, end - begin)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class ReadAhead:
     """A file for someone who goes forward in small steps, which are not worth a call to the system each.
 
-    Whoever goes elsewhere is given what is asked for, and nothing is read ahead until
-    the next step goes on from there.
+    A reader that jumps gets only the requested bytes. Reading ahead starts again once the next read continues
+    from there.
     """
 
     SIZE = 1 << 18

@@ -1,14 +1,13 @@
-"""The files of a directory by the prefix they share, told by their names alone.
+"""The files of a directory that share a prefix, identified by their names alone.
 
     bundle       prefix.data-00000-of-00002
     V1           prefix-00000-of-00002
     Hugging Face prefix-00001-of-00002.safetensors, .bin, .msgpack, .h5
     GGUF         prefix-00001-of-00002.gguf
 
-A checkpoint's shards are told by the names beside it.  A listing is gone through once for all
-who ask (`Location.listing`), however many checkpoints lie in it.  A store that is better
-asked for each name by itself is asked for those that there are by the count of shards, which a file's
-content or its name says.
+Names identify the shards of a checkpoint. All callers share one listing (`Location.listing`), however many
+checkpoints it has. A store in which single names are cheaper than a listing looks up the names of each shard.
+The count of shards comes from a file's content or name.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FLAX_SHARD = re.compile(
     r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.msgpack)", re.DOTALL
 )
 H5_SHARD = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5,})-of-(?P<count>\d{5,})(?P<suffix>\.h5)", re.DOTALL)
-"""Shards of Hugging Face's, where PREFIX.safetensors.index.json (.bin, .msgpack, .h5) lies beside them."""
+"""Hugging Face's shards, which are next to PREFIX.safetensors.index.json (or .bin, .msgpack, .h5)."""
 
 GGUF_PART = re.compile(r"(?P<prefix>.+)-(?P<shard>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.DOTALL)
 """A part of a split GGUF model: its metadata, and not an index, say that it is one."""
@@ -61,12 +60,12 @@ _MOST_GUESSED = 8
 """Counts of shards that are tried where nothing says how many there are."""
 
 _MOST_ASKED_FOR = 10_000
-"""Shards that are asked for by their names: what says how many there are may be damaged."""
+"""The most shards that are looked up by name: the count may come from a damaged file."""
 
 _ASKED_AT_ONCE = 8
 
 _MOST_KEPT = 16
-"""Listings that are kept as they were taken apart, as many as `list_folder` keeps."""
+"""The number of parsed listings that are kept, the same as `list_folder` keeps."""
 
 
 def hub_shard(path: str) -> re.Match[str] | None:
@@ -85,7 +84,7 @@ def gguf_parts(path: Location) -> list[Location]:
 
 
 def is_shard_of(path: str, target: str) -> bool:
-    """Whether a file is called as a shard of a checkpoint is, whatever its number and count.
+    """Return whether a file has the name of one of this checkpoint's shards, with any number and count.
 
     `target` is the prefix of a bundle, or the index of a sharded folder of Hugging Face's.
     """
@@ -122,9 +121,8 @@ def files_beside(
 ) -> list[Location]:
     """Return the files whose names match one of the patterns above with this very prefix, sorted.
 
-    Where a store is asked for names one by one, they are those of as many shards as `count` says, or of
-    a few where that says None.  Raises CheckpointNotFoundError, InaccessibleError where the directory
-    cannot be listed.
+    A store in which single names are cheaper looks up as many shards as `count` returns, or a few if it
+    returns None. Raises CheckpointNotFoundError or InaccessibleError if the directory cannot be listed.
     """
     folder, base = prefix.split_name()
     if not prefix.store.lists_first:

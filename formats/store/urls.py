@@ -36,7 +36,7 @@ def local_path(url: str) -> str:
 
 
 def public(url: str) -> str:
-    """Return a URL without what may be secret in it: who asks, and the query; a password may have a `/`."""
+    """Return a URL without its secrets: without user, password and query. A password may contain a `/`."""
     scheme, _, rest = url.partition("://")
     who, at, place = rest.rpartition("@")
     if "?" in who:  # a password may have that, too, and a query an `@`

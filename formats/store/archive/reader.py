@@ -1,20 +1,19 @@
-"""Zip archives that hold checkpoints: members read where they lie, nothing extracted by name.
+"""Zip archives that hold checkpoints. Members are read in place; nothing is extracted by name.
 
     members:            local header (PK 3 4): ..., name length: uint16 at 26, extra length: uint16
                         at 28, name, extra, data
     central directory:  (PK 1 2) per member: name, method, sizes, CRC-32, offset of its header
     end:                (PK 5 6) where the central directory is, members: uint16 at 10; where that
-                        is 65535, 76 bytes before it stands (PK 6 6), members: uint64 at 32
+                        is 65535, (PK 6 6) is 76 bytes before it, members: uint64 at 32
 
-A directory is read until it ends, and a damaged length within it can swallow members, so
-those found are held against the number at the end.
+A directory is read to its end. A damaged length in it can hide members, so the number of members found is
+compared with the number at the end.
 
-A stored member's bytes are bytes of the file, so a part of one is read as a part of any
-file.  A deflated one is inflated from its beginning, and never beyond the size that the
-directory declares.  Encrypted members, other methods, names that lead out of a
-directory, and members that share bytes (the way to put petabytes in a small archive)
-are refused.
-PKWARE APPNOTE.TXT; numpy.savez and Keras write both, with zip64 where sizes ask for it
+A stored member's bytes are bytes of the file, so a range of it is read as a range of any file. A deflated
+member is inflated from its start, and never beyond the size that the directory declares. Encrypted members,
+other methods, names that lead out of a directory, and members that share bytes (which could put petabytes in
+a small archive) are rejected.
+PKWARE APPNOTE.TXT; numpy.savez and Keras write both, with zip64 if sizes need it
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ _IN_ZIP64_EXTRA = 0xFFFFFFFF
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 MOST_UNEXPLAINED = 4 << 30
 MOST_EXPANSION = 100
-"""Keras' own limits: more than 4 GiB out of less than a hundredth of it is refused."""
+"""Keras' own limits: more than 4 GiB from less than a hundredth of that is rejected."""
 
 
 class ArchiveMember(NamedTuple):
-    """One member: its data lies at `offset`, `stored` bytes long, and is `size` bytes when inflated."""
+    """A member: its data begin at `offset`, are `stored` bytes long, and inflate to `size` bytes."""
 
     name: str
     offset: int
@@ -125,9 +124,10 @@ def _local_info(file: File, at: int) -> zipfile.ZipInfo | None:
 
 
 def _sizes_behind(file: File, begin: int) -> tuple[int, int, int] | None:
-    """Return the CRC-32 and the sizes, stored and inflated, that stand behind a member's data.
+    """Return the CRC-32 and the sizes, stored and inflated, from the record after a member's data.
 
-    The data end where a record stands whose stored size is the way there; None where there is none.
+    The data end at a record whose stored size equals the distance to it. Return None if there is no such
+    record.
     """
     for at in range(begin, file.size, PIECE):
         piece = file.read(at, PIECE + _BEHIND_SIZE)
@@ -187,10 +187,10 @@ class Archive:
 
     @classmethod
     def salvaged(cls, path: Location) -> Archive:
-        """Return an archive whose directory is damaged, of the members that stand whole from the beginning.
+        """Open an archive whose directory is damaged, with the intact members from its start.
 
-        What stands before each member tells the same as the directory, where sizes were
-        known when it was written, as numpy and Keras write them; torch's tell it behind the data.
+        The header before each member says the same as the directory if the writer knew the sizes, as numpy
+        and Keras do. Torch writes the sizes after the data.
         """
         archive = cls.__new__(cls)
         archive.path = path
@@ -236,7 +236,7 @@ class Archive:
 
     @property
     def begin(self) -> int:
-        """Where the first member begins: behind other bytes, where some stand in front of the archive."""
+        """The offset of the first member: above 0 if other bytes precede the archive."""
         return min((info.header_offset for info in self._infos.values()), default=0)
 
     def expect_heads(self, size: int) -> None:
@@ -265,7 +265,7 @@ class Archive:
                 f"member {name!r} expands from {info.compress_size} to {info.file_size} bytes, "
                 "more than is supported"
             )
-        # No checksum covers a name: that it stands twice is what shows that one is damaged.
+        # No checksum covers a name. Only the two copies of it show that one is damaged.
         stored_name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
         header = self.file.read(info.header_offset, _LOCAL_SIZE + len(stored_name))
         if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
@@ -356,7 +356,7 @@ class Archive:
 class Cursor:
     """Reads parts of a member, in rising order of their offsets.
 
-    What is read in PIECEs behind the first `head` bytes of a stored one is not copied again.
+    Reads in PIECEs after the first `head` bytes of a stored member are not copied again.
     """
 
     def __init__(self, archive: Archive, member: ArchiveMember, head: int = 0) -> None:

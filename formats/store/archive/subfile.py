@@ -1,4 +1,4 @@
-"""A stretch of a file as a file of its own, as containers lie within others."""
+"""A range of a file as a file of its own, for containers within containers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SubFile(File):
-    """So many bytes of a file from `begin` on; whoever opened the file closes it."""
+    """A number of bytes of a file from `begin` on. The owner of the outer file closes it."""
 
     def __init__(self, whole: File, begin: int, size: int) -> None:
         super().__init__(whole.store, whole.path, size, whole.identity)

@@ -1,14 +1,13 @@
 """Zip archives that are written: members stored as they are, each where it can be mapped.
 
-    members:            (PK 3 4) name, where 4 GiB are passed both sizes (extra field 1), padding
-                        (extra field FB), data; behind data (PK 7 8) CRC-32, both sizes
+    members:            (PK 3 4) name, above 4 GiB both sizes (extra field 1), padding (extra field
+                        FB), data; after the data (PK 7 8) CRC-32, both sizes
     central directory:  (PK 1 2) per member: name, sizes, CRC-32, offset of its header
-    end:                (PK 5 6), behind (PK 6 6) and (PK 6 7) where numbers are too large for it
+    end:                (PK 5 6), after (PK 6 6) and (PK 6 7) if numbers are too large for it
 
-It is what torch.save writes: data begin at multiples of 64 bytes, sums stand behind them, and there
-are no times, so that the same members make the same bytes.  A member's bytes are given one after the other,
-or its room is reserved, for others to fill in any order.
-PKWARE APPNOTE.TXT; caffe2/serialize/inline_container.cc, third_party/miniz
+The output equals that of torch.save: data begin at multiples of 64 bytes, checksums follow them, and there
+are no times, so the same members produce the same bytes. A member's bytes arrive in order, or their range is
+reserved and filled in any order. PKWARE APPNOTE.TXT; caffe2/serialize/inline_container.cc, third_party/miniz
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _UTF8_NAME, _SUMS_BEHIND = 0x800, 0x8
 _ZIP64, _PADDING = 1, 0x4246
 _VERSION_64 = 45
 _MOST, _MOST_MEMBERS = 0xFFFFFFFF, 0xFFFF
-"""What stands in place of a number that is too large for its field."""
+"""The values that replace a number too large for its field."""
 
 
 class _Written(NamedTuple):
@@ -50,7 +49,7 @@ class _Written(NamedTuple):
 
     @property
     def behind(self) -> bytes:
-        """What stands behind its data."""
+        """The record after its data."""
         form = _BEHIND_64 if self.size >= _MOST else _BEHIND
         return form.pack(_BEHIND_MAGIC, self.crc, self.size, self.size) if self.size else b""
 
@@ -102,7 +101,7 @@ class Zipped:
         return self._reserved().reserve(size + len(self._member.behind))
 
     def fill(self, name: str, offset: int, crc: int) -> None:
-        """Take note of the CRC-32 of what lies at an offset that was reserved."""
+        """Note the CRC-32 of the data in a reserved range."""
         member = self._members[name] = self._members[name]._replace(crc=crc)
         self._reserved().write_at(offset + member.size, member.behind)
 

@@ -21,8 +21,8 @@ _NOT_THERE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 def move_directory(staging: Staging, path: Location) -> None:
     """Move the staged directory to its path; an old directory is left among the staged files.
 
-    Where two names cannot be exchanged, the old directory is set aside first; `ckpt state --fix` puts it back
-    after a kill in between.
+    If the system cannot exchange two names, the old directory is set aside first. After a kill in between,
+    `ckpt state --fix` puts it back.
     """
     name = path.name
     with refusing(path):

@@ -3,11 +3,11 @@
 A mapped file that is truncated meanwhile kills the process, and its pages count as
 the program's memory; `pread` into small pieces does neither.
 
-A bundle can have ten thousand shards, and a system lets a program have a thousand files open, or
-256.  So of the files that are open here, those that were opened first are parked where there are many:
-their descriptors are closed, and opened again when somebody reads on.
+A bundle can have ten thousand shards, and a process may open a thousand files, or 256. Therefore the files
+that were opened first are parked when many are open: their descriptors are closed, and opened again at the
+next read.
 
-Whoever reads comes here for all that it asks of the system.  What writes asks for itself.
+All reads from the system go through this module. Writers make their own calls.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK}
 
 
 _MOST_OPEN = 128
-"""Files that are open at once, beside those of a program that has this one for a library."""
+"""Files that are open at once, next to those of a program that uses this one as a library."""
 
 
 class _Descriptor:
-    """A number of the system's for an open file; closed when nobody has it any more, in a read for one."""
+    """A file descriptor, closed when its last user, such as a read, is done."""
 
     __slots__ = ("number",)
 
@@ -121,7 +121,7 @@ class LocalFile(File):
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset`, fewer where the file ends."""
-        descriptor = self._descriptor or self._unparked()  # which stays open for as long as it is held here
+        descriptor = self._descriptor or self._unparked()  # stays open while this name holds it
         # Small tensors come here one by one, and `min` and `max` would take a fifth of the time.
         left = self.size - offset
         wanted = size if size <= left else left
@@ -179,7 +179,7 @@ class LocalFile(File):
 
 
 def _unopened(path: str, error: OSError) -> CheckpointError:
-    """Return the error of a file that could not be opened: it is not there, or something is in the way."""
+    """Return the error for a file that could not be opened: it is missing, or an obstacle blocks the path."""
     found = obstacle(path)
     if found is None and isinstance(error, FileNotFoundError):
         return CheckpointNotFoundError("no such file", path=path, code="shard-missing")
@@ -215,7 +215,8 @@ class LocalStore(Store):
 
     def list(self, folder: str) -> Sequence[Listed]:
         try:
-            os.stat(os.path.join(folder, os.curdir))  # What may be listed, but not entered, looks empty.
+            # A folder that may be listed but not entered would look empty.
+            os.stat(os.path.join(folder, os.curdir))
             with os.scandir(folder or os.curdir) as entries:
                 kinds = {entry.name: _kind(entry) for entry in entries}
         except (FileNotFoundError, ValueError) as error:
@@ -255,7 +256,7 @@ class LocalStore(Store):
         return "LOCAL"
 
     def join(self, folder: str, name: str) -> str:
-        # What a file of this directory names is a path, though it may look like a URL.
+        # A name from a file of this directory is a path, even if it looks like a URL.
         return os.path.join(folder or (os.curdir if "://" in name else ""), name)
 
     def split(self, path: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Symbolic links as targets: what they lead to is written, and the link stays.
 
-Whoever writes beside a target and then renames would put a file in the place of a link,
-and leave what it led to as it was: two checkpoints where there was one.
+A writer that stages next to a target and then renames would replace a link with a file, and leave the link's
+target unchanged: two checkpoints instead of one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def followed(path: Location) -> Location:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise leads_nowhere(path) from error
-        # What is behind it may not be looked at; whoever writes there is told so.
+        # If what follows may not be read, the writer reports that.
     return path.real()
 
 
 def leads_nowhere(path: str) -> CheckpointError:
-    """Return the error about a link to what is not there."""
+    """Return the error for a broken link."""
     message = f"a broken symbolic link to {os.readlink(path)}"
     return CheckpointError(message, path=path, hints=("remove the link, or write under another name",))

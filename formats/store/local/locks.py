@@ -1,11 +1,9 @@
 """Locks on directories, held for as long as a process lives, and waiting for one that another holds.
 
-Whoever stages files holds a lock on the staging directory, so that nobody takes it for
-what a killed process left.  Whoever moves files in holds one on the directory they go to,
-so that two sets do not mix.  That takes moments, but a stopped process, or one behind a
-network that does not answer, can hold a lock for ever; so who waits is told for whom, and
-does not wait for ever.
-flock(2), proc_locks(5)
+A process that stages files locks the staging directory, which distinguishes it from the leftover of a killed
+process. A process that moves files in locks the target directory, so that two sets do not mix. That takes
+moments, but a stopped process, or a network that does not answer, can hold a lock for ever. So a waiting
+process names the holder, and gives up after a timeout. flock(2), proc_locks(5)
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ _DEFAULT_TIMEOUT = 600.0
 """Seconds: no move takes as long, unless its process was stopped."""
 
 _TELL_AFTER = 1.0
-"""Seconds after which a person wonders what is going on."""
+"""Seconds until a waiting process explains the delay."""
 
 _ASK_EVERY = 0.05
 """Seconds between two tries.  flock could wait by itself, but not for a limited time."""
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
-"""What file systems say that have no locks, or (NFS) none on a directory."""
+"""Errors of file systems without locks, or (NFS) without locks on directories."""
 
 
 def lock_timeout() -> float:
-    """Return the seconds to wait for a lock; CheckpointError where CKPT_LOCK_TIMEOUT is no number."""
+    """Return the seconds to wait for a lock. Raises CheckpointError if CKPT_LOCK_TIMEOUT is not a number."""
     text = os.environ.get("CKPT_LOCK_TIMEOUT")
     if not text:
         return _DEFAULT_TIMEOUT
@@ -41,7 +39,7 @@ def lock_timeout() -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not seconds >= 0:  # which NaN is not, either
+    if not seconds >= 0:  # also true of NaN
         raise CheckpointError(f"CKPT_LOCK_TIMEOUT: expected a number of seconds, found {text!r}")
     return seconds
 
@@ -77,9 +75,9 @@ def is_locked(path: str) -> bool:
 
 
 def wait_for(directory: str) -> int:
-    """Return a descriptor that locks a directory, as `lock` does, when nobody else holds it.
+    """Wait until a directory is free, and return a descriptor that locks it, as `lock` does.
 
-    After a second it is told who does.  Raises CheckpointError when the time is over.
+    After a second it names the holder. Raises CheckpointError after the timeout.
     """
     timeout = lock_timeout()
     started = time.monotonic()
@@ -105,7 +103,7 @@ def wait_for(directory: str) -> int:
 
 
 def holder(directory: str) -> str:
-    """Return who holds a directory's lock, as far as the system tells."""
+    """Describe the process that holds a directory's lock, as far as the system shows it."""
     pid = _holding_process(directory)
     if pid is None:
         return "another process"
@@ -126,14 +124,18 @@ def _holding_process(directory: str) -> int | None:
     file_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in lines:
         fields = line.split()
-        # A process that waits has an arrow before its kind; one of another container is no number above 0.
+        # A waiting process has an arrow before its kind. A process of another container has no number above
+        # 0.
         if fields[1:2] == ["FLOCK"] and fields[5:6] == [file_id] and int(fields[4]) > 0:
             return int(fields[4])
     return None
 
 
 def _command(pid: int) -> str:
-    """Return a process's command line, in one line; empty where it is gone or somebody else's."""
+    """Return a process's command line as one line.
+
+    It is empty if the process is gone, or belongs to another user.
+    """
     import shlex
 
     try:

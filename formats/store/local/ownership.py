@@ -1,8 +1,7 @@
-"""Who may read a file that takes the place of another: those who could read the other, and nobody else.
+"""The permissions of a file that replaces another: the same users may read it.
 
-Permissions and owner are carried over, as far as the system lets a process do that: only
-root gives files away.  Where the group cannot be kept, what the group was allowed falls to
-what everybody is, since it would be another group's.
+Permissions and owner are copied as far as the system allows: only root can give files away. If the group
+cannot be kept, the group's permissions become those of all others, because they would apply to another group.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _REFUSED = frozenset([errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP])
-"""What systems say to who may not change an owner, or where files have none."""
+"""Errors of systems that do not let the process change an owner, or whose files have none."""
 
 
 class Ownership(NamedTuple):
@@ -35,7 +34,7 @@ def ownership_of(path: str) -> Ownership | None:
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    # A program that lends its owner's rights is no checkpoint; of a directory, the group is passed on.
+    # A checkpoint is no program, so set-user-ID bits are dropped. A directory passes its group on.
     kept = 0o777 if stat.S_ISREG(status.st_mode) else 0o7777
     return Ownership(status.st_mode & kept, status.st_uid, status.st_gid)
 
@@ -53,7 +52,7 @@ def give(fd: int, ownership: Ownership) -> None:
     status = os.fstat(fd)
     mode = ownership.mode
     if (status.st_uid, status.st_gid) != ownership[1:]:
-        # Before the permissions: to nobody but its owner is the file open meanwhile.
+        # Before the permissions, because until then only the owner can open the file.
         with _where_allowed():
             os.fchown(fd, ownership.uid, -1)
         with _where_allowed():

@@ -1,4 +1,4 @@
-"""Which process holds a lock: told so that other machines can print it, and this one can ask for it.
+"""The process that holds a lock, in a form that other machines can print and this one can look up.
 
 proc_pid_stat(5), pid_namespaces(7)
 """
@@ -31,7 +31,7 @@ class Process(NamedTuple):
 
 
 def machine() -> str:
-    """Return what processes share that can see each other by their numbers; empty where nothing tells."""
+    """Return the machine and PID namespace, or an empty string if the system does not show them."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"

@@ -1,7 +1,7 @@
-"""Tidying up on a disk that is full or sick: every step is tried, whatever became of the one before.
+"""Clean-up on a full or failing disk: every step is tried, even after an earlier one failed.
 
-What was written and could not be brought to disk is thrown away, so an error of `close` or `fsync` says
-nothing that still matters; and the error that made the tidying necessary is the one that a person is told.
+The clean-up discards files that could not be written, so an error of `close` or `fsync` no longer matters.
+The user sees the error that caused the clean-up.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class Attempts:
-    """Steps of which each is tried; the first error is kept."""
+    """Steps that are all tried; the first error is kept."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
-        """Keep the error of this block, if it is the first, and go on behind it."""
+        """Keep the error of this block if it is the first, and continue after it."""
         try:
             yield
         except (OSError, CheckpointError) as error:
@@ -40,7 +40,7 @@ class Attempts:
 
 @contextlib.contextmanager
 def taking_back(path: str) -> Iterator[None]:
-    """Make a warning of what cannot be taken back of `path`: what made it necessary is told as the error."""
+    """Warn if `path` cannot be removed; the error that made this necessary is raised."""
     attempts = Attempts()
     with attempts.going_on():
         yield
@@ -51,7 +51,7 @@ def taking_back(path: str) -> Iterator[None]:
 def let_go(*descriptors: int) -> None:
     """Close descriptors of what was only read or locked, or is thrown away.
 
-    Linux has closed a descriptor whatever `close` says, and nothing that it could say matters here.
+    Linux closes a descriptor even if `close` fails, and no error of it matters here.
     """
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def remove_tree(path: str) -> None:
 
 
 def _empty(folder: int, attempts: Attempts) -> None:
-    """Remove what is in a directory, of which this closes the descriptor."""
+    """Remove the content of a directory, and close its descriptor."""
     try:
         with os.scandir(folder) as found:
             entries = list(found)

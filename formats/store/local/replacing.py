@@ -1,7 +1,7 @@
 """Putting a staged set of files in the place of another, which may have files of the same names.
 
-A set is an index, or head, and the shards that it names, and only the index can be replaced at
-one stroke.  Where old and new shards share names, the old shards are first given second names:
+A set is an index, or head, and the shards that it names. Only the index can be replaced atomically. If old
+and new shards share names, the old shards first get second names:
 
     1. link each such old shard under a name that is not in use
     2. replace the index by one that names the old shards so
@@ -9,8 +9,8 @@ one stroke.  Where old and new shards share names, the old shards are first give
     4. replace the index by the new index
     5. remove what the new index does not name
 
-After each step the index names complete data: until 4 the old, from then on the new.  Where
-no name is shared, 1 and 2 are not needed.
+After each step the index names complete data: until 4 the old, from then on the new. If no name is shared, 1
+and 2 are not needed.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Exchange(ABC):
 
     @abstractmethod
     def _surplus(self) -> list[str]:
-        """Return what lies there and the new index does not name, in the order in which it is removed."""
+        """Return the files that the new index does not name, in the order in which they are removed."""
 
-    def _announce(self, shard: str) -> None:  # noqa: B027  most sets have nothing beside them
+    def _announce(self, shard: str) -> None:  # noqa: B027  most sets have no other files
         """Prepare for a shard, new or under a second name, before an index names it."""
 
-    def _tidy(self) -> None:  # noqa: B027  most sets have nothing beside them
+    def _tidy(self) -> None:  # noqa: B027  most sets have no other files
         """Remove what `_announce` has made for shards that are gone."""
 
     def _retire(self) -> None:  # noqa: B027  most sets have no such file
@@ -75,7 +75,7 @@ class Exchange(ABC):
         os.link(path, second, follow_symlinks=False)
 
     def run(self) -> None:
-        """Move the set in; whatever happens, the old or the new one is complete in its place."""
+        """Move the set in. At every instant the old or the new one is complete in its place."""
         with refusing(self._target):
             try:
                 self._keep_old()
@@ -88,7 +88,7 @@ class Exchange(ABC):
                 self._retire()
                 self._sync()
             except BaseException:
-                with contextlib.suppress(OSError):  # What was raised first is what a person is told.
+                with contextlib.suppress(OSError):  # the first error is the one that the user sees
                     if self._is_done():
                         self._remove_surplus()
                     else:
@@ -138,7 +138,10 @@ class Exchange(ABC):
         self._sync()
 
     def _is_done(self) -> bool:
-        """Whether the new index is in place; the directory tells, since an interrupt may come anywhere."""
+        """Whether the new index is in place.
+
+        The directory decides, because an interrupt may come at any point.
+        """
         return self._index_moves and not os.path.lexists(self._staging.path(os.path.basename(self._index)))
 
     def _undo(self) -> None:

@@ -1,8 +1,7 @@
 """Tensors that a writer was given before their turn, on disk until it comes.
 
-Some formats keep tensors in an order of their own (`FormatWriter.order`).  Who writes
-in that order never needs this; everyone else may write as they like, at the price of the
-bytes being written twice.
+Some formats keep tensors in an order of their own (`FormatWriter.order`). A caller that writes in that order
+never uses this. Any other order works too, but the bytes are written twice.
 """
 
 from __future__ import annotations

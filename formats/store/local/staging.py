@@ -1,18 +1,18 @@
-"""Writing beside the target, and moving in when all is there.
+"""Write next to the target, and move in when everything is complete.
 
     TARGET                    a checkpoint: one file, or a bundle's index and data shards
-    TARGET_temp_<32 hex>/     where the new files are made, under their final names
+    TARGET_temp_<32 hex>/     the new files, under their final names
     TARGET_temp_<32 hex>/aside/   an old set that had to be moved out of the way
-    TARGET_temp_<32 hex>/ckpt.journal   what is finished, where another process may go on (`journal`)
+    TARGET_temp_<32 hex>/ckpt.journal   what is finished, if another process may resume (`journal`)
     FILE.tempstate<number>    a single file being replaced
 
-Both names are those TensorFlow gives to saves in progress, so that its readers, and
-these, pass over what a killed process leaves.  A staged checkpoint is complete: it can
-be opened and compared before anything of it is moved.  Everything is synced to disk
-before the first file moves, and the directory between moves that depend on each other.
+TensorFlow gives both names to saves in progress, so its readers, and these, pass over the leftovers of a
+killed process. A staged checkpoint is complete: it can be opened and compared before its files are moved.
+Everything is synced to disk before the first file moves, and the directory between moves that depend on each
+other.
 
-A writer holds a lock on its directory for as long as it lives; what nobody holds was
-left by one that was killed, and can be removed (`formats.tf.run.leftovers`).
+A writer locks its directory until it is done. An unlocked directory was left by a killed process, and can be
+removed (`formats.tf.run.leftovers`).
 """
 
 from __future__ import annotations
@@ -59,17 +59,22 @@ _HINTS = {
 }
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says where there is no room."""
+"""The system's errors for a full disk."""
 
 _LARGEST_WRITE = 1 << 17
-"""Bytes written in one call, as `cp` does: for larger ones Linux looks for memory in larger
-stretches, which a virtual machine may first have to get from its host."""
+"""Bytes written in one call, as `cp` does.
+
+For more, Linux allocates larger blocks of memory, which a virtual machine may first have to get from its
+host.
+"""
 
 _WORTH_STARTING = 1 << 20
-"""Bytes of which the disk is told before `sync`: smaller ranges would cost more calls than they save."""
+"""The fewest bytes that start write-back before `sync`: smaller ranges would cost more calls than they
+save.
+"""
 
 _STRETCH = 16 << 20
-"""Bytes after which the disk is told of what is written from beginning to end."""
+"""Bytes after which write-back starts during a sequential write."""
 
 
 def reason_of(error: Exception) -> str:
@@ -87,7 +92,7 @@ def refusing(path: Location) -> Iterator[None]:
             raise
         message = f"cannot be written: {reason_of(error)}"
         hints = _HINTS.get(error.errno or 0, ())
-        if path.is_object():  # What a server refuses is no OSError.
+        if path.is_object():  # a server's refusal is not an OSError
             message += " (the file is created on this machine first)"
             hints = ("set TMPDIR to use another directory",)
         raise CheckpointError(message, path=path, hints=hints) from error
@@ -136,7 +141,8 @@ def sync_directory(path: str) -> None:
 class StagedFile:
     """A new file, written from its beginning to its end, or at reserved places.
 
-    `about` is the path that errors name: what the user asked for.  A context manager, which closes it.
+    `about` is the path that errors name: the one that the user gave. As a context manager, it closes the
+    file.
     """
 
     travels = True
@@ -150,12 +156,12 @@ class StagedFile:
         self.size = 0
         self._started = 0
         self._about = about
-        # Of one that is there already what lies there is read again before it counts.
+        # The content of an existing file is read again before it counts.
         with refusing(about):
             self._fd = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if new else os.O_NOFOLLOW), mode)
             status = os.fstat(self._fd)
         self.number = status.st_dev, status.st_ino
-        """Its device and inode, which tell it from other files whatever it is renamed to."""
+        """Its device and inode, which identify it after any rename."""
 
     def write(self, data: Chunk) -> None:
         """Write at the end."""
@@ -179,7 +185,7 @@ class StagedFile:
                 view = view[written:]
 
     def read_back(self, offset: int, out: memoryview) -> bool:
-        """Fill `out` with what lies at a place; False where it cannot."""
+        """Fill `out` with the content at an offset. Return False if it cannot be read."""
         done = 0
         with contextlib.suppress(OSError):
             while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
@@ -225,7 +231,7 @@ class StagedFile:
         if kind is None:
             self.close()
         else:
-            self.discard()  # What was raised first is what a person is told.
+            self.discard()  # the first error is the one that the user sees
 
     def __reduce__(self) -> tuple[object, ...]:
         if not self.travels:
@@ -234,9 +240,9 @@ class StagedFile:
 
     @property
     def memory(self) -> tuple[str, int] | None:
-        """By what one knows the memory in which the file waits for the disk: a kernel's, of a file system.
+        """What identifies the memory in which the file waits for the disk: a kernel, and a file system.
 
-        Another process that knows it by the same may leave `sync` to this one; None where nothing tells.
+        Another process with the same value may leave `sync` to this one. It is None if unknown.
         """
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -248,8 +254,8 @@ class StagedFile:
 class FilledHere:
     """A staged file of another process, written to at places, and never made: it may be gone by now.
 
-    Until it is closed, what was written may be on this machine alone, where the file system is a network's.
-    Where that `memory` is also its own, its `sync` does for both.
+    Until it is closed, the written bytes may be on this machine alone, if the file system is a network's. If
+    `memory` equals that of another process, one `sync` serves both.
     """
 
     def __init__(self, path: str, about: Location, memory: tuple[str, int] | None) -> None:
@@ -290,7 +296,7 @@ class FilledHere:
             file.discard()
 
     def close(self, *, synced: bool) -> None:
-        """Close it, and bring what was written to the disk before that, if asked to and nobody else can."""
+        """Close the file. If `synced`, first write it to disk, unless another process can."""
         file, self._file = self._file, None
         if file is not None:
             with file:
@@ -299,12 +305,12 @@ class FilledHere:
 
 
 class Staging:
-    """A directory beside the target, in which all new files are made; nobody else may look into it.
+    """A directory next to the target, private to the user, in which all new files are made.
 
-    `target` is no link (see `formats.store.local.links`).  `replaced` are the files of an old set: what
-    takes the place of one gets its permissions and its owner, and what has no such place
-    gets what all of them allow.  With a `journal`, which has begun, the directory is its, and stays where
-    it has anything to go on with.
+    `target` is no link (see `formats.store.local.links`). `replaced` are the files of an old set: a file that
+    replaces one of them gets its permissions and owner, and any other file gets what all of them allow. With
+    a `journal`, which has begun, the directory belongs to the journal, and stays as long as there is anything
+    to resume.
     """
 
     is_local = True
@@ -323,7 +329,7 @@ class Staging:
         self._replaced = tuple(replaced)
         self._linked: dict[int, Ownership | None] = {}
         self._set_aside: dict[str, Ownership | None] = {}
-        lock_timeout()  # What is wrong with it is not to come out after hours of writing.
+        lock_timeout()  # an error in it must not appear after hours of writing
         if journal is not None:
             self.staged, self._made = journal.directory, journal.made
             ALIVE.add(self)
@@ -373,7 +379,7 @@ class Staging:
         return self.journal is not None and self.journal.is_claimed(name)
 
     def cut(self) -> None:
-        """End the files that another process has begun where they end now: nothing of them lies behind."""
+        """Truncate the files that another process began at their current end."""
         with refusing(self.target):
             for file in self._kept:
                 os.truncate(file.path, file.size)
@@ -465,8 +471,8 @@ class Staging:
     def set_aside(self, names: Iterable[str]) -> None:
         """Move files of the old set, by name, out of the way of the new.
 
-        From here until `forget_aside` the old set is in its place for nobody; a kill in
-        between leaves it to `ckpt state --fix`, so this is for what cannot be exchanged.
+        From here until `forget_aside` the old set is not in its place, and after a kill in between `ckpt
+        state --fix` must put it back. So this is only for what cannot be exchanged.
         """
         with refusing(self.target):
             os.makedirs(self.path(_ASIDE), exist_ok=True)
@@ -483,8 +489,8 @@ class Staging:
     def remove(self) -> None:
         """Remove the staging directory, and directories made for it that stayed empty.
 
-        An old set that was set aside goes back to its place first.  What others can go on with stays.
-        Nothing is raised: where this follows an error, that one is told, and what stays is a warning.
+        An old set that was set aside is first put back. Whatever can be resumed stays. Nothing is raised: if
+        this follows an error, that error is reported, and a file that stays is a warning.
         """
         while self._files:
             self._files.pop().discard()
@@ -526,7 +532,7 @@ class Staging:
 def holding(directory: Location) -> Iterator[None]:
     """Keep other commands from changing what is in a directory during this block; wait for one that does.
 
-    In a store nobody can be kept out.
+    A store has no such locks.
     """
     if directory.is_object():
         yield
@@ -568,7 +574,7 @@ def remove_staged(staged: Location) -> None:
 
 
 def make_directories(path: str, made: list[str] | None = None) -> None:
-    """Make a directory and those above it that are not there, each lasting through a loss of power.
+    """Make a directory and its missing parents, so that all survive a loss of power.
 
     They are added to `made`, the outermost first, before they are there.
     """
@@ -597,7 +603,7 @@ def remove_files(paths: Iterable[str], about: Location) -> None:
 
 
 def _sync_file(path: str, *, may_be_closed: bool) -> None:
-    """Bring a file to disk: with all others where it is one that somebody else has closed to reading."""
+    """Write a file to disk; if another process made it unreadable, by writing all files to disk."""
     try:
         with _opened(path) as fd:
             os.fsync(fd)
@@ -617,7 +623,7 @@ def _opened(path: str) -> Iterator[int]:
 
 
 class Removable(Protocol):
-    """What is being written, and can be taken back."""
+    """Output in progress that can be removed."""
 
     def remove(self) -> None: ...
 
@@ -626,7 +632,7 @@ ALIVE: weakref.WeakSet[Removable] = weakref.WeakSet()
 
 
 def remove_stagings() -> None:
-    """Take back all that this process is writing, wherever an interrupt has cut off who began it."""
+    """Remove everything that this process is writing, wherever an interrupt stopped it."""
     for staging in list(ALIVE):
         staging.remove()
 
@@ -653,6 +659,6 @@ def replace_file(path: Location, data: bytes) -> None:
             os.replace(temporary, path)
             sync_directory(os.path.dirname(path) or ".")
     except BaseException:
-        with contextlib.suppress(OSError):  # What was raised first is what a person is told.
+        with contextlib.suppress(OSError):  # the first error is the one that the user sees
             os.unlink(temporary)
         raise

@@ -1,8 +1,8 @@
 """The journal of a conversion on a disk: a file in its staging directory (`formats.store.journal`).
 
-The directory is locked for as long as a process works in it.  Finished ranges are collected, and a thread
-writes them to the journal, and syncs it, once a second.  A process that resumes has all as it was while it
-was filled: files that were renamed or moved go back, and what nobody claims is removed.
+The directory is locked while a process works in it. Once a second a thread writes the finished ranges to the
+journal, and syncs it. A process that resumes restores the state in which files were filled: files that were
+renamed or moved go back, and files without claims are removed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StagingJournal(Journal):
                 raise _held(self.directory) from error
             except FileNotFoundError:
                 continue
-            # Whoever held it before may have removed it since it was opened.
+            # its earlier holder may have removed it since it was opened
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self.lock), os.lstat(self.directory)):
                     return
@@ -126,14 +126,16 @@ class StagingJournal(Journal):
         put_back(self.directory)
         for change in reversed(changes):
             if isinstance(change, Moved):
-                # Where an index was moved, the old data shards may have second names that it tells.
+                # If an index was moved, the old data shards may have second names, which it lists.
                 if change.name == change.place and change.place not in self._heads and self._is_ours(change):
                     os.replace(self._final(change.place), self.path(change.name))
             elif os.path.lexists(self.path(change[1])) and not os.path.lexists(self.path(change[0])):
                 os.rename(self.path(change[1]), self.path(change[0]))
 
     def _tidy(self) -> None:
-        """Remove what is not claimed, and what has another name elsewhere: it is somebody's file."""
+        """Remove files without claims, and files that have another name elsewhere, because those belong to
+        someone else.
+        """
         with os.scandir(self.directory) as entries:
             for entry in list(entries):
                 if entry.is_dir(follow_symlinks=False):
@@ -175,7 +177,9 @@ class StagingJournal(Journal):
         return name, name + ".index"
 
     def _is_ours(self, moved: Moved) -> bool:
-        """Whether what lies in a place is the file that was moved there, and a place of the target's."""
+        """Whether the file in a place is the one that was moved there, and the place belongs to the
+        target.
+        """
         if moved.place not in self._heads and not is_shard_of(moved.place, os.path.basename(self.target)):
             return False
         try:
@@ -210,7 +214,7 @@ class StagingJournal(Journal):
         self._note(["renamed", old, new])
 
     def moved(self, name: str, place: str) -> None:
-        """Note that a staged file is about to be moved to its place, a path beside the target."""
+        """Note that a staged file is about to be moved to its place, a path next to the target."""
         self._note(["moved", name, os.path.basename(place), _identity_of(self.path(name))])
 
     def _note(self, value: Sequence[object]) -> None:
@@ -233,7 +237,7 @@ class StagingJournal(Journal):
             self._write_pending()
 
     def _write_pending(self) -> None:
-        """Write what was filled since the last time; what is refused is raised by who notes the next."""
+        """Write the new claims. If that fails, the next caller gets the error."""
         with self._guard:
             pending, self._pending = self._pending, []
             if not pending or self._fd < 0 or self._error is not None:
@@ -245,7 +249,7 @@ class StagingJournal(Journal):
                 self._error = error
                 return
             fd = os.dup(self._fd)
-        # Nobody waits for the disk meanwhile, and a kill loses nothing that is written.
+        # No one waits for the disk meanwhile, and a kill loses nothing that is written.
         try:
             os.fsync(fd)
         except OSError as error:
@@ -275,7 +279,7 @@ class StagingJournal(Journal):
 
     def keeps(self) -> bool:
         if self.lock is None:
-            return True  # Nobody may touch it who has not locked it, or has let it go.
+            return True  # only its holder may remove it
         if self.is_over:
             for name in os.listdir(self.directory):
                 if name != JOURNAL:
@@ -312,7 +316,7 @@ class StagingJournal(Journal):
                 remove_empty(self.made)
 
     def sweep(self) -> None:
-        with contextlib.suppress(OSError):  # there is none, or somebody has begun anew
+        with contextlib.suppress(OSError):  # there is none, or another process has started over
             os.rmdir(self.directory)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -347,7 +351,7 @@ def has_journal(directory: str) -> bool:
 def read_journal(directory: Location) -> JournalContent:
     """Return what the journal of a staging directory says.
 
-    Raises CheckpointError where it may not be read, or is somebody else's.
+    Raises CheckpointError if it cannot be read, or belongs to another user.
     """
     if not has_journal(directory):
         return JournalContent()
@@ -370,7 +374,7 @@ def refuse_strangers(directory: str) -> None:
 
 
 def describe_leftover(directory: Location) -> str | None:
-    """Return in words what lies in a staging directory that others can resume; None where it is none."""
+    """Describe the content of a staging directory that can be resumed, or return None."""
     if not has_journal(directory):
         return None
     try:

@@ -1,10 +1,11 @@
 """Objects of Amazon's, Google's and Microsoft's stores, through obstore: read, put, and deleted.
 
-    buckets    what lies in them, and ranges of it
-    providers  who asks, as the environment says it
-    answers    what obstore says, in our words
+    buckets      entries, and ranges of objects
+    credentials  providers, and what the environment says about them
+    responses    obstore's answers, translated
 
-A large object is an upload in parts, several of which are sent at a time; none of it is seen before its end.
+A large object is sent as a multipart upload, several parts at a time. Nothing of it is visible before it is
+complete.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _SENT_SOON = 0.002
 class _Upload(objects.Stream):
     """An upload in parts, through obstore, which sends several at a time.
 
-    obstore takes back what was sent unless it is waiting for a part, or is ending the upload.  So it is given
-    a part when another has been sent, and told to end when all have.
+    obstore aborts an upload on every error except while it waits for a part or completes the upload. So it
+    gets each part only after another has been sent, and completes after all.
     """
 
     def __init__(self, store: BucketStore, path: str, block: int, at_once: int) -> None:
@@ -151,7 +152,7 @@ class BucketStore(Buckets, objects.ObjectStore):
 
     @contextmanager
     def answering(self, path: str) -> Iterator[None]:
-        """Take note that nobody knows whether an object is there, where no answer is waited for any more."""
+        """Note that an object may or may not exist, because the answer is no longer awaited."""
         try:
             yield
         except Exception as error:
@@ -245,7 +246,7 @@ class BucketStore(Buckets, objects.ObjectStore):
 
 
 class Alias(BucketStore):
-    """Another spelling of a scheme; a path has it only as long as nobody has taken it in."""
+    """Another spelling of a scheme. Paths have it only until they are resolved."""
 
     def __init__(self, store: BucketStore) -> None:
         super().__init__(store.provider._replace(scheme=store.provider.alias))
@@ -256,7 +257,7 @@ class Alias(BucketStore):
 
 
 def _put(client: Any, key: str, data: Block, mode: Any) -> str:
-    """Put an object on a condition; where a server says that it knows none (501), it is asked for before."""
+    """Put an object on a condition. If a server does not support that (501), check for the object first."""
     import obstore
 
     try:
@@ -281,7 +282,7 @@ def _is_there(client: Any, key: str) -> bool:
 
 
 def _no_bucket(path: str) -> CheckpointNotFoundError:
-    """Return what is raised where something is put, and what it is put into is not there."""
+    """Return the error for a write to a bucket that does not exist."""
     bucket = f"{scheme_of(path)}://{parted(path)[0]}"
     message = f"cannot be written: {bucket} does not exist, or another program ended the upload"
     hints = ("create the bucket with the provider's own tools",)

@@ -2,8 +2,8 @@
 
     s3://BUCKET/KEY     gs://BUCKET/KEY (gcs://)     az://CONTAINER/KEY (abfs://)
 
-A folder is listed by one request for each thousand names, which tells all that lies in it: size and e_tag,
-by which each range is asked for.  Where a bucket may be read and not listed, objects are asked for by HEAD.
+Listing a folder takes one request per thousand names, which returns sizes and e_tags. Every range is
+requested by e_tag. If a bucket may be read but not listed, HEAD requests look objects up.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _blocks = BufferPool(REQUEST, kept=4)
 class Buckets(ListedStore):
     """The buckets of one provider."""
 
-    forks = False  # its threads are not there in a forked process
+    forks = False  # its threads do not exist in a forked process
 
     def __init__(self, provider: Provider) -> None:
         self.scheme = provider.scheme
@@ -76,7 +76,7 @@ class Buckets(ListedStore):
             message = "not a valid key: a part of it is empty, '.' or '..'"
             meant = self.join(f"{self.scheme}://{bucket}", key)
             raise UnsupportedFeatureError(message, path=path, hints=(f"did you mean {meant}?",))
-        library(path)  # that it is missing is no flaw of what lies there
+        library(path)  # a missing library is reported as such, not as damage
         return f"{self.scheme}://{bucket}" + (f"/{key}" if key else "")
 
     def is_top(self, path: str) -> bool:
@@ -98,7 +98,7 @@ class Buckets(ListedStore):
                 found.append(each)
         return "/".join([f"{self.scheme}://{bucket}", *found])
 
-    # What is asked ----------------------------------------------------------------
+    # Requests ---------------------------------------------------------------------
 
     def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
         bucket, key = parted(folder)
@@ -178,10 +178,13 @@ class Buckets(ListedStore):
         count(path, len(data), 0)
         return data
 
-    # Who asks -----------------------------------------------------------------------
+    # Clients ------------------------------------------------------------------------
 
     def client(self, bucket: str, retries: int = 0) -> Any:
-        """Return who asks a bucket, and asks so often again on its own: parts of uploads are its business."""
+        """Return the client of a bucket.
+
+        It retries this many times on its own, which is for the parts of uploads.
+        """
         found = self._clients.get((bucket, retries))
         if found is None:
             found = self._clients[bucket, retries] = self.provider.client(bucket, retries)
@@ -218,8 +221,8 @@ def _taken(got: Any, size: int) -> bytes | memoryview:
 def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
 
-    Raises InaccessibleError where it does not; what has come is let go of with the process.  What could
-    be cancelled, obstore's coroutines, ends some processes by a signal when they end.
+    Raises InaccessibleError after the timeout; the abandoned call ends with the process. Cancelling obstore's
+    coroutines kills some processes by a signal when they exit.
     """
     seconds = _LISTING * timeout()
     try:

@@ -1,13 +1,12 @@
-"""Who has buckets, and what the environment says of them: where they are asked, and as whom.
+"""The providers of buckets, and what the environment says about them: endpoints and credentials.
 
-Who asks is said in the variables and files that each provider's own programs read, and nowhere else.
+Credentials come from the variables and files that each provider's own programs read, and from nowhere else.
 
-obstore follows redirects, and has no setting against that.  What signs a request stays behind then, and
-two secrets go along: the token of a session, in a header of its own, and an Azure SAS, in the Referer.  So
-other hosts than a bucket's own, and those that say which role a machine has, are asked through a proxy that
-there is none of: nothing reaches them.  It is left as it is where a proxy of the environment has to be asked,
-and for other ports of one host: who redirects has had what it would send on.  Where a server of https is
-asked, no redirect leads to http.
+obstore follows redirects, and has no setting to prevent that. It drops the signature of a request, but sends
+two secrets on: a session token, which has a header of its own, and an Azure SAS, in the Referer. So requests
+to hosts other than the bucket's own and the metadata services go through a proxy that does not exist, and
+reach nothing. Two cases remain: if the environment sets a proxy, and redirects to another port of the same
+host, which has already received the secrets. A redirect never leads from https to http.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 NOWHERE = "127.0.0.1:0"
-"""Where nobody can listen, and an error of who asks there."""
+"""An address where nothing listens, and the error of a connection to it."""
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
@@ -35,9 +34,9 @@ _REGION = re.compile(r"[\w.-]*", re.ASCII)
 class Provider(NamedTuple):
     """Who has buckets.
 
-    `client` returns who asks a bucket, through obstore, and asks so often again on its own.
-    `settings` are the variables that say who asks, `alias` is another spelling of the scheme,
-    `tells_md5` whether the e_tag of an object is, as a rule, made of the MD5 of its blocks.
+    `client` returns the client of a bucket, through obstore, with this many retries. `settings` are the
+    variables that hold credentials, `alias` is another spelling of the scheme, and `tells_md5` says whether
+    an object's e_tag is usually made of the MD5 of its blocks.
     """
 
     scheme: str
@@ -54,7 +53,7 @@ def _is_set(name: str) -> bool:
 def _options(retries: int, *, http: bool, alone: Iterable[str] = ()) -> dict[str, Any]:
     """Return how requests are made: once each where they are tried again here.
 
-    `alone` are the hosts, and domains, that are asked and no others.
+    `alone` are the only hosts, and domains, that may be reached.
     """
     seconds = f"{timeout():g}s"
     client = {"timeout": seconds, "connect_timeout": seconds, "allow_http": http}
@@ -74,12 +73,12 @@ def _hosts(servers: Mapping[str, str | None], usual: str) -> list[str]:
 
 
 def _asks_http(servers: Mapping[str, str | None]) -> bool:
-    """Whether a server is asked by http; where none is, https is not left, by a redirect either."""
+    """Whether an endpoint uses http. If none does, every request uses https, redirects included."""
     return any(text and urlsplit(text).scheme == "http" for text in servers.values())
 
 
 def _arrives_whole(servers: Mapping[str, str | None]) -> bool:
-    """Whether nobody can change what is sent on its way: it goes by https, or does not leave this machine."""
+    """Whether no one can change requests in transit: they use https, or stay on this machine."""
     named = [urlsplit(text) for text in servers.values() if text]
     by_http = {each.hostname for each in named if each.scheme == "http"}
     return not by_http or (by_http <= _THIS_MACHINE and not _has_proxy())
@@ -88,7 +87,7 @@ def _arrives_whole(servers: Mapping[str, str | None]) -> bool:
 def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
     """Raise InaccessibleError where the environment names a server that obstore would not ask, or panic at.
 
-    The message has no value, which may hold a password; `allowing` is the setting by which http is asked.
+    The message shows no value, because that may hold a password; `allowing` is the setting that permits http.
     """
     for name, text in servers.items():
         if text is None:
@@ -124,7 +123,7 @@ def _s3(bucket: str, retries: int) -> Any:
     if not has_key and not has_profile:  # An anonymous request has nothing to send on.
         alone = [] if _is_set("AWS_SKIP_SIGNATURE") else [*alone, *_role_hosts()]
     settings = _options(retries, http=_asks_http(named), alone=alone)
-    # The MD5 of parts is held against the store's.  Their SHA-256, which is signed, costs half as much again.
+    # The store checks the MD5 of each part. A signed SHA-256 of the parts would cost half as much again.
     if retries and "AWS_UNSIGNED_PAYLOAD" not in os.environ and _arrives_whole(named):
         settings["unsigned_payload"] = True
     if has_profile and not has_key:
@@ -139,7 +138,9 @@ _NAMED_FOR_ROLES = ("AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI
 
 
 def _role_hosts() -> list[str]:
-    """Return the hosts that are asked which role a machine has, those that the environment names, too."""
+    """Return the metadata services that report a machine's role, including those that the environment
+    names.
+    """
     named = [urlsplit(os.environ.get(name, "")).hostname for name in _NAMED_FOR_ROLES]
     return [*_TELL_ROLES, *filter(None, named)]
 
@@ -191,7 +192,7 @@ def _gs(bucket: str, retries: int) -> Any:
 
 _SIGNED = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 _AZURE_LOGIN = "login.microsoftonline.com"
-"""Who is asked for what proves who asks, where that is said beside a SAS."""
+"""Credential provider to use when a SAS token is also given."""
 
 
 def _az(container: str, retries: int) -> Any:

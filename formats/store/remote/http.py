@@ -1,17 +1,17 @@
 """Files of web servers, `https://host/run/ckpt-1` and `http://...`, read by ranges.
 
-A file is looked at by HEAD, and its ranges are asked for one by one; each answer has to be of the
-object that was looked at, by ETag, Last-Modified and size.  A server that does not
-know ranges is taken at its word up to 64 MB.  A web server has no folders that could be listed, unless it
-answers in JSON, as nginx does with `autoindex_format json`.
+A HEAD request looks a file up, and each range is one request. Every answer must be of the same object, by
+ETag, Last-Modified and size. From a server without range requests, objects of up to 64 MB are read whole. A
+web server has no folders that could be listed, unless it answers in JSON, as nginx does with
+`autoindex_format json`.
 
-Who is asked must not learn secrets meant for others, and nobody who reads what is printed.  So user names,
-passwords and queries, which may be signatures, are taken out of a URL where it comes in:
+Secrets go to the host that they belong to, and are never printed. So user names, passwords and queries, which
+may be signatures, are taken out of a URL at once:
 
-    https://user:password@host/run/ckpt-1?token=x   what somebody gives
-    https://***@host/run/ckpt-1                      what it is called from then on, here and in messages
+    https://user:password@host/run/ckpt-1?token=x   what the user gives
+    https://***@host/run/ckpt-1                      its name from then on, here and in messages
 
-Names that are joined to such a path are asked for with the same secrets, of the same host.
+Requests for names joined to such a path use the same secrets, on the same host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _LARGEST_ANSWER = AT_ONCE
 _ASK_OTHERWISE = frozenset({400, 403, 405, 501})
-"""What servers answer to a HEAD that would answer a GET: a signature can be for that alone."""
+"""Answers to HEAD of servers that would answer a GET: a signature can be for GET alone."""
 
 _IN_PATHS = "/%:@!$&'()*+,;=~"
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
@@ -48,7 +48,7 @@ _PATTERN = re.compile(rf"-{_QUESTION}{{5}}-of-(?:\d{{5,}}|{_QUESTION}{{5}})$")
 
 
 class Secrets(NamedTuple):
-    """What was taken out of a URL, and of whom it is asked: nobody else is told it."""
+    """The secrets taken out of a URL, and the host that they belong to."""
 
     authorization: str | None
     query: str
@@ -56,7 +56,7 @@ class Secrets(NamedTuple):
 
 
 _secrets: dict[str, Secrets] = {}
-"""By what stands in a URL in place of them."""
+"""The secrets by their placeholder in a URL."""
 
 
 class HttpStore(ServerStore):
@@ -128,7 +128,7 @@ class HttpStore(ServerStore):
         folder, _, name = inside.rpartition("/")
         return (f"{host}/{folder}" if folder else host), unquote(name)
 
-    # What a server is asked -------------------------------------------------------
+    # Requests ---------------------------------------------------------------------
 
     def can_be_file(self, path: str) -> bool:
         """Whether there is anything behind the host: what is joined to that alone names another one."""
@@ -202,7 +202,7 @@ class HttpStore(ServerStore):
 
 
 def _whole_of(answer: Answer, path: str, identity: Identity) -> bytes:
-    """Return all bytes of an object of which a server sends no ranges.  Raises InaccessibleError, Again."""
+    """Return all bytes of an object from a server without range requests. Raises InaccessibleError, Again."""
     if answer.more:
         raise InaccessibleError(
             f"the server sends more than the {identity[-1]:,} bytes it announced", path=path
@@ -243,7 +243,7 @@ def _plain(pattern: re.Match[str]) -> str:
 
 
 def _parted(path: str) -> tuple[str, str, str]:
-    """Return a path's scheme and host, what parts them from what lies there, and that."""
+    """Split a path into scheme and host, the separator, and the rest."""
     scheme, _, rest = path.partition("://")
     host, slash, inside = rest.partition("/")
     return f"{scheme}://{host}", slash, inside.rstrip("/")
@@ -264,7 +264,7 @@ def look_at(asked: Asked) -> Entry | Refused | None:
 
 
 def _refuse_two_tongues(asked: Asked, identity: Identity) -> None:
-    """Raise InaccessibleError where a server goes on to answer a HEAD as before: nothing has changed then."""
+    """Raise InaccessibleError if a server still answers HEAD as before, because then nothing has changed."""
     found = look_at(asked)
     if isinstance(found, Entry) and found.identity == identity:
         message = "the server answers HEAD and GET differently for the same file"
@@ -331,7 +331,7 @@ def _time(text: str | None) -> float:
 
 
 def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
-    """Return what a server answers that is asked for a range: that, its beginning, or the whole object.
+    """Return a server's answer to a range request: the range, its beginning, or the whole object.
 
     Raises CheckpointError where another object answers, InaccessibleError where none does; raises Again.
     """

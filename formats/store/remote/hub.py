@@ -2,15 +2,15 @@
 
     hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]     in a revision `/` is written %2F
 
-Two questions are known to the Hub, of which other programs make theirs, too:
+The store uses two requests of the Hub's API, on which other programs also rely:
 
-    GET /api/models/ORG/REPO/tree/REVISION/FOLDER   a page of what lies in a folder, with sizes and checksums
-    GET /ORG/REPO/resolve/REVISION/PATH             the file, or where it lies: a signed URL of another host
+    GET /api/models/ORG/REPO/tree/REVISION/FOLDER   a page of a folder's listing, with sizes and checksums
+    GET /ORG/REPO/resolve/REVISION/PATH             the file, or a redirect to a signed URL of another host
 
-HF_ENDPOINT names another Hub, HF_TOKEN or the file that `hf auth login` writes proves who asks, with
-HF_HUB_OFFLINE nobody asks.  The token goes to the Hub, never to the host of a signed URL.  A branch that
-moves while it is read would mix two checkpoints: each file has to have the checksum that its folder's
-listing told.
+HF_ENDPOINT names another Hub. The credentials are HF_TOKEN, or the file that `hf auth login` writes.
+HF_HUB_OFFLINE forbids all requests. The token goes to the Hub, never to the host of a signed URL. A branch
+that moves during a read would mix two checkpoints, so each file must have the checksum from its folder's
+listing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MOST_STEPS = 5
 
 
 class RepositoryPath(NamedTuple):
-    """What a URL says: the repository, as the Hub's pages and its API call it, a revision, a path in it."""
+    """The parts of a URL: the repository, as the Hub's pages and its API call it, a revision, and a path."""
 
     kind: str
     repo: str
@@ -79,7 +79,7 @@ class HubStore(ListedStore):
         for file in files:
             sums.append(FileSum(file.path, file.identity))
             self._sums.setdefault((file.path, file.identity), []).append(sums[-1])
-            sums[-1].add(0, file.read(0, min(file.size, LOOK)))  # which may be here already
+            sums[-1].add(0, file.read(0, min(file.size, LOOK)))  # which may already be in memory
         try:
             yield sums
         finally:
@@ -164,12 +164,12 @@ class HubStore(ListedStore):
         return found
 
     def _forget_redirect(self, path: str, identity: Identity, known: tuple[Asked, Identity]) -> None:
-        """Ask anew where a file lies; another thread may have done so already."""
+        """Look up the URL of a file again, unless another thread already has."""
         if self._found.get((path, identity)) is known:
             self._found.pop((path, identity), None)
 
     def _whereabouts(self, path: str, identity: Identity) -> tuple[Asked, Identity]:
-        """Return where a file lies, and what identifies it there: on the Hub, or at a signed URL."""
+        """Return the URL of a file and its identity there: on the Hub, or at a signed URL."""
         place = place_of(path)
         revision = quote(place.revision, safe="")
         url = f"{endpoint()}/{place.page}/resolve/{revision}/{quote(place.inside)}"
@@ -195,7 +195,7 @@ class HubStore(ListedStore):
         if origin(url) == hub:
             told = answer.headers.get("ETag") or "", answer.headers.get("Last-Modified") or "", identity[-1]
             return asked, told
-        # What a signed URL leads to is called by its checksum, and never another.
+        # The object at a signed URL has its checksum as its name, so it never changes.
         return Asked(url, path), ("", "", identity[-1])
 
 
@@ -217,7 +217,7 @@ def place_of(path: str) -> RepositoryPath:
 
 
 def endpoint() -> str:
-    """Return the Hub's URL.  Raises InaccessibleError where there is none, or nobody is to be asked."""
+    """Return the Hub's URL. Raises InaccessibleError if it is malformed, or if HF_HUB_OFFLINE is set."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true"):
         raise InaccessibleError("HF_HUB_OFFLINE is set, so the Hub is not contacted", path="hf://")
     found = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
@@ -232,7 +232,7 @@ def endpoint() -> str:
 
 
 def authorization() -> str | None:
-    """Return what proves to the Hub who asks, None for anybody."""
+    """Return the value of the Authorization header, or None for anonymous requests."""
     token = os.environ.get("HF_TOKEN") or _stored_token()
     token = (token or "").strip()
     if not token:
@@ -292,7 +292,7 @@ def _entry(listed: Mapping[str, Any], folder: str) -> Entry:
 
 
 def _next_page(answer: Answer, first: str, folder: str) -> str | None:
-    """Return where a listing goes on: at the same place of the same server."""
+    """Return the URL of a listing's next page: the same path of the same server."""
     match = _NEXT.search(answer.headers.get("Link") or "")
     if match is None:
         return None
@@ -318,7 +318,7 @@ _SAID = {
     "RevisionNotFound": "the repository has no such revision",
     "GatedRepo": "this repository requires you to accept its terms",
 }
-"""What the Hub means by its codes; to who does not say who asks it answers 401 also of what is not there."""
+"""The meaning of the Hub's status codes. Without credentials, it also answers 401 for what does not exist."""
 
 _WHO_ASKS = "set HF_TOKEN, or run `hf auth login`"
 
@@ -339,6 +339,6 @@ def _refused(answer: Answer, path: str) -> InaccessibleError:
 
 
 _redirects: SingleFlight[tuple[Asked, Identity]] = SingleFlight()
-"""Questions where a file lies that threads wait for, by path and identity."""
+"""Redirects that threads wait for, by path and identity."""
 
 STORES = (HubStore(),)

@@ -68,7 +68,7 @@ _own: set[str] = set()
 
 
 def lock_path(target: Location) -> Location:
-    """Return where the lock of a target lies; a sharded target has that of the one file it stands for."""
+    """Return the path of a target's lock; a sharded target has the lock of the one file that it replaces."""
     name = target.name.removesuffix(_INDEX)
     digest = hashlib.sha256(f"lock {name}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return (target.parent / (f"{staging_pattern(name)[0]}_temp_{digest}")) / LOCK
@@ -79,11 +79,11 @@ def patience() -> float:
     return max(lock_timeout(), _FEWEST_BEATS * BEAT)
 
 
-# Who holds a lock ------------------------------------------------------------------------
+# The holder of a lock --------------------------------------------------------------------
 
 
 class Held(NamedTuple):
-    """A lock object as it lies there; what it says of its holder is None where nobody can read it."""
+    """A lock object as stored; the fields about its holder are None if they cannot be parsed."""
 
     data: bytes
     entry: Entry
@@ -116,7 +116,8 @@ def _held_at(store: ObjectStore, path: str) -> Held | None:
         said: Any = json.loads(data)
         process = Process(int(said["pid"]), *(str(said[name]) for name in Process._fields[1:]))
         return Held(data, entry, str(said["token"]), said["released"] is True, process, str(said["name"]))
-    except (ValueError, KeyError, TypeError, RecursionError):  # anybody may have written it
+    # the content comes from anyone who can write there
+    except (ValueError, KeyError, TypeError, RecursionError):
         return Held(data, entry, "", False, None, "")
 
 
@@ -129,7 +130,7 @@ def _body(name: str, token: str, number: int, *, is_released: bool) -> bytes:
 
 
 class Watch:
-    """What a waiting process observes of a lock."""
+    """What a waiting process observes about a lock."""
 
     def __init__(self, path: Location) -> None:
         store = path.store
@@ -143,7 +144,7 @@ class Watch:
         self._told = False
 
     def look(self) -> Held | None:
-        """Look at the lock; return what lies there, None where nothing does."""
+        """Read the lock, and return it, or None if there is none."""
         before, self.held = self.held, _held_at(self._store, self.path)
         if before is None or self.held is None or before.data != self.held.data:
             self._has_changed = before is not None
@@ -164,7 +165,7 @@ class Watch:
         return held.has_ended or waited >= (_LEAVES if held.is_released else self._patience)
 
     def wait(self) -> None:
-        """Wait a moment; tell what for where that has been going on for a while."""
+        """Wait a moment, and name the holder once the wait is long."""
         if not self._told and self.held is not None and time.monotonic() - self._began >= _TELL_AFTER:
             self._told = True
             text = f"has not renewed its lock; waiting up to {self._patience:g} s to see whether it has ended"
@@ -194,7 +195,7 @@ class ObjectLock:
         self._taken_by: str | None = None
         self._other: str | None = None
         self.waited_for: str | None = None
-        """Who held the lock, and released it."""
+        """The holder that released the lock."""
 
     def acquire(self) -> None:
         """Take the lock, from a command that has ended if need be.
@@ -232,7 +233,7 @@ class ObjectLock:
         return True
 
     def _settle(self) -> bool:
-        """Find out whether what lies there is ours: the answer to an attempt may have been lost."""
+        """Find out whether the stored lock is ours: the answer to an attempt may have been lost."""
         found = _held_at(self._store, self.path)
         if found is not None and found.token == self._token:
             self._entry = found.entry
@@ -241,7 +242,7 @@ class ObjectLock:
         return False
 
     def _take_over(self, held: Held) -> bool:
-        """Replace the lock of a command that has ended; return whether nobody else did."""
+        """Replace the lock of a command that has ended; return False if another command was faster."""
         self._entry = held.entry
         try:
             self._renew()
@@ -253,7 +254,7 @@ class ObjectLock:
         return True
 
     def _give_up(self) -> None:
-        """Go on without a lock, where the server lets everybody create it."""
+        """Continue without a lock if the server does not support conditions."""
         self._entry = None
         _own.discard(self._token)
         self._store.delete([self.path])
@@ -281,12 +282,12 @@ class ObjectLock:
             while not self._over.wait(BEAT):
                 try:
                     self._renew()
-                except CheckpointError:  # `check` tells of a lost lock; a server that is gone is asked again.
+                except CheckpointError:  # `check` reports a lost lock; a server that is gone is tried again
                     if self.is_lost:
                         return
 
     def _renew(self, *, released: bool = False) -> None:
-        """Put the lock anew on the condition that it is still ours.
+        """Renew the lock on the condition that it is still ours.
 
         Raises CheckpointExistsError where it is another's, InaccessibleError.
         """
@@ -365,7 +366,7 @@ class LeftLock(NamedTuple):
 
 
 def locks_in(folder: Location) -> list[LeftLock]:
-    """Return the locks in a folder, sorted; watches those of which nobody knows whether they have expired."""
+    """Return the locks in a folder, sorted. Observe those that may or may not have expired."""
     store = folder.store
     if not isinstance(store, ObjectStore):
         return []

@@ -1,12 +1,12 @@
-"""What a store does for those who write to it: whole objects are put there, and deleted.
+"""What a store does for writers: it puts whole objects, and deletes them.
 
-    put       a small object, at one stroke; where something lies there, on a condition
-    stream    a large one, in blocks; nobody sees any of it before `finish`
-    asked     what lies there now, asked of the store and not of what it said before
-    get       a small object as it is now, all of it
+    put       a small object, atomically; on a condition if there is one already
+    stream    a large one, in blocks; invisible before `finish`
+    asked     the current entry, from the store and not from an earlier answer
+    get       a small object as it is now, whole
     delete    several
 
-Nothing is ever written at a place inside of an object, and none is renamed: who writes knows the names first.
+Objects are never written in part, and never renamed: a writer knows the names first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Block = bytes | bytearray | memoryview
 
 
 class Over(NamedTuple):
-    """What an object may be put over: whatever lies there, nothing, or an object that is this one still."""
+    """What an object may replace: anything, nothing, or only this version of an object."""
 
     whatever: bool = False
     entry: Entry | None = None
@@ -35,15 +35,15 @@ WHATEVER, NOTHING = Over(whatever=True), Over()
 
 
 class Stream(ABC):
-    """An object that is sent in blocks of one size, of which the last may be smaller."""
+    """An object sent in blocks of one size; the last one may be smaller."""
 
     @abstractmethod
     def write(self, block: Block) -> None:
-        """Send the next block, which nobody changes afterwards.  Raises InaccessibleError."""
+        """Send the next block, which must not change afterwards. Raises InaccessibleError."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Publish it, in place of what lies there.  Raises InaccessibleError."""
+        """Publish it, replacing what is there. Raises InaccessibleError."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -59,13 +59,13 @@ class ObjectStore(Store):
 
     @abstractmethod
     def put(self, path: str, data: Block, over: Over) -> Entry:
-        """Put an object; return what lies there then, whose e_tag is empty where the store tells none.
+        """Put an object, and return its entry, whose e_tag is empty if the store returns none.
 
-        Raises CheckpointExistsError where another lies there than it may be put over, InaccessibleError.
+        Raises CheckpointExistsError if another object is there than it may replace, and InaccessibleError.
         """
 
     def is_unanswered(self, path: str) -> bool:  # noqa: ARG002  where every answer is waited for
-        """Whether an object may still come to be there: its answer was not waited for, as after a signal."""
+        """Whether an object may still appear, because its answer was not awaited, as after a signal."""
         return False
 
     @abstractmethod
@@ -74,7 +74,7 @@ class ObjectStore(Store):
 
     @abstractmethod
     def asked(self, path: str) -> Entry | None:
-        """Return what lies at a path now; None where nothing does.  Raises InaccessibleError."""
+        """Return the current entry at a path, or None if nothing is there. Raises InaccessibleError."""
 
     @abstractmethod
     def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
@@ -85,14 +85,14 @@ class ObjectStore(Store):
 
     @abstractmethod
     def keeps_conditions(self, path: str, data: Block) -> bool:
-        """Try to create an object that is there already; return whether the server rejects that.
+        """Try to create an object that already exists, and return whether the server rejects that.
 
-        Where it does not, these bytes may lie there.  Raises InaccessibleError.
+        If it does not, these bytes may replace the object. Raises InaccessibleError.
         """
 
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; of those that are not there nothing is said.  Raises InaccessibleError."""
+        """Delete objects, and ignore those that do not exist. Raises InaccessibleError."""
 
 
 def plain(e_tag: object) -> str:

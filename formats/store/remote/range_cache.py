@@ -1,13 +1,13 @@
-"""What is in memory of a file on a server, and how many requests reading it takes.
+"""The parts of a remote file that are in memory, and how many requests reads take.
 
-A request takes as long as some hundred kilobytes do.  So a first look takes 64 KiB, and who reads in a row
-is read ahead for: as much as was read so far, so that never more than twice of what is wanted is
-fetched.  Who says beforehand what will be read (`expect`) is read ahead for at once, up to its end.
-What is ahead is fetched while what was fetched is worked on.  Threads fetch that alone: whoever waits for
-a server can be interrupted, or cancelled, and leaves them to themselves.
+A request takes as long as some hundred kilobytes do. So a first look takes 64 KiB. A reader that continues is
+read ahead for: as much as it has read so far, so that at most twice the wanted bytes are fetched. After
+`expect`, reading ahead extends at once to the end of the range. Fetching ahead overlaps with the caller's
+work. Only threads of the cache fetch, so a caller that waits can be interrupted or cancelled, and abandons
+the thread.
 
-    run    bytes that one request fetches; it lies there for all threads that want some of it
-    row    where somebody reads on, and how much was read there in a row
+    run    bytes that one request fetches, for all threads that need them
+    row    where a reader continues, and how much it has read in order
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ REQUEST = 8 << 20
 """Bytes of a request that reads ahead."""
 
 AHEAD = 2 * REQUEST
-"""Bytes at most ahead of who reads on, which go over the network while the others are worked on."""
+"""The most bytes ahead of a reader, which are transferred while it works on the rest."""
 
 AT_ONCE = 64 << 20
-"""Bytes of the largest request, where somebody wants them all together."""
+"""The size of the largest request, for a reader that wants everything at once."""
 
 _LOOKS_AT_ONCE, _MOST_LOOKS = 8, 512
 _WORTH_A_THREAD = 1 << 20
@@ -42,7 +42,7 @@ _MOST_HELD = 64 << 20
 
 
 class _Fetch:
-    """What one request fetches, or has fetched."""
+    """A request that is under way or complete."""
 
     def __init__(self, begin: int, end: int) -> None:
         self.begin = begin
@@ -54,7 +54,7 @@ class _Fetch:
 
     @property
     def came(self) -> bytes | memoryview:
-        """What came of it, when it is done."""
+        """Its bytes once it is complete. Raises the error of the request."""
         if self.data is None:
             assert self.error is not None
             raise self.error
@@ -78,9 +78,9 @@ os.register_at_fork(after_in_child=_forget_unfinished)
 
 
 class _ReaderPosition:
-    """Where somebody reads on; `until` is the end of what will be read, where that was said.
+    """Where a reader continues; `until` is the end of the range that `expect` announced, or 0.
 
-    Who went on from one such stretch to the next may go on to another.
+    A reader that continued from one such range to the next may continue to another.
     """
 
     def __init__(self, end: int, until: int = 0) -> None:
@@ -91,18 +91,18 @@ class _ReaderPosition:
         self.stretches = 1
 
     def fetchable(self, at: int) -> int:
-        """Return how many bytes from here on may be fetched, asked for or not."""
+        """Return how many bytes from here may be fetched, requested or not."""
         expected = max(0, self.until - at)
         is_alone = self.until > 0 and self.stretches == 1
         return expected if is_alone else max(expected, 2 * self.length - self.fetched)
 
     def continues(self, offset: int) -> bool:
-        """Whether a read goes on with this row, over a gap that is no larger than what was read before it."""
+        """Whether a read continues from this position, over a gap no larger than the bytes read before it."""
         return self.end <= offset <= max(self.until - 1, self.end + self.length)
 
 
 class Pieces:
-    """The bytes of one file, of which `fetch(begin, end)` gets some by one request, and all of them."""
+    """The cached parts of one file; `fetch(begin, end)` requests a range."""
 
     def __init__(self, fetch: Callable[[int, int], bytes | memoryview], size: int) -> None:
         self._fetch = fetch
@@ -114,7 +114,7 @@ class Pieces:
         """Take note that all from `begin` to `end` will be read, in a row."""
         with _lock:
             if any(begin <= row.end < end == row.until for row in self._rows):
-                return  # Who has come to its end, and expects it once more, begins again.
+                return  # A reader at its end that expects the same range starts over.
             if any(row.end <= begin and end <= row.until for row in self._rows):
                 return
             row = next((row for row in reversed(self._rows) if row.continues(begin)), None)
@@ -142,7 +142,7 @@ class Pieces:
         start_threads((partial(self._fill, run) for run in runs), min(len(runs), _LOOKS_AT_ONCE))
 
     def read(self, begin: int, end: int) -> bytes:
-        """Return the bytes from `begin` to `end`, which lie within the file."""
+        """Return the bytes from `begin` to `end`, which must be within the file."""
         if end - begin > REQUEST and self._holding(begin) is None:
             return b"".join(self._alone(at, min(at + AT_ONCE, end)) for at in range(begin, end, AT_ONCE))
         with _lock:
@@ -175,7 +175,7 @@ class Pieces:
         return next((run for run in self._runs if run.begin <= at < run.end), None)
 
     def _held(self, at: int, end: int, row: _ReaderPosition) -> _Fetch:
-        """Return the run that has a byte, when it has come; it is asked for where nobody has yet."""
+        """Return the complete fetch that has a byte. Start one if there is none."""
         with _lock:
             run = self._holding(at)
             if run is not None:
@@ -205,7 +205,8 @@ class Pieces:
 
     def _begin(self, begin: int, end: int, row: _ReaderPosition) -> _Fetch:
         """Return a new run, up to the next large one or the file's end; who calls has the lock."""
-        # Who reads on reads over headers that were looked at: a look fetched twice costs less than a request.
+        # A sequential reader also reads over headers that were looked at: fetching a look twice costs less
+        # than a request.
         least = LOOK if end - begin > LOOK else 0
         ahead = (run.begin for run in self._runs if run.begin > begin and run.end - run.begin > least)
         following = min(ahead, default=self._size)
@@ -238,7 +239,7 @@ class Pieces:
         return bytes(data[at - run.begin : min(end, run.end) - run.begin])
 
     def _read_ahead(self, row: _ReaderPosition) -> None:
-        """Begin to fetch what comes next, where that is much, and more than is there already."""
+        """Start to fetch the next bytes if there are enough of them, and more than are already held."""
         begun = []
         with _lock:
             at = row.end

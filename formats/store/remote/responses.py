@@ -1,7 +1,6 @@
-"""What obstore answers, in our words: errors without the request that they speak of, entries.
+"""obstore's answers translated: errors without the requests that they quote, and entries.
 
-What it says of an error holds addresses and requests; what is said here is a status, and a code of the
-provider's.
+obstore's errors contain addresses and requests. The messages here have a status, and the provider's code.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _GOT = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
 _PASSING = ("error sending request", "error decoding response body", "timed out", "request or response body")
-"""What it says of connections that were cut, or answers that did not come in time."""
+"""Its words for connections that were cut, and for timeouts."""
 
 _PANIC = "PanicException"
-"""What it raises where its own code did not foresee something; it is no Exception."""
+"""What it raises for an unforeseen state of its own; it is no Exception."""
 
 
 class RefusedError(InaccessibleError):
-    """The server knows who asks, or does not, and tells nothing."""
+    """The server rejects the credentials, or the lack of them."""
 
 
 class _Saying(NamedTuple):
@@ -64,7 +63,7 @@ _SAYINGS = (
         InaccessibleError,
         "the server redirects to another scheme, which is not followed",
     ),
-    # Asking again is no use.
+    # Retrying is of no use.
     _Saying(
         ("ConnectionRefused", "dns error", "certificate"),
         True,
@@ -92,7 +91,7 @@ def entry_of(meta: Any) -> Entry:
 
 @contextmanager
 def told(path: str, settings: str) -> Iterator[None]:
-    """Say what it raises as what it is; `settings` are the variables by which who asks is said.
+    """Translate its errors; `settings` are the variables that hold credentials.
 
     Raises CheckpointNotFoundError, InaccessibleError, Again.
     """
@@ -109,7 +108,7 @@ def told(path: str, settings: str) -> Iterator[None]:
 
 
 def is_unknown(error: Exception) -> bool:
-    """Whether a server says that it does not know what it was asked for (501)."""
+    """Whether a server answers that it does not support a request (501)."""
     status = _STATUS.search(str(error))
     return status is not None and status[1] == "501"
 
@@ -151,7 +150,7 @@ def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str
 
 
 def _of_other_bytes(first: int, end: int, came_first: int, came_end: int, *, path: str) -> Exception:
-    """Return what it means that other bytes came than those that were asked for."""
+    """Return the error for an answer with other bytes than those requested."""
     if first == came_first and came_end < end:
         return Again(f"received {came_end - came_first:,} of {end - first:,} bytes")
     return InaccessibleError("the server answered with a different range than requested", path=path)

@@ -1,10 +1,9 @@
-"""What the stores of servers have in common: what was asked is not asked again a moment later.
+"""What the stores of servers share: an answer is kept for a moment, so that it is not requested twice.
 
-A store says how one path is asked for (`look`), how a folder is listed (`names`), and how a range
-is fetched (`fetch`), each of them one request or few; here is what makes files and
-folders of that.  What a server said counts for half a minute, for a command asks for the same
-again and again; a program that opens a checkpoint anew gets what lies there then.  What changes meanwhile
-is noticed when it is read: each request says which object it wants.
+A store implements how to look up a path (`look`), list a folder (`names`) and fetch a range (`fetch`), each
+with one request or few. This module makes files and folders of them. An answer is kept for half a minute,
+because a command needs the same one again and again. A program that opens a checkpoint again gets the new
+state. A change during a read is noticed, because each request names the object that it wants.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MOST_FILES = 64
 
 _ASKED_AT_ONCE = 8
 _LARGEST_AHEAD = 1 << 20
-"""Bytes of an index that are fetched before somebody asks for them."""
+"""The most bytes of an index that are fetched before they are requested."""
 
 _MOST_LOOKED_AT = 100_000
 _MOST_NAMES = 1_000_000
@@ -47,7 +46,7 @@ _MOST_NAMES = 1_000_000
 
 
 class Refused(NamedTuple):
-    """What lies there, or not, is not told to us: why."""
+    """The reason why the server does not say whether a path exists."""
 
     what: str
 
@@ -88,13 +87,13 @@ class ServerFile(File):
 
 
 class ServerStore(Store):
-    """A store that is asked by requests."""
+    """A store that sends requests."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Ask for everything anew."""
+        """Drop all answers."""
         self._seen: dict[str, tuple[float, Entry | Refused | None]] = {}
         self._listed: dict[str, float] = {}
         self._unlisted: dict[str, tuple[float, UnlistedError]] = {}
@@ -102,9 +101,9 @@ class ServerStore(Store):
         self._pieces: OrderedDict[tuple[str, Identity], Pieces] = OrderedDict()
 
     def forget_listings(self) -> None:
-        """Ask anew what lies where, for something was written.
+        """Drop answers about entries, because something was written.
 
-        Bytes in memory are of what was read, but for objects of which a server tells too little.
+        Bytes in memory belong to a version, except for objects whose server reports too little.
         """
         self._seen.clear()
         self._listed.clear()
@@ -122,24 +121,24 @@ class ServerStore(Store):
         e_tag = str(identity[0]) if identity else ""
         return bool(e_tag) and not e_tag.startswith("W/")
 
-    # What a store of servers does -------------------------------------------------
+    # What a subclass implements ---------------------------------------------------
 
     @abstractmethod
     def look(self, path: str) -> Entry | Refused | None:
-        """Return what lies at a path, by asking.  Raises InaccessibleError where no answer comes."""
+        """Request the entry at a path. Raises InaccessibleError without an answer."""
 
     @abstractmethod
     def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
-        """Yield the names in a folder, each with what lies there or, where that is not told, its kind.
+        """Yield the names in a folder, each with its entry, or with its kind if the server returns no more.
 
         Raises CheckpointNotFoundError, InaccessibleError.
         """
 
     @abstractmethod
     def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes | memoryview:
-        """Return a range of one file, all of it.  Raises CheckpointError, where another lies there, too."""
+        """Return a complete range of one file. Raises CheckpointError, also if the file was replaced."""
 
-    # Which is what a Store does ---------------------------------------------------
+    # The interface of Store -------------------------------------------------------
 
     def open(self, path: str) -> File:
         entry = self._look_once(path)
@@ -160,7 +159,7 @@ class ServerStore(Store):
             run_each(self._look_into, paths, _ASKED_AT_ONCE)
 
     def _look_into(self, path: str) -> None:
-        with suppress(CheckpointError), self.open(path) as file:  # who reads it is told
+        with suppress(CheckpointError), self.open(path) as file:  # the reader gets the error
             file.read(0, min(file.size, _LARGEST_AHEAD if path.endswith(".index") else LOOK))
 
     def obstacle(self, path: str) -> str | None:
@@ -206,7 +205,7 @@ class ServerStore(Store):
     # What is known ----------------------------------------------------------------
 
     def learn(self, path: str, entry: Entry | Refused | None, now: float) -> None:
-        """Take note of what lies at a path."""
+        """Keep the entry at a path."""
         if len(self._seen) >= _MOST_LOOKED_AT:
             self._seen.clear()
         self._seen[self.absolute(path)] = now, entry
@@ -232,7 +231,7 @@ class ServerStore(Store):
     def _fetching(self, path: str, identity: Identity) -> Any:
         def fetch(begin: int, end: int) -> bytes | memoryview:
             since, what = self._given_up.get(path, (0.0, ""))
-            if what and time.monotonic() - since <= COUNTS:  # who asks next does not wait as long once more
+            if what and time.monotonic() - since <= COUNTS:  # the next caller does not wait that long again
                 raise GivenUpError(what, path=path)
             try:
                 data = self.fetch(path, identity, begin, end)
@@ -265,7 +264,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class ListedStore(ServerStore):
-    """A store that lists folders: one listing tells what lies there of all names in it."""
+    """A store that lists folders: one listing returns the entries of all its names."""
 
     def forget(self) -> None:
         super().forget()
@@ -293,13 +292,13 @@ class ListedStore(ServerStore):
 
     @abstractmethod
     def is_top(self, path: str) -> bool:
-        """Whether a path is a bucket or a repository, beside which nothing is listed."""
+        """Whether a path is a bucket or a repository, which has no listed siblings."""
 
     def can_be_file(self, path: str) -> bool:
         return not self.is_top(path)
 
     def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:  # noqa: ARG002
-        """Return what lies at a path whose folder is not listed, for a reason."""
+        """Return the entry at a path whose folder is not listed, for the reason in `error`."""
         return Refused(error.message)
 
     def _look_at_top(self, path: str) -> Entry | Refused | None:
@@ -313,7 +312,7 @@ class ListedStore(ServerStore):
         return Entry(FOLDER)
 
     def _may_be_there(self, folder: str) -> bool:
-        """Whether a folder may be there, by what was listed: of those that are not, nothing is asked."""
+        """Whether a folder may exist, judging by listings. If it cannot, no request is sent."""
         if self.is_top(folder):
             return True
         now = time.monotonic()
@@ -343,9 +342,9 @@ def count(path: str, nbytes: int, requests: int = 1, sent: int = 0) -> None:
 
 
 class ChangedError(CheckpointError):
-    """In the place of a file lies another, or none."""
+    """Another file, or none, is now in the place of a file."""
 
 
 def changed(path: str) -> ChangedError:
-    """Return the error of a file in whose place another lies."""
+    """Return the error for a file that was replaced."""
     return ChangedError("changed since it was opened", path=path)

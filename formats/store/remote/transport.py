@@ -1,8 +1,8 @@
 """Asking web servers: connections that are kept, what is tried again, where redirects may lead.
 
-A request has CKPT_TIMEOUT seconds.  What a server that is busy or gone for a moment answers (429, some 5xx, a
-cut connection) is asked again, a few times, each after a longer pause.  https is not left
-for http, and what proves who asks goes to the host that it is meant for, and to no other.
+A request may take CKPT_TIMEOUT seconds. After a passing failure (429, some 5xx, a cut connection) it is
+retried a few times, each time after a longer pause. A request never goes from https to http, and credentials
+are sent only to the host that they are meant for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REFUSED = frozenset({401, 403, 407})
 
 
 class Again(Exception):  # noqa: N818  nothing is wrong yet
-    """What was asked for did not come, and may the next time; `pause` is how long the server asks for."""
+    """A request failed, and may succeed next time; `pause` is the delay that the server requests."""
 
     def __init__(self, what: str, pause: float | None = None) -> None:
         super().__init__(what)
@@ -53,11 +53,11 @@ class Again(Exception):  # noqa: N818  nothing is wrong yet
 
 
 class GivenUpError(InaccessibleError):
-    """What was asked for did not come in any of the attempts."""
+    """All attempts of a request failed."""
 
 
 class Asked(NamedTuple):
-    """What a server is asked for: `path` is what messages call it, `authorization` proves who asks."""
+    """A request: `path` is its name in messages, and `authorization` holds the credentials."""
 
     url: str
     path: str
@@ -67,7 +67,7 @@ class Asked(NamedTuple):
 class Answer(NamedTuple):
     """What a server said.
 
-    `body` is short where the connection was cut, which `cut` tells, or where there was `more` than room for.
+    `body` is incomplete if the connection was `cut`, or if there was `more` than the room for it.
     """
 
     status: int
@@ -87,7 +87,10 @@ class Answer(NamedTuple):
 
 
 def timeout() -> float:
-    """Return how many seconds a request may take.  Raises InaccessibleError where nobody can tell."""
+    """Return how many seconds a request may take.
+
+    Raises InaccessibleError if CKPT_TIMEOUT is not a number.
+    """
     text = os.environ.get("CKPT_TIMEOUT", "") or "60"
     try:
         seconds = float(text)
@@ -128,10 +131,10 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def ask(method: str, asked: Asked, room: Room, headers: Mapping[str, str], *, follow: bool = True) -> Answer:
-    """Return what a server answers, after redirects if they are to be followed; once, raising Again.
+    """Send one request, and return the answer, after redirects if `follow` is set. Raises Again.
 
-    `room` says by status and headers how much of the answer is wanted; more than that is not
-    read.  Raises InaccessibleError where asking again is no use.
+    `room` computes from status and headers how many bytes of the answer are read. Raises InaccessibleError if
+    retrying is of no use.
     """
     first, url = origin(asked.url), asked.url
     for _ in range(_MOST_REDIRECTS + 1):
@@ -145,15 +148,15 @@ def ask(method: str, asked: Asked, room: Room, headers: Mapping[str, str], *, fo
 
 
 def redirected(answer: Answer, path: str) -> str:
-    """Return where an answer sends who asked.  Raises InaccessibleError for where nobody should go."""
+    """Return the target of a redirect. Raises InaccessibleError if it must not be followed."""
     try:
-        # Servers write blanks, and bytes that are no ASCII, as they are.
+        # Some servers write blanks and bytes beyond ASCII without escapes.
         location = quote(answer.headers.get("Location", "").encode("latin-1", "replace"), safe=_IN_URLS)
         url = urljoin(answer.url, location)
         before, after = urlsplit(answer.url).scheme, urlsplit(url).scheme
         host = origin(url)[1]
     except ValueError:
-        # What it says may hold the URL, and that a secret.
+        # the original message may contain the URL, with a secret
         raise InaccessibleError("redirected to an invalid URL", path=path) from None
     if after not in ("http", "https") or (before == "https" and after == "http"):
         raise InaccessibleError(f"redirected from {before} to {after}, which is not followed", path=path)
@@ -210,7 +213,7 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
         is_cut = is_cut or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError)
         what = "the connection was cut" if is_cut else f"the server does not speak {parts.scheme.upper()}"
         raise Again(what) from error
-    except ValueError:  # what a URL holds that a request cannot
+    except ValueError:  # the URL has characters that a request cannot have
         raise InaccessibleError("not a valid URL", path=path) from None
     finally:
         if kept:
@@ -220,7 +223,7 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
 
 
 class _Punctual(RawIOBase):
-    """What comes by a connection up to a deadline, which a byte now and then does not put off."""
+    """Reads from a connection until a deadline, which a slow trickle of bytes does not extend."""
 
     def __init__(self, sock: socket, deadline: float) -> None:
         self._sock = sock
@@ -246,7 +249,7 @@ class _Punctual(RawIOBase):
 
 
 def _response(deadline: float, sock: socket, method: str | None = None) -> HTTPResponse:
-    """Return the response that a connection makes, all of which comes up to a deadline, or never."""
+    """Return the response on a connection. It must be complete at the deadline."""
     from http.client import HTTPResponse
 
     return HTTPResponse(cast("socket", _Punctual(sock, deadline)), method=method)
@@ -322,7 +325,7 @@ class _Idle:
 
 
 def _is_alive(connection: HTTPConnection) -> bool:
-    """Whether a server has not closed a connection that waited: nothing is to be read from it then."""
+    """Whether a server has kept an idle connection open: then there is nothing to read from it."""
     import select
 
     sock = connection.sock
@@ -389,7 +392,7 @@ def _proxy_authorization(proxy: SplitResult) -> dict[str, str]:
 
 
 def basic(user: str, password: str) -> str:
-    """Return the header's value that proves a user by a password, both as they stand in a URL."""
+    """Return the header's value for a user and a password, both as written in a URL."""
     import base64
     from urllib.parse import unquote_to_bytes
 

@@ -1,16 +1,15 @@
 """Writing to a store of objects: whole objects under their own names, the head of a checkpoint last.
 
-    head       the index, or the one object: until it is there no reader takes the others for a checkpoint
-    others     shards, complete before the head is; names that nobody has, so that what lies there stays
-    scratch    a directory of this machine, for formats that are not written from beginning to end, and for
-               what has to wait for its turn; they become objects when they are complete
+    head       the index, or the one object: without it no reader takes the others for a checkpoint
+    others     shards, complete before the head; their names are unused, so existing objects stay
+    scratch    a directory of this machine, for formats that are not written from start to end, and for
+               files that must wait for their turn; they become objects when they are complete
 
-An object is sent in blocks, several at a time, so memory does not grow with it.  What was sent is
-held against what the store says of it: its size, and its MD5 where its e_tag is made of that.  Where
-a store says another MD5 (it may have encrypted the object), the object is read back.
+An object is sent in blocks, several at a time, so memory does not grow with it. The store's size, and its MD5
+if the e_tag is made of it, are compared with what was sent. If the store returns another MD5 (it may have
+encrypted the object), the object is read back.
 
-What a process that was killed leaves are objects that no head names, and parts of uploads, which
-no reader sees.
+A killed process leaves objects that no head names, and parts of uploads, which readers do not see.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ AT_ONCE = 6
 """Parts on their way at a time; each is in memory, and so are those that are being filled and summed."""
 
 SUMMED_AT_ONCE = 3
-"""Parts of which the MD5 is made at a time: at 0.7 GB/s a processor, all else would wait for one alone."""
+"""Parts whose MD5 is computed at a time: at 0.7 GB/s a core, a single one would delay everything else."""
 
 _MOST_PARTS = 9_000
-"""Parts of one object: Amazon takes 10,000.  Of what would be more, parts are larger."""
+"""The most parts of one object: Amazon allows 10,000. For larger objects the parts are larger."""
 
 _WHOLE = 5 << 30
 """Bytes that Amazon takes at one stroke."""
@@ -61,10 +60,10 @@ _MD5 = re.compile(r"[0-9a-f]{32}(-\d+)?")
 
 
 class Upload:
-    """A new object, sent from its beginning to its end.  What fits in one block is put when it is published.
+    """A new object, sent from start to end. An object of one block is put when it is published.
 
-    `over` says what it may take the place of.  A head is not published where it is closed.  `is_published`
-    is None where nobody knows, for no answer came.
+    `over` is what it may replace. A head is not published by closing it. `is_published` is None if the answer
+    was lost.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Upload:
         self.lock: ObjectLock | None = None
 
     def add_row(self, row: tuple[int, int, int]) -> None:
-        """Take note of a tensor that lies in it: offset, bytes, masked checksum; for a journal alone."""
+        """Note a tensor in the object, for a journal: offset, size in bytes, masked checksum."""
         if self.journal is not None:
             self.rows.append(row)
 
@@ -118,11 +117,14 @@ class Upload:
 
     @property
     def waiting(self) -> bytes | None:
-        """All of it, as long as none of it was sent; else None."""
+        """The whole object, as long as no part of it was sent, or None."""
         return bytes(self._last) if self._stream is None else None
 
     def _send(self) -> None:
-        """Send the block that is full, and begin another: nobody changes it while it is sent, or summed."""
+        """Send the full block, and begin another.
+
+        The full one stays unchanged while it is sent and summed.
+        """
         if self._stream is None:
             self._stream = self._store.stream(self.path, self._block, AT_ONCE)
         block = self._last
@@ -150,10 +152,10 @@ class Upload:
             self.publish()
 
     def publish(self) -> None:
-        """Have it be there, and hold what the store says of it against what was sent.
+        """Make it visible, and compare the store's answer with what was sent.
 
-        Raises CheckpointExistsError where something has appeared in its place, ConversionError where
-        another lies there than was sent, InaccessibleError.
+        Raises CheckpointExistsError if another object has appeared there, ConversionError if the stored
+        object differs from what was sent, and InaccessibleError.
         """
         if self.is_published:
             return
@@ -171,7 +173,7 @@ class Upload:
             else:
                 put = self._store.put(self.path, bytes(self._last), self._over)
         except CheckpointError:
-            # The answer may have been lost, and what was asked for done.
+            # The request may have succeeded even if its answer was lost.
             self.settle()
             if not self.is_published:
                 raise
@@ -188,13 +190,13 @@ class Upload:
             self.journal.finished(self.path, self._entry, self.rows)
 
     def published(self) -> Entry:
-        """Publish it, and return what lies there."""
+        """Publish it, and return its entry."""
         self.publish()
         assert self._entry is not None
         return self._entry
 
     def found_sent(self) -> Entry | None:
-        """Return what lies there already, where it has the MD5 of what was to be sent."""
+        """Return the entry that is already there if it has the MD5 of this object."""
         found = self._store.asked(self.path)
         if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
             return None
@@ -213,7 +215,7 @@ class Upload:
             self._pool = None
 
     def settle(self) -> None:
-        """Find out whether it is there, where nobody knows."""
+        """Find out whether it exists, if that is unknown."""
         if self.is_published is not None:
             return
         if self._store.is_unanswered(self.path):
@@ -223,13 +225,13 @@ class Upload:
             self.is_published = False
         elif self._stream is not None:
             self.is_published = self._is_proven(found)
-        else:  # Of one size is also what another has put there, where no MD5 is told.
+        else:  # without an MD5, another writer's object of the same size is indistinguishable
             self.is_published = self._read_back() == [md5(self._last)]
         if self.is_published:
             self._entry = found
 
     def _check(self, found: Entry | None) -> None:
-        """Raise ConversionError unless the store has what was sent, as far as it tells."""
+        """Raise ConversionError unless the store has what was sent, as far as its entry shows."""
         if found is None or found.size != self.size:
             what = "nothing" if found is None else f"{found.size:,} bytes"
             raise ConversionError(f"sent {self.size:,} bytes, but the store has {what}", path=self.path)
@@ -240,7 +242,7 @@ class Upload:
             )
 
     def _is_proven(self, found: Entry) -> bool:
-        """Whether an object has the MD5 of what was sent, where its store tells one."""
+        """Whether an object has the MD5 of what was sent, if its store returns one."""
         told = plain(found.identity[0])
         if not _MD5.fullmatch(told) or (self._stream is not None and not self._sums_blocks):
             return True
@@ -255,14 +257,14 @@ class Upload:
             return [md5(file.read(at * self._block, size)) for at, size in enumerate(sizes)]
 
     def is_ours(self) -> bool:
-        """Whether what was published is what lies there still; a listing tells of many by one request."""
+        """Whether the stored object is still the published one; one listing checks many."""
         if self._entry is None:
             return False
         listed = not _is_other(self.path.entry(), self._entry)
         return listed or not _is_other(self._store.asked(self.path), self._entry)
 
     def remove(self) -> None:
-        """Take it back: what was sent of it, or the object, unless another lies in its place by now."""
+        """Remove its sent parts, or the object, unless another has replaced it."""
         with cancelled_by(Event()):  # so that it is done also where the work was cancelled
             self._take_back()
 
@@ -294,7 +296,9 @@ class Handed(Upload):
         self.size += len(self.pieces[-1] or b"")
 
     def reserve(self, size: int) -> int:
-        """Return the offset of the next `size` bytes, which whoever sends it reads elsewhere."""
+        """Return the offset of the next `size` bytes; the caller reads them from elsewhere when it sends
+        them.
+        """
         self.pieces.append(None)
         self.size += size
         return self.size - size
@@ -321,7 +325,7 @@ class Handed(Upload):
         super().publish()
 
     def settle(self) -> None:
-        """Find out whether it is there: nobody else had its name."""
+        """Find out whether it exists: only this upload uses its name."""
         if self.is_published is None:
             found = self._store.asked(self.path)
             self.is_published = found is not None and found.size == self.size
@@ -329,16 +333,16 @@ class Handed(Upload):
 
 
 class Maker(NamedTuple):
-    """Makes an object in whichever process; plain data."""
+    """Makes an object in any process; plain data."""
 
     path: Location
     block: int
     prove: bool
 
     def make(self, chunks: Iterable[Chunk]) -> Entry:
-        """Send all of an object; return what lies there then.
+        """Send a whole object, and return its entry.
 
-        What a process that was lost has sent before is taken for it where it is the same.  Raises as
+        An equal object that a lost process has sent counts as this one. Raises the errors of
         `Upload.publish`.
         """
         upload = Upload(self.path, NOTHING, self.block, prove=self.prove)
@@ -361,7 +365,7 @@ def made_first(path: str) -> str:
 
 
 def _is_other(found: Entry | None, expected: Entry | None) -> bool:
-    """Whether another object lies in a place than is expected there, or one where none is."""
+    """Whether the entry differs from the expected one, or exists although none is expected."""
     if found is None or expected is None:
         return found is not expected
     return not is_same(found.identity, expected.identity)
@@ -370,10 +374,10 @@ def _is_other(found: Entry | None, expected: Entry | None) -> bool:
 class Uploading:
     """The objects of a target, in place of a `Staging`.
 
-    `head` is the path of what goes last.  `prove` holds each object against what the store says of it.
-    `largest` are the bytes of the largest object, as far as that is known.  With a `journal` objects that
-    are finished stay for another process to go on with.  Where it `is_shared`, other processes send all but
-    the head.  As long as it is there it holds the lock of the target.
+    `head` is the path of the last object. `prove` compares each object with the store's entry. `largest` is
+    the size of the largest object in bytes, as far as known. With a `journal`, finished objects stay, so that
+    another process can resume. If it `is_shared`, other processes send everything except the head. It holds
+    the lock of the target until it is done.
     """
 
     is_local = False
@@ -412,7 +416,7 @@ class Uploading:
             raise
 
     def _begin(self, *, overwrite: bool) -> None:
-        """Take the lock, unless the journal has it, and look at what is to be replaced."""
+        """Take the lock, unless the journal has it, and look at the objects to replace."""
         if self._store.asked(self._head_path) is None:
             self._head_path.require_container()
         if self._journal is None:
@@ -455,18 +459,18 @@ class Uploading:
     # Objects ----------------------------------------------------------------------
 
     def final(self, name: str) -> Location:
-        """Return the path of an object beside the target."""
+        """Return the path of an object next to the target."""
         return self.target.parent / name
 
     def create(self, name: str) -> Upload:
-        """Begin an object; one that goes before the head must have a name that nobody has."""
+        """Begin an object. An object that precedes the head needs a name that is not in use."""
         path = self.final(name)
         is_head = path == self._head_path
         kept = self._journal.kept(path) if self._journal is not None and not is_head else None
         if kept is not None:
             self._uploads.append(kept)
             return kept
-        # What was sent before, and not noted any more, has the name that was taken for it.
+        # an object sent earlier, and no longer in the journal, has the name that is assigned to it
         over = self._over if is_head else NOTHING if self._journal is None else WHATEVER
         # An index is put at one stroke, on its condition, and can be read before.
         block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
@@ -492,7 +496,7 @@ class Uploading:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Look at what lies there now; the lock keeps others from writing the same."""
+        """Look at the current objects; the lock keeps others from writing the same ones."""
         self._store.forget_listings()
         yield
 
@@ -529,7 +533,7 @@ class Uploading:
         self._surplus = []
 
     def _refuse_replaced(self, head: Upload | None = None) -> None:
-        """Raise CheckpointError where another lies in the place of what was sent; a head of it goes."""
+        """Raise CheckpointError if a sent object was replaced, after removing the head."""
         for upload in self._uploads:
             if not upload.is_ours():
                 if head is not None:
@@ -559,15 +563,15 @@ class Uploading:
     def remove(self) -> None:
         """Take back all that is not in its place, and remove what is on this machine.
 
-        What the head may name stays where nobody can tell whether the head is there.  Nothing is
-        raised, as with `Staging.remove`.
+        Objects that the head may name stay if it is unknown whether the head exists. Nothing is raised, as by
+        `Staging.remove`.
         """
         ALIVE.discard(self)
         with taking_back(self.target):
             self._take_back()
 
     def _take_back(self) -> None:
-        with contextlib.ExitStack() as stack:  # which goes on where one step fails
+        with contextlib.ExitStack() as stack:  # continues after a step that fails
             stack.callback(self._lock.release if self._journal is None else self._journal.remove)
             stack.callback(self._remove_here)
             self._settle_head()
@@ -581,7 +585,7 @@ class Uploading:
                     stack.callback(upload.remove)
 
     def _settle_head(self) -> None:
-        """Find out whether the head is there; warn where nobody can tell, for its shards must stay then."""
+        """Find out whether the head exists. If that stays unknown, warn, because its shards must stay."""
         if self._head is None:
             return
         self._head.settle()
@@ -591,13 +595,13 @@ class Uploading:
 
     @property
     def _is_unknown(self) -> bool:
-        """Whether nobody can tell whether the head is there."""
+        """Whether it is unknown if the head exists."""
         return self._head is not None and self._head.is_published is None
 
     def _remove_here(self) -> None:
         """Remove what is on this machine."""
         while self._files:
-            with contextlib.suppress(CheckpointError):  # What is thrown away may be lost.
+            with contextlib.suppress(CheckpointError):  # the object is discarded anyway
                 self._files.pop().close()
         if self._scratch is not None:
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""The journal of a conversion in a bucket: one object, put anew with each object that is finished.
+"""The journal of a conversion in a bucket: one object, put again after each finished object.
 
-`formats.store.journal` says what is in it.  Each put of the journal takes the place of the one before and of
-no other: a process that resumes takes over, and another that still works there is told.
+`formats.store.journal` describes its content. Each put replaces the previous version and no other. A process
+that resumes takes the journal over, and a process that still works there gets an error.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class SentObject(Upload):
 
     @property
     def next_row(self) -> Row | None:
-        """The next of the tensors that lie in it."""
+        """The next of its tensors."""
         return self._next
 
     def write(self, data: Chunk | bytearray) -> None:
         self.size += len(data)
 
     def skip(self, size: int) -> None:
-        """Pass over bytes that lie in it."""
+        """Pass over some of its bytes."""
         self.size += size
 
     def add_row(self, row: Row) -> None:
@@ -189,7 +189,7 @@ class UploadJournal(Journal):
 
 
 class HalfSent(NamedTuple):
-    """What an interrupted conversion has put into a store, and its journal, by which it can be gone on with.
+    """The objects that an interrupted conversion has sent, and its journal, which can be resumed.
 
     `target` is the path that it leads to, None where the journal does not tell; `objects` are those of the
     count of shards that it has taken, each with its bytes, the journal last.
@@ -212,14 +212,14 @@ class HalfSent(NamedTuple):
         return self.nbytes
 
     def clear(self) -> None:
-        """Delete the objects, the journal last, so that whoever is cut off here can do it again."""
+        """Delete the objects, the journal last, so that an interrupted deletion can be repeated."""
         self.path.object_store.delete([path for path, _ in self.objects])
 
 
 def half_sent(directory: Location) -> HalfSent | None:
-    """Return what an interrupted conversion has sent, by where its journal lies; None where none does.
+    """Return what an interrupted conversion has sent, by the folder of its journal, or None.
 
-    A journal may be anybody's invention: what is no shard of its target is not told.
+    A journal may be forged, so files that are no shards of its target are not returned.
     """
     path = directory / JOURNAL
     entry = path.object_store.asked(path)

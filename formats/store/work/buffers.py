@@ -1,7 +1,7 @@
 """Large blocks of memory that are used again.
 
-Blocks of megabytes that threads make and let go of lie about in the allocator, at three times of what
-is in use; had anew from the system each time, they cost as much as sending them.
+Blocks of megabytes that threads allocate and free stay in the allocator, at three times the memory in use.
+Returning them to the system each time would cost as much as sending them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 
 
 class BufferPool:
-    """Blocks of some bytes each.  One is free, and lent again, when nobody has a view of it any more."""
+    """Blocks of one size in bytes. A block is free, and lent again, once no view of it exists."""
 
     def __init__(self, size: int, kept: int) -> None:
         self.size = size
@@ -19,7 +19,7 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def lend(self) -> memoryview:
-        """Return a view of a block that nobody else has; what was in it is in it still."""
+        """Return a view of a block that has no other user; it still has its previous content."""
         with self._lock:
             free = [block for block in self._blocks if is_free(block)]
             for surplus in free[self._kept :]:
@@ -31,7 +31,7 @@ class BufferPool:
 
 
 def is_free(block: bytearray) -> bool:
-    """Whether nobody has a view of a block: only then can its size be changed, and changed back."""
+    """Whether a block has no views: only then can its size be changed, and changed back."""
     try:
         block.append(block.pop())
     except BufferError:

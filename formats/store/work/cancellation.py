@@ -1,11 +1,11 @@
-"""Waiting that a signal, or whoever started the work, can cancel: a server that hangs takes minutes.
+"""Waiting that a signal, or the code that started the work, can cancel: a server that hangs takes minutes.
 
 A thread knows the event that cancels its work (`cancelled_by`), and everything here that waits looks at it.
 A call that waits in its own way, as in a library, runs in a thread of its own.  When it is cancelled,
 that thread is left alone: it finishes, or ends with the process.
 
-A signal cancels all work of the program.  What was started is taken back then, for which there is a short
-time: what a server does not answer within it stays.
+A signal cancels all work of the program. There is a short time to undo what was started. A server that does
+not answer in time keeps it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_EVERY = 0.1
 """Seconds between two looks at whether a wait is cancelled."""
 
 TAKE_BACK_WITHIN = 0.8
-"""Seconds after a signal within which servers are asked to take back what was started."""
+"""Seconds after a signal in which servers may still answer requests to undo work."""
 
 
 class _ThreadWork(threading.local):
@@ -134,7 +134,7 @@ def sleep(seconds: float) -> None:
 
 def start_threads(calls: Iterable[Callable[[], object]], count: int) -> None:
     """Start threads that share these calls, and that no end of the process waits for."""
-    waiting = iter(tuple(calls))  # which threads may share, unlike a generator
+    waiting = iter(tuple(calls))  # an iterator that threads may share, unlike a generator
 
     def run() -> None:
         for call in waiting:

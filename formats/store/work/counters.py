@@ -1,4 +1,4 @@
-"""How much is read of which file, and sent of it, counted where somebody asks for it (`ckpt -v`)."""
+"""Bytes read from and sent to each file, counted on request (`ckpt -v`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """How much of a file was read, or sent, by whichever threads and however often it was opened."""
+    """The bytes read or sent of a file, by all threads and however often it was opened."""
 
     def __init__(self) -> None:
         self.nbytes = 0
@@ -37,13 +37,13 @@ _tallies: dict[str, Tally] | None = None
 
 def count_reads() -> dict[str, Tally]:
     """Count from now on what is read; return the tallies by path, which grow as files are opened."""
-    global _tallies  # noqa: PLW0603  files are opened everywhere, and nobody could hand this on
+    global _tallies  # noqa: PLW0603  files are opened everywhere, and no caller could pass this on
     _tallies = {}
     return _tallies
 
 
 def is_counting() -> bool:
-    """Whether somebody has asked for reads to be counted."""
+    """Whether reads are counted."""
     return _tallies is not None
 
 
@@ -70,5 +70,5 @@ def add_reads(counted: dict[str, tuple[int, int]]) -> None:
 
 
 def tally_of(path: str) -> Tally | None:
-    """Return where reads of a file are to be counted, None where nobody asked."""
+    """Return the counter of a file's reads, or None if reads are not counted."""
     return None if _tallies is None else _tallies.setdefault(path, Tally())

@@ -1,7 +1,7 @@
 """Workers of dask.distributed, on this machine or on many (`formats.store.work.executors` says what travels).
 
-Dask does again what a lost worker had, and takes in workers that come later; who runs its scheduler,
-and where, is not known here.  Dask is imported with the first work, this where `--executor dask` asks for it.
+Dask repeats the work of a lost worker, and uses workers that join later. The scheduler may run on any
+machine. Dask is imported with the first task, and this module only for `--executor dask`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HINTS = {
     "has ended": "read the scheduler's output to see why",
     "no scheduler": "start one with: dask scheduler (docs/explanations/clusters.md has its TLS settings)",
 }
-"""What to do, by a word of the message."""
+"""Hints by a word of the message."""
 
 
 class Dask(Travelling):
@@ -59,12 +59,12 @@ class Dask(Travelling):
             raise
         # A worker may be killed three times over a task, which is then taken for what kills it.
         super().__init__(self._client.get_executor(pure=False, retries=2), 1, elsewhere=self._cluster is None)
-        self.is_far = True  # a task costs its scheduler and its clients 4 to 5 ms, wherever they are
+        self.is_far = True  # each task takes scheduler and client 4 to 5 ms, on any machine
 
     def _begin(self, distributed: Any, address: str | None) -> None:
         """Begin a cluster where no scheduler is named, and look who works.
 
-        Dask is asked in other threads, for where a signal ends it in the midst of that it prints tracebacks.
+        Other threads call Dask, because it prints tracebacks when a signal interrupts it.
         """
         if not address:
             folder = self._scratch.enter_context(scratch_directory())
@@ -77,7 +77,7 @@ class Dask(Travelling):
         run_detached(self._check_workers)
 
     def _connected(self, distributed: Any, address: str | None) -> Any:
-        """Return who asks the scheduler; by TLS where Dask's own configuration wants that."""
+        """Return a client of the scheduler, with TLS if Dask's own configuration requires it."""
         import dask
 
         scheme = "tls" if dask.config.get("distributed.comm.require-encryption", None) else "tcp"
@@ -98,7 +98,7 @@ class Dask(Travelling):
             import importlib
 
             try:
-                importlib.import_module("ckpt_cli")  # which finds its own formats
+                importlib.import_module("ckpt_cli")  # finds its own formats
                 from formats.core.version import VERSION
             except ImportError as error:
                 return None, str(error)
@@ -165,7 +165,7 @@ class Dask(Travelling):
         for future in begun:
             future.cancel()
         if self._client.status == "running":  # a client without its scheduler would wait for that
-            with suppress(Exception):  # whoever is gone does nothing any more
+            with suppress(Exception):  # a worker that is gone does no more work
                 left = time_left()
                 call = partial(self._client.run, NamedFunction(cancel_run), run, on_error="ignore")
                 run_detached(call, None if left is None else left / 2)
@@ -175,7 +175,7 @@ class Dask(Travelling):
             _end_children()
         else:
             for each in filter(None, (self._client, self._cluster)):
-                with suppress(Exception):  # it is over, whatever else is
+                with suppress(Exception):  # the work is over in any case
                     run_detached(partial(each.close, timeout=ASKED_EVERY))
         self._scratch.close()
 
@@ -184,7 +184,7 @@ def _own_cluster(distributed: Any, folder: str) -> Any:
     """Return a cluster of this machine, whose processes leave interrupts to the command."""
     from multiprocessing.resource_tracker import ensure_running
 
-    ensure_running()  # which unblocks them again where it has something to do
+    ensure_running()  # unblocks them again if it has work to do
     # Threads and processes have this from the one that begins them, which is no other's.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     return distributed.LocalCluster(
@@ -205,7 +205,7 @@ def _end_children() -> None:
 
     from distributed.deploy import spec
 
-    atexit.unregister(spec.close_clusters)  # which would wait ten seconds for them
+    atexit.unregister(spec.close_clusters)  # would wait ten seconds for them
     for process in multiprocessing.active_children():
         process.kill()
 
@@ -240,7 +240,7 @@ def dask_setup(_: object) -> None:
 
 
 def _distributed() -> Any:
-    """Import dask.distributed, which is an extra; UnsupportedFeatureError where it is not there."""
+    """Import dask.distributed, an extra; UnsupportedFeatureError if it is not installed."""
     try:
         import distributed
     except ImportError as error:

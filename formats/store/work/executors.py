@@ -1,18 +1,18 @@
 """Tasks that travel: to other processes of this machine, or to other machines.
 
-A parcel is a group of tasks, pickled: files by store, path and identity, ranges, numbers.  The worker
-opens the files for itself (`formats.store.base.reopened`), does the tasks, closes what it has written to, and
-sends back what came of them and how much it read.  What cannot travel is done by who hands out.
+A parcel is a pickled group of tasks: files by store, path and identity, ranges, numbers. The worker opens the
+files itself (`formats.store.base.reopened`), runs the tasks, closes the files that it wrote, and returns the
+results and the number of bytes it read. Tasks that cannot travel are run by the calling process.
 
     threads      this process; no parcels
-    processes    of this machine, each begun anew, gone when the command is
-    dask         workers of dask.distributed on this machine, begun for the command
-    dask://...   workers of a scheduler that runs already: whoever reaches it can have it run anything, so
-                 it is to be reached by nobody else (docs/explanations/clusters.md)
+    processes    of this machine, started for the command and ended with it
+    dask         workers of dask.distributed on this machine, started for the command
+    dask://...   workers of a running scheduler: everyone who can reach it can run any code on it, so keep
+                 it private (docs/explanations/clusters.md)
 
-A parcel is unpickled by a worker that was begun for this, or that takes whole programs from its scheduler
-anyway; nothing that comes from a file or from a store's server ever is.  No secret travels: a worker asks
-its own environment who it is.
+Only a worker unpickles a parcel: it was started for this, or takes whole programs from its scheduler anyway.
+Bytes from a file or a server are never unpickled. No secret travels: a worker takes credentials from its own
+environment.
 
 Doing a task twice does no harm, for it writes the same bytes at the same places.  So what a lost worker
 had is done again where the engine does that, as Dask does.
@@ -58,7 +58,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 ASKED_EVERY = 2.0
-"""Seconds after which one asks whether anybody is there, while nothing comes."""
+"""Seconds without results after which the workers are checked."""
 
 _ENDED = 1
 
@@ -70,9 +70,9 @@ A_WHILE = 1.0
 
 
 class Done(NamedTuple):
-    """What came of a parcel, or of its first tasks; `reads` are bytes and reads by path.
+    """The results of a parcel, or of its first tasks; `reads` counts bytes and reads by path.
 
-    An error is no failure of the worker's.
+    An error of a task is a result, not a failure of the worker.
     """
 
     results: list[Any]
@@ -140,8 +140,8 @@ def _for_a_while(group: Iterable[T]) -> Iterator[T]:
 def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
     """Do the tasks of a parcel in this process, for a command in another; what takes long, in part.
 
-    `synced` has what is written reach the file system's server before this returns: nobody else's
-    `fsync` brings it there.
+    `synced` sends written bytes to the server of a network file system before this returns, because no other
+    process's `fsync` does.
     """
     if version != VERSION:
         message = f"the worker on {os.uname().nodename} has ckpt {VERSION}, expected {version}"
@@ -154,7 +154,7 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
             return _opened(parcel, synced=synced)
     finally:
         RUNS.end(run)
-        if is_ending():  # a worker that was told to end, and has taken back what it had begun
+        if is_ending():  # a worker that was told to stop, and has undone what it had started
             os._exit(_ENDED)
 
 
@@ -171,7 +171,7 @@ def _opened(parcel: bytes, *, synced: bool) -> Done:
                 file.close(synced=synced)
         except CheckpointError as raised:
             error = raised.with_traceback(None)
-        except (ImportError, AttributeError) as raised:  # which a worker without ckpt raises by itself
+        except (ImportError, AttributeError) as raised:  # raised by a worker on which ckpt is not installed
             raise RuntimeError(f"{type(raised).__name__}: {raised}") from raised
         return Done(results, reads_of_task(hand.read), error)
 
@@ -179,8 +179,8 @@ def _opened(parcel: bytes, *, synced: bool) -> Done:
 class NamedFunction:
     """A function of `formats` that another process imports by way of `ckpt_cli`.
 
-    `ckpt_cli` makes sure that its own `formats` is imported there (`ckpt_cli.own_formats`).  By the
-    function's own name that process would import whichever `formats` stands first on its path.
+    `ckpt_cli` imports its own `formats` there (`ckpt_cli.own_formats`). The function's own name would import
+    the first `formats` on that process's path.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -267,14 +267,14 @@ class Travelling:
 
     @property
     def failures(self) -> tuple[type[BaseException], ...]:
-        """What is raised where nobody has done the work."""
+        """The errors of work that was not done."""
         return BrokenExecutor, CancelledError, OSError, ImportError, AttributeError
 
     def ask(self) -> None:
-        """Look whether anybody is there still; raise where nobody is."""
+        """Check that workers exist, and raise if there are none."""
 
     def lost(self, error: BaseException) -> CheckpointError:
-        """Return what to say of work that nobody has done."""
+        """Return the error for work that was not done."""
         if isinstance(error, ImportError | AttributeError):
             message = f"a worker has another version of ckpt, or none: {error}"
             return UnsupportedFeatureError(message, hints=("install the same version everywhere",))
@@ -396,7 +396,7 @@ def _threads(count: int) -> Threads:
 
 
 def lent_by(executor: Executor, count: int) -> Workers:
-    """Return workers that are an executor's, of which `count` work at a time.
+    """Return workers that use an executor, `count` of them at a time.
 
     They are threads of this process, or must see the files under the same paths, and have the same ckpt.
     """

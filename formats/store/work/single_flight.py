@@ -1,4 +1,4 @@
-"""Threads that want the same at the same time: one asks for it, the others wait for its answer."""
+"""Threads that want the same value at the same time: one requests it, and the others wait for its answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a task that came from another process has in its hand: the files that it was sent.
+"""The files that a task from another process brought with it.
 
-A task is unpickled in the thread that does it, and its files are noted here while they are opened: those
-that are written to are closed before it returns, of those that are read it tells how much.
+The thread that runs a task unpickles it, which opens the task's files and notes them here. Files that were
+written are closed before the task returns, and files that were read report how much.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StaysHereError(Exception):
-    """What is pickled is of use to this process alone."""
+    """A pickled object that only this process can use."""
 
 
 class Filled(Protocol):

@@ -1,9 +1,9 @@
 """Work as a list of tasks that do not depend on each other, and who does them.
 
-A task is a function and one item of plain data; what it returns goes back to whoever
-handed it out, in the order of the items.  So results, and files that tasks write at
-places of their own, are the same whoever does the work: this thread, a pool of threads,
-or any other `concurrent.futures.Executor` that can reach the files (`formats.store.work.executors`).
+A task is a function and one item of plain data. Its result returns to the caller, in the order of the items.
+So results, and files in which every task writes its own range, do not depend on who runs the tasks: this
+thread, a pool of threads, or any other `concurrent.futures.Executor` that can reach the files
+(`formats.store.work.executors`).
 
 Items are taken from their source only a little ahead of the work, so a million tasks
 need no more memory than a few, and small ones travel together.
@@ -32,7 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TASK_BYTES = 16 << 20
-"""Bytes that a task goes through: milliseconds of work, beside which handing it out costs nothing."""
+"""Bytes that a task reads: milliseconds of work, so that handing it out costs next to nothing."""
 
 _MUCH = 10**12
 """Bytes above which tasks grow: of more tasks than this makes, keeping them in order would be the work."""
@@ -41,7 +41,7 @@ _MOST_TASKS = 200_000
 _LARGER, _LARGEST = 256 << 20, 1 << 30
 _MOST_TOGETHER = 1024
 _GROUPS_EACH = 16
-"""Groups that each of those who are far away is sent of all the work: nobody waits long for the last."""
+"""Groups that each remote worker gets, out of all the work: the last ones finish at about the same time."""
 
 _MOST_FILES = 16
 """Files that tasks of one group write to: those of all groups that were handed out are open at once."""
@@ -82,7 +82,7 @@ class Hands(Protocol):
         """Hand out a group of items.  Raises StaysHereError where they cannot travel."""
 
     def wait(self, futures: Iterable[Future[list[R]]]) -> None:
-        """Wait until one of them has ended.  Raises CheckpointError where nobody is there any more."""
+        """Wait until one of them has ended. Raises CheckpointError if no worker is left."""
 
     def result(self, future: Future[list[R]]) -> list[R]:
         """Return what came of a group, or of its first items; what a task raised is raised."""
@@ -95,7 +95,7 @@ class Hands(Protocol):
 
 
 class Threads:
-    """Threads of this process, or whoever else sees what it sees."""
+    """Threads of this process, or another executor that sees the same files."""
 
     is_far = False
 
@@ -141,7 +141,7 @@ class _Group(Generic[T, R]):
 
     @property
     def under_way(self) -> Future[list[R]] | None:
-        """What is waited for; None where nothing is."""
+        """The first unfinished future, or None."""
         is_over = self.error is not None or len(self.results) >= len(self.items)
         return None if is_over else self.future
 
@@ -149,7 +149,7 @@ class _Group(Generic[T, R]):
 class _Round(Generic[T, R]):
     """Groups that were handed out and not taken back yet, in their order.
 
-    Of what has come back `told` is called, whatever else is waited for.
+    `told` is called with each result as soon as it arrives, in any order.
     """
 
     def __init__(self, hands: Hands, work: Callable[[T], R], told: Callable[[T, R], None]) -> None:
@@ -188,7 +188,7 @@ class _Round(Generic[T, R]):
         """Take what came of a group, and hand out the rest of it again where that is not all."""
         try:
             results = self._hands.result(future)
-        except Exception as error:  # which is raised in its turn
+        except Exception as error:  # raised when it is its turn
             group.error = error
             return
         for item, result in zip(group.items[len(group.results) :], results, strict=False):
@@ -214,7 +214,7 @@ def _done_here(work: Callable[[T], R], items: Iterable[T], told: Callable[[T, R]
 
 
 class Workers:
-    """Hands out tasks, or does them in the thread that asks where there is nobody else.
+    """Hands out tasks, or runs them in the calling thread if there are no workers.
 
     `hands` is called once, when there is something to share.  `total` are the bytes of all the work, which
     decide how large a task is.  `sent` counts tasks that were handed out and their bytes, `kept` the tensors,
@@ -261,8 +261,8 @@ class Workers:
         `size` says how many bytes an item is of, `file` what it writes to; `alone` has each be a group.
         `told` is called with an item and its result when that is there, before those that are yielded first.
 
-        What a task raises is raised in its turn.  When the generator has ended, or was
-        closed, no task is running any more and no other will.
+        An error of a task is raised when it is its turn. Once the generator has ended, or was closed, no task
+        is running and none will.
         """
         if self._hands is None:
             yield from _done_here(work, items, told)
@@ -270,7 +270,7 @@ class Workers:
         groups = ([item] for item in items) if alone else self._together(items, size, file)
         first, second = next(groups, None), next(groups, None)
         if first is None or (second is None and not self._shares_all):
-            yield from _done_here(work, first or (), told)  # nothing to share, and nobody to be found for it
+            yield from _done_here(work, first or (), told)  # nothing to share, so no need for workers
             return
         if not self._made:
             self._made.append(self._hands())
@@ -312,7 +312,7 @@ class Workers:
 
     @property
     def _group_bytes(self) -> int:
-        """How many bytes are handed out together to those who were found; nobody was for the first group."""
+        """How many bytes are handed out together. The first group is sent before workers are known."""
         far = [hands for hands in self._made if hands.is_far]
         return group_bytes(self._total, far[0].count) if far else self.task_bytes
 
