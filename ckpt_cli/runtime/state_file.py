@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 from formats.errors import CheckpointError
 from formats.location import Location, parse_location
@@ -15,9 +16,12 @@ from formats.store.local.staging import replace_file
 from formats.tf.run.state_file import FILE_NAME, NoLatestError, StateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["CheckpointState", "get_checkpoint_state", "latest_checkpoint", "update_state_file"]
+__all__ = [
+    "CheckpointState", "checkpoints_iterator", "get_checkpoint_state", "latest_checkpoint",
+    "update_state_file",
+]  # fmt: skip
 
 logger = logging.getLogger("ckpt_cli.runtime")
 
@@ -76,6 +80,42 @@ def latest_checkpoint(
         return beside
     logger.error("Couldn't match files for checkpoint %s", path)
     return None
+
+
+_PAUSE = 1.0
+"""Seconds between two looks at a state file."""
+
+
+def checkpoints_iterator(
+    checkpoint_dir: str | os.PathLike[str], min_interval_secs: float = 0, timeout: float | None = None,
+    timeout_fn: Callable[[], Any] | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """Yield the latest checkpoint whenever there is a new one; end where none comes within `timeout` seconds.
+
+    `timeout_fn` is asked then: if it returns False, the wait goes on.
+    """
+    last = None
+    while True:
+        found = _next_checkpoint(checkpoint_dir, last, timeout)
+        if found is None:
+            if timeout_fn is None or timeout_fn():
+                logger.info("Timed-out waiting for a checkpoint.")
+                return
+            continue
+        begun, last = time.time(), found
+        yield found
+        time.sleep(max(begun + min_interval_secs - time.time(), 0))
+
+
+def _next_checkpoint(
+    directory: str | os.PathLike[str], last: str | None, timeout: float | None
+) -> str | None:
+    end = None if timeout is None else time.time() + timeout
+    while (found := latest_checkpoint(directory)) in (None, last):
+        if end is not None and time.time() + _PAUSE > end:
+            return None
+        time.sleep(_PAUSE)
+    return found
 
 
 def update_state_file(

@@ -500,3 +500,27 @@ def optimizer_steps(tf, keras, optimizer, legacy, settings, steps=4):
     variables = made.variables() if callable(made.variables) else made.variables
     values = np.concatenate([variable.numpy().ravel() for variable in (w, b, table)])
     return {"variables": [variable.name for variable in variables], "values": values.tolist()}
+
+
+def backed_up(tf, keras, directory, stop):
+    """Train with BackupAndRestore until so many batches are done; return the losses, and the last weights."""
+    x = np.cos(np.arange(24.0)).reshape(12, 2).astype("f4")
+    model = keras.Sequential([keras.layers.Dense(3, "tanh", input_shape=(2,)), keras.layers.Dense(1)])
+    model.set_weights([np.cos(np.arange(one.size)).reshape(one.shape) for one in model.get_weights()])
+    model.compile("adam", "mse")
+    losses = []
+
+    def told(batch, logs):
+        losses.append(logs["loss"])
+        if len(losses) == stop:
+            raise KeyboardInterrupt
+
+    callbacks = [
+        keras.callbacks.BackupAndRestore(directory, save_freq=2),
+        keras.callbacks.LambdaCallback(on_batch_end=told),
+    ]
+    try:
+        model.fit(x, x[:, :1], 4, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)
+    except KeyboardInterrupt:
+        pass
+    return {"losses": losses, "weights": [one.tolist() for one in model.get_weights()]}

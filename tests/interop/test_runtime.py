@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -224,3 +225,20 @@ def test_recorded_edges_are_tensorflows(tensorflow: TensorFlow, family: str) -> 
 def test_recorded_signatures_are_tensorflows(tensorflow: TensorFlow) -> None:
     names = sorted(signatures.public_names())
     assert tensorflow.ask("runtime", "signatures", names=names) == signatures.read()
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+def test_an_interrupted_fit_continues_on_the_other_side(tensorflow: TensorFlow, tmp_path: Path) -> None:
+    """BackupAndRestore of either side restores epoch, batch, weights and optimizer of the other's."""
+    runs = []
+    for first, then in (
+        (ours, functools.partial(theirs, tensorflow)),
+        (functools.partial(theirs, tensorflow), ours),
+    ):
+        directory = folder(tmp_path, f"run{len(runs)}")
+        first("backed_up", directory=directory, stop=5)
+        runs.append(then("backed_up", directory=directory, stop=99))
+        assert not os.path.isdir(os.path.join(directory, "chief"))
+    np.testing.assert_allclose(runs[0]["losses"], runs[1]["losses"], **CLOSE)
+    for one, other in zip(runs[0]["weights"], runs[1]["weights"], strict=True):
+        np.testing.assert_allclose(one, other, **CLOSE)

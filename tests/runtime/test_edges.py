@@ -89,6 +89,7 @@ def table() -> str:
         "keras": "Keras: metrics, steps, symbolic tensors",
         "optimizers": "Ten steps of each optimizer, by each argument",
         "layers": "Layers, by each argument and input, with derivatives",
+        "checkpoints": "What programs do around checkpoints",
         "shown": "What is printed: tensors, progress, summaries",
     }
     rows = [

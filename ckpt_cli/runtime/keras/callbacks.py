@@ -5,117 +5,30 @@ keras/src/callbacks.py
 
 from __future__ import annotations
 
+import csv
 import logging
 import math
 import os
-import sys
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..checkpoint import Checkpoint
+from ..manager import CheckpointManager
 from ..unknown import absent, refuse
+from ..variable import Variable
+from .callback import Callback, CallbackList, History, Logs, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 __all__ = [
-    "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback", "LearningRateScheduler",
-    "ModelCheckpoint", "TerminateOnNaN",
+    "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
+    "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "TerminateOnNaN",
 ]  # fmt: skip
 
 logger = logging.getLogger("ckpt_cli.runtime")
-
-Logs = dict[str, float]
-
-
-def say(text: str) -> None:
-    """Print on standard output what Keras prints there."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-class Callback:
-    """Base: every method does nothing.  `model` and `params` are set before training begins."""
-
-    model: Any
-    params: dict[str, Any]
-
-    def __init__(self) -> None:
-        self.model = None
-        self.params = {}
-
-    def set_model(self, model: Any) -> None:
-        self.model = model
-
-    def set_params(self, params: dict[str, Any]) -> None:
-        self.params = params
-
-    def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
-
-    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
-
-    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        self.on_batch_begin(batch, logs)
-
-    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        self.on_batch_end(batch, logs)
-
-    def on_train_begin(self, logs: Logs | None = None) -> None: ...
-
-    def on_train_end(self, logs: Logs | None = None) -> None: ...
-
-    def on_test_begin(self, logs: Logs | None = None) -> None: ...
-
-    def on_test_end(self, logs: Logs | None = None) -> None: ...
-
-    def on_predict_begin(self, logs: Logs | None = None) -> None: ...
-
-    def on_predict_end(self, logs: Logs | None = None) -> None: ...
-
-    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
-
-    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
-
-    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
-
-    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
-
-    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
-
-
-class CallbackList:
-    """Callbacks in their order, each told in turn of what happens, with logs that all of them share."""
-
-    def __init__(self, callbacks: Iterable[Any], model: Any, **params: Any) -> None:
-        self._callbacks = list(callbacks)
-        for callback in self._callbacks:
-            callback.set_params(params)
-            callback.set_model(model)
-
-    def tell(self, method: str, *what: Any, logs: Logs | None = None) -> None:
-        logs = {} if logs is None else logs
-        for callback in self._callbacks:
-            getattr(callback, method)(*what, logs)
-
-
-class History(Callback):
-    """What `fit` returns: the loss, and each metric, of every epoch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.history: dict[str, list[float]] = {}
-        self.epoch: list[int] = []
-
-    def on_train_begin(self, logs: Logs | None = None) -> None:
-        self.epoch = []
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self.epoch.append(epoch)
-        for name, value in (logs or {}).items():
-            self.history.setdefault(name, []).append(value)
-        self.model._put("history", self)
 
 
 class LambdaCallback(Callback):
@@ -150,6 +63,11 @@ class TerminateOnNaN(Callback):
             self.model.stop_training = True
 
 
+def _rate_of(model: Any) -> Any:
+    """Return the learning rate, of which Keras tells as a number of NumPy's."""
+    return np.float32(model.optimizer.learning_rate)
+
+
 class LearningRateScheduler(Callback):
     """Sets the learning rate before each epoch: `schedule(epoch, rate)` returns it."""
 
@@ -171,7 +89,7 @@ class LearningRateScheduler(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if logs is not None:
-            logs["lr"] = float(self.model.optimizer.learning_rate)
+            logs["lr"] = _rate_of(self.model)
 
 
 class _Monitor(Callback):
@@ -323,6 +241,159 @@ class EarlyStopping(_Monitor):
     def on_train_end(self, logs: Logs | None = None) -> None:
         if self.stopped_epoch > 0 and self.verbose > 0:
             say(f"Epoch {self.stopped_epoch + 1}: early stopping" + "\n")
+
+
+class ReduceLROnPlateau(_Monitor):
+    """Lowers the learning rate by a factor when a number has not got better for `patience` epochs."""
+
+    def __init__(
+        self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, verbose: int = 0,
+        mode: str = "auto", min_delta: float = 1e-4, cooldown: int = 0, min_lr: float = 0, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if factor >= 1.0:
+            raise ValueError(f"ReduceLROnPlateau does not support a factor >= 1.0. Got {factor}")
+        min_delta = kwargs.pop("epsilon", min_delta)
+        refuse("ReduceLROnPlateau", **kwargs)
+        super().__init__(monitor, mode, lambda name: "acc" in name)
+        self.factor, self.patience, self.verbose = factor, patience, verbose
+        self.min_delta, self.cooldown, self.min_lr = min_delta, cooldown, min_lr
+        self.on_train_begin()
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self.wait = self.cooldown_counter = 0
+        self.best = -math.inf if self.rises else math.inf
+
+    def in_cooldown(self) -> bool:
+        return self.cooldown_counter > 0
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        logs = {} if logs is None else logs
+        logs["lr"] = _rate_of(self.model)
+        current = logs.get(self.monitor)
+        if current is None:
+            known = ",".join(logs)
+            logger.warning(
+                "Learning rate reduction is conditioned on metric `%s` which is not available. Available "
+                "metrics are: %s", self.monitor, known,
+            )  # fmt: skip
+            return
+        if self.in_cooldown():
+            self.cooldown_counter -= 1
+            self.wait = 0
+        if current > self.best + self.min_delta if self.rises else current < self.best - self.min_delta:
+            self.best, self.wait = current, 0
+        elif not self.in_cooldown():
+            self.wait += 1
+            if self.wait >= self.patience and logs["lr"] > np.float32(self.min_lr):
+                self._reduce(epoch, float(logs["lr"]))
+
+    def _reduce(self, epoch: int, rate: float) -> None:
+        rate = max(rate * self.factor, self.min_lr)
+        self.model.optimizer.learning_rate = rate
+        if self.verbose > 0:
+            say(f"\nEpoch {epoch + 1}: ReduceLROnPlateau reducing learning rate to {rate}." + "\n")
+        self.cooldown_counter, self.wait = self.cooldown, 0
+
+
+class CSVLogger(Callback):
+    """Writes the numbers of each epoch to a CSV file."""
+
+    def __init__(self, filename: Any, separator: str = ",", append: bool = False) -> None:
+        super().__init__()
+        self.filename, self.sep, self.append = os.fspath(filename), separator, append
+        self.keys: list[str] | None = None
+        self._has_header = False
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        if self.append and os.path.exists(self.filename):
+            self._has_header = self._has_header or os.path.getsize(self.filename) > 0
+        self.csv_file = open(self.filename, "a" if self.append else "w", encoding="utf-8", newline="")  # noqa: SIM115
+        self._is_begun = False
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        logs = logs or {}
+        if self.keys is None:
+            self.keys = sorted(logs)
+            if not any(key.startswith("val_") for key in self.keys):
+                self.keys += [f"val_{key}" for key in self.keys]
+        writer = csv.writer(self.csv_file, delimiter=self.sep)
+        if not self._is_begun and not self._has_header:
+            writer.writerow(["epoch", *self.keys])
+        self._is_begun = True
+        writer.writerow([epoch, *(_in_csv(logs.get(key, "NA")) for key in self.keys)])
+        self.csv_file.flush()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        self.csv_file.close()
+
+
+def _in_csv(value: Any) -> Any:
+    return f'"[{", ".join(map(str, value))}]"' if np.ndim(value) and not isinstance(value, str) else value
+
+
+class BackupAndRestore(Callback):
+    """Saves model and optimizer while `fit` trains; a `fit` that was interrupted continues from there.
+
+        <backup_dir>/chief/ckpt-N    model, ckpt_saved_epoch, ckpt_saved_batch, train_counter
+
+    keras/src/distribute/worker_training_state.py
+    """
+
+    def __init__(
+        self, backup_dir: Any, save_freq: Any = "epoch", delete_checkpoint: bool = True,
+        save_before_preemption: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        refuse("BackupAndRestore", save_before_preemption=save_before_preemption)
+        if not save_freq:
+            raise ValueError("Either `save_freq` or `save_before_preemption` must be set.")
+        self.backup_dir, self.save_freq, self.delete_checkpoint = backup_dir, save_freq, delete_checkpoint
+        self._batches = 0
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._epoch = Variable(-1, dtype="int64", name="ckpt_saved_epoch")
+        self._batch = Variable(-1, dtype="int64", name="ckpt_saved_batch")
+        self._counter = Variable(0, dtype="int64", trainable=False)
+        checkpoint = Checkpoint(
+            model=self.model, ckpt_saved_epoch=self._epoch, ckpt_saved_batch=self._batch,
+            train_counter=self._counter,
+        )  # fmt: skip
+        directory = os.path.join(os.fspath(self.backup_dir), "chief")
+        self._manager = CheckpointManager(checkpoint, directory, max_to_keep=1)
+        self._manager.restore_or_initialize()
+        self.model._put("_resumed", self._resumed)
+
+    def _resumed(self, initial_epoch: int, steps: int | None) -> tuple[int, int]:
+        """Return the epoch and its step to begin with."""
+        epoch, batch = int(self._epoch), int(self._batch)
+        if self.save_freq == "epoch":
+            return (epoch + 1 if epoch >= 0 else initial_epoch), 0
+        if batch < 0:
+            return initial_epoch, 0
+        return (epoch + 1, 0) if steps is not None and batch == steps - 1 else (epoch, batch + 1)
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch.assign(batch)
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._counter.assign_add(1)
+        if self.save_freq != "epoch":
+            self._batches += 1
+            if self._batches >= self.save_freq:
+                self._batches = 0
+                self._manager.save()
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._epoch.assign(epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.save_freq == "epoch":
+            self._manager.save()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self.delete_checkpoint:
+            shutil.rmtree(self._manager.directory, ignore_errors=True)
+        del self.model.__dict__["_resumed"]
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from .callbacks import Callback, Logs, say
+from .callback import Callback, Logs, say
 
 __all__ = ["ProgbarLogger"]
 

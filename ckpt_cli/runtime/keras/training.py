@@ -24,7 +24,7 @@ from ..unknown import refuse
 from . import losses, optimizers
 from . import metrics as metric_classes
 from .base_layer import deduplicated, iterate_layers
-from .callbacks import CallbackList, History, Logs
+from .callback import CallbackList, History, Logs
 from .masks import mask_of
 from .progress import ProgbarLogger
 from .symbolic import free_batch
@@ -52,6 +52,7 @@ class Trainer:
     compiled_metrics: Any
     run_eagerly: bool
     stop_training: bool
+    _resumed: Any
     _training: Traced | None
     _compiled_state: list[tuple[Layer, bool]]
     """Each layer, and whether it was to be trained when the model was compiled."""
@@ -167,9 +168,12 @@ class Trainer:
         told = _told(self, callbacks, history, verbose=verbose, epochs=epochs, steps=steps)
         self._put("stop_training", False)  # type: ignore[attr-defined]
         told.tell("on_train_begin")
+        skipped = 0
+        if "_resumed" in self.__dict__:
+            initial_epoch, skipped = self._resumed(initial_epoch, steps)
         trained: Logs = {}
         logs: Logs = {}
-        rounds = _epochs(data, batch_size, shuffle, epochs - initial_epoch, steps_per_epoch)
+        rounds = _epochs(data, batch_size, shuffle, epochs - initial_epoch, steps_per_epoch, skipped)
         for epoch, batches in enumerate(rounds, initial_epoch):
             trained = self._train(epoch, batches, weighed, told, trained)
             logs = dict(trained)
@@ -191,7 +195,7 @@ class Trainer:
         """Train for an epoch; return its loss and metrics.  One without batches has those of before, as 0."""
         self.reset_metrics()
         told.tell("on_epoch_begin", epoch)
-        for step, data in enumerate(batches):
+        for step, data in enumerate(batches, batches.skipped):
             told.tell("on_train_batch_begin", step)
             with self._as_compiled(during_fit=True), self._trained_as_compiled():
                 logs = _floats(self.train_step(weighed(data)))
@@ -511,9 +515,9 @@ class _CompiledMetrics:
 
 
 def _epochs(
-    data: _Data, batch_size: int | None, shuffle: bool, epochs: int, steps: int | None
+    data: _Data, batch_size: int | None, shuffle: bool, epochs: int, steps: int | None, skipped: int = 0
 ) -> Iterator[_Counted]:
-    """Yield the batches of each epoch.
+    """Yield the batches of each epoch, as many fewer of the first one as are skipped.
 
     An epoch of so many steps that are not the whole dataset begins where the last one ended, and
     training ends with the data. An epoch is as long as the first one was.
@@ -537,30 +541,33 @@ def _epochs(
             "the dataset)."
         )
     if data.is_arrays:
-        is_anew, batches = steps is None, chain.from_iterable(begin() for _ in range(epochs))
+        is_anew, batches = steps is None and not skipped, chain.from_iterable(begin() for _ in range(epochs))
     else:
         # Keras begins a pass that nobody draws from, which takes random numbers of a shuffle.
         is_anew, batches = isinstance(x, Dataset) and steps in (None, length), chain(begin())
+    if steps is None and skipped:
+        steps = data.steps(batch_size)
     if steps is None and length >= 0:
         steps = length
     for _ in range(epochs):
-        epoch = _Counted(islice(begin() if is_anew else batches, steps))
+        wanted = None if steps is None else steps - skipped
+        epoch = _Counted(islice(begin() if is_anew else batches, wanted), skipped)
         yield epoch
-        if steps is not None and epoch.count < steps:
+        if wanted is not None and epoch.count < wanted:
             logger.warning(
                 "Your input ran out of data; interrupting training. Make sure that your dataset or generator "
                 "can generate at least `steps_per_epoch * epochs` batches (in this case, %d batches).",
-                steps * epochs,
+                wanted * epochs,
             )
             return
-        steps = epoch.count
+        steps, skipped = epoch.count + skipped, 0
 
 
 class _Counted:
-    """An iterator that says how much it gave."""
+    """An iterator that says how much it gave, and how much was skipped before."""
 
-    def __init__(self, iterator: Iterator[Any]) -> None:
-        self._iterator, self.count = iterator, 0
+    def __init__(self, iterator: Iterator[Any], skipped: int = 0) -> None:
+        self._iterator, self.skipped, self.count = iterator, skipped, 0
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -12,10 +12,16 @@ from formats.model.checkpoint_files import data_shards
 from formats.tf.run.state_file import FILE_NAME
 
 from ... import graphs
+from ...averages import ExponentialMovingAverage
 from ...checkpoint import Checkpoint
 from ...names import name_scope
 from ...reader import CheckpointReader, checkpoint_exists, list_variables, load_checkpoint, load_variable
-from ...state_file import get_checkpoint_state, latest_checkpoint, update_state_file
+from ...state_file import (
+    checkpoints_iterator,
+    get_checkpoint_state,
+    latest_checkpoint,
+    update_state_file,
+)
 from ...unknown import absent, refuse
 from ...variable import Variable
 
@@ -24,7 +30,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Checkpoint", "NewCheckpointReader", "checkpoint_exists", "create_global_step", "get_checkpoint_state",
+    "Checkpoint", "ExponentialMovingAverage", "NewCheckpointReader", "checkpoint_exists",
+    "checkpoints_iterator", "create_global_step", "get_checkpoint_state",
     "get_global_step", "get_or_create_global_step", "global_step", "global_step_scope", "latest_checkpoint",
     "list_variables", "load_checkpoint", "load_variable", "remove_checkpoint", "update_checkpoint_state",
 ]  # fmt: skip
