@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from .keras.model import Model
 
-__all__ = ["Configured", "is_trained"]
+__all__ = ["Configured", "is_trained", "restore_optimizer"]
 
 _COMMON = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
 _IRRELEVANT = frozenset(
@@ -59,7 +59,7 @@ class Configured:
         if state is None:
             raise _refused(reader.location.path, f"{reader.format.name} holds no state of an optimizer")
         self.optimizer = _optimizer(by, state)
-        _restore(self.optimizer, self.model, state, reader, pairs)
+        restore_optimizer(self.optimizer, self.model, state, reader, pairs)
         self.inputs = inputs_of(self.model)
 
 
@@ -97,7 +97,7 @@ def _optimizer(by: FormatReader, state: TrainingState) -> Any:
         raise _refused(path, f"optimizer {name!r} cannot be made: {error}") from error
 
 
-def _restore(
+def restore_optimizer(
     optimizer: Any, model: Model, state: TrainingState, reader: FormatReader, pairs: dict[str, Any]
 ) -> None:
     """Give an optimizer its state, all of it or, where something does not fit, none."""

@@ -4,6 +4,7 @@ Weights get first values that depend on shapes alone, so that both sides begin a
 """
 
 import collections
+import contextlib
 import os
 from typing import Any, NamedTuple
 
@@ -519,8 +520,86 @@ def backed_up(tf, keras, directory, stop):
         keras.callbacks.BackupAndRestore(directory, save_freq=2),
         keras.callbacks.LambdaCallback(on_batch_end=told),
     ]
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         model.fit(x, x[:, :1], 4, epochs=3, shuffle=False, verbose=0, callbacks=callbacks)
-    except KeyboardInterrupt:
-        pass
     return {"losses": losses, "weights": [one.tolist() for one in model.get_weights()]}
+
+
+def whole_models(keras):
+    """Return makers of models with what they are compiled with, by name."""
+    layers, optimizers = keras.layers, keras.optimizers
+    schedules = optimizers.schedules
+
+    def stack():
+        model = keras.Sequential([layers.Input([3]), layers.Dense(4, "relu", kernel_regularizer="l2")])
+        model.add(layers.BatchNormalization())
+        model.add(layers.Dropout(0.0))
+        model.add(layers.Dense(1))
+        return model
+
+    def graph():
+        x = layers.Input([3])
+        h = layers.Dense(4, "tanh", name="shared")(x)
+        out = layers.Dense(1, "sigmoid")(layers.Concatenate()([h, layers.LayerNormalization()(h)]))
+        return keras.Model(x, out)
+
+    def loop():
+        inner = keras.Sequential([layers.Input([3, 2]), layers.LSTM(2)], name="inner")
+        x = layers.Input([3])
+        rows = layers.Reshape([3, 1])(x)
+        rows = layers.Bidirectional(layers.GRU(1, return_sequences=True))(rows)
+        return keras.Model(x, layers.Dense(1)(inner(rows)))
+
+    # Keras 3 has none.
+    legacy = optimizers if getattr(keras, "__version__", "2")[0] == "3" else optimizers.legacy
+    return {
+        "stack": (stack, {"optimizer": "adam", "loss": "mse", "metrics": ["mae"]}),
+        "graph": (
+            graph,
+            {"optimizer": optimizers.SGD(schedules.ExponentialDecay(0.1, 2, 0.5), momentum=0.9),
+             "loss": keras.losses.BinaryCrossentropy(label_smoothing=0.1),
+             "metrics": [keras.metrics.MeanSquaredError(name="m"), "accuracy"]},
+        ),
+        "loop": (loop, {"optimizer": optimizers.RMSprop(0.01, centered=True), "loss": "mae"}),
+        "older": (stack, {"optimizer": legacy.Adam(0.1), "loss": "mean_squared_error"}),
+        "averaged": (stack, {"optimizer": optimizers.AdamW(0.1, use_ema=True), "loss": "huber"}),
+        "unused": (graph, {}),
+        "untrained": (stack, {"optimizer": optimizers.Adagrad(0.1), "loss": "mse"}),
+    }  # fmt: skip
+
+
+def _losses_of(model, steps):
+    x = np.cos(np.arange(24.0)).reshape(8, 3).astype("f4")
+    y = (x[:, :1] > 0).astype("f4")
+    return [float(np.ravel(model.train_on_batch(x, y))[0]) for _ in range(steps)]
+
+
+def save_whole(tf, keras, name, path, steps):
+    """Train a model, save it, and train on; return the losses and the model's outputs when it was saved."""
+    keras.backend.clear_session()
+    make, options = whole_models(keras)[name]
+    model = make()
+    for number, weight in enumerate(model.weights):
+        values = np.cos(np.arange(int(np.prod(weight.shape))) * 0.7 + number).reshape(weight.shape) * 0.5
+        weight.assign((np.abs(values) + 0.5 if "variance" in weight.name else values).astype("f4"))
+    if options:
+        model.compile(**options)
+    before = _losses_of(model, steps if name != "untrained" else 0) if options else []
+    model.save(path)
+    return {"outputs": _outputs_of(model), "before": before, "then": _losses_of(model, 3) if options else []}
+
+
+def _outputs_of(model):
+    return np.asarray(model(np.sin(np.arange(12.0)).reshape(4, 3).astype("f4"))).tolist()
+
+
+def load_whole(tf, keras, path):
+    """Load a model and train on; return losses and outputs, and what it says of itself."""
+    keras.backend.clear_session()
+    model = keras.models.load_model(path)
+    found = {"outputs": _outputs_of(model), "text": model.to_json(), "then": []}
+    if model.optimizer is not None:
+        found["iterations"] = int(np.asarray(model.optimizer.iterations))
+        found["optimizer"] = type(model.optimizer).__name__
+        found["then"] = _losses_of(model, 3)
+    return found

@@ -242,3 +242,60 @@ def test_an_interrupted_fit_continues_on_the_other_side(tensorflow: TensorFlow, 
     np.testing.assert_allclose(runs[0]["losses"], runs[1]["losses"], **CLOSE)
     for one, other in zip(runs[0]["weights"], runs[1]["weights"], strict=True):
         np.testing.assert_allclose(one, other, **CLOSE)
+
+
+def _settings(path: str) -> Any:
+    """Return what a file says of a model and of how it is trained."""
+    with formats.open_checkpoint(path) as reader:
+        facts = reader.facts
+        return [
+            _unshared(json.loads(text)) if text else None for text in (facts.config, facts.training_config)
+        ]
+
+
+def _unshared(value: Any) -> Any:
+    """Leave out what tells that two layers have one initializer: addresses in memory."""
+    if isinstance(value, dict):
+        return {key: _unshared(one) for key, one in value.items() if key != "shared_object_id"}
+    return list(map(_unshared, value)) if isinstance(value, list) else value
+
+
+WHOLE = {"rtol": 5e-4, "atol": 5e-5}  # large steps of Adam
+
+
+@pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+@pytest.mark.parametrize("name", programs.whole_models(tf.keras))
+def test_whole_models_go_both_ways(tensorflow: TensorFlow, name: str, suffix: str, tmp_path: Path) -> None:
+    """Configurations, datasets and their places are Keras'; each side trains on from the other's file."""
+    mine, other = (os.path.join(folder(tmp_path, side), f"m{suffix}") for side in ("ours", "theirs"))
+    saved = ours("save_whole", name=name, path=mine, steps=2)
+    expected = theirs(tensorflow, "save_whole", name=name, path=other, steps=2)
+    assert _settings(mine) == _settings(other)
+    if suffix == ".h5":
+        assert datasets(mine) == datasets(other)
+    for key in ("before", "outputs", "then"):
+        np.testing.assert_allclose(saved[key], expected[key], **WHOLE)
+    for path in (mine, other):
+        there, here = theirs(tensorflow, "load_whole", path=path), ours("load_whole", path=path)
+        assert json.loads(here.pop("text")) == json.loads(there.pop("text"))
+        np.testing.assert_allclose(here.pop("outputs"), expected["outputs"], **WHOLE)
+        np.testing.assert_allclose(there.pop("outputs"), expected["outputs"], **WHOLE)
+        then = here.pop("then"), there.pop("then")
+        np.testing.assert_allclose(*then, **WHOLE)
+        if (name, suffix) != ("older", ".keras"):  # Keras does not store these optimizers there
+            np.testing.assert_allclose(then[0], expected["then"], **WHOLE)
+        assert here == there
+
+
+@pytest.mark.parametrize("tensorflow", ["2.21"], indirect=True, ids=["tf2.21"])
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+@pytest.mark.parametrize("name", programs.whole_models(tf.keras))
+def test_whole_models_of_keras_3_are_trained_on(
+    tensorflow: TensorFlow, name: str, suffix: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / f"m{suffix}")
+    expected = theirs(tensorflow, "save_whole", name=name, path=path, steps=2)
+    found = ours("load_whole", path=path)
+    np.testing.assert_allclose(found["outputs"], expected["outputs"], **CLOSE)
+    np.testing.assert_allclose(found["then"], expected["then"], **CLOSE)

@@ -14,6 +14,7 @@ from . import (
     models,
     optimizers,
     regularizers,
+    saving,
     utils,
 )
 from .layers import Input
@@ -21,7 +22,7 @@ from .models import Model, Sequential
 
 __all__ = [
     "Input", "Model", "Sequential", "activations", "backend", "callbacks", "initializers", "layers",
-    "losses", "metrics", "models", "optimizers", "regularizers", "utils",
+    "losses", "metrics", "models", "optimizers", "regularizers", "saving", "utils",
 ]  # fmt: skip
 
 

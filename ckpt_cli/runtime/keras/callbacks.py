@@ -110,7 +110,7 @@ class _Monitor(Callback):
 
 
 class ModelCheckpoint(_Monitor):
-    """Saves the weights after each epoch, or so many batches; with `save_best_only`, if they are better.
+    """Saves the model, or its weights, after each epoch or so many batches; perhaps only if they are better.
 
     `filepath` may have places for `epoch`, `batch` and what the logs have.
     """
@@ -129,8 +129,6 @@ class ModelCheckpoint(_Monitor):
         **kwargs: Any,
     ) -> None:
         refuse("ModelCheckpoint", **kwargs)
-        if not save_weights_only:
-            raise NotImplementedError("ModelCheckpoint: save_weights_only=False is not supported")
         if save_freq != "epoch" and type(save_freq) is not int:
             raise ValueError(
                 f'Unrecognized save_freq: {save_freq}. Expected save_freq are "epoch" or integer values'
@@ -138,6 +136,7 @@ class ModelCheckpoint(_Monitor):
         super().__init__(monitor, mode, lambda name: "acc" in name or name.startswith("fmeasure"))
         self.filepath, self.verbose, self.options = os.fspath(filepath), verbose, options
         self.save_best_only, self.save_freq = save_best_only, save_freq
+        self.save_weights_only = save_weights_only
         if initial_value_threshold is not None:
             self.best = initial_value_threshold
         self._epoch = self._batches = 0
@@ -176,7 +175,11 @@ class ModelCheckpoint(_Monitor):
             self.best = current
         else:
             self._say(f"saving model to {path}")
-        self.model.save_weights(path, overwrite=True, options=self.options)
+        if self.save_weights_only:
+            self.model.save_weights(path, overwrite=True, options=self.options)
+        else:
+            refuse("ModelCheckpoint", options=self.options)
+            self.model.save(path, overwrite=True)
 
     def _say(self, what: str) -> None:
         if self.verbose > 0:

@@ -25,7 +25,10 @@ from .regularizers import Regularizer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["config_of", "described", "known_options", "tagged"]
+__all__ = ["config_of", "described", "known_options", "registered", "tagged"]
+
+registered: dict[str, Any] = {}
+"""Classes of a program's own by the names under which it registered them."""
 
 _PLAIN = (str, int, float, bool, type(None))
 _ON_OUTPUTS = {"activity_regularizer": None}
@@ -189,6 +192,7 @@ def described(layer: Any) -> dict[str, Any]:
     """Return a layer's class and configuration; one of a program's own stands by its module and name."""
     name, module = type(layer).__name__, type(layer).__module__
     if not module.startswith(_OURS):
-        return tagged(module, name, layer.get_config(), name)
-    where, registered = _BESIDE_KERAS_LAYERS.get(name, ("keras.layers", None))
-    return tagged(where, name, layer.get_config(), registered)
+        known = next((full for full, cls in registered.items() if cls is type(layer)), name)
+        return tagged(module, name, layer.get_config(), known)
+    where, full = _BESIDE_KERAS_LAYERS.get(name, ("keras.layers", None))
+    return tagged(where, name, layer.get_config(), full)

@@ -11,6 +11,7 @@ a configuration asks for.
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,15 @@ import numpy as np
 
 from formats.errors import UnsupportedFeatureError
 from formats.keras.config import class_called
-from formats.keras.layers import LAYERS
+from formats.keras.layers import LAYERS, LayerRow
 
 from . import activations, layers
+from .configs import known_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Budget", "layer_from_config", "unknown"]
+__all__ = ["Budget", "in_keras_2", "layer_from_config", "unknown"]
 
 Config = dict[str, Any]
 
@@ -104,6 +106,45 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
     if spread > _MOST_SPREAD:
         raise UnsupportedFeatureError(f"{what}: dilation_rate={options['dilation_rate']!r} is too large")
     return made
+
+
+def in_keras_2(item: Config) -> Config:
+    """Return Keras 3's configuration of a layer in Keras 2's words, for a layer that is to be trained."""
+    name, class_name, config = _parts(item)
+    row, what = LAYERS.get(class_name, LayerRow()), f"layer {name!r} ({class_name})"
+    if class_name == "Masking" or config.get("mask_zero"):
+        raise unknown(f"{what}: a mask, which Keras 3 passes on otherwise,")
+    _check_dtype(what, config.get("dtype"))
+    _check(what, {key: config[key] for key in _ACTIVATIONS if key in config}, keras3=True)
+    cls, found = getattr(layers, class_name, None), {}
+    accepted = {*(row.options or ()), *known_options(class_name), *_NAMED, *_parameters(cls)}
+    renamed = dict(row.in_keras_2)
+    for given, value in config.items():
+        option = renamed.get(given, given)
+        if option in accepted or option.endswith(_IRRELEVANT_ENDS):
+            found[option] = _without_axes(value) if option.endswith("_initializer") else value
+        elif option == "backward_layer" and _is_mirrored(config["layer"], value):
+            continue
+        elif option == "batch_shape":
+            found["batch_input_shape"] = value
+        elif option not in _IRRELEVANT and not _is_off(option, value):
+            raise unknown(f"{what}: {option}={value!r}")
+    return {**item, "config": {**found, "dtype": "float32"}}
+
+
+_NAMED = ("name", "trainable")
+
+
+def _without_axes(value: Any) -> Any:
+    """Return the configuration of an initializer without Keras 3's axes, if they are off."""
+    if not isinstance(value, dict):
+        return value
+    config = {key: one for key, one in value["config"].items() if not (key.endswith("_axes") and one is None)}
+    return {**value, "config": config}
+
+
+def _parameters(cls: Any) -> Any:
+    return inspect.signature(cls).parameters if cls is not None else ()
 
 
 def _is_off(option: str, value: Any) -> bool:

@@ -135,7 +135,8 @@ class MeanMetricWrapper(Mean):
         Mean.update_state(self, found, sample_weight)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self._options}
+        own = {"fn": self._function.__name__} if type(self) is MeanMetricWrapper else {}
+        return {**super().get_config(), **own, **self._options}
 
 
 def _same(labels: Tensor, found: Tensor) -> Tensor:

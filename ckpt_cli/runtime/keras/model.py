@@ -44,6 +44,12 @@ class Model(Trainer, Layer):
     inputs: Any
     """The symbols of the inputs, in functional models and in sequential ones that know theirs."""
 
+    _files: ClassVar[Any]
+    """Writes whole models; `saving` sets it."""
+
+    _also_walked = ("metrics",)
+    """Attributes whose objects files have by their places, too."""
+
     _texts: ClassVar[Any]
     """Writes and reads configurations of models; `model_json`, which knows all kinds, sets it."""
 
@@ -190,6 +196,12 @@ class Model(Trainer, Layer):
         status = read_into(path, self._weights_view)
         status.assert_nontrivial_match()
         return status
+
+    def save(
+        self, filepath: Any, overwrite: bool = True, save_format: str | None = None, **kwargs: Any
+    ) -> None:
+        """Write the model, what it was compiled with and the optimizer's state, as `.keras` or `.h5`."""
+        self._files.save_model(self, filepath, overwrite, save_format, **kwargs)
 
     def _load_keras_file(self, path: str, by_name: bool, skip_mismatch: bool) -> bool:
         """Load the weights of one of Keras' own files; False where it is something else."""

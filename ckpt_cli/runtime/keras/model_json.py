@@ -24,9 +24,10 @@ from formats.wire.jsontext import parse_object
 from ..nest import flatten, map_structure
 from ..tensor import Tensor
 from . import layers
-from .configs import described
+from .configs import described, registered
 from .from_config import Builder
 from .functional import Functional
+from .layer_configs import in_keras_2
 from .layers.structural import InputLayer, TFOpLambda
 from .model import Model, Sequential
 from .symbolic import Call, KerasTensor
@@ -34,11 +35,18 @@ from .symbolic import Call, KerasTensor
 if TYPE_CHECKING:
     from .base_layer import Layer
 
-__all__ = ["config_of_functional", "config_of_sequential", "model_from_json", "model_of", "to_json"]
+__all__ = [
+    "VERSION",
+    "config_of_functional",
+    "config_of_sequential",
+    "model_from_json",
+    "model_of",
+    "to_json",
+]
 
 Item = dict[str, Any]
 
-_VERSION = {"keras_version": "2.15.0", "backend": "tensorflow"}
+VERSION = {"keras_version": "2.15.0", "backend": "tensorflow"}
 _ATTENDED = ("query_shape", "key_shape", "value_shape")
 _BUILT_BY_BASE = frozenset(
     [
@@ -52,7 +60,7 @@ what shape they were built for."""
 
 
 def to_json(model: Model, **kwargs: Any) -> str:
-    return json.dumps({"class_name": _class_of(model), "config": model.get_config(), **_VERSION}, **kwargs)
+    return json.dumps({"class_name": _class_of(model), "config": model.get_config(), **VERSION}, **kwargs)
 
 
 def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
@@ -60,10 +68,14 @@ def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = No
     return model_of(parse_object(json_string), custom_objects)
 
 
-def model_of(item: Item, custom_objects: dict[str, Any] | None = None) -> Any:
+def model_of(item: Item, custom_objects: dict[str, Any] | None = None, *, keras3: bool = False) -> Any:
     """Return the model that a configuration describes, with new weights; ValueError as `model_from_json`."""
+    known = {**registered, **(custom_objects or {})}
     try:
-        return _Anew(lambda one: _made_of(one, custom_objects or {})).model(item, 0)
+        own = _own_class(item, known)
+        if own is not None:
+            return own.from_config(item["config"])
+        return _Anew(lambda one: _made_of(one, known, keras3)).model(item, 0)
     except UnsupportedFeatureError as error:
         raise ValueError(str(error)) from error
 
@@ -72,22 +84,30 @@ class _Anew(Builder):
     _needs_input = False
 
 
-def _made_of(item: Item, custom_objects: dict[str, Any]) -> Layer:
+def _own_class(item: Item, known: dict[str, Any]) -> Any:
+    """Return the class of a program's own that a configuration is of; None for one of Keras'."""
+    return known.get(str(item.get("registered_name"))) or known.get(str(item.get("class_name")))
+
+
+def _made_of(item: Item, known: dict[str, Any], keras3: bool = False) -> Layer:
     name = item.get("class_name")
-    cls = custom_objects.get(str(name)) or getattr(layers, str(name), None)
+    own = _own_class(item, known)
+    if own is None and keras3:
+        item = in_keras_2(item)
+    cls = own or getattr(layers, str(name), None)
     if cls is None:
         raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using `custom_objects`.")
-    config = {key: _with_layers(value, custom_objects) for key, value in item["config"].items()}
+    config = {key: _with_layers(value, known, keras3) for key, value in item["config"].items()}
     # What shapes an attention had is known again once it was called.
     return cls.from_config({key: None if key in _ATTENDED else value for key, value in config.items()})
 
 
-def _with_layers(value: Any, custom_objects: dict[str, Any]) -> Any:
+def _with_layers(value: Any, known: dict[str, Any], keras3: bool) -> Any:
     """Return the value of an option with layers in place of their configurations."""
     if isinstance(value, list):
-        return [_with_layers(part, custom_objects) for part in value]
+        return [_with_layers(part, known, keras3) for part in value]
     is_layer = isinstance(value, dict) and hasattr(layers, str(value.get("class_name")))
-    return _made_of(value, custom_objects) if is_layer else value
+    return _made_of(value, known, keras3) if is_layer else value
 
 
 def _class_of(model: Model) -> str:

@@ -46,7 +46,7 @@ _BATCH = 32
 class Trainer:
     """The part of a model that trains it."""
 
-    optimizer: Any
+    optimizer: Any = None
     loss: Any
     compiled_loss: Any
     compiled_metrics: Any
@@ -61,6 +61,8 @@ class Trainer:
         self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **options: Any
     ) -> None:
         """Say what to train with."""
+        given = {"optimizer": optimizer, "loss": loss, "metrics": metrics, **options}
+        object.__setattr__(self, "_compiled_with", given)
         options.pop("jit_compile", None)
         several_steps = options.pop("steps_per_execution", None)
         refuse("compile", steps_per_execution=None if several_steps == 1 else several_steps)

@@ -28,7 +28,8 @@ from ..containers import Container
 from ..names import to_snake_case
 from ..saving import NamedArray, save_arrays
 from .base_layer import Layer
-from .optimizers import Optimizer, legacy
+from .metrics import Metric
+from .optimizers import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +41,7 @@ __all__ = ["assign", "assign_weights", "load_h5", "load_weights_file", "save_h5"
 
 logger = logging.getLogger("ckpt_cli.runtime")
 
-_OWNERS = (Layer, Optimizer, legacy.Optimizer)
+_OWNERS = (Layer, Optimizer, Metric)
 
 Pairs = list[tuple[Any, str]]
 """Live variables, each with the key of its value."""
@@ -69,9 +70,9 @@ def _weights(layer: Layer) -> list[Any]:
 
 
 def _own(owner: Any) -> list[Any]:
-    """Return the variables that are an object's own, trainable ones first; all of an optimizer."""
-    if isinstance(owner, Optimizer | legacy.Optimizer):
-        return list(owner.variables if isinstance(owner, Optimizer) else owner.weights)
+    """Return the variables that are an object's own, trainable ones first; all of an optimizer or metric."""
+    if isinstance(owner, Optimizer | Metric):
+        return list(owner.variables)
     return sorted(owner._own_weights, key=lambda weight: not weight.trainable)
 
 
@@ -189,7 +190,7 @@ def load_weights_file(reader: FormatReader, model: Layered) -> None:
     for group, unit in walk:
         variables, keys = unit.variables(), stored.get(group, [])
         if not isinstance(unit.live, Layer) and len(keys) != len(variables):
-            message = "Skipping variable loading for optimizer, which has other variables: %s"
+            message = "Skipping variable loading for an optimizer or metric, which has other variables: %s"
             logger.warning(message, unit.live)
             continue
         if len(variables) != len(keys):
