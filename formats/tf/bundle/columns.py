@@ -1,10 +1,9 @@
-"""What a listing shows of a large index, column by column, and block by block.
+"""The columns that a listing shows of a large index, block by block.
 
-A listing shows keys, dtypes and shapes, and of a million tensors few differ in the latter
-two.  A block is taken apart when its lines are wanted: the first lines of an index of 500 MB
-are there at once, and no more than one block is in memory.  What opening checks of an index as
-a whole is checked on the way, and an index of which a block alone does not tell what is a
-tensor, and which comes next, is left to who has read all of it.
+A listing shows keys, dtypes and shapes, and the latter two repeat across a million tensors. A block is
+decoded when its lines are needed: the first lines of an index of 500 MB appear at once, and only one block is
+in memory. The checks of a whole index run along. If single blocks do not show which entry is a tensor, and
+which comes next, the caller must read the whole index.
 """
 
 from __future__ import annotations
@@ -136,10 +135,10 @@ class IndexColumns:
 
 
 class _Block:
-    """A block taken apart: its keys, and where its entries and their heads stand.
+    """A decoded block: its keys, and the positions of its entries and of their heads.
 
-    A head is what an entry says of dtype and shape, where the rest of it tells no more than a
-    place, as TensorFlow writes it; that of any other entry is empty.
+    A head holds dtype and shape, if the rest of the entry is only a placement, as TensorFlow writes it. For
+    any other entry it is empty.
     """
 
     def __init__(self, table: Table, handle: BlockHandle) -> None:

@@ -1,10 +1,9 @@
 """Putting a staged bundle in the place of another (`formats.store.local.replacing`).
 
-Both are `PREFIX.index` and `PREFIX.data-SSSSS-of-NNNNN`.  The second names of old data
-shards are those of a count M that is not in use, and the index that stands in has the old
-entries under a header that counts M shards.  Readers pass over shards that no entry speaks
-of.  Where there are no hard links, or the old index cannot be read, the new bundle takes
-the count M itself, with empty shards at its end, and then no name is shared either.
+Both consist of `PREFIX.index` and `PREFIX.data-SSSSS-of-NNNNN`. The second names of old data shards have a
+count M that is not in use, and the interim index has the old entries under a header that counts M shards.
+Readers ignore shards without entries. Without hard links, or if the old index cannot be read, the new bundle
+itself takes the count M, with empty shards at its end, so that no name is shared.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BundleExchange(Exchange):
-    """Moves a staged bundle in.  `restage` stages it anew under another count of shards.
+    """Moves a staged bundle in. `restage` stages it again under another count of shards.
 
     Links at `mirror` go along: before an index counts a shard, there is one to it.
     """
@@ -81,7 +80,7 @@ class BundleExchange(Exchange):
         return count
 
     def _keep_old_apart(self) -> bool:
-        """Let the old bundle stand under second names; False where it cannot, and nothing has changed."""
+        """Give the old bundle second names. Return False, with nothing changed, if that is impossible."""
         try:
             old = BundleIndex(self._prefix)
         except CheckpointError:

@@ -1,4 +1,4 @@
-"""TensorBundle V2: the index that says which bytes of which data shard are which tensor.
+"""TensorBundle V2: the index, which maps tensors to bytes of data shards.
 
     PREFIX.index:                  a table; its first key is empty
         ""                         BundleHeaderProto: number of shards, byte order, version
@@ -7,11 +7,9 @@
                                    entry lists the pieces and holds no data
     PREFIX.data-SSSSS-of-NNNNN:    the tensors' bytes, without any framing
 
-The index is decoded into columns: keys, and entries as they are stored, one behind the
-other.  An entry is decoded when somebody asks for it; what a listing needs of it, dtype and
-shape, stands at its beginning and repeats from tensor to tensor, so that part is looked
-up, not decoded again.
-tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle.proto
+The index is decoded into columns: keys, and entries as stored, one after another. An entry is decoded when it
+is needed. Its start, dtype and shape, is all that a listing needs, and repeats from tensor to tensor, so that
+part is looked up. tensorflow/core/util/tensor_bundle/tensor_bundle.cc, core/protobuf/tensor_bundle.proto
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ class BundleEntry(NamedTuple):
 
 
 class EntryError(ValueError):
-    """What is wrong with one entry, with its finding code."""
+    """An error in one entry, with its finding code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -176,7 +174,7 @@ def refuse_shape(path: str, spec: TensorSpec) -> None:
 
 
 def encode_entry(entry: BundleEntry) -> bytes:
-    """Return an entry as TensorFlow writes it, of which `decode_entry` gives the entry back."""
+    """Return an entry as TensorFlow writes it; `decode_entry` is the inverse."""
     # As BundleEntryProto would encode it, but there are a hundred thousand, alike in dtype and shape.
     value = _encode_head(entry.dtype.number, entry.shape)
     for tag, number in zip(_PLACE_TAGS, (entry.shard, entry.offset, entry.size), strict=True):
@@ -223,7 +221,7 @@ def decode_entry(value: bytes) -> BundleEntry:
 
 
 def _placed(dtype: DType, shape: tuple[int, ...], place: re.Match[bytes]) -> BundleEntry:
-    """Return an entry of which dtype and shape are known, and where the rest of it stands."""
+    """Return an entry from its dtype, its shape, and the match of its placement."""
     shard, offset, size, crc32c = place.groups()
     stored = int.from_bytes(crc32c, "little") if crc32c else 0
     return BundleEntry(dtype, shape, _varint(shard), _varint(offset), _varint(size), stored)
@@ -347,10 +345,10 @@ class BundleIndex:
         self.findings.append(Finding.of(error))
 
     def _read(self, table: Table) -> tuple[list[str], bytes | None]:
-        """Read all blocks; return the keys as text, which nobody needs twice, and the header if it is there.
+        """Read all blocks. Return the keys as text, each once, and the header if there is one.
 
-        TensorFlow takes whatever comes first for the header; a table without one would
-        lose its first tensor without a word.
+        TensorFlow takes the first entry for the header, so a table without one would silently lose its first
+        tensor.
         """
         keys: list[str] = []
         header = last = None
@@ -397,7 +395,7 @@ class BundleIndex:
         return keys, header
 
     def _decode_header(self, value: bytes | None) -> BundleHeaderProto:
-        """Return the header, or what can be told where there is none."""
+        """Return the header, or a substitute if there is none."""
         if value is None:
             # A damaged block may have taken the header with it, and has been found already.
             if not any(finding.code == "block-checksum" for finding in self.findings):
@@ -512,7 +510,7 @@ class BundleIndex:
         return SpecTable(SpecRows(keys, numbers, list(numbered)), in_order)
 
     def _decode_spec(self, key: str, position: int) -> TensorSpec:
-        """Return what an entry says of its tensor, but for its key; what is wrong with it is found."""
+        """Return the spec from an entry, with an empty key, and record errors as findings."""
         try:
             entry = self.entry(position)
         except EntryError as flaw:
@@ -534,7 +532,7 @@ def _first_occurrences(keys: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def shape_or_scalar(value: bytes) -> tuple[int, ...]:
-    """Return the shape of an entry whose dtype is not known, if it can be told."""
+    """Return the shape of an entry whose dtype is unknown, or () if it cannot be decoded."""
     try:
         return decode_shape(BundleEntryProto.decode(value).shape)
     except ValueError:

@@ -1,9 +1,9 @@
-"""What is left of a damaged index: entries of sound blocks, and of damaged ones.
+"""The rest of a damaged index: entries of intact blocks, and of damaged ones.
 
-The blocks are those that the table's index block names; where that is damaged, or names one
-that is, they are found by walking the file (`formats.wire.salvage`).  One block is held at a
-time.  Entries of sound blocks are right, as their checksum says.  A damaged block is read up
-to where it stops making sense, and whoever goes on with that has to doubt it.
+The index block of the table lists the blocks. If it is damaged, or lists a damaged block, a walk through the
+file finds them (`formats.wire.salvage`). One block is in memory at a time. Entries of intact blocks are
+right, because their checksum matches. A damaged block is read until it becomes undecodable, and its entries
+are doubtful.
 
 No program writes keys of more than 1 MiB, and no command here would read them back: such
 an entry is left out, with a finding that says how the key begins.
@@ -36,7 +36,7 @@ _SHOWN_OF_KEY = 100
 
 
 class Remains(NamedTuple):
-    """What is left of an index: entries by key, as stored, of sound and of damaged blocks."""
+    """The rest of an index: stored entries by key, of intact and of damaged blocks."""
 
     header: BundleHeaderProto
     sound: dict[bytes, bytes]
@@ -62,7 +62,7 @@ def read_remains(prefix: Location) -> Remains:
 
 
 class _Blocks:
-    """The blocks of an index, taken apart one by one."""
+    """The blocks of an index, decoded one by one."""
 
     def __init__(self, file: File) -> None:
         self._file = file

@@ -1,6 +1,6 @@
 """A bundle's index made of what is left of one, and where a sibling has to help.
 
-Three sources say what lies where in the data shards, in falling order of trust:
+Three sources say where the data shards hold which tensor, in falling order of trust:
 
     sound blocks of the index     their checksum holds, so their entries are right
     damaged blocks                an entry that can be read may be right in part; that the data
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 CHECKSUM, UNCHANGED = "checksum", "sibling"
-"""What proves a tensor: its stored checksum, or that it is the sibling's to the last bit."""
+"""The proof of a tensor: its stored checksum, or equality with the sibling to the last bit."""
 
 
 class ProvenEntry(NamedTuple):
@@ -136,9 +136,9 @@ def _elements(entry: BundleEntry) -> int:
 def place_by(
     sibling: BundleIndex, prefix: Location, remains: Remains
 ) -> tuple[dict[bytes, ProvenEntry], list[Finding]]:
-    """Return the entries that a sibling has and sound blocks have not, as they lie in these shards.
+    """Return the entries that a sibling has and intact blocks lack, placed in these shards.
 
-    Findings say which of the sibling's tensors cannot be told, and why.
+    Findings name the sibling's tensors that cannot be placed, with the reason.
     """
     header = remains.header
     known = {key for key, value in remains.sound.items() if _decoded(value) is not None}
@@ -186,7 +186,9 @@ def _entries(index: BundleIndex) -> Iterator[tuple[bytes, BundleEntry]]:
 def _prove(
     entry: BundleEntry, doubtful: BundleEntry | None, layout: _SiblingLayout, shards: _Shards
 ) -> ProvenEntry | str:
-    """Return where a sibling's tensor lies here and what proves it, or why that cannot be said."""
+    """Return the placement of a sibling's tensor in these shards with its proof, or the reason why there is
+    none.
+    """
     if shards.file(entry.shard) is None:
         return "its data shard is missing"
     if doubtful is not None and (doubtful.dtype, doubtful.shape) == (entry.dtype, entry.shape):
@@ -221,7 +223,7 @@ class _SiblingLayout(NamedTuple):
 
 
 def _walk(sibling: BundleIndex, shard: int, shards: _Shards) -> _SiblingLayout:
-    """Return where the tensors of the sibling's shard lie in the one here."""
+    """Return where this shard holds the tensors of the sibling's shard."""
     file = shards.file(shard)
     found = (entry for _, entry in _entries(sibling) if not entry.slices and entry.shard == shard)
     places: dict[tuple[int, int], tuple[int, int]] = {}

@@ -3,11 +3,11 @@
     run/ckpt-1.index                  -> store/ckpt-1.index
     run/ckpt-1.data-00000-of-00001    -> store/ckpt-1.data-00000-of-00001
 
-Writing `run/ckpt-1` then writes `store/ckpt-1`, and the links are kept along with it: there is one
-for each shard before an index counts it, and none of a shard that is gone.  So are links that
-lie beside a bundle (`best.index -> ckpt-7.index`) when it is written under its own name.  Links to files
-that are no bundle of one name (as the caches of git-annex and DVC have) cannot be written
-through, for an index finds its shards by their names.
+Writing `run/ckpt-1` then writes `store/ckpt-1`, and keeps the links up to date: every shard has its link
+before an index counts it, and no link outlives its shard. The same is true of links next to a bundle
+(`best.index -> ckpt-7.index`) when the bundle is written under its own name. Links to files that form no
+bundle of one name (as in the caches of git-annex and DVC) cannot be written through, because an index finds
+its shards by their names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def followed_prefix(prefix: Location) -> Location:
         return prefix
     real = followed_index(prefix)
     for shard in shards:
-        # One that is not there yet may be what a killed process left.
+        # a broken link may come from a killed process
         leads_to = shard.real()
         if leads_to != real.parent.real() / _renamed(shard, prefix, real):
             raise _no_bundle(shard, leads_to)
@@ -67,7 +67,7 @@ def _no_bundle(link: str, leads_to: str) -> CheckpointError:
 
 
 def prefixes_to(real: Location) -> list[Location]:
-    """Return the prefixes beside a bundle at which links lead to all of its files (`best` -> `ckpt-7`)."""
+    """Return the prefixes next to a bundle whose links lead to all of its files (`best` -> `ckpt-7`)."""
     folder, index = real.parent, (real + ".index").real()
     with os.scandir(folder or ".") as entries:
         links = sorted(
@@ -75,7 +75,7 @@ def prefixes_to(real: Location) -> list[Location]:
         )
     found = []
     for prefix in (folder / link.removesuffix(".index") for link in links):
-        # What has some files of its own, or another's, is no second name of this bundle.
+        # A prefix with some files of its own, or of another bundle, is no second name of this one.
         with suppress(CheckpointError):
             if (prefix + ".index").real() == index and followed_prefix(prefix) != prefix:
                 found.append(prefix)

@@ -4,13 +4,12 @@
     strings:   length: varint*, masked crc of the lengths: fixed32, bytes*
     variants:  (length: varint, VariantTensorDataProto, masked crc so far: fixed32)*
 
-The checksum of numbers covers the bytes as they lie there.  That of strings covers
-the lengths as 4-byte integers (8 where they need it), then the stored checksum of
-the lengths, then the strings; that of variants the lengths as 8-byte integers, and
-each stored checksum in its place.  In neither does it cover the varints themselves.
-A big-endian bundle swaps numbers, and the lengths and their checksum in strings;
-TensorFlow has no big-endian variants.
-tensorflow/core/util/tensor_bundle/tensor_bundle.cc: ReadStringTensor, ReadVariantTensor
+The checksum of numbers covers the stored bytes. The checksum of strings covers the lengths as 4-byte integers
+(8 if they need it), then the stored checksum of the lengths, then the strings. The checksum of variants
+covers the lengths as 8-byte integers, and each stored checksum in its place. Neither covers the varints
+themselves. A big-endian bundle swaps numbers, and in strings the lengths and their checksum; TensorFlow has
+no big-endian variants. tensorflow/core/util/tensor_bundle/tensor_bundle.cc: ReadStringTensor,
+ReadVariantTensor
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Read: TypeAlias = "Callable[[int, int], bytes]"
 
 
 class Element(NamedTuple):
-    """Where one string or variant lies, counted from the beginning of its tensor."""
+    """The place of one string or variant, counted from the start of its tensor."""
 
     offset: int
     size: int
@@ -172,7 +171,7 @@ def _variants(cursor: _Cursor, count: int, size: int) -> Iterator[tuple[Element,
 
 
 def elements(read: Read, dtype: DType, count: int, size: int, *, big_endian: bool = False) -> list[Element]:
-    """Return where each string or variant of a tensor lies; ValueError as `checksum`."""
+    """Return the place of each string or variant of a tensor. Raises ValueError, as `checksum` does."""
     cursor = _Cursor(read, size)
     if dtype is VARIANT:
         return [element for element, _ in _variants(cursor, count, size)]

@@ -1,11 +1,10 @@
-"""Which TensorFlow wrote a checkpoint: a bundle does not say, but the graph beside it does.
+"""The TensorFlow that wrote a checkpoint: the graph next to a bundle names it, the bundle does not.
 
     PREFIX.meta:       MetaGraphDef: meta_info_def = 1 {tensorflow_version = 5}, graph_def = 2, ...
 
-The graph can be large and what is asked for lies at its beginning, so only that is read.
-What is no such message says nothing: the checkpoint itself is as good without it.
-Of a SavedModel, `formats.tf.bundle.saved_model` tells more.
-tensorflow/core/protobuf/meta_graph.proto
+The graph can be large, and the version is at its start, so only that is read. A file that is not such a
+message is ignored: the checkpoint is complete without it. For a SavedModel, `formats.tf.bundle.saved_model`
+reads more. tensorflow/core/protobuf/meta_graph.proto
 """
 
 from __future__ import annotations

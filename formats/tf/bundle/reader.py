@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 _MOST_OPEN_SHARDS = 64
-"""With as many stretches that were read ahead, they hold 16 MiB."""
+"""With one range read ahead in each, they hold 16 MiB."""
 
 
 _MANY_BLOCKS = 16
@@ -111,7 +111,7 @@ class BundleTensor(LazyTensor):
         return self._read_whole() if small is None else small
 
     def _read_whole(self) -> np.ndarray[Any, Any]:
-        """Return a tensor of fixed width, whatever its size, or say what is wrong with it."""
+        """Return a tensor of fixed width, of any size. Raises the error that describes its damage."""
         reader, spec, entry = self._reader, self.spec, self.entry
         if entry.slices:
             return self._assemble(full_index(spec.shape))
@@ -130,7 +130,7 @@ class BundleTensor(LazyTensor):
         return keep_region(self.spec, self.chunks(), index, self._reader.index.path)
 
     def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
-        # Strings are checked before their first is known, pieces where some are not there as they are read.
+        # Strings are checked before the first is returned, and slices, if some are missing, as they are read.
         if self.spec.dtype.itemsize is None or not self._is_complete():
             return super().region_chunks(index, max_bytes)
         return keep_chunks(self.spec, self.chunks(), index, max_bytes)
@@ -266,9 +266,9 @@ class BundleReader(FormatReader):
 
     @cached_property
     def index(self) -> BundleIndex:
-        """The index, which is read when it is asked for; `load` asks."""
-        table, self._table = self._table, None  # which holds the file's bytes
-        self.findings.clear()  # what columns have found is found again
+        """The index, which is read at its first use; `load` uses it."""
+        table, self._table = self._table, None  # it holds the file's bytes
+        self.findings.clear()  # the columns' findings are found again
         return BundleIndex(self.location.path, lenient=self._lenient, table=table, findings=self.findings)
 
     @cached_property
@@ -327,13 +327,13 @@ class BundleReader(FormatReader):
 
     @cached_property
     def small(self) -> SmallTensors:
-        from .small import SmallTensors  # which needs numpy, and a listing does not
+        from .small import SmallTensors  # needs numpy, which a listing does not
 
         return SmallTensors(self.index, self.open_shards)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """The number of each key: who reads values asks for a hundred thousand, one after the other."""
+        """The number of each key: a reader of values looks up a hundred thousand in a row."""
         return {key: number for number, key in enumerate(self.specs)}
 
     @cached_property
@@ -461,7 +461,7 @@ class BundleReader(FormatReader):
                 raise
             self._check_expansion(shard, file, key)
             if len(self.open_shards) >= _MOST_OPEN_SHARDS:
-                # It closes when nobody reads from it any more, which another thread may be doing.
+                # Another thread may still read from it; it is closed after the last read.
                 self.open_shards.popitem(last=False)
             self.open_shards[shard] = ahead
         return ahead
@@ -477,7 +477,7 @@ class BundleReader(FormatReader):
             raise UnsupportedFeatureError(flaw, path=file.path, key=key, code="tensor-size")
 
     def _expansion_of(self, shard: int, stored: int) -> str | None:
-        """Return what is wrong with the sizes of a shard's entries, of which `stored` bytes are there."""
+        """Return what is wrong with the sizes of a shard's entries, compared with its `stored` bytes."""
         if expansion_flaw(self._nbytes, stored) is None:
             return None
         stretches = zip(*self._stretches_in.get(shard, ((), ())), strict=True)
@@ -485,7 +485,7 @@ class BundleReader(FormatReader):
 
     @cached_property
     def _nbytes(self) -> int:
-        """Bytes of all tensors, whatever shards they are in."""
+        """The size of all tensors in bytes, over all shards."""
         _, numbers, specs, _ = self.specs.rows.columns
         return sum(count * (specs[number].nbytes or 0) for number, count in Counter(numbers).items())
 
@@ -516,7 +516,7 @@ class BundleReader(FormatReader):
             self._close_shards()
 
     def data_range(self, key: str, entry: BundleEntry) -> FileRange:
-        """Return where an entry's bytes lie, with the checksum stored for them."""
+        """Return the range of an entry's bytes, with their stored checksum."""
         return FileRange(self.shard(entry.shard, key), entry.offset, entry.size, key, entry.crc32c)
 
     def expect(self, shard: int, offset: int, size: int) -> None:
@@ -526,7 +526,7 @@ class BundleReader(FormatReader):
         return self.shard(shard).read_exactly(offset, size)
 
     def check_size(self, spec: TensorSpec, entry: BundleEntry) -> None:
-        """Hold an entry's size against its shape and its shard, before anything is allocated for it."""
+        """Compare an entry's size with its shape and its shard before memory is allocated."""
         if entry.slices:
             elements_stored = self.covered(spec, entry)
             if elements_stored < spec.size and spec.size * (spec.dtype.itemsize or 1) > 64 * PIECE:
@@ -573,10 +573,10 @@ class BundleReader(FormatReader):
         return bool(self.specs) and not data_shards(self.location.path)
 
     def missing_files(self) -> Sequence[Location]:
-        """Return the data shards that are not there, of those that hold tensors.
+        """Return the data shards that hold tensors and are missing.
 
-        Where as many shards as the header counts are there, none of them is missing,
-        and no entry needs to be decoded to know.
+        If the number of existing shards equals the header's count, none is missing, and no entry needs to be
+        decoded.
         """
         prefix, count = self.location.path, self.header.num_shards
         there = set(data_shards(prefix))

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _MOST_GAPS = 1024
-"""Shards that a header counts and that are not there: more are the word of a damaged file."""
+"""The most missing shards that a header may count: more come from a damaged file."""
 
 
 class BundleRename:
@@ -89,7 +89,7 @@ class BundleRename:
             hints = ("to write a new checkpoint, pass the same rules to convert",)
             raise UnsupportedFeatureError(message, path=prefix, hints=hints)
         self._used: dict[int, int] = {}
-        """The shards that tensors lie in, and where in each the last one ends."""
+        """The shards that hold tensors, and the end of the last tensor in each."""
         self._has_odd_sizes = False
         self._entries = self._rekeyed()
         self._refuse_missing()
@@ -117,7 +117,7 @@ class BundleRename:
         return graph.encode()
 
     def _rekeyed(self) -> dict[bytes, bytes]:
-        """Return the entries by their new keys, but for that of an object graph that changes."""
+        """Return the entries by their new keys, except that of an object graph that changes."""
         index = self._reader.index
         entries: dict[bytes, bytes] = {}
         for key, position in index.tensors.items():
@@ -181,9 +181,8 @@ class BundleRename:
     ) -> list[str]:
         """Write it and move it to its place; return notes for the person.
 
-        Raises CorruptCheckpointError for a tensor that is damaged in a shard that is copied: its
-        values are compared with its checksum as they are with the copy.  What is shared is not read,
-        and held against the sizes of the shards.
+        Raises CorruptCheckpointError for a damaged tensor in a shard that is copied: its values are compared
+        with its checksum along with the copy. Shared shards are not read; only their sizes are compared.
         """
         if self._prefix.is_object():
             self._put_index(verify=verify)
@@ -207,7 +206,7 @@ class BundleRename:
         return self._notes(brought)
 
     def rehearse(self) -> list[str]:
-        """Return the notes of a run, as far as they can be told without it."""
+        """Return the notes of a run, as far as they are known without it."""
         refusals = {number: why_not_shared(path, self._prefix) for number, path in self._sources().items()}
         return self._notes({number: Brought(COPY, refusal) for number, refusal in refusals.items()})
 
@@ -249,7 +248,7 @@ class BundleRename:
                 brought[number] = bundle.share(sources[number], self._ways, advance)
             elif number == self._graph_shard and self._graph is not None:
                 self._entries[OBJECT_GRAPH_KEY] = self._write_graph(self._graph, bundle.add_shard())
-            else:  # one that no entry speaks of, and the count of which is kept
+            else:  # a shard without entries, whose count is kept
                 bundle.add_shard()
         self.shares = self.in_place or any(shard.way != COPY for shard in brought.values())
         bundle.finish()
@@ -268,7 +267,7 @@ class BundleRename:
         return shard_name(self._prefix.name, shard, self._num_shards)
 
     def _verify_index(self, staging: Staging, bundle: StagedBundle) -> None:
-        """Hold what is staged of the index against what it is to say, an entry at a time, and the graph."""
+        """Compare the staged index with the plan, entry by entry, and the graph."""
         flaw = bundle.index_flaw(self._num_shards)
         if flaw is not None:
             raise self._broken(flaw)
@@ -298,7 +297,7 @@ class BundleRename:
     ) -> None:
         """Read the tensors of each shard that was copied from it and from the copy, checksums and all.
 
-        Of what is shared, the places are looked at alone.
+        For shared shards only the placements are checked.
         """
         copied = (number for number, shard in brought.items() if shard.way == COPY)
         copies = {number: staging.path(self._name(number)) for number in copied}

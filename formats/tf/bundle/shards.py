@@ -1,4 +1,4 @@
-"""Data shards of one bundle as shards of another: shared where the file system can, else copied.
+"""Data shards of one bundle used by another: shared if the file system can, otherwise copied.
 
     link    a second name for the same file: TensorFlow, and this, never change a shard in place
     clone   a file of its own whose blocks are shared until one of both changes (FICLONE)
@@ -31,7 +31,7 @@ HARD_LINKS = (
     "data shards are hard links to SRC's files; a program that overwrites one in place (h5py, np.savez,"
     " torch.save, cp) changes both; ckpt verify detects this"
 )
-"""What is to be said where files are shared so; a clone is a file of its own."""
+"""The note about files that are shared; a clone is a file of its own."""
 
 _FICLONE = 0x40049409
 _COPIED_AT_ONCE = 8 << 20
@@ -48,9 +48,9 @@ _CANNOT = {
     errno.EINVAL: _NO_WAY,
     errno.ENOSYS: _NO_WAY,
 }
-"""What systems say where a file cannot be linked, cloned, or copied by themselves, in words.
+"""The systems' errors for files that cannot be linked, cloned, or copied in the kernel, in words.
 
-Who owns a file, and whoever may read and write it, may link it: proc(5), protected_hardlinks.
+The owner of a file, and everyone who may read and write it, may link it: proc(5), protected_hardlinks.
 """
 
 
@@ -62,7 +62,7 @@ class Brought(NamedTuple):
 
 
 def why_not_shared(path: Location, target: Location) -> str:
-    """Return why a file cannot be shared with a target, as far as that shows without trying; else nothing."""
+    """Return why a file cannot be shared with a target, as far as that is known without trying, or ""."""
     if target.store.scheme:
         return ELSEWHERE
     real, directory = path.store.system_path(path), os.path.abspath(target)
@@ -82,13 +82,14 @@ def bring(
 ) -> Brought:
     """Stage a shard under a name in the first of `ways` that works; return which that was.
 
-    `advance` is told of bytes that were copied.  Raises InaccessibleError for what is no regular file.
+    `advance` is called with the number of copied bytes. Raises InaccessibleError for anything but a regular
+    file.
     """
     path.open().close()  # a pipe would be waited for, and what cannot be read not be TARGET's fault
     real, refusal = path.real(), ""
     if path.store.system_path(path) is None:
         ways, refusal = [way for way in ways if way == COPY], ELSEWHERE
-    from ...store.local.staging import refusing  # which reading does not need
+    from ...store.local.staging import refusing  # not needed for reading
 
     with refusing(staging.target):
         for way in ways:
@@ -146,7 +147,7 @@ def _copy(path: Location, new: str, advance: Callable[[int], None]) -> None:
                 done += copied
                 advance(copied)
         except BaseException:
-            let_go(target)  # What was raised first is what a person is told.
+            let_go(target)  # the first error is the one that the user sees
             raise
         os.close(target)
 

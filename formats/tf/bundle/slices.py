@@ -25,7 +25,7 @@ def extents_of(proto: TensorSliceProto) -> Extents:
 
 
 def slice_proto(extents: Extents) -> TensorSliceProto:
-    """Return the message of which `extents_of` gives the extents back."""
+    """Return the message for some extents; `extents_of` is the inverse."""
     from ...wire.messages import Extent, TensorSliceProto
 
     return TensorSliceProto(

@@ -3,11 +3,9 @@
     plain entry:  08 dtype, 12 length shape, [18 shard], [20 offset], [28 size], [35 crc32c: fixed32]
     place:        shard: int32, size: int32, offset: int64, checksum, unmasked: uint32
 
-Whoever reads them one by one would wait for their entries and for the system longer
-than for their values.  So what entries as TensorFlow writes nearly all of them say of
-the place is decoded by numpy, a field of thousands in one step, and a shard in which
-somebody goes forward is read ahead.  Of any other entry, and of a tensor that is not
-small, the place has a size of -1.
+Reading them one by one would take longer for entries and system calls than for values. So numpy decodes the
+placements of plain entries, which nearly all are, one field of thousands per step. A shard that is read
+forward is read ahead. Any other entry, and any large tensor, has a size of -1 here.
 
 All that is checked of a tensor is checked here, too, but what is wrong is not said:
 every tensor can be read the long way, which says it.
@@ -47,7 +45,7 @@ PLACE_TAGS, CHECKSUM_TAG = (0x18, 0x20, 0x28), 0x35
 """Tags of the fields of a place, in their order."""
 
 _BATCH = 1 << 14
-"""Entries decoded together: a few MB of columns, and longer ones are no faster."""
+"""Entries decoded together: a few MB of columns. Larger batches are not faster."""
 
 _VARINT = 9
 """Bytes of a varint below 2**63 at most."""
@@ -77,8 +75,8 @@ class SmallTensors:
             data = ahead.read(offset, size)
             stored = np.ndarray(spec.shape, spec.dtype.numpy, data)
         except (CheckpointError, TypeError, ValueError):
-            # What cannot be read may lie behind the tensor; else there are fewer bytes than
-            # values, or more dimensions than numpy has.
+            # The unreadable part may follow the tensor. Otherwise there are fewer bytes than values, or more
+            # dimensions than numpy has.
             return None
         if stored.nbytes != size or crc32c(data) != checksum:
             return None
@@ -137,7 +135,7 @@ class Cursors:
 
     @property
     def ended(self) -> Column:
-        """Which of them have gone through a plain entry, and end where it does."""
+        """Which of them went through a plain entry, and ended where it ends."""
         ended: Column = self.plain & (self.at == self.ends)
         return ended
 

@@ -3,12 +3,12 @@
     shard-0, shard-1, ...           while it is not known how many there will be
     PREFIX.data-SSSSS-of-NNNNN      afterwards; PREFIX.index is staged then
 
-Whoever writes a bundle fills shards and notes entries; how many shards there are, what they
-are called, and how all of it takes the place of an old bundle (`commit`) is known here.
+A bundle's writer fills shards and notes entries. This module knows the number and names of shards, and how
+the result replaces an old bundle (`commit`).
 
-In a store of objects shards have their names from the beginning: of a count that is known before, and that
-no shard there has in its name, so that the old bundle stays until the new index is there.  What the count
-names beyond the shards that are filled is empty.
+In a store of objects shards have their final names from the start. Their count is known beforehand, and no
+existing shard has it in its name, so the old bundle stays until the new index is there. Counted shards that
+are not filled are empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Streaming the tensors of a bundle: their values in bounded chunks, in C order.
 
-Checksums run along and are compared when the last chunk has passed, so that whoever
-copies knows before he commits, and reads every byte once.
+Checksums are updated along the way, and compared after the last chunk. A copy is verified before it is
+committed, and every byte is read once.
 """
 
 from __future__ import annotations

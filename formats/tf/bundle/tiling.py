@@ -1,10 +1,9 @@
 """Partitioned tensors as one stream: joining pieces, and cutting a stream into them.
 
-A tensor's bytes in C order are gone through once, slab by slab.  A slab is consecutive
-elements, at most a chunk of them, in which no piece begins or ends along the first
-dimension; each of its parts is the next that its piece has.  So every piece is read, or
-written, from its beginning to its end, whatever way the tensor was cut, and nothing
-larger than a slab is held.
+A tensor's bytes are read once in C order, slab by slab. A slab is consecutive elements, at most a chunk of
+them, in which no slice begins or ends along the first dimension; each of its parts is the next part of its
+slice. So every slice is read, or written, from start to end, however the tensor was cut, and nothing larger
+than a slab is in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class _Slab(NamedTuple):
 
 
 def _bands(pieces: _Numbered) -> Iterator[tuple[int, int, _Numbered]]:
-    """Yield (start, stop, pieces there) of the first dimension, cut wherever a piece begins or ends."""
+    """Yield (start, stop, slices) of the first dimension, cut at every start and end of a slice."""
     edges = sorted({edge for _, region in pieces for edge in region[0]})
     waiting = sorted(pieces, key=lambda piece: piece[1][0], reverse=True)
     active: _Numbered = []

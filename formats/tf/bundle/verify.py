@@ -1,13 +1,12 @@
 """Verifying a bundle: what contradicts itself in index, shards, object graph and data.
 
-Structure comes first, since it says which bytes are worth reading: entries within
-their shards, shards that are there, pieces that tile their tensor, an object graph
-that agrees with the keys.  Then every byte is read once, in the order of the shards,
-and held against its checksum.  Neighbours too small to be worth a read of their own
-are read together, what is large in ranges that need not wait for each other.
+The structure is checked first, because it says which bytes can be read: entries within their shards, existing
+shards, slices that tile their tensor, an object graph that agrees with the keys. Then every byte is read
+once, in the order of the shards, and compared with its checksum. Small neighbours are read together, and
+large parts in independent ranges.
 
-What TensorFlow reads without harm is no finding: entries that share all their bytes,
-bytes that belong to no entry, graphs with cycles and aliases.
+What TensorFlow reads without harm is no finding: entries that share all their bytes, bytes without an entry,
+graphs with cycles and aliases.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ JOINABLE = frozenset(
 
 
 class _Parts:
-    """The stretches of shards that have a checksum of their own, in columns.
+    """The ranges of shards that have their own checksum, in columns.
 
     A part is a tensor or a piece of one.  There can be a million, so they are numbers
     in arrays: `tensor` is a position among the specs, `count` the elements.
@@ -90,7 +89,7 @@ class _Parts:
         return self.offset[part] + self.size[part]
 
     def in_file_order(self) -> array[int]:
-        """Return the parts in the order in which they lie in the shards."""
+        """Return the parts in the order of the shards."""
         shard, offset = self.shard, self.offset
         order = range(len(shard))
         places = zip(shard, offset, strict=True)
@@ -113,7 +112,7 @@ def verify_bundle(reader: BundleReader, workers: Workers = SERIAL) -> Iterator[V
 def verify_values(
     reader: BundleReader, shards: Collection[int], workers: Workers = SERIAL
 ) -> Iterator[Verification]:
-    """Yield the steps of verifying the tensors alone, of which some shards are read."""
+    """Yield the steps of verifying the tensors alone, in these shards."""
     structure = _Structure(reader)
     yield Verification(findings=tuple(structure.check()))
     parts = structure.parts
@@ -143,7 +142,7 @@ def _keys(reader: BundleReader) -> Iterator[Finding]:
 class _Structure:
     """The parts whose bytes can be read, and the findings that say why others cannot.
 
-    `lost` are the tensors, by position, of which something cannot be read or is damaged.
+    `lost` are the tensors, by position, with a part that cannot be read or is damaged.
     """
 
     def __init__(self, reader: BundleReader) -> None:
@@ -157,7 +156,7 @@ class _Structure:
 
     def expect_all_of(self, shard: int) -> None:
         """Say that a shard will be read from its beginning to its end, if it can be."""
-        with suppress(CheckpointError):  # which who reads it will say
+        with suppress(CheckpointError):  # the reader of the file reports it
             self.reader.expect(shard, 0, self._sizes.get(shard, 0))
 
     def check(self) -> Iterator[Finding]:
@@ -208,7 +207,7 @@ class _Structure:
         index = self.reader.index
         if entry.shard not in self._sizes and entry.shard < index.header.num_shards:
             path = data_shard(index.prefix, entry.shard, index.header.num_shards)
-            if path.is_missing():  # else it cannot be opened, or the directory not be listed
+            if path.is_missing():  # otherwise it cannot be opened, or the directory cannot be listed
                 message = "its data shard is missing"
                 yield Finding("error", "shard-missing", message, spec.key, path, entry.offset)
                 return
@@ -274,7 +273,7 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
 
 
 class _Stretch(NamedTuple):
-    """What one task reads: bytes from the beginning of the first part; of one part, perhaps a range."""
+    """What one task reads: bytes from the start of the first part, or a range of a single part."""
 
     parts: list[int]
     begin: int
@@ -290,7 +289,7 @@ class _Elements(NamedTuple):
 
 
 class _VerifyTask(NamedTuple):
-    """A stretch as data: where its parts lie in an open file, or the error that opening it met.
+    """A range as data: the placement of its parts in an open file, or the error from opening it.
 
     `offset` is that of the first part, `begin` and `end` are counted from there, and `places` are offset and
     size of each of several parts.  `expected` bytes are read in a row.
@@ -306,7 +305,7 @@ class _VerifyTask(NamedTuple):
 
 
 def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) -> Iterator[Verification]:
-    """Read every part once and hold it against its checksum."""
+    """Read every part once, and compare it with its checksum."""
     tally = _Tally(reader, structure)
     waiting: deque[_Stretch] = deque()
 
@@ -401,7 +400,7 @@ def _stretches(structure: _Structure, step: int) -> Iterator[_Stretch]:
 
 
 def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _VerifyTask:
-    """Return the task of reading a stretch."""
+    """Return the task of reading a range."""
     parts, first = structure.parts, stretch.parts[0]
     start = parts.offset[first]
     try:

@@ -1,9 +1,8 @@
 """Writing a bundle: tensors into data shards as they come, the index at the end.
 
-Data stand in the order in which they are written, one after the other, as TensorFlow
-puts them.  A shard is full when the next tensor would carry it past the shard size; a
-tensor is split only where its extents were given, and then each slice is a tensor.
-Chunks are checksummed and written as they pass, so memory does not grow with a tensor.
+Data are stored in the order in which they are written, as TensorFlow does. A shard is full when the next
+tensor would exceed the shard size. A tensor is split only at given extents, and each slice then counts as a
+tensor. Chunks are checksummed and written as they pass, so memory does not grow with a tensor.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _NOT_JOINED = BUNDLE_DTYPES - {
 
 
 def bundle_target(target: WriteTarget) -> WriteTarget:
-    """Return a target with its prefix for a path, whichever file of the bundle was named."""
+    """Return a target whose path is the bundle's prefix, for any of its files."""
     prefix = bundle_prefix(target.path)
     if not os.path.basename(prefix) or prefix.is_folder():
         hint = f"name the checkpoint, for example {os.path.join(prefix, 'ckpt-1')}"
@@ -143,7 +142,7 @@ class BundleWriter(FormatWriter):
     def share(self, path: Location, ways: Sequence[str]) -> tuple[int, Brought]:
         """Let a whole file be a data shard; return its number, and how it came, if any way works.
 
-        `ways` are those of `formats.tf.bundle.shards`.  What is written next begins a shard of its own.
+        `ways` are those of `formats.tf.bundle.shards`. The next write begins a new shard.
         """
         if not isinstance(self._bundle, StagedBundle):
             return 0, Brought(None, ELSEWHERE)
@@ -153,7 +152,7 @@ class BundleWriter(FormatWriter):
     def refer(  # noqa: PLR0917  a name, and the place in the order of the index
         self, key: str, extents: Extents | None, shard: int, offset: int, size: int, crc32c: int
     ) -> None:
-        """Let a tensor, or slice, lie in a shard that is shared; it takes the tensor's turn, as `write` does.
+        """Place a tensor, or slice, in a shared shard; it takes the tensor's turn, as `write` does.
 
         The masked checksum is that of its bytes there.
         """
@@ -177,7 +176,7 @@ class BundleWriter(FormatWriter):
             self._filling.remove(file)
 
     def _add(self, spec: TensorSpec, extents: Extents | None, place: _Stretch, crc32c: int) -> None:
-        """Add the entry of a tensor, or slice, that lies there and has this masked checksum."""
+        """Add the entry of a tensor, or slice, with this placement and masked checksum."""
         key = key_bytes(spec.key)
         stored = key if extents is None else slice_key(key, extents)
         if isinstance(self._bundle, SentBundle):
@@ -240,7 +239,8 @@ class BundleWriter(FormatWriter):
     def write_summed(
         self, key: str, extents: Extents | None, chunks: Iterable[Chunk], crc: Callable[[], int]
     ) -> None:
-        """Write a tensor, or slice, of fixed width into an object, as `write` does, summed by who reads it.
+        """Write a tensor, or slice, of fixed width into an object, as `write` does; the caller computes the
+        checksum.
 
         `crc` returns the unmasked checksum of all chunks, when they have passed.
         """
@@ -278,7 +278,7 @@ class BundleWriter(FormatWriter):
         self._close_full_shards()
 
     def _write_strings(self, elements: Iterable[Chunk]) -> tuple[tuple[int, int, int], int]:
-        """Write strings, which wait until all lengths are known: those stand before them."""
+        """Write strings, after all lengths are known, because the lengths precede them."""
         lengths, crc = bytearray(), 0
         with (
             refusing(self.target.path),
@@ -385,7 +385,7 @@ class BundleWriter(FormatWriter):
         self.write_object_graph()
         for key, slices in self.target.slices.items():
             spec = self.specs[key]
-            # Nothing of it lies there, but so say bundles that TensorFlow has merged.
+            # An empty tensor has no bytes there, but bundles merged by TensorFlow have the same entry.
             shard = self._first_shards.get(key, 0)
             whole = BundleEntry(spec.dtype, spec.shape, shard, 0, 0, 0, tuple(slices))
             self._bundle.entries[key_bytes(key)] = encode_entry(whole)
@@ -410,7 +410,7 @@ class BundleWriter(FormatWriter):
 def _planned_shards(target: WriteTarget) -> int:
     """Return how many shards take all tensors in their order, as far as their sizes are known.
 
-    Raises CheckpointError where shards may lie there, and their names cannot be listed.
+    Raises CheckpointError if there may be shards whose names cannot be listed.
     """
     if target.overwrite:
         with suppress(CheckpointNotFoundError):
@@ -463,7 +463,7 @@ def _check_keys(target: WriteTarget) -> None:
                 message = "two entries of the index have this key"
                 raise DuplicateKeyError(message, path=target.path, key=spec.key)
             keys.add(stored)
-    for spec in target.specs:  # a slice's own key is not, and two of one key are said to be that
+    for spec in target.specs:  # a slice's own key is not, and equal keys are reported as duplicates
         check_text(target.path, spec.key, LISTED)
 
 

@@ -1,1 +1,1 @@
-"""What object graphs say, and what can be done to them."""
+"""Object graphs, and the operations on them."""

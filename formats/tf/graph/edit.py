@@ -1,17 +1,16 @@
 """Object graphs under other paths: nodes hung up elsewhere, and the keys that follow.
 
-A node whose path changes keeps its number, its attributes and what hangs on it.  Its
-edge is renamed where the parent stays; otherwise it is hung up at the new parent, which
-is made where it is not there, and a node left without anything goes.  All other edges
-stay: they are other ways to the object.  Of a namedtuple, which has each field under its
-name and under its index, the index goes with the name.
+A node whose path changes keeps its number, its attributes and its subtree. If the parent stays, the edge is
+renamed. Otherwise the new parent, which is created as needed, gets the edge, and nodes left empty are
+removed. All other edges stay: they are other paths to the object. A namedtuple has each field under its name
+and under its index, so the index edge follows the name.
 
     attribute's key   <path>/.ATTRIBUTES/<name>, and what begins with it
     slot's key        <variable's path>/.OPTIMIZER_SLOT/<optimizer's path>/<slot>/.ATTRIBUTES/<name>
 
-Of a key, what stands before `/.ATTRIBUTES/` is replaced, never what follows: TensorFlow
-looks there for the name that the live object uses, escaped twice in some files.  A node
-whose path does not change keeps its key, whatever that says.
+Only the part of a key before `/.ATTRIBUTES/` is replaced: TensorFlow looks up the rest by the name that the
+live object uses, which some files escape twice. A node whose path does not change keeps its key, even an
+inconsistent one.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def edit_graph(
     end on one key.
     """
     plan = make_plan(graph, moves)
-    # What does not change is shared with the given graph: there can be a hundred thousand nodes.
+    # Unchanged nodes are shared with the given graph: there can be a hundred thousand.
     edited = ObjectGraph(graph.proto.replace(nodes=list(graph.nodes)))
     if slot_names:
         _rename_slots(edited, slot_names)
@@ -97,7 +96,7 @@ def _rename_attributes(graph: ObjectGraph, keys: Mapping[str, str], full_names: 
 def _new_stems(
     graph: ObjectGraph, plan: GraphRenamePlan, slot_names: Mapping[int, str]
 ) -> dict[int, tuple[str | None, str | None]]:
-    """Return what stands before `/.ATTRIBUTES/` in the keys of nodes: by their path, as a slot."""
+    """Return the part before `/.ATTRIBUTES/` in the keys of nodes: by their path, as a slot."""
     stems: dict[int, tuple[str | None, str | None]] = {
         node: (path, None) for node, path in plan.new.items() if path != plan.old[node]
     }
@@ -163,7 +162,7 @@ class _Hanging:
         self._touched: set[int] = set()
         self._owned: set[int] = set()
         self._edges: dict[int, dict[str, int]] = {}
-        # Where several nodes end on one path, the others dissolve in the one that stays.
+        # If several nodes end on one path, the others dissolve in the one that stays.
         self._at = {path: node for node, path in plan.new.items() if node not in plan.dissolved}
 
     def run(self) -> ObjectGraph:
@@ -223,7 +222,7 @@ class _Hanging:
         self._graph.nodes[parent].children.append(edge)
 
     def _edges_of(self, node: int) -> dict[str, int]:
-        """Return a node's edges by name, once nothing is taken down any more."""
+        """Return a node's edges by name, after all removals."""
         edges = self._edges.get(node)
         if edges is None:
             children = self._graph.nodes[node].children
@@ -306,7 +305,7 @@ class _Hanging:
             for _, child in self._graph.children(number):
                 parents.setdefault(child, []).append(number)
                 left[number] += 1
-        # What a slot triple speaks of stays in its place, though only a broken file speaks of containers.
+        # The nodes of a slot triple stay in place, although only a broken file lists containers there.
         kept = {node for slot in self._graph.slots for node in (slot.variable, slot.node)} | {ROOT}
         gone = self._plan.dissolved - kept
         while empty:

@@ -32,7 +32,7 @@ class Exported(NamedTuple):
 
 
 def grow_exported(specs: Mapping[str, TensorSpec]) -> Exported:
-    """Return the nodes that keys stand for, no two of which say the same."""
+    """Return the nodes for these keys, each once."""
     names = {key: object_name(key) for key in specs}
     split = _Splitter(names.values())
     root = GrowingNode()
@@ -61,7 +61,7 @@ def _take_attribute(node: GrowingNode, attribute: str, full_name: str) -> None:
     if attribute == VARIABLE_VALUE:
         node.full_name = full_name
         return
-    # A hash table is one attribute, of which two tensors are made.
+    # A hash table is one attribute that produces two tensors.
     held = TABLE if attribute in _TABLE_ATTRIBUTES else attribute
     if held not in node.attributes:
         node.attributes = (*node.attributes, held)

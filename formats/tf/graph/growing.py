@@ -36,20 +36,20 @@ _NAMELESS = "_"
 """The edge of an empty part of a name, as in `a//b` or `a/`: an edge needs a name."""
 
 _HOLDS_VALUES = BoolValue(value=True)
-"""What all nodes say, each of which holds a value or leads to one."""
+"""The flag of every node, because each holds a value or leads to one."""
 
 
 _UNNUMBERED = -1
 _NO_EDGES: dict[str, GrowingNode] = {}
-"""The edges of all nodes without any, most of which get none: it is never written to."""
+"""The edges of every node that has none yet, as most never do; it is never modified."""
 
 
 class GrowingNode:
     """A node while the graph grows, `edge` leading to it from its parent.
 
-    It holds a variable, of that full name, or a hash table, of that name, or nothing, and `attributes`
-    beside; `slots` are those of an optimizer: name, variable, and node of each.  A million names are some
-    millions of nodes, so that the path, which is what a node's key begins with, is made when it is asked for.
+    A node holds a variable, with this full name, or a hash table, with this name, or nothing, and
+    `attributes` as well. `slots` are those of an optimizer: name, variable, and node of each. A million names
+    make some millions of nodes, so the path, with which a node's key begins, is computed on demand.
     """
 
     __slots__ = (
@@ -139,12 +139,12 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def node_of(root: GrowingNode, name: str) -> GrowingNode:
-    """Return the node of a name, which lies below the root by way of its parts."""
+    """Return the node of a name, which is below the root along the name's parts."""
     return node_at(root, name.split("/"))
 
 
 def node_at(root: GrowingNode, parts: Sequence[str]) -> GrowingNode:
-    """Return the node to which the parts of a path lead; what is not there grows."""
+    """Return the node at the end of a path; missing nodes are created."""
     if len(parts) > _MOST_EDGES + 1:
         raise ConversionError(f"its path has more than {_MOST_EDGES} edges", key="/".join(parts)[:100] + "…")
     node = root
@@ -185,8 +185,8 @@ def name_edges(root: GrowingNode, counter: GrowingNode | None = None, *, hidden:
 def numbered(root: GrowingNode, counter: GrowingNode | None = None) -> tuple[ObjectGraph, dict[str, str]]:
     """Return the graph as TensorFlow numbers it, breadth-first and slots last, and the keys of all names.
 
-    A `counter` that is none of the names has no key among them.
-    Edges are used up, so that they are not there twice.
+    A `counter` without a name has no key among them. Edges are consumed, so that they are not in memory
+    twice.
     """
     order = [root]
     root.number = 0
@@ -219,7 +219,7 @@ def _by_number(node: GrowingNode) -> list[tuple[str, GrowingNode, GrowingNode]]:
 
 def _proto(node: GrowingNode, key: str) -> TrackableObject:
     """Return the message of a node that is numbered, as are all that it speaks of."""
-    proto = TrackableObject.decode(b"")  # which has no lists of its own, of which nearly all would be empty
+    proto = TrackableObject.decode(b"")  # it has no lists of its own, nearly all of which would be empty
     proto.has_checkpoint_values = _HOLDS_VALUES
     if node.edges:
         proto.children = [

@@ -6,13 +6,11 @@
     training/Adam/iter    optimizer -> iter
     words-keys, -values   root -> words, a hash table
 
-Each `/` of a name is an edge; a part that is empty becomes `_`, and of one that ends in
-`.ATTRIBUTES`, below which TensorFlow restores nothing, the dot does.  Slots become slot
-variables under the names that TensorFlow's optimizers give them, hyperparameters children
-of their optimizer, so that a program with such an optimizer restores them.  The save
-counter has its edge for itself, as programs restore it.  What would come to lie where
-something lies gets `_1`.  The full name of each node is the old name: by it a conversion
-back finds the way.
+Each `/` of a name is an edge. An empty part becomes `_`, and so does the dot of a part that ends in
+`.ATTRIBUTES`, below which TensorFlow restores nothing. Slots become slot variables under the names of
+TensorFlow's optimizers, and hyperparameters become children of their optimizer, so that a program with such
+an optimizer restores them. The save counter has its own edge, as programs restore it. A second object on the
+same path gets `_1`. The full name of each node is the old name, which a conversion back uses.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ _OWN_NAMES = {"adam_m": ("AdamWeightDecay", "m"), "adam_v": ("AdamWeightDecay", 
 class Invented(NamedTuple):
     """A graph, the key of each name in it, and that of the save counter where no name is that already.
 
-    `tables` are the names of which a hash table was made, each without `-keys` and `-values`.
+    `tables` are the names that became hash tables, each without `-keys` and `-values`.
     """
 
     graph: ObjectGraph
@@ -70,10 +68,10 @@ class Invented(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """What tells one optimizer of a name-based checkpoint from another.
+    """What distinguishes one optimizer of a name-based checkpoint from another.
 
-    `scope` is what stands before a variable's name, `name` the optimizer's, where the
-    slot's name has it, and `number` counts optimizers of one name on one variable.
+    `scope` precedes a variable's name, `name` is the optimizer's if the slot's name has it, and `number`
+    counts optimizers of the same name on one variable.
     """
 
     scope: str
@@ -158,7 +156,7 @@ def add_count(graph: ObjectGraph, optimizer: str) -> str:
     key = f"{escape(optimizer)}/{COUNT}/{ATTRIBUTES}/{VARIABLE_VALUE}"
     edge = ObjectReference(node_id=len(graph.nodes), local_name=COUNT)
     graph.nodes[node].children = [*graph.nodes[node].children, edge]
-    # By this full name it is told from what a checkpoint of names had.
+    # This full name distinguishes it from the tensors of a name-based checkpoint.
     name = name_of_added_count(f"{optimizer}/{COUNT}")
     attribute = SerializedTensor(name=VARIABLE_VALUE, full_name=name, checkpoint_key=key)
     graph.nodes.append(TrackableObject(attributes=[attribute], has_checkpoint_values=BoolValue(value=True)))
@@ -187,8 +185,8 @@ def _slots_by_owner(
 ) -> list[tuple[str, _Owner, str]]:
     """Return (key, optimizer, slot name) of all slots.
 
-    A number behind an optimizer's name counts its slots on one variable, and goes on
-    counting where a second optimizer of that name has slots on it, too.
+    A number after an optimizer's name counts its slots on one variable. The count includes the slots of a
+    second optimizer of that name.
     """
     found = []
     together: dict[tuple[str, str, str], list[str]] = {}
@@ -224,7 +222,7 @@ def _tf1_names(
 ) -> tuple[str, ...]:
     """Return the slot names of an optimizer of tf.compat.v1.train, by its name and how many slots it has.
 
-    Nothing where neither tells.
+    Return () if neither shows them.
     """
     if base == "RMSProp" and len(members) == 3:
         return ("rms", "mg", "momentum")
@@ -234,7 +232,7 @@ def _tf1_names(
         return (*momentum, "v") if left == 1 else (*momentum, "vr", "vc")
     if base in TF1_SLOTS:
         return TF1_SLOTS[base]
-    # An Adam of another name is told by its powers; they stand in its scope, or in none.
+    # An Adam of another name is recognised by its powers, which are in its scope, or in none.
     powers = any(f"{prefix}beta1_power" in specs for prefix in (scope, ""))
     return ("m", "v") if powers and len(members) % 2 == 0 else ()
 
@@ -256,7 +254,7 @@ def _hyperparameter(key: str, owners: list[_Owner]) -> tuple[_Owner, str]:
 
 
 def _restored(optimizers: Mapping[_Owner, GrowingNode], of_numbers: set[_Owner]) -> _Owner | None:
-    """Return whose numbers are those of the slots that no name tells the optimizer of.
+    """Return the owner of the numbers for slots whose names show no optimizer.
 
     Slots that a restore made, of a legacy optimizer of Keras, are `<variable>/m`; its numbers are
     `Adam/iter` all the same.

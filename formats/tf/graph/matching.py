@@ -1,9 +1,8 @@
-"""Which object of a program gets which node of a checkpoint: TensorFlow's matching of graphs.
+"""TensorFlow's matching of graphs: which node of a checkpoint each object of a program gets.
 
-Both graphs are walked together from their roots, breadth-first, along edges of equal
-name.  Where the target has no such edge, the restoration waits there for an object to
-come; nothing is wrong with that.  Slot variables hang on no edge: they are found
-through their variable and their optimizer, once both have a partner.
+Both graphs are walked together from their roots, breadth-first, along edges of equal name. If the target
+lacks such an edge, the restoration is deferred until the object exists, which is no error. Slot variables
+have no edges: they are found through their variable and their optimizer, once both have a partner.
 
     bind(0, root)
       -> for each edge of node 0, in file order:
@@ -66,7 +65,7 @@ class _WaitingSlot(NamedTuple, Generic[T]):
 
 
 def has_values(node: TrackableObject) -> bool:
-    """Whether values lie at or below a node, by its flag, or, in files that lack it, by what hangs on it."""
+    """Whether values are at or below a node, by its flag, or, in files without the flag, by its subtree."""
     if node.has_checkpoint_values is not None:
         return bool(node.has_checkpoint_values.value)
     return bool(node.children or node.attributes or node.slot_variables or node.registered_saver)

@@ -1,6 +1,6 @@
-"""What a tensor of an object-based checkpoint is to a program: variable, slot, optimizer, state or graph.
+"""The kind of a tensor of an object-based checkpoint: variable, slot, optimizer, state or graph.
 
-The edges of the object graph tell it.  `formats.model.name_kinds` tells it where there are only names.
+The edges of the object graph decide. `formats.model.name_kinds` decides by names alone.
 """
 
 from __future__ import annotations

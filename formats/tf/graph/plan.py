@@ -8,8 +8,8 @@ apart in one way only.  A node that is given none goes where its parent goes, an
     m/kernel      -> kernel           m dissolves, where all its children leave it for one
     m/bias        -> bias             node that is there: what else hangs on it goes along
 
-Two nodes that end on one path are one, if they hold nothing themselves and nothing
-else leads to them; otherwise that is refused.
+Two nodes that end on one path are merged if they hold nothing themselves and have no other edges; otherwise
+the plan is rejected.
 """
 
 from __future__ import annotations

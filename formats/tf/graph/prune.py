@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def prune(graph: ObjectGraph, keys: Mapping[str, object], kept: Container[str]) -> ObjectGraph:
-    """Return the graph of a checkpoint of which, of all `keys`, only those `kept` are left."""
+    """Return the graph of a checkpoint after only the `kept` of all `keys` remain."""
     owners = graph.tensors(keys)
     had = _holding(graph, {number for number, _, _ in owners.values()})
     has = _holding(graph, {number for key, (number, _, _) in owners.items() if key in kept})

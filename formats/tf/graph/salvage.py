@@ -1,18 +1,18 @@
 """An object graph for a checkpoint that has lost tensors, or the graph itself.
 
-What is left of a sound graph is the graph without the objects whose values are lost: a
-program would look for what an attribute names, and fail.  Edges that lead nowhere go, too.
+The rest of an intact graph is the graph without the objects whose values are lost: a program would look for
+the values of an attribute, and fail. Edges that lead nowhere are removed too.
 
-Where the graph is lost, the keys still tell it, since each was made of the edge names
-that led to its object when it was saved:
+If the graph is lost, the keys still describe it, because each was made of the edge names that led to its
+object when it was saved:
 
     net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE
         root -> net -> l1 -> kernel, with the attribute VARIABLE_VALUE
     net/l1/kernel/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE
         slot m of root -> optimizer for that kernel
 
-Other edges to the same objects, and full names, no key tells; a program that restores
-through the same edges finds everything.
+Other edges to the same objects, and full names, are in no key. A program that restores through the same edges
+finds everything.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _TOLD = frozenset(("graph-key", "graph-node"))
-"""Flaws that a trimmed graph does not have any more."""
+"""Findings that a trimmed graph no longer has."""
 
 
 def claimed_keys(graph: ObjectGraph, keys: Mapping[str, object]) -> list[str]:
@@ -48,7 +48,7 @@ def claimed_keys(graph: ObjectGraph, keys: Mapping[str, object]) -> list[str]:
 def without_lost(graph: ObjectGraph, keys: Mapping[str, object], kept: Mapping[str, object]) -> ObjectGraph:
     """Return the graph of the tensors that are `kept`, of all `keys`; the same where nothing has to go.
 
-    What a graph names and a whole index has not is no loss, where TensorFlow passes over it.
+    A key that the graph names and an intact index lacks is no loss, because TensorFlow ignores it.
     """
     lost = claimed_keys(graph, kept)
     flawed = any(flaw.code in _TOLD and flaw.severity == "error" for flaw in graph.flaws(kept))

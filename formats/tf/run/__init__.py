@@ -1,1 +1,1 @@
-"""What lies beside checkpoints in a run's directory."""
+"""Other files in a run's directory, next to its checkpoints."""

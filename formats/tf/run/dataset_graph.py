@@ -8,9 +8,8 @@
     WindowOp/_N   op WindowOp   inputs: the window's elements, component by component
     dataset       op _Retval    input: WindowOp/_N
 
-What a window holds is in the graph itself, as constants; nothing else of a graph is
-understood, and nothing in it is run.
-tensorflow/core/kernels/data/window_dataset.cc, tensorflow/core/data/dataset_utils.cc
+The elements of a window are in the graph itself, as constants. Nothing else of a graph is interpreted, and
+nothing in it is run. tensorflow/core/kernels/data/window_dataset.cc, tensorflow/core/data/dataset_utils.cc
 """
 
 from __future__ import annotations
@@ -126,7 +125,10 @@ def encode_window(elements: Sequence[Sequence[np.ndarray[Any, Any]]]) -> Window:
 
 
 def decode_window(window: Window) -> list[list[np.ndarray[Any, Any]]]:
-    """Return a window's elements, each a list of components; ValueError where it is no window's graph."""
+    """Return a window's elements, each a list of components.
+
+    Raises ValueError if it is not a window's graph.
+    """
     nodes = {node.name: node for node in _DatasetGraph.decode(window.graph).node}
     root = nodes.get(window.node)
     if root is None or root.op != "WindowOp":

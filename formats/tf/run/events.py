@@ -1,4 +1,4 @@
-"""TensorBoard's event files: what a training run told of itself, in the order it happened.
+"""TensorBoard's event files: the log of a training run, in order of time.
 
     events.out.tfevents.<seconds since 1970>.<host>    and a suffix of the writer's own
     file:     records of formats.wire.tfrecord, one Event each
@@ -7,11 +7,10 @@
     Summary:  values, each with a tag: a number (`simple_value`), since TensorFlow 2 a
               tensor of rank 0 instead, or an image, a histogram
 
-A session log says START when a run begins, which takes back what earlier runs told of that
-step and later ones, and CHECKPOINT when one has been saved.  What is not modelled here, a
-histogram for instance, stays in a message's `unknown` bytes.  A file that is being written, or
-was cut off, ends within a record; what lies before that is whole and is read.
-tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto, tensor.proto
+A session log says START when a run begins, which discards the earlier entries of that step and later ones,
+and CHECKPOINT after a save. Values that are not modelled here, such as histograms, stay in a message's
+`unknown` bytes. A file that is being written, or was cut off, ends within a record; everything before that
+record is read. tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto, tensor.proto
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class TensorProto(Message):
 
 
 class SummaryValue(Message):
-    """A tag and what is told under it; at most one of `simple_value` and `tensor` is set."""
+    """A tag and its value; at most one of `simple_value` and `tensor` is set."""
 
     tag: str
     simple_value: float | None
@@ -162,7 +161,7 @@ class EventReader:
             self.flaw = CorruptCheckpointError(message, path=self.path, offset=offset, code="events")
 
 
-# DataType of types.proto: how a scalar lies in `tensor_content`, else the field it lies in.
+# DataType of types.proto: the format of a scalar in `tensor_content`, or the field that holds it.
 _SCALARS = {
     1: ("<f", "float_val"),
     2: ("<d", "double_val"),

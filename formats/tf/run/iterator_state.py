@@ -1,4 +1,4 @@
-"""The state of an iterator of `tf.data`, taken apart and put together.
+"""The state of an iterator of `tf.data`, decoded and encoded.
 
     ITERATOR_STATE:  variant[sections]                         in order of prefixes
     section:   VariantTensorDataProto
@@ -9,12 +9,11 @@
                  data:                a snappy block: the values of all keys, one after the other
                  component_metadata:  (dtype, shape, bytes of the value: of each string, or of all numbers)*
 
-An empty value has no size among the bytes.  A section is one iterator of the pipeline, or
-elements that one holds.  Its prefix says where that stands,
-`Iterator::Root::Prefetch::BatchV2::ForeverRepeat[0]::TensorSlice`: the last of it is the
-innermost, which produces what the others pass on.  Some iterators write their prefix into
-their keys once more; `own_key` and `short_key` go there and back.
-tensorflow/core/data/serialization_utils.cc, tensorflow/core/data/compression_utils.cc
+An empty value has no size among the bytes. A section is one iterator of the pipeline, or elements that one
+holds. Its prefix is its path, `Iterator::Root::Prefetch::BatchV2::ForeverRepeat[0]::TensorSlice`: the last
+part is the innermost iterator, which produces the elements that the others pass on. Some iterators repeat
+their prefix in their keys; `own_key` and `short_key` convert. tensorflow/core/data/serialization_utils.cc,
+tensorflow/core/data/compression_utils.cc
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _ITERATOR = "tensorflow::Iterator"
 _COMPRESSED = "tensorflow.data.CompressedElement"
 _SEPARATOR = "@@"
 _MARK = "60d899aa0d8ce4351e7c3b419e92d25b|"
-"""What TensorFlow puts before a key that has its prefix in it."""
+"""TensorFlow's mark before a key that contains its prefix."""
 _DEEPEST = 1000
 """Steps behind each other: no program has as many, and a path for each takes the square of it."""
 _LARGEST = 1 << 31

@@ -1,4 +1,4 @@
-"""What interrupted saves and conversions leave in a directory, and what of it is provably debris.
+"""The leftovers of interrupted saves and conversions in a directory, and which of them are provably debris.
 
     FILE.tempstate<number>        a file being written (TensorFlow, and `formats.store.local.staging`)
     checkpoint.tmp<32 hex>        a state file being replaced (TensorFlow)
@@ -15,13 +15,12 @@ In a bucket it is what an interrupted conversion has sent, and its journal
 (`formats.store.remote.upload_journal`);
 what an index in its place names is the checkpoint's by then.
 
-A directory's name alone proves nothing: one called `my_temp` may be anybody's, so what
-lies in it must be parts, too.  A data shard without an index may also be all that is
-left of a checkpoint whose index was lost.  It is debris only where the state file does
-not list it and the directory has a whole checkpoint besides.
+A directory's name alone proves nothing: one called `my_temp` may belong to anyone, so its content must be
+parts, too. A data shard without an index may be all that is left of a checkpoint whose index was lost. It is
+debris only if the state file does not list it and the directory also has a complete checkpoint.
 
-What a living process needs is no debris.  `formats.store.local.staging` holds a lock on what it
-stages; TensorFlow locks nothing, but keeps open what it writes, which Linux tells.
+The files of a living process are no debris. `formats.store.local.staging` locks its staging directory.
+TensorFlow locks nothing, but keeps its files open, which Linux shows.
 tensorflow/core/util/tensor_bundle/tensor_bundle.cc, python/lib/io/file_io.py
 """
 
@@ -89,7 +88,7 @@ class Leftover(NamedTuple):
     what: str
     in_the_way: str | None = None
     aside: tuple[Location, ...] = ()
-    """The files of an old set that lies in it, by the paths to which they are put back."""
+    """The files of an old set in it, by the paths to which they are put back."""
 
     @property
     def modified(self) -> float:
@@ -98,7 +97,7 @@ class Leftover(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """What is removed with it, but for directories."""
+        """The files that are removed with it, without directories."""
         return [path for path, status in _statuses(self.path) if not stat.S_ISDIR(status.st_mode)]
 
     def frees(self, freed: Freed) -> int:
@@ -132,7 +131,10 @@ def interrupted(path: Location) -> Leftover | None:
 
 
 def half_sent_in(folder: Location) -> list[HalfSent]:
-    """Return what interrupted conversions have sent to a folder, sorted; nothing where nobody can."""
+    """Return the objects of interrupted conversions in a folder, sorted.
+
+    A store that takes no objects has none.
+    """
     if not isinstance(folder.store, ObjectStore):
         return []
     staged = [name for name, is_folder in folder.names() if is_folder and _STAGING.fullmatch(name)]
@@ -141,7 +143,7 @@ def half_sent_in(folder: Location) -> list[HalfSent]:
 
 
 def _but_for_named(found: HalfSent) -> HalfSent:
-    """Return it without objects that the checkpoint in its place has, whoever has put the index there."""
+    """Return it without the objects that the checkpoint in its place uses."""
     if found.target is None:
         return found
     try:
@@ -154,7 +156,7 @@ def _but_for_named(found: HalfSent) -> HalfSent:
 
 
 def _is_named(path: str, target: Location) -> bool:
-    """Whether the index of a bundle, or of a sharded folder, that lies at a target has a file for a shard."""
+    """Whether the index of a bundle, or of a sharded folder, at a target names a file as its shard."""
     shard = SHARD.fullmatch(path)
     if shard is not None and (target + ".index").is_file():
         return BundleIndex(target).header.num_shards == int(shard["count"])
@@ -175,7 +177,7 @@ def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def find_leftovers(directory: Location, listed: Collection[str], *, has_checkpoints: bool) -> list[Leftover]:
-    """Return what lies around in a directory, sorted.
+    """Return the leftovers in a directory, sorted.
 
     `listed` are the prefixes that the state file names, as paths; `has_checkpoints`
     says whether there is any whole checkpoint.
@@ -285,7 +287,9 @@ def _count(path: str) -> str | None:
 
 
 def _opened() -> set[str]:
-    """Return the files that processes have open, as far as the system tells, and all folders above them."""
+    """Return the files that processes have open, as far as the system shows them, and all folders above
+    them.
+    """
     found: set[str] = set()
     for path in _open_files():
         above = path
@@ -296,7 +300,7 @@ def _opened() -> set[str]:
 
 
 def _open_files() -> set[str]:
-    """Return the files that processes have open, as far as the system tells."""
+    """Return the files that processes have open, as far as the system shows them."""
     try:
         processes = [name for name in os.listdir("/proc") if name.isdigit()]
     except FileNotFoundError:
@@ -305,7 +309,7 @@ def _open_files() -> set[str]:
     for process in processes:
         try:
             descriptors = os.listdir(f"/proc/{process}/fd")
-        except OSError:  # It has just ended, or is somebody else's.
+        except OSError:  # the process has ended, or belongs to another user
             continue
         for descriptor in descriptors:
             try:

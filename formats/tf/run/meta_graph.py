@@ -1,4 +1,4 @@
-"""MetaGraphDef: the graph that TensorFlow 1 writes beside a checkpoint, `PREFIX.meta`.
+"""MetaGraphDef: the graph that TensorFlow 1 writes next to a checkpoint, `PREFIX.meta`.
 
     meta_info_def   1   tensorflow_version 5
     graph_def       2   node 1: name 1, op 2, attr 5 (map: `shape`, `dtype` of a variable)
@@ -6,11 +6,11 @@
     VariableDef         variable_name 1 (`dense/kernel:0`), save_slice_info_def 4 of a partition:
                         full_name 1, full_shape 2
 
-The collections `variables` and `trainable_variables` tell which variables a program trains, which
-the checkpoint itself does not say.  A partition counts as the variable that it is a part of, since
-that is its key in the checkpoint.  A graph can hold gigabytes of constants, so the file is gone
-through field by field and nothing large is read; names, ops and collections are.
-tensorflow/core/protobuf/meta_graph.proto, tensorflow/core/framework/{graph,node_def,variable}.proto
+The collections `variables` and `trainable_variables` list the variables that a program trains, which the
+checkpoint itself does not. A partition counts as the variable that it belongs to, because that is its key in
+the checkpoint. A graph can hold gigabytes of constants, so the file is read field by field: names, ops and
+collections are read, and nothing large. tensorflow/core/protobuf/meta_graph.proto,
+tensorflow/core/framework/{graph,node_def,variable}.proto
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ class GraphVariable(NamedTuple):
 
 
 class MetaGraph(NamedTuple):
-    """What a graph tells of a checkpoint: who wrote it, and its variables by key."""
+    """A checkpoint's producer, and its variables by key, as a graph lists them."""
 
     tensorflow_version: str
     variables: dict[str, GraphVariable]
 
 
 def read_meta_graph(path: Location) -> MetaGraph:
-    """Return what the MetaGraphDef at `path` tells.
+    """Return the content of the MetaGraphDef at `path`.
 
     Raises CorruptCheckpointError where it is none, CheckpointNotFoundError, UnsupportedFeatureError.
     """
@@ -139,7 +139,7 @@ class _MetaGraphFile:
             if number != _NODE or size > _LARGEST_NODE:
                 continue
             data = self._message.read(at, size)
-            if b"Var" not in data:  # which is faster than taking every node apart
+            if b"Var" not in data:  # which is faster than decoding every node
                 continue
             try:
                 node = _GraphNode.decode(data)

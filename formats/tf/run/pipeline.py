@@ -1,4 +1,4 @@
-"""What the state of an iterator tells: its pipeline, where each step stands, what it holds.
+"""The state of an iterator as a pipeline: the position of each step, and the elements that it holds.
 
 A state names the steps of the pipeline, not what they were made with: how many elements
 there are, and how many make a batch, is not in it.  So positions are counted in the
@@ -6,7 +6,7 @@ elements of one step, the first from the end that counts them, and in passes ove
 
     Prefetch(BatchV2(ForeverRepeat(TensorSlice)))     pass 19, element 8 of TensorSlice
 
-What later steps hold has been counted there, but has not been given out; it is taken off.
+Elements that later steps hold have been counted, but not delivered; they are subtracted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COUNTS: dict[str, tuple[str, ...]] = {
     "ShuffleAndRepeat": ("slices_start_0", "slices_size"),
     "MemoryCacheImpl": ("index", "num_elements"),
 }
-"""By step, the keys of which the first that is there counts the elements that it has given."""
+"""By step, the keys that may count the elements it has delivered; the first existing one does."""
 _PASSES = ("FiniteRepeat", "ForeverRepeat")
 """Steps whose `i` says which pass their input is in."""
 _COMPONENT = re.compile(
@@ -81,7 +81,7 @@ class Step(NamedTuple):
 
 
 class Position(NamedTuple):
-    """What a step gives next, in passes counted from 0.
+    """The next element of a step, in passes counted from 0.
 
     `element` is counted from 0, and before 0 if in the pass before; of a `Range`, it is the value.
     """
@@ -118,7 +118,7 @@ class Pipeline(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether a step has nothing to draw from any more, and none holds anything."""
+        """Whether a step's inputs have ended, and no step holds elements."""
         return any(step.has_ended for step in self.steps) and not any(step.held for step in self.steps)
 
     @property
@@ -210,7 +210,7 @@ def _parted(
 
 
 def apart(one: State, other: State) -> str:
-    """Return how far two iterators stand apart, in words."""
+    """Return how far two iterators are apart, in words."""
     left, right = pipeline(one), pipeline(other)
     if _contradict(left, right):
         return f"different pipelines: {left} and {right}"
@@ -228,7 +228,7 @@ def apart(one: State, other: State) -> str:
 
 
 def _contradict(left: Pipeline, right: Pipeline) -> bool:
-    """Whether a step draws from one input here and another there; inputs that have ended are not there."""
+    """Whether a step draws from different inputs in the two. Inputs that have ended are absent."""
     mine, its = _inputs(left), _inputs(right)
     return any(not mine[path] & its[path] for path in mine.keys() & its.keys())
 

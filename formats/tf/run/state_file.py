@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "checkpoint"
 _LONGEST_PATH = 1 << 20  # No system opens one of more than a few thousand.
-_LARGEST = 1 << 26  # A million paths; more is no state file.
+_LARGEST = 1 << 26  # A million paths; a larger file is not a state file.
 
 # Strings are possessive (`++`): kept for going back, each character would take a hundred bytes.
 _TOKEN = re.compile(
@@ -63,7 +63,7 @@ class NoLatestError(CorruptCheckpointError):
 
 
 class _IncompleteError(ValueError):
-    """What was parsed lacks the latest checkpoint."""
+    """The parsed content lacks the latest checkpoint."""
 
 
 class StateFile(NamedTuple):

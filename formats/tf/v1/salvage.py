@@ -1,4 +1,4 @@
-"""What is left of a V1 file: the blocks that its damaged footer or index block names no more."""
+"""The rest of a V1 file: the blocks that its damaged footer or index block no longer names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _META_TAG = 0x0A
-"""SavedTensorSlices.meta, with which the value of the first entry begins."""
+"""SavedTensorSlices.meta, the first field in the value of the first entry."""
 
 
 def begins_as_v1(path: Location) -> bool:

@@ -5,9 +5,9 @@
     half:                    a varint of its 16 bits each
     string:                  a field each
 
-Nothing else of the TensorProto is set: no dtype, no shape, no `tensor_content`.  A tensor
-without elements is an empty message.  Varints are gone through by numpy, many at a time.
-tensorflow/core/framework/tensor.proto, tensorflow/core/util/saved_tensor_slice_util.h
+Nothing else of the TensorProto is set: no dtype, no shape, no `tensor_content`. A tensor without elements is
+an empty message. Numpy decodes varints, many at a time. tensorflow/core/framework/tensor.proto,
+tensorflow/core/util/saved_tensor_slice_util.h
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def decode_values(proto: bytes, dtype: DType) -> np.ndarray[Any, Any]:
         strings = [
             value
             for number, kind, value, _, _ in iter_fields(proto)
-            if (number, kind) == (field.number, _LENGTH)  # what has another wire type is another field
+            if (number, kind) == (field.number, _LENGTH)  # a field of another wire type is another field
         ]
         out = np.empty(len(strings), object)
         out[:] = strings
@@ -123,7 +123,7 @@ def encode_varints(values: np.ndarray[Any, Any]) -> bytes:
 
 
 def _encode_block(values: np.ndarray[Any, Any]) -> bytes:
-    """Return a few varints: rows as long as the longest, of which each keeps what it needs."""
+    """Return a few varints: rows as long as the longest, cut to the length that each needs."""
     import numpy as np
 
     lengths = np.ones(len(values), np.uint8)
@@ -141,7 +141,7 @@ def _encode_block(values: np.ndarray[Any, Any]) -> bytes:
 
 
 def _encode_numbers(chunk: Chunk, dtype: DType) -> Chunk:
-    """Return the payload of elements that lie in C order, little-endian."""
+    """Return the payload of elements in C order, little-endian."""
     import numpy as np
 
     if VALUE_FIELDS[dtype.name].packed is not None:

@@ -3,10 +3,9 @@
     ""          SavedTensorSlices.meta: every tensor with its slices, in the caller's order
     SLICE KEY   SavedTensorSlices.data, in the order of slice keys
 
-A table is written in the order of its keys, so tensors must come in that order.  An
-entry is one message, so a slice is in memory while it is written, and must stay below
-2 GiB there; TensorFlow refuses by an estimate from above, and so does this, before the
-first byte is written.
+A table is written in the order of its keys, so tensors must come in that order. An entry is one message, so a
+slice is in memory while it is written, and must be smaller than 2 GiB there. TensorFlow rejects larger ones
+by an upper estimate, and so does this writer, before it writes the first byte.
 tensorflow/core/util/tensor_slice_writer.{h,cc}
 """
 
@@ -177,7 +176,9 @@ def _check_target(target: WriteTarget) -> None:
 
 
 def _check(target: WriteTarget, spec: TensorSpec, slices: Sequence[Extents]) -> None:
-    """Refuse shapes that TensorFlow has not, slices beside their tensor, and messages too large."""
+    """Reject shapes that TensorFlow does not have, slices of a tensor that is also written whole, and
+    messages that are too large.
+    """
     check_text(target.path, spec.key, LISTED)
     refuse_shape(target.path, spec)
     for extents in slices:
