@@ -96,10 +96,16 @@ def match_checkpoints(
     from ..operations.compare.match import match as match_readers
     from ..operations.compare.match_fix import fix, likely_renames, takes_all
     from ..operations.compare.match_optimizers import fates
+    from ..operations.compare.match_structure import is_tree_beside_model, match_by_structure
 
     with opened(checkpoint, reporter) as reader, opened(target, reporter) as other:
         for side in (reader, other):
             side.prove_specs()
+        if is_tree_beside_model(reader, other):
+            found, proposals = match_by_structure(reader, other)
+            paths = {"checkpoint": reader.object_paths, "target": other.object_paths}
+            rows = list(_rows(found, {}, reader, other, {}))
+            return Matched(found, [], [], None, proposals, rows, False, [], paths)
         found = match_readers(reader, other, read=read)
         renames = likely_renames(found, reader, other)
         optimizers = fates(found, renames, reader, other)
@@ -247,6 +253,7 @@ def match(
 
     `target` is an object-based checkpoint that your program saved once, trained or not. Two name-based
     checkpoints are matched key by key, as a Saver restores them, and so are two Orbax or Flax checkpoints.
+    The weights of a tree of Orbax or Flax and of a model of Keras or TensorFlow are paired by structure.
     With `read`, matches as `Checkpoint.read()` and Keras' `load_weights()` do, without a save counter.
     `save_map` is a new file for pairs proposed from structure; check it before you pass it to
     `convert(..., map=...)`.

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 
 _MOST_HARMLESS, _MOST_KEPT = 20, 3
-_VERDICTS = (
-    ("assert_consumed()", "assert_existing_objects_matched()"),
-    ("restores all of CHECKPOINT", "restores all of TARGET"),
-)
-"""Names of the verdicts: TensorFlow's assertions, and their equivalents for trees of arrays."""
+_ASSERTIONS = ("assert_consumed()", "assert_existing_objects_matched()")
+_VERDICTS = {
+    "key": ("restores all of CHECKPOINT", "restores all of TARGET"),
+    "structure": ("pairs all weights of CHECKPOINT", "pairs all weights of TARGET"),
+}
+"""Names of the verdicts: TensorFlow's assertions, and their equivalents by how values are matched."""
 
 _WORDS = {MATTERS: "matters", LEFT: "left", HARMLESS: "harmless"}
 _STYLES = {MATTERS: "red", LEFT: "yellow", HARMLESS: "green"}
@@ -56,6 +57,8 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
     assumes that the program has built all of its objects. CHECKPOINT is matched by objects or, if
     it has none, by full names. Two name-based checkpoints, such as those of Estimators, are
     matched key by key, as a Saver restores them. The same holds for two Orbax or Flax checkpoints.
+    The weights of an Orbax or Flax checkpoint and of a Keras or TensorFlow checkpoint are paired by
+    structure: shapes, layer numbers and words. --save-map writes the pairs.
     Exits 0 if assert_consumed() would pass, and otherwise 1. With --allow-unused, exits 0 if
     assert_existing_objects_matched() would pass.
 
@@ -146,10 +149,11 @@ def _show(found: Match, rows: list[MatchRow], paths: Mapping[str, Mapping[str, s
     if not render.is_terminal():
         render.tsv((_WORDS[row[0]], *row[1:4]) for row in rows)
         return
-    restored = f"{counted(len(found.restored), 'value')} restored, by {found.by}"
+    done = "paired" if found.by == "structure" else "restored"
+    restored = f"{counted(len(found.restored), 'value')} {done}, by {found.by}"
     render.title(f"{found.checkpoint} -> {found.target}", restored)
     verdicts = found.consumed, found.existing_matched
-    for name, holds in zip(_VERDICTS[found.is_of_trees], verdicts, strict=True):
+    for name, holds in zip(_VERDICTS.get(found.by, _ASSERTIONS), verdicts, strict=True):
         verdict = render.styled("holds", fg="green") if holds else render.styled("fails", fg="red")
         render.lines([f"  {name:35}{verdict}"])
     for group, style in _STYLES.items():

@@ -43,7 +43,7 @@ COUNTER_KEY = f"{SAVE_COUNTER}/.ATTRIBUTES/{VARIABLE_VALUE}"
 _COUNTER_SPEC = TensorSpec(COUNTER_KEY, BY_NAME["int64"], ())
 
 
-BY_OBJECT, BY_FULL_NAME, BY_KEY = "object", "full name", "key"
+BY_OBJECT, BY_FULL_NAME, BY_KEY, BY_STRUCTURE = "object", "full name", "key", "structure"
 
 
 class RestoredPair(NamedTuple):
@@ -76,7 +76,7 @@ class Match(NamedTuple):
     failures: list[str]
     """What makes the restore fail as a whole, beside mismatches."""
     by: str = BY_OBJECT
-    """How values are matched: BY_OBJECT, BY_FULL_NAME or BY_KEY."""
+    """How values are matched: BY_OBJECT, BY_FULL_NAME, BY_KEY or BY_STRUCTURE."""
     read: bool = False
     """Whether it is what `Checkpoint.read()` would do, which looks for no save counter."""
 
