@@ -149,14 +149,14 @@ class DuplicateKeyError(ConversionError):
 
 
 _NO_MEMORY = ("cannot allocate memory", "failed to map segment")
-"""What the loader of libraries says where it means memory."""
+"""The dynamic linker's words for a lack of memory."""
 
 _NO_EXCEPTION = ("error return without exception set", "without setting an exception")
-"""What Python says where it has no memory for an exception either."""
+"""Python's words for a lack of memory for the exception itself."""
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether an error is Python's of having no memory, stack or thread left, which is nobody's mistake."""
+    """Whether an error is Python's for a lack of memory, stack or threads, which is no one's mistake."""
     if isinstance(error, MemoryError | RecursionError):
         return True
     if isinstance(error, OSError):
@@ -190,7 +190,7 @@ def as_ours(error: Exception, path: str) -> CheckpointError:
 
 
 def leave_out(key: str) -> str:
-    """Return the hint that goes on without a tensor, to be pasted into a shell whatever is in its key."""
+    """Return the hint that skips a tensor, safe to paste into a shell whatever its key contains."""
     import shlex
 
     return f"pass --exclude {shlex.quote(key)} to leave it out"
@@ -205,7 +205,7 @@ def cast_or_leave_out(key: str, *, castable: bool) -> tuple[str, ...]:
 def forget_locals(error: BaseException) -> None:
     """Let go of what the functions that raised an error had at hand, which may be as large as the file.
 
-    They hold the error, and it holds them: nobody would let go of it before the collector comes by.
+    They refer to the error, and it refers to them: without this only the garbage collector would free them.
     """
     import traceback
 

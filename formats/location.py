@@ -1,4 +1,4 @@
-"""Where a file or a folder is: its store, and its path there.
+"""The location of a file or a folder: its store, and its path there.
 
     run/ckpt-1              the file system of this machine
     s3://bucket/run/ckpt-1  the store of the scheme `s3`, if there is one
@@ -10,8 +10,8 @@ on a Location is passed, which knows its store; nothing below parses a path agai
 A store is one module of this room, or of `remote`, that has `STORES`.  It is found by its place, and imported
 when a URL is named.
 
-A run can hold ten thousand checkpoints, each of which would list the directory.  What a listing found is kept
-until the store says that a name came or went.
+A run can hold ten thousand checkpoints, each of which would list the directory. So a listing is kept until
+the store reports a new or removed name.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _MOST_KEPT = 16
 """Folders whose names are kept: a run's, and those that its state file speaks of."""
 
 _AT_A_TIME = 32
-"""Files that a server is asked for before the first of them is read."""
+"""The number of files that a server is asked for before the first of them is read."""
 
 _NEARLY = re.compile(r"(?P<scheme>[A-Za-z0-9]{2,5})(?P<sign>:/?|//)/*(?P<rest>[^/].*)", re.DOTALL)
-"""What may be a URL that lacks a sign: `s3:/bucket`, `https//host`."""
+"""A text that may be a URL with a missing character: `s3:/bucket`, `https//host`."""
 
 T = TypeVar("T")
 
@@ -190,7 +190,7 @@ class Location(str):
         ]
 
     def why_unlisted(self) -> str | None:
-        """Return in words why this folder cannot be listed; None where it can, or is not there."""
+        """Return in words why this folder cannot be listed, or None if it can, or does not exist."""
         try:
             self.listing()
         except UnlistedError as error:
@@ -247,7 +247,7 @@ class Location(str):
 
 
 def local_location(path: str | os.PathLike[str]) -> Location:
-    """Return the location of a path of this machine, whatever it looks like."""
+    """Return the location of a path of this machine, even if it looks like a URL."""
     return Location(os.fsdecode(path), LOCAL)
 
 
@@ -347,7 +347,9 @@ def reachable(store: Store) -> Iterator[None]:
 
 
 def looked_into(items: Sequence[T], head: Callable[[T], Location]) -> Iterator[T]:
-    """Yield things whose files are read one after the other; a server is asked for some of them at a time."""
+    """Yield items whose files are read one after another; a server gets the requests for several at a
+    time.
+    """
     for at in range(0, len(items), _AT_A_TIME):
         some = items[at : at + _AT_A_TIME]
         heads = [head(each) for each in some]
@@ -358,7 +360,7 @@ def looked_into(items: Sequence[T], head: Callable[[T], Location]) -> Iterator[T
 def other_names(files: Iterable[Location]) -> dict[Location, list[str]]:
     """Return by location the other names, in its folder, of each file that has several.
 
-    A folder is gone through once: a checkpoint can have thousands of shards.
+    A folder is read once, because a checkpoint can have thousands of shards.
     """
     entries = {path: found for path in files if (found := path.entry()) is not None}
     linked = {path: found for path, found in entries.items() if found.kind == FILE and found.links > 1}
@@ -379,7 +381,7 @@ def other_names(files: Iterable[Location]) -> dict[Location, list[str]]:
 
 
 class _KeptListing(NamedTuple):
-    """What one listing found, or why there is no such folder; `stamp` is None where it counts once."""
+    """The result of one listing, or why there is no such folder; `stamp` is None if it is not kept."""
 
     stamp: Hashable | None
     names: Sequence[Listed]
@@ -415,7 +417,7 @@ def _listed(folder: Location, stamp: Hashable | None) -> _KeptListing:
 _unpublished: dict[str, tuple[bytes, Identity]] = {}
 
 _numbers = itertools.count()
-"""No two files that are not there yet have one identity, though they have one path and size."""
+"""Two files that do not exist yet never share an identity, even with the same path and size."""
 
 
 @contextmanager
@@ -429,7 +431,7 @@ def as_if_there(path: Location, data: bytes) -> Iterator[None]:
 
 
 class _HeldFile(File):
-    """A file that is not there yet."""
+    """A file that does not exist yet."""
 
     travels = False
 

@@ -1,4 +1,4 @@
-"""What can be done to the axes of tensors, and undone: values with an inverse, as maps spell them.
+"""Operations on the axes of tensors, and their inverses, as maps spell them.
 
     T                           axes in reverse order
     perm(3,2,0,1)               axes in this order, as numpy.transpose takes it
@@ -9,9 +9,9 @@
     stack(0)   unstack(0)       several tensors one above the other on a new axis; one taken apart
     sum        addends(2)       the sum of several tensors; one as itself and zeros
 
-The first four make one tensor of one.  Of the others, which join or cut, there is at most one in a row of
-operations: what stands before it is done to each tensor that comes, what stands behind to each
-that goes.  Axes are counted from 0 and from the end, as numpy does.
+The first four turn one tensor into one. The others join or cut; a sequence has at most one of them.
+Operations before it apply to each incoming tensor, operations after it to each outgoing one. Axes are counted
+from 0 and from the end, as in numpy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_PARTS = 1 << 16
-"""Of a tensor that is cut; more are no model's."""
+"""The most parts of a cut tensor; no model has more."""
 
 _MOST_OPERATIONS = 16
 _MOST_NUMBERS = 64
@@ -303,7 +303,7 @@ _OPERATION = re.compile(r"\s*([A-Za-z_]+)(?:\(([^()]*)\))?(?=\s|$)")
 
 
 def parse_steps(text: str) -> AxisOperations:
-    """Return the operations that a text spells, parted by blanks; ValueError where it does not."""
+    """Return the operations in a text, which blanks separate. Raises ValueError."""
     operations: list[Operation] = []
     at = 0
     while text[at:].strip():

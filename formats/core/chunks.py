@@ -54,14 +54,16 @@ def whole_elements(max_bytes: int, itemsize: int) -> int:
 def stored_chunks(
     read: Callable[[int, int], bytes], offset: int, size: int, itemsize: int, max_bytes: int
 ) -> Iterator[Chunk]:
-    """Yield what lies in one piece as chunks of whole elements; `read(offset, size)` returns all of it."""
+    """Yield contiguous data as chunks of whole elements; `read(offset, size)` returns exactly `size`
+    bytes.
+    """
     step = whole_elements(max_bytes, itemsize)
     for at in range(0, size, step):
         yield read(offset + at, min(step, size - at))
 
 
 def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:
-    """Yield what a writer was given for a tensor as chunks, held against its spec.
+    """Yield the data of a tensor as chunks, after a comparison with its spec.
 
     An array must have the spec's shape and dtype.  Anything else is chunks: bytes-like
     objects, or one of them alone.  Raises ValueError where the data are not what the
@@ -154,7 +156,7 @@ class ChunkSource:
         self._at = 0
 
     def take(self, size: int) -> Chunk:
-        """Return the next `size` bytes; without a copy where they lie in one chunk.
+        """Return the next `size` bytes, without a copy if one chunk has them.
 
         The stream must hold them: its source checks its length.
         """
@@ -191,9 +193,9 @@ class ChunkSource:
 class FixedWidth:
     """The strings of a tensor, waiting until the longest is known, then padded to its length.
 
-    Formats whose strings have a fixed width fill up with NUL, so an element that ends
-    in one would come back shorter; that is refused.  Strings wait in memory, many of
-    them in a file in `directory`.  A context manager.
+    Formats whose strings have a fixed width pad with NUL, so an element that ends in NUL would come back
+    shorter. Such elements are rejected. Strings wait in memory, or many of them in a file in `directory`. A
+    context manager.
     """
 
     MOST_IN_MEMORY = 16 * PIECE
@@ -201,7 +203,7 @@ class FixedWidth:
     """Bytes of padding that are not worth a question; beyond them it may not be most of the file."""
 
     def __init__(self, spec: TensorSpec, elements: Iterable[Chunk], directory: str | None) -> None:
-        import tempfile  # which takes a tenth of the time that listing a small checkpoint takes
+        import tempfile  # takes a tenth of the time of listing a small checkpoint
 
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(self.MOST_IN_MEMORY, dir=directory)  # noqa: SIM115
         self._lengths: list[int] = []
@@ -249,7 +251,7 @@ class FixedWidth:
         self._close()
 
     def _close(self) -> None:
-        with suppress(OSError):  # What a full disk has not taken is thrown away.
+        with suppress(OSError):  # data that a full disk did not take is discarded
             self._file.close()
 
 

@@ -1,10 +1,9 @@
 """The dtypes of checkpoints: one table for names, numbers, arrays and sizes.
 
-Names and numbers are TensorFlow's `DataType` (tensorflow/core/framework/types.proto); a type that
-TensorFlow does not have has the number 0.  The item size is that on disk; 4-bit and 2-bit types
-take a whole byte there.  A type that a format has and this table does not is `unmapped`: it goes
-by the format's own name, and its bytes are carried without being understood.
-numpy and ml_dtypes are imported when an array is asked for, not before.
+Names and numbers are TensorFlow's `DataType` (tensorflow/core/framework/types.proto); a type that TensorFlow
+does not have has the number 0. The item size is that on disk, where 4-bit and 2-bit types take a whole byte.
+A type that a format has and this table lacks is `unmapped`: it has the format's own name, and its bytes are
+copied without being interpreted. numpy and ml_dtypes are imported with the first array.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 class DType(NamedTuple):
     """One element type.
 
-    `itemsize` is in bytes on disk, None where elements vary in length; `array`
-    names the numpy or ml_dtypes type; `safetensors` is that format's code, where
-    it has one; `family` is one of float, int, uint, complex, bool, bytes, unmapped, none.
+    `itemsize` is in bytes on disk, or None if elements vary in length. `array` names the numpy or ml_dtypes
+    type. `safetensors` is that format's code, if it has one. `family` is one of float, int, uint, complex,
+    bool, bytes, unmapped, none.
     """
 
     name: str
@@ -36,7 +35,7 @@ class DType(NamedTuple):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The array dtype: object for strings and variants, whose elements are bytes."""
-        found = _ARRAYS.get(self.name)  # asked for again with every tensor
+        found = _ARRAYS.get(self.name)  # looked up for every tensor
         if found is None:
             found = _ARRAYS[self.name] = self._numpy()
         return found
@@ -95,7 +94,7 @@ class DType(NamedTuple):
     def __reduce__(self) -> tuple[object, ...]:
         if self.is_unmapped:
             return unmapped, (self.name,)
-        return _the_one, (self.name,)  # there is one of each, which whoever asks compares by `is`
+        return _the_one, (self.name,)  # each exists once, so callers compare with `is`
 
 
 _UNMAPPED = "unmapped"
@@ -172,7 +171,7 @@ BY_NUMBER = {dtype.number: dtype for dtype in DTYPES if dtype.number}
 STRING = BY_NAME["string"]
 VARIANT = BY_NAME["variant"]
 INVALID = DType("invalid", 0, None, None, None, "none")
-"""DT_INVALID: what an entry has whose dtype cannot be told, because it is damaged.  JSON shows it as null."""
+"""DT_INVALID: the dtype of a damaged entry, which cannot be decoded. JSON shows it as null."""
 
 
 @lru_cache(None)  # one of each, as of the others
@@ -186,7 +185,7 @@ def unmapped(name: str) -> DType:
 
 @lru_cache(None)
 def raw_bytes(size: int) -> DType:
-    """Return a dtype for reading elements of so many bytes, whatever they mean."""
+    """Return a dtype for reading elements of this many bytes, whatever their meaning."""
     return DType(f"V{size}", 0, size, f"V{size}", None, "none")
 
 
@@ -211,7 +210,7 @@ _MEANT = {
     "bytes": ("string",),
     "fp8": ("float8_e4m3fn", "float8_e5m2"),
 }
-"""What other libraries call dtypes, where that is no likeness of letters or stands for several."""
+"""Other libraries' names for dtypes, if their letters do not match ours or fit several."""
 
 
 def _the_one(name: str) -> DType:
@@ -225,7 +224,7 @@ def dtype_named(name: str) -> DType:
         return found
     import difflib
 
-    lower = name.lower()  # safetensors writes F32, and F32 is no likeness of float32
+    lower = name.lower()  # safetensors writes F32, which is not an abbreviation of float32
     short = [_SHORT[lower]] if lower in _SHORT else []
     meant = _MEANT.get(lower) or short or difflib.get_close_matches(lower, BY_NAME, 3, 0.5)
     rest = f"did you mean {' or '.join(meant)}?" if meant else f"expected one of {', '.join(BY_NAME)}"

@@ -1,4 +1,4 @@
-"""HTML for notebooks; whatever comes from a file is escaped."""
+"""HTML for notebooks; all text from files is escaped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _cells(tag: str, cells: Sequence[object]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return text in which what HTML cannot hold, or nobody can see, is escaped as Python does."""
+    """Escape characters that HTML cannot hold, or that are invisible, as Python does."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -1,4 +1,4 @@
-"""What a person should know while something is still going on, told to whoever listens.
+"""Notices about work in progress, passed to a listener.
 
 The command line listens, and prints notes and warnings.  A program that does not listen finds the same
 in the log of Python's `logging`, under `formats`.
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def _log(text: str) -> None:
-    import logging  # which takes as long as listing a small checkpoint
+    import logging  # takes as long as listing a small checkpoint
 
     logger = logging.getLogger("formats")
-    if not logger.handlers:  # else a program that configures no logging would see it on stderr
+    if not logger.handlers:  # otherwise a program that configures no logging would print it to stderr
         logger.addHandler(logging.NullHandler())
     logger.warning("%s", text)
 
@@ -28,7 +28,7 @@ _warner: Callable[[str], None] = _log
 
 
 def listen(listener: Callable[[str], None], warner: Callable[[str], None]) -> None:
-    """Have all notices told to `listener`, and all warnings to `warner`, from now on."""
+    """Pass all notices to `listener`, and all warnings to `warner`, from now on."""
     global _listener, _warner
     _listener, _warner = listener, warner
 
@@ -40,7 +40,7 @@ _here: ContextVar[tuple[Callable[[str], None], Callable[[str], None]] | None] = 
 
 @contextmanager
 def listening(listener: Callable[[str], None], warner: Callable[[str], None]) -> Iterator[None]:
-    """Have what this thread tells meanwhile told to these instead."""
+    """Pass the notices and warnings of this thread to these functions meanwhile."""
     before = _here.set((listener, warner))
     try:
         yield
@@ -49,12 +49,12 @@ def listening(listener: Callable[[str], None], warner: Callable[[str], None]) ->
 
 
 def tell(text: str) -> None:
-    """Tell a notice: what is going on, in one line."""
+    """Send a notice: what the program is doing, in one line."""
     here = _here.get()
     (_listener if here is None else here[0])(text)
 
 
 def warn(text: str) -> None:
-    """Tell a warning, which is told also where notices are not wanted."""
+    """Send a warning, which `--quiet` does not hide."""
     here = _here.get()
     (_warner if here is None else here[1])(text)

@@ -42,11 +42,11 @@ _NUMBERS = {name: name for name in BY_NAME if name.rstrip("0123456789") in _FAMI
 
 
 PICKLED = unmapped("|O")
-"""Elements that are Python objects, or have fields of them: they stand in the file as a pickle."""
+"""Elements that are Python objects, or contain them: the file stores them as a pickle."""
 
 
 class Header(NamedTuple):
-    """What a `.npy` header says; `descr` is numpy's own spelling of the element type."""
+    """The content of a `.npy` header; `descr` is numpy's own spelling of the element type."""
 
     dtype: DType
     descr: str
@@ -61,7 +61,7 @@ class Header(NamedTuple):
 
 
 def _dtype(descr: Any) -> tuple[DType, int]:
-    """Return dtype and item size of a `descr`, an unmapped one by its spelling; else ValueError."""
+    """Return dtype and item size of a `descr`; an unmapped dtype keeps its spelling. Raises ValueError."""
     match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
     if match is None:
         return _other(descr)
@@ -164,7 +164,7 @@ def decode_header(data: bytes) -> Header:
 NPY_DTYPES = frozenset(
     name for name, dtype in BY_NAME.items() if dtype.array == name and dtype.native_numpy
 ) | {STRING.name}
-"""What `.npy` holds without a pickle: numpy's own types.  Quantized ones would come back as integers."""
+"""The types that `.npy` holds without a pickle: numpy's own. Quantized ones would come back as integers."""
 
 _ALIGNMENT = 64
 

@@ -54,7 +54,7 @@ def volume(region: Region) -> int:
 
 
 def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None:
-    """Return "overlap" or "gap" where regions do not cover a shape exactly once, else None.
+    """Return "overlap" or "gap" if regions do not cover a shape exactly once, otherwise None.
 
     Give each corner of a region the sign of its parity.  The signed corners of all
     regions add up to those of the whole exactly where every element is covered once,
@@ -185,10 +185,9 @@ def fill(
 ) -> int:
     """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
 
-    Each piece comes with what it covers and a function that returns a slice of it;
-    pieces that hold nothing of what is wanted are not read.  Where the pieces are not
-    `complete`, counting would take an overlap for a gap, so overlaps are looked for:
-    ValueError.
+    Each piece comes with its region and a function that returns a slice of it. Pieces outside the index are
+    not read. If the pieces are not `complete`, a count would confuse an overlap with a gap, so overlaps are
+    searched for; raises ValueError.
     """
     import numpy as np
 
@@ -199,7 +198,7 @@ def fill(
         shared = intersect(region, wanted)
         if shared is None:
             continue
-        # Where the piece's part lands, and what of the piece that is, both with the index's steps.
+        # The destination of the piece's part, and that part of the piece, both with the index's steps.
         target, source = [], []
         for (low, high), (start, _), part in zip(shared, region, index, strict=True):
             first = low + (part.start - low) % part.step

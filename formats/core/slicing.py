@@ -1,12 +1,10 @@
-"""Reading a part of an array that lies in C order somewhere in a file.
+"""Read a part of an array that a file stores in C order.
 
-What is read are runs of whole rows.  Where a row is long and only a part of it is
-wanted, the row is entered; where rows are short, reading past what is not wanted is
-cheaper than another call to the system.
+Reads are runs of whole rows. If a row is long and only a part of it is wanted, only that part is read. If
+rows are short, reading unwanted bytes is cheaper than another system call.
 
-A checksum covers all of a tensor, so where there is one, all of it goes by in chunks,
-and only the part is kept: that costs the time of reading it whole, and the memory of
-the part.
+A checksum covers a whole tensor, so all of it is read in chunks, and only the part is kept. That takes the
+time of reading the whole tensor, and the memory of the part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a tensor is without its values: key, dtype, shape, and where its bytes lie.
+"""A tensor without its values: key, dtype, shape, and the placement of its bytes.
 
-Keys are text in which bytes that are not UTF-8 stand as lone surrogates (`os.fsdecode`'s
-surrogateescape), so that every key of a file is a different text, and `key_bytes` gives its
-bytes back.
+Keys are text. Bytes that are not UTF-8 become lone surrogates (`os.fsdecode`'s surrogateescape), so that
+distinct keys of a file are distinct texts; `key_bytes` returns the bytes.
 """
 
 from __future__ import annotations
@@ -161,9 +160,9 @@ class TensorSpec(NamedTuple):
 class SpecColumns(NamedTuple):
     """Specs in columns: keys, and for each the number of the one among `specs` that has all but the key.
 
-    Of many tensors few differ in dtype and shape.  `specs` grows from one of these to the next.
-    `checksums` are the masked ones that are stored, of bytes in little-endian order, and -1 where
-    there is none that is of a tensor as a whole; where it is None, nobody has looked.
+    Dtypes and shapes repeat across tensors. `specs` grows from one of these to the next. `checksums` are the
+    stored, masked ones, of bytes in little-endian order. An entry is -1 if the tensor has no checksum as a
+    whole. `checksums` is None if they were not read.
     """
 
     keys: list[str]
@@ -183,10 +182,10 @@ def spec_columns(specs: Iterable[TensorSpec], before: Iterable[TensorSpec] = ())
 
 
 class Stored(NamedTuple):
-    """Where a tensor's bytes lie, in one piece: shard number, offset, masked CRC-32C.
+    """The placement of a contiguous tensor: shard number, offset, masked CRC-32C.
 
-    None where a format has no such thing, and for tensors stored in slices.  The
-    checksum is of the bytes as they lie there, so `big_endian` is a part of what it says.
+    A field is None if the format has no such thing, and for tensors stored in slices. The checksum is of the
+    stored bytes, so it depends on `big_endian`.
     """
 
     shard: int | None = None

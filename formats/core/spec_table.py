@@ -1,11 +1,11 @@
-"""Specs by key, in columns: what a million tensors take when nobody asks for one of them.
+"""Specs by key, in columns: compact for a million tensors that are not looked at.
 
     keys       text, in the order of the file
     numbers    for each key that of the spec that has all but the key: few differ in dtype and shape
     specs      those, each once
 
-A TensorSpec is made when somebody asks for it.  Keys that ascend are searched; any others, which
-damaged files have and those with bytes that are not UTF-8, are looked up.
+A TensorSpec is made when it is looked up. Ascending keys are found by binary search. Other keys, as in
+damaged files and those with bytes that are not UTF-8, are found through a dictionary.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Places(ItemsView[str, int]):
 
 
 def places_of(keys: list[str]) -> Mapping[str, int]:
-    """Return where each of some keys stands among them; of one that is there twice, the first place."""
+    """Return the position of each key; for a duplicate, its first position."""
     if all(map(operator.lt, keys, islice(keys, 1, None))):
         return Ascending(keys)
     places: dict[str, int] = {}
@@ -81,7 +81,7 @@ def places_of(keys: list[str]) -> Mapping[str, int]:
 
 
 class SpecRows(Sequence[TensorSpec]):
-    """Specs in the order of the file, each made when it is asked for."""
+    """Specs in the order of the file, each made at its first use."""
 
     def __init__(self, keys: list[str], numbers: Sequence[int], specs: list[TensorSpec]) -> None:
         self.columns = SpecColumns(keys, numbers, specs)
@@ -117,7 +117,7 @@ class SpecTable(Mapping[str, TensorSpec]):
         self._places = places
 
     def __getitem__(self, key: str) -> TensorSpec:
-        at = self._places[key]  # what follows is as in the rows, and asked for a million times
+        at = self._places[key]  # the rest is as in the rows, and runs a million times
         _, numbers, specs, _ = self.rows.columns
         return new_tuple(TensorSpec, (key, *specs[numbers[at]][1:]))
 

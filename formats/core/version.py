@@ -1,3 +1,3 @@
-"""Which ckpt this is: who shares the work must be the same (`formats.store.work.executors`)."""
+"""The version of ckpt. All workers must have the same (`formats.store.work.executors`)."""
 
 VERSION = "1.0.0.dev0"

@@ -24,7 +24,7 @@ def natural_order(name: str) -> list[tuple[str, int]]:
 
 
 def command_line(*words: str) -> str:
-    """Return a command of ours as it can be pasted, whatever stands in its paths: `ckpt ls 'my runs'`."""
+    """Return a command of ckpt that can be pasted, whatever is in its paths: `ckpt ls 'my runs'`."""
     import shlex  # needed where something went wrong
 
     return shlex.join(("ckpt", *words))
@@ -74,7 +74,7 @@ _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def spoken_age(seconds: float) -> str:
-    """Return an age as people say it, in the largest unit of which it is two or more."""
+    """Return an age in words, in the largest unit that makes it two or more."""
     for size, unit in _AGES:
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}s"

@@ -113,6 +113,6 @@ def create_writer(
 
 
 def _taken(spec: TensorSpec) -> TensorSpec:
-    """Return a spec with a dtype of ours and a shape that nobody changes; itself, where it has these."""
+    """Return a spec with ckpt's dtype and an immutable shape; the same object if it has these."""
     dtype, shape = as_dtype(spec.dtype), tuple(spec.shape)
     return spec if dtype is spec.dtype and shape is spec.shape else spec._replace(dtype=dtype, shape=shape)

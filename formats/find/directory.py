@@ -1,9 +1,8 @@
-"""Which checkpoints lie in a directory, and which of them is the latest.
+"""The checkpoints in a directory, and the latest of them.
 
-The state file says which is the latest; it may hold absolute paths of a place from
-which the directory has long been moved, so a path that is not there is looked for
-beside the state file by its last name.  Without a state file it is the one of the
-highest step, among equals the newest.
+The state file names the latest. It may hold absolute paths from before the directory was moved, so a missing
+path is looked up next to the state file by its last name. Without a state file the latest is the one of the
+highest step, and among equal steps the newest.
 """
 
 from __future__ import annotations
@@ -54,9 +53,11 @@ if TYPE_CHECKING:
 
 
 _MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
-"""Directories looked into, and checkpoints counted, to say what lies below one that holds none."""
+"""The directories that are searched, and the checkpoints that are counted, to describe what is below an empty
+one.
+"""
 
-# Names that a run directory is full of and that are no checkpoints; they are not even opened.
+# Names that are common in run directories and are no checkpoints; they are not even opened.
 _PASSED_OVER = tuple(
     suffix
     for suffix in (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log", DCP_SUFFIX)
@@ -66,7 +67,7 @@ _PASSED_OVER = tuple(
 
 
 class Member(NamedTuple):
-    """One checkpoint of a directory; `error` where its format cannot be told."""
+    """One checkpoint of a directory; `error` if its format is unknown."""
 
     location: CheckpointLocation
     name: str
@@ -74,7 +75,7 @@ class Member(NamedTuple):
     error: CheckpointError | None = None
 
     def called(self, path: Location) -> str:
-        """Return a path beside it as it is called from the directory."""
+        """Return the name, relative to the directory, of a path in it."""
         above = self.name.rpartition("/")[0]
         return f"{above}/{path.name}" if above else path.name
 
@@ -97,8 +98,8 @@ def locate_listed(directory: Location, listed: str) -> CheckpointLocation | None
 
 
 def is_listing(location: CheckpointLocation) -> bool:
-    """Whether a saved listing lies at a location, by its content; the first bytes of most files tell."""
-    with contextlib.suppress(CheckpointError):  # who opens it is told
+    """Whether a location holds a saved listing, by its content; for most files the first bytes decide."""
+    with contextlib.suppress(CheckpointError):  # opening it reports the error
         with location.head.open() as file:
             # A small index is read whole, for that is what comes next.
             is_small_index = location.head.endswith(".index") and file.size <= LARGEST_KEPT
@@ -118,14 +119,14 @@ def _located(path: Location) -> CheckpointLocation:
     if len(parts) > 1 and parts[0].is_file():
         return CheckpointLocation(parts[0], parts[0])
     lone = hub_shard(path)
-    if lone and int(lone["count"]) > 1:  # its index is not there, and opening it says so
+    if lone and int(lone["count"]) > 1:  # its index is missing, and opening it says so
         pattern = f"{lone['prefix']}-?????-of-{lone['count']}{lone['suffix']}"
         return CheckpointLocation(path.of(pattern), path)
     return CheckpointLocation(path, path)
 
 
 def _map_of(name: str) -> str | None:
-    """Return the name of the map that a shard belongs to; None where a file is no shard."""
+    """Return the name of a shard's map, or None if the file is not a shard."""
     keras, hub = WEIGHTS_SHARD.fullmatch(name), hub_shard(name)
     if keras is not None:
         return f"{keras['prefix']}.weights.json"
@@ -135,7 +136,8 @@ def _map_of(name: str) -> str | None:
 def directories_below(path: Location) -> Iterator[Location]:
     """Yield `path` and the directories below it, sorted, without what interrupted saves left.
 
-    Links are not followed.  One that cannot be listed is yielded, too: who looks into it is told why.
+    Links are not followed. A directory that cannot be listed is yielded too, so that its reader gets the
+    error.
     """
     waiting = [path]
     while waiting:
@@ -153,13 +155,13 @@ def directories_below(path: Location) -> Iterator[Location]:
 
 
 def count_below(path: Location) -> str | None:
-    """Return how many checkpoints lie in the directories below, in words; None where there are none."""
+    """Return the number of checkpoints in the directories below, in words, or None if there are none."""
     looked, holding, found = 0, 0, 0
     for below in directories_below(path):
         if below == path:
             continue
         looked += 1
-        with contextlib.suppress(CheckpointError):  # what cannot be listed is not counted
+        with contextlib.suppress(CheckpointError):  # a directory that cannot be listed is not counted
             members = len(Directory(below).members)
             holding, found = holding + bool(members), found + members
         if looked == _MOST_LOOKED or found >= _MOST_COUNTED:
@@ -176,7 +178,7 @@ def _counted(number: int, stem: str, many: str, one: str = "") -> str:
 
 
 def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpointsError:
-    """Return the error of a directory that holds none, which says how many lie below."""
+    """Return the error for a directory without checkpoints; it counts those below."""
     below = count_below(path)
     if below is None:
         return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
@@ -219,10 +221,10 @@ class Directory:
         self.path = path
         self._notes: list[str] = []
         self._listings: list[str] = []
-        is_state = orbax_location(path) is None  # which has a file of this name, too
+        is_state = orbax_location(path) is None  # it has a file of this name, too
         self.state = self._read_state(state_path or (path / FILE_NAME)) if is_state else None
         if self.state is None or path.store.lists_first:
-            self._names  # noqa: B018  at once, for a saver may be at work; else nobody may need it
+            self._names  # noqa: B018  read at once, because a saver may be at work
 
     @cached_property
     def _names(self) -> list[tuple[str, bool]]:
@@ -230,7 +232,7 @@ class Directory:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of it: also of files of which it cannot be told what they are."""
+        """Notes for the user, also about files of unknown format."""
         _ = self.members
         return self._notes
 
@@ -331,7 +333,7 @@ class Directory:
         return Member(location, location.path.relative_to(self.path), entry.modified, error)
 
     def _is_meant(self, location: CheckpointLocation, error: CheckpointError) -> bool:
-        """Whether a file that cannot be opened was to be a checkpoint.
+        """Whether a file that cannot be opened was meant to be a checkpoint.
 
         A stray file is none of ours, but the index of data shards is, however damaged,
         and so is what bears the suffix of a format that keeps all in one file.
@@ -353,7 +355,7 @@ class Directory:
 
     @property
     def latest(self) -> CheckpointLocation | None:
-        """The latest checkpoint, its `note` saying why; None where `latest_flaw` tells why not."""
+        """The latest checkpoint, with the reason in its `note`, or None, with the reason in `latest_flaw`."""
         if self.state is not None:
             location = self._named_latest
             if location is None or self._names_listing:

@@ -39,7 +39,7 @@ def locate(path: Location) -> CheckpointLocation:
     Raises CheckpointNotFoundError, with what to do, where there is none.
     """
     if is_directory(path):
-        from .directory import Directory  # which the prefix of a checkpoint does not need
+        from .directory import Directory  # not needed for the prefix of a checkpoint
 
         return Directory(path).require_latest()
     location = resolve(path)
@@ -65,9 +65,9 @@ def _is_state_file(path: Location) -> bool:
 def open_location(
     location: CheckpointLocation, *, lenient: bool = False, loaded: bool = True
 ) -> FormatReader:
-    """Return a reader of what lies at a location, as `open_reader` does.
+    """Return a reader of a location, as `open_reader` does.
 
-    Not `loaded`, it may have put off reading an index, of which the damage is found when it is asked for.
+    If not `loaded`, the reader may read its index later, and find damage only then.
     """
     fingerprint = location.fingerprint()
     probe = Probe(location)

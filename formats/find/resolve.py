@@ -1,9 +1,9 @@
-"""From what people type to where a checkpoint lies.
+"""From the user's text to the location of a checkpoint.
 
-A checkpoint may be named by its prefix (`run/ckpt-10`), by any of its files, by its
-directory, by the state file in it, by a SavedModel's directory.  `resolve` answers for
-all but directories and state files, whose answer depends on what lies in them; those
-are `formats.find.opening`'s.  Names are taken literally: a `[` or `*` is a character.
+A checkpoint can be named by its prefix (`run/ckpt-10`), by any of its files, by its directory, by the state
+file in it, or by a SavedModel's directory. `resolve` handles everything except directories and state files,
+whose result depends on their content; `formats.find.opening` handles those. Names are literal: `[` and `*`
+are characters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FOLDER_INDEXES = (
     ("tf_model" + H5_INDEX_SUFFIX,),
     ("flax_model" + FLAX_INDEX_SUFFIX, "diffusion_flax_model" + FLAX_INDEX_SUFFIX),
 )
-"""What transformers and diffusers call the index of a folder that is one model; the first are preferred."""
+"""The index names of transformers and diffusers for a folder that is one model; the first are preferred."""
 
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb")
@@ -59,8 +59,8 @@ HUB_WEIGHTS = tuple(
 def sharded_folder(directory: Location) -> Location | None:
     """Return what names the files of a folder that is one checkpoint; None where it is none.
 
-    That is the index of one of Hugging Face's sharded models, or a distributed checkpoint's metadata.
-    A folder with the whole model beside it, or with a state file, is a directory of checkpoints.
+    That is the index of one of Hugging Face's sharded models, or a distributed checkpoint's metadata. A
+    folder that also has the whole model, or a state file, is a directory of checkpoints.
     """
     for rank, names in enumerate(_FOLDER_INDEXES):  # noqa: B007  the rank of what is found
         there = [path for name in names if (path := directory / name).is_file()]
@@ -76,12 +76,12 @@ def sharded_folder(directory: Location) -> Location | None:
 
 
 def _beside_note(index: Location) -> str | None:
-    """Return what a person should know whose folder is one model, and holds other checkpoints beside it."""
+    """Return the note for a folder that is one model, and also holds other checkpoints."""
     directory, own = index.split_name()
     named = {own, *(path.name for path in files_of_map(index))}
     try:
         there = directory.listing()
-    except InaccessibleError:  # what may be entered, but not listed, holds nothing that could be told
+    except InaccessibleError:  # a folder that may be entered, but not listed
         return None
     others = []
     for name, _ in there:
@@ -96,7 +96,7 @@ def _beside_note(index: Location) -> str | None:
 
 
 def saved_model_prefix(directory: Location) -> Location | None:
-    """Return the prefix of a SavedModel's variables, or None where this is no SavedModel."""
+    """Return the prefix of a SavedModel's variables, or None if this is not a SavedModel."""
     prefix = directory / "variables" / "variables"
     is_one = (directory / "saved_model.pb").is_file() or (prefix + ".index").is_file()
     return prefix if is_one else None
@@ -105,9 +105,8 @@ def saved_model_prefix(directory: Location) -> Location | None:
 def resolve(path: Location) -> CheckpointLocation:
     """Return the checkpoint that `path` names.
 
-    `path` is no directory, unless that of a SavedModel or of a sharded model.  Raises
-    CheckpointNotFoundError where there is none, InaccessibleError where something is there that
-    cannot be opened, UnsupportedFeatureError for a URL.
+    `path` is no directory, except a SavedModel's or a sharded model's. Raises CheckpointNotFoundError if
+    nothing is there, InaccessibleError if something cannot be opened, and UnsupportedFeatureError for a URL.
     """
     found = find(path)
     if found is None:
@@ -118,7 +117,7 @@ def resolve(path: Location) -> CheckpointLocation:
 def is_prefix_at_once(path: Location) -> bool:
     """Whether a path is a bundle's prefix by one request, where each name is one.
 
-    Whether something of the very name of the prefix lies there, too, is not asked then.
+    A file with the name of the prefix is not looked for then.
     """
     is_file_by_name = path.endswith((".index", *FILE_SUFFIXES))
     return not path.store.lists_first and not is_file_by_name and (path + ".index").is_file()
@@ -155,8 +154,8 @@ def _of_folder(path: Location) -> CheckpointLocation | None:
 
 
 def _at(path: Location) -> CheckpointLocation | None:
-    """Return the checkpoint of this very name: a prefix, a file, or a file whose index lies beside it."""
-    # Where a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does this.
+    """Return the checkpoint of exactly this name: a prefix, a file, or a file whose index is next to it."""
+    # If a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does ckpt.
     if (path + ".index").is_file():
         other = f"{path}: read as the checkpoint with this prefix, not as the file with this name"
         return bundle(path)._replace(note=other if path.is_file() else None)
@@ -186,7 +185,7 @@ def _of_file(path: Location) -> CheckpointLocation:
 
 
 def _of_saved_model(path: Location) -> CheckpointLocation | None:
-    """Return the variables of the SavedModel that a file beside them belongs to."""
+    """Return the variables of the SavedModel that contains a file."""
     if path.name not in _SAVED_MODEL_FILES:
         return None
     found = _bundle_at(path.parent / "variables" / "variables")
@@ -257,7 +256,7 @@ def _prefix_meant(path: Location) -> Location:
 
 
 def _absent(path: Location) -> CheckpointError:
-    """Return the error that says what lies where `path` was looked for."""
+    """Return the error that describes what was found instead of `path`."""
     prefix = path.removesuffix(".meta")
     if prefix != path and not (path + ".index").is_file() and _has_values(prefix):
         return _absent(prefix)
@@ -266,7 +265,7 @@ def _absent(path: Location) -> CheckpointError:
     for place in dict.fromkeys((prefix + ".index", prefix if is_saved_model else path)):
         found = place.obstacle() if place == path or place.store.can_be_file(place) else None
         if found is not None:
-            if not found.startswith("this is"):  # it lies on the way there
+            if not found.startswith("this is"):  # it is a part of the path
                 return InaccessibleError(found, path=path)
             wanted = "not a file or directory" if place == path else "not an index"
             return InaccessibleError(f"{found}, {wanted}", path=place)
@@ -310,7 +309,7 @@ def _no_revision(path: Location) -> tuple[str, ...]:
 
 
 def suggest(path: Location) -> tuple[str, ...]:
-    """Return a hint that names what lies where `path` was looked for."""
+    """Return a hint with the names that exist near `path`."""
     import difflib
 
     directory, base = path.split_name()

@@ -1,4 +1,4 @@
-"""Opening a checkpoint that opening refuses: whatever of it can still be told.
+"""Open a checkpoint that cannot be opened otherwise: everything in it that can be read.
 
     bundle        entries of the index's sound blocks; of damaged ones, where the data
                   agree with them; of a sibling's index (`formats.tf.bundle.index_salvage`)
@@ -6,8 +6,8 @@
     npz, .keras   members by the headers in front of them, where the zip's directory is lost
     HDF5          a file that was cut off, as far as it goes
 
-A reader of what is left reads as any other: each tensor against its checksum, where there
-is one.  What the reader cannot know by itself stands beside it: keys that are in doubt.
+The resulting reader reads as any other: each tensor is compared with its checksum, if it has one. A Salvage
+adds what the reader cannot know: keys that are in doubt.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ if TYPE_CHECKING:
 class Salvage(NamedTuple):
     """A reader of what is left, and what it cannot know by itself.
 
-    `proofs` says of keys what proves them, "checksum" or "sibling", `doubts` why nothing
-    does; of keys in neither, the format's own checksums decide.  `losses` are tensors that
-    are not among the reader's, many of them without a key, and what is damaged nobody knows
-    where; `findings` is what else was come across.
+    `proofs` holds the proof of keys, "checksum" or "sibling", and `doubts` the reason why a key has none; for
+    all other keys the format's own checksums decide. `losses` are tensors that the reader lacks, many of them
+    without a key, and damage without a known place. `findings` are all others.
     """
 
     reader: FormatReader
@@ -70,7 +69,7 @@ def find_damaged(path: Location) -> CheckpointLocation:
 
 
 def open_damaged(location: CheckpointLocation, sibling: FormatReader | None = None) -> Salvage:
-    """Open what is left of a checkpoint; CheckpointError where not one tensor can be told."""
+    """Open the rest of a checkpoint. Raises CheckpointError if not one tensor can be read."""
     fingerprint = location.fingerprint()
     salvage = _open(location, sibling)
     salvage.reader.fingerprint = fingerprint
@@ -145,7 +144,7 @@ def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> 
     remains = read_remains(location.path)
     placed: dict[bytes, ProvenEntry] = {}
     findings = list(remains.findings)
-    # A sibling knows what damaged blocks held, but not what the index says in a way that nobody reads.
+    # a sibling knows the entries of damaged blocks, but not entries in an unknown encoding
     hidden = ("entry",) if sibling is not None else ("entry", "block-checksum")
     losses = [each for each in findings if each.code in hidden]
     if sibling is not None:
@@ -252,7 +251,7 @@ def _strings_fit(reader: BundleReader, position: int, *, big_endian: bool) -> bo
 
 
 def _open_otherwise(location: CheckpointLocation, error: CheckpointError) -> Salvage | None:
-    """Return what can be told of a file that no format opens; None where that is nothing."""
+    """Return the readable rest of a file that no format opens, or None if there is none."""
     finding = Finding.of(error)
     probe = Probe(location)
     for found in all_formats():

@@ -1,9 +1,9 @@
-"""What the end of a target's name says, and whether that is true of what is written there.
+"""What a target's suffix says, and whether it fits the format that is written.
 
-Content decides what a file is; its suffix decides only what is written, and must not lie.
-One rule for everything that writes a checkpoint: a known suffix belongs to the format that is written,
-and an unknown one (`.ckpt`, the `.5` of `step-1.5`) is free.  A format's suffixes are in its record;
-the table here is of files that are no checkpoint, and a format's own suffix goes before it.
+Content decides what a file is. The suffix only decides what is written, and must not contradict it. One rule
+covers every command that writes a checkpoint: a known suffix belongs to the format that is written, and an
+unknown one (`.ckpt`, the `.5` of `step-1.5`) is free. A format's suffixes are in its record. The table here
+has files that are no checkpoints; a format's own suffix takes precedence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NEVER_WRITTEN = {
     "databases": ".db .sqlite .sqlite3",
     "pictures": ".png .jpg .jpeg .gif .svg .pdf",
 }
-"""What people take a file for -> the suffixes that make them; none of it is written as a checkpoint."""
+"""Kinds of files -> the suffixes that name them. None of them is written as a checkpoint."""
 
 _UNWRITTEN = {suffix: what for what, suffixes in _NEVER_WRITTEN.items() for suffix in suffixes.split()}
 
@@ -79,7 +79,7 @@ def format_of_suffix(path: str) -> Format | None:
 
 
 def without_suffix(name: str) -> str:
-    """Return a name without the suffix that tells a format, written here or not."""
+    """Return a name without the suffix of a format, including formats that are not written."""
     if "." not in name or name.endswith(_INDEX):
         return name
     known = [suffix for suffix, _ in _written(name)]
@@ -104,9 +104,9 @@ def refuse_false_suffix(
 ) -> None:
     """Refuse a target whose suffix says another format than it will have, which would deceive people.
 
-    `why` says what makes the format what it is.  What lies there in this format already keeps its name.
-    A suffix that formats of one container share is true of each of them: Keras' `.weights.h5` files
-    may end in `.h5`, and the other way round, where the writers note what Keras makes of that.
+    `why` says why the format follows. An existing target of this format keeps its name. A suffix that formats
+    of one container share fits each of them: Keras' `.weights.h5` files may end in `.h5`, and the reverse,
+    with a note about how Keras reads them.
     """
     name = os.path.basename(target).lower()
     stem, suffix = os.path.splitext(name)

@@ -2,9 +2,9 @@
 
     <path>    a dataset; the path has no leading slash
 
-A soft link to a dataset of the same file is one more name of it.  What leads out of the
-file is refused, see formats.h5.safe.  Datasets of other types (compounds, references,
-variable-length arrays) are named in `facts.unlisted`, and no other HDF5 file is written without them.
+A soft link to a dataset of the same file is another name of it. Links out of the file are rejected, see
+formats.h5.safe. Datasets of other types (compounds, references, variable-length arrays) are named in
+`facts.unlisted`, and no other HDF5 file is written without them.
 
 Written is a contiguous dataset for each tensor, its key for a path: strings of variable
 length, bfloat16 and float8 as opaque bytes with an attribute `dtype`, as Keras has them.
@@ -64,7 +64,7 @@ class HDF5Facts(NamedTuple):
         return {"producer": None, "version": None, "unlisted": list(self.unlisted), **told}
 
     def rekeyed(self, keys: Mapping[str, str]) -> HDF5Facts:
-        """Return them for other keys: one that changed is what somebody wanted."""
+        """Return the facts for other keys; a changed key is no longer respelled."""
         kept = {key: own for key, own in self.respelled.items() if keys.get(key) == key}
         return self._replace(respelled=kept)
 
@@ -109,7 +109,7 @@ class Hdf5Reader(H5Reader):
 
     @cached_property
     def _respelled(self) -> dict[str, str]:
-        """Keys that the writer of the file could not use, since another tensor lies where theirs would."""
+        """Keys that the file's writer had to change, because another tensor occupies their path."""
         found = {}
         (file,) = self._h5_files
         for key in self._specs:
@@ -132,7 +132,9 @@ HELD = (
     | {name for name, dtype in BY_NAME.items() if name == dtype.array and dtype.native_numpy}
     | {STRING.name}
 )
-"""What HDF5 can describe, or Keras marks; 4-bit integers and quantized types would come back as others."""
+"""The types that HDF5 can describe, or Keras marks; 4-bit integers and quantized types would come back as
+others.
+"""
 
 _KEY = "key"
 """The attribute of a dataset that says which key it stands for, where it is called otherwise."""
@@ -143,8 +145,8 @@ _STRINGS_AT_ONCE = 4096
 class _Sink(io.FileIO):
     """A new file that the HDF5 library can always write to.
 
-    What the system refuses is kept in `error`, and what follows is thrown away: the
-    library neither reports such an error as what it is, nor can it close a file after it.
+    The system's error is kept in `error`, and later data are discarded: the library neither reports such an
+    error correctly, nor can it close a file after it.
     """
 
     def __init__(self, path: str) -> None:
@@ -249,7 +251,7 @@ class Hdf5Writer(FormatWriter):
             self._sink.close()
 
     def abandon(self) -> None:
-        # What cannot be closed is thrown away in the last line.
+        # what cannot be closed is removed in the last line
         if "_file" in self.__dict__:
             with contextlib.suppress(OSError, RuntimeError):
                 self._file.close()
@@ -260,7 +262,7 @@ class Hdf5Writer(FormatWriter):
 
 
 def _check_names(target: WriteTarget) -> None:
-    """Refuse keys that are no path of a dataset, and those of which one would have to be in another."""
+    """Reject keys that are not paths of datasets, and keys inside the path of another."""
     keys = {spec.key for spec in target.specs}
     for spec in target.specs:
         key = spec.key
@@ -287,7 +289,7 @@ def _open(probe: Probe, lenient: bool) -> Hdf5Reader:
     return Hdf5Reader(probe, lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  it is told beside
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  any damage is alike
     from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)

@@ -5,10 +5,9 @@
     model.weights.h5     see formats.h5.weights
     assets/...           vocabularies and the like: no tensors; carried into other archives
 
-Keras stores members without compression, so the weights are read where they lie.  The
-member's checksum covers all of them: it is compared once, before the first value is read.
-Where somebody packed the archive again and deflated them, HDF5 cannot be read in
-pieces: they go to an unnamed temporary file first.
+Keras stores members without compression, so the weights are read in place. The member's checksum covers all
+of them; it is compared once, before the first value is read. If an archive was repacked with compression,
+HDF5 cannot read it in parts, so the weights are first copied to an unnamed temporary file.
 keras/src/saving/saving_lib.py
 """
 
@@ -59,7 +58,7 @@ _MOST_INFLATED = 16 << 20
 
 
 def _open_weights(archive: Archive) -> tuple[H5File, IO[bytes] | None]:
-    """Open the weights, in place where they are stored; else give the file they were copied to, too."""
+    """Open the weights, in place if they are stored; otherwise also return their temporary copy."""
     member = archive.member(WEIGHTS)
     if not member.deflated:
         return _open_h5(archive, member, partial(_read_member, archive, member)), None
@@ -113,7 +112,7 @@ class KerasReader(WeightsReader):
             raise
 
     def _check_weights(self) -> None:
-        """Raise what is wrong with the weights, of which values are about to be read."""
+        """Raise the error of damaged weights before values are read."""
         if not self.reads_unproved and self._weights_error is not None:
             error = self._weights_error
             raise type(error)(error.message, path=error.path, offset=error.offset, code=error.code)
@@ -160,7 +159,7 @@ class KerasReader(WeightsReader):
 
     @cached_property
     def facts(self) -> KerasFacts:
-        from ..keras.variable_layout import groups_of  # which listing has no use for
+        from ..keras.variable_layout import groups_of  # not needed for a listing
 
         try:
             said = parse_object(self._text(METADATA) or "{}")

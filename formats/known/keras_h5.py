@@ -13,12 +13,10 @@
     tf_model.h5.index.json          Hugging Face's index and shards, see `formats.model.shards`; the index has
     tf_model-00001-of-00002.h5      full names, and `layer_names` are the paths of the datasets
 
-A key is the weight's name without `:0`.  Names that occur twice are told apart by their
-layer, `<layer>/<name>`; optimizer weights are `optimizer_weights/<name>`.  The order of
-names is the model's, and loading by topology goes by nothing else; HDF5's own order is
-alphabetical and means nothing.  Configurations are text here: nothing in them is run.
-A file without `keras_version` is one of Keras 1.
-keras/src/legacy/saving/legacy_h5_format.py
+A key is the weight's name without `:0`. Names that occur twice get their layer, `<layer>/<name>`; optimizer
+weights are `optimizer_weights/<name>`. The order of names is the model's, and loading by topology uses only
+that; HDF5's own order is alphabetical and has no meaning. Configurations are text here: nothing in them is
+run. A file without `keras_version` comes from Keras 1. keras/src/legacy/saving/legacy_h5_format.py
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ class KerasH5Reader(KerasFileReader):
     """A Keras HDF5 file, of weights or of a model with its optimizer."""
 
     def __init__(self, probe: Probe, *, lenient: bool, called: Mapping[str, str] | None = None) -> None:
-        """Open a file; `called` gives the names of datasets that stand where layers are, by their paths."""
+        """Open a file; `called` names the datasets in the place of layers, by their paths."""
         facts = probe.ask(h5_facts)
         assert facts is not None
         assert facts.model_group is not None
@@ -120,7 +118,7 @@ class KerasH5Reader(KerasFileReader):
         held: dict[str, list[tuple[str, str]]] = {layer: [] for layer in groups}
         for key, weight in zip(weight_keys(weights), weights, strict=True):
             held[weight.layer].append((key, weight.name))
-            # The weights of a layer lie in one group below it, which is looked up once.
+            # A layer's weights are in one group below it, which is looked up once.
             head, _, last = weight.name.rpartition("/")
             place = (weight.layer, head)
             if place not in within:
@@ -129,7 +127,7 @@ class KerasH5Reader(KerasFileReader):
         self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
 
     def _add_bare(self, paths: list[str], base: str) -> None:
-        """Add the datasets that stand where layers are."""
+        """Add the datasets in the place of layers."""
         names = [self._called.get(path.removesuffix(":0"), path) for path in paths]
         keys = weight_keys([Weight("", name, base + path) for name, path in zip(names, paths, strict=True)])
         for key, path in zip(keys, paths, strict=True):
@@ -178,7 +176,7 @@ class KerasH5Reader(KerasFileReader):
 
     @cached_property
     def _attributes(self) -> dict[str, str | None]:
-        """The texts that the file holds of its model; keras_version stands at the weights group, too."""
+        """The file's texts about its model; keras_version is an attribute of the weights group, too."""
         out: dict[str, str | None] = {}
         for name in ("keras_version", "backend", "model_config", "training_config"):
             for holder in (self._file.root, self._group):
@@ -239,7 +237,7 @@ class KerasH5Shards(ShardedReader):
         for name, file in found.items():
             called = self._called.setdefault(shard_path(self._path, file), {})
             called[stored_name(name).removesuffix(":0")] = name
-        # What the index says is in another shard has its name all the same, for the message that says so.
+        # A name that the index assigns to another shard is known here too, for the error message.
         self._anywhere = {path: name for called in self._called.values() for path, name in called.items()}
         return {name.removesuffix(":0"): file for name, file in found.items()}
 
@@ -300,7 +298,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     return broken_index(probe.location.head, H5_INDEX_SUFFIX)
 
 
-def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  it is told beside
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  any damage is alike
     from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)

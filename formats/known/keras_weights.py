@@ -7,8 +7,8 @@
     NAME_00000.weights.h5        shards, each laid out as above; an object's variables may
                                  lie in several of them
 
-A map names files beside it; one that names any other is refused (`formats.model.weight_map`).
-keras/src/saving/saving_lib.py: ShardedH5IOStore
+A map may only name files in its own folder (`formats.model.weight_map`). keras/src/saving/saving_lib.py:
+ShardedH5IOStore
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _open(probe: Probe, lenient: bool) -> WeightsReader:
     return WeightsReader(probe.location, FORMAT, [facts.file], lenient=lenient)
 
 
-def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  it is told beside
+def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:  # noqa: ARG001  any damage is alike
     from ..h5.salvage import read_h5_remains
 
     return read_h5_remains(probe, FORMAT)

@@ -2,11 +2,9 @@ r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name wit
 
     members: see formats.store.archive.reader; each is a `.npy` file, see formats.core.npy
 
-An array of objects is a pickle, and a pickle is a program: it is listed without a dtype
-and never loaded.  numpy writes types that are not its own (bfloat16) as bytes without
-their name, so those have no dtype here either.  Stored members are read in place,
-deflated ones from their beginning.
-numpy/lib/_format_impl.py
+An array of objects is a pickle, and a pickle is a program: it is listed without a dtype and never loaded.
+numpy writes types that are not its own (bfloat16) as bytes without their name, so those have no dtype here
+either. Stored members are read in place, and deflated ones from their start. numpy/lib/_format_impl.py
 
 Written are stored members: the same file from the same tensors, whenever it is written.
 """
@@ -189,7 +187,7 @@ def _pickled(descr: str) -> str:
 
 
 class NumpyFacts(NamedTuple):
-    """What every archive of arrays says by being one."""
+    """The facts of every archive of arrays."""
 
     producer: str = "numpy"
 
@@ -272,7 +270,7 @@ class NpzReader(FormatReader):
         return self._specs
 
     def prove_specs(self, keys: Iterable[str] | None = None) -> None:
-        """Compare the CRC-32 of members, which is over header and values; names stand twice."""
+        """Compare the CRC-32 of members, which covers header and values; names are stored twice."""
         for key in self._names if keys is None else keys:
             if key in self._proved:
                 continue
@@ -334,7 +332,7 @@ class NpzWriter(FormatWriter):
         return zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
 
     def _write(self, spec: TensorSpec, extents: Extents | None, chunks: Iterator[Chunk]) -> None:  # noqa: ARG002
-        # numpy, too, asks for zip64 always: sizes are not known when a member's header is written.
+        # numpy, too, always uses zip64, because sizes are unknown when a member's header is written.
         member = zipfile.ZipInfo(spec.key + ".npy", _MEMBER_TIME)
         with refusing(self.target.path), self._zip.open(member, "w", force_zip64=True) as file:
             for chunk in npy_chunks(spec, chunks, self.staging.staged):
@@ -347,9 +345,9 @@ class NpzWriter(FormatWriter):
 
     def abandon(self) -> None:
         if "_zip" in self.__dict__:
-            self._zip.fp = None  # no end is to be written behind what is thrown away
+            self._zip.fp = None  # discarded data gets no directory
         if "_file" in self.__dict__:
-            # What a full disk does not take any more is removed in the next line.
+            # a file on a full disk is removed in the next line
             with contextlib.suppress(OSError):
                 self._file.close()
         super().abandon()

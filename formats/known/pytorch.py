@@ -6,8 +6,8 @@ NAME.bin.index.json       see `formats.model.shards`
 NAME-00001-of-00002.bin
 NAME-00002-of-00002.bin
 
-What is in it is data here: a pickle is gone through by `formats.torch.pickle`, which calls
-nothing, and names beside those that `torch.load(weights_only=True)` takes are refused.
+Content is data here: `formats.torch.pickle` decodes a pickle and calls nothing. Names other than those that
+`torch.load(weights_only=True)` accepts are rejected.
 """
 
 from __future__ import annotations

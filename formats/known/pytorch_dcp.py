@@ -3,7 +3,7 @@
 DIR/.metadata         see `formats.torch.dcp`
 DIR/__0_0.distcp
 
-What is in it is data here, as in PyTorch's other files: nothing that it names is imported or called.
+Content is data here, as in PyTorch's other files: names in it are never imported or called.
 """
 
 from __future__ import annotations

@@ -39,10 +39,10 @@ class ObjectReader(BundleReader):
 
     def load_object_graph(self) -> ObjectGraph:
         """Return the object graph; CheckpointError where it cannot be read or decoded."""
-        from ..model.object_graph import ObjectGraph  # which a listing of keys does not need
+        from ..model.object_graph import ObjectGraph  # not needed for a listing of keys
 
         if GRAPH_KEY not in self.specs:
-            self[GRAPH_KEY]  # which says that it is missing
+            self[GRAPH_KEY]  # says that it is missing
         tensor = self.tensor(GRAPH_KEY)
         spec = tensor.spec
         path, offset = self.data_place(GRAPH_KEY, tensor.entry)
@@ -128,7 +128,7 @@ def _open(probe: Probe, lenient: bool) -> ObjectReader:
 
 
 def _refusal(probe: Probe) -> CheckpointError | None:
-    """Name the files of a bundle, object-based or not, that stand alone, and an index that was cut off."""
+    """Describe a lone file of a bundle, object-based or not, and an index that was cut off."""
     path = probe.location.head
     if probe.is_renamed_index:
         hint = "rename it to NAME.index, next to NAME.data-00000-of-00001, which has the values"

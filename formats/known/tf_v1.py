@@ -4,11 +4,10 @@
         ""                              SavedTensorSlices.meta: name, shape, dtype and slices of each tensor
         SLICE KEY                       SavedTensorSlices.data: one slice, values in a TensorProto
 
-Metadata and data share the file.  Every tensor is stored as slices; one that is not
-partitioned is a single slice of empty extents.  A partitioned tensor's slices may lie
-in different shards, each of which lists its own.  Values stand in the typed field of
-their dtype, packed: floats as they are, integers as varints, halves as varints of
-their bits.  A block holds whole slices, so reading one takes a slice's size of memory.
+Metadata and data share the file. Every tensor is stored as slices; a tensor that is not partitioned is a
+single slice of empty extents. A partitioned tensor's slices may be in different shards, each of which lists
+its own. Values are in the typed field of their dtype, packed: floats unchanged, integers as varints, halves
+as varints of their bits. A block holds whole slices, so reading one takes the memory of a slice.
 
 TensorFlow's Python reader refuses half and complex tensors and partitioned ones; its
 restore operation does not, and neither does this.
@@ -243,7 +242,7 @@ class V1Reader(FormatReader):
         """Return the shards that are there; a missing one is a finding."""
         found = self.location.files()
         match = V1_SHARD.fullmatch(self.location.head)
-        if self.location.head == self.location.path or match is None:  # whatever its name: also NAME.index
+        if self.location.head == self.location.path or match is None:  # whatever its name, also NAME.index
             return [self.location.head]
         count = int(match["count"])
         if len(found) < count:
@@ -292,9 +291,9 @@ class V1Reader(FormatReader):
         return {key: self._with_size(self._specs[key]) for key in sorted(self._specs, key=key_bytes)}
 
     def _with_size(self, spec: TensorSpec) -> TensorSpec:
-        """Add the bytes of strings, which only the data tells."""
+        """Add the size of strings, which only the data show."""
         pieces = self._pieces.get(spec.key)
-        if spec.dtype is not STRING or not pieces:  # whoever reads one without slices is told so
+        if spec.dtype is not STRING or not pieces:  # reading a tensor without slices reports that
             return spec
         try:
             values = V1Tensor(spec, pieces).read()

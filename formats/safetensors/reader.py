@@ -65,7 +65,7 @@ class SafetensorsFacts(NamedTuple):
 
 
 MOST_METADATA = 16 << 20
-"""Characters of it that are read: whoever shows or writes it holds it several times over."""
+"""The most characters that are read: code that shows or writes them holds several copies."""
 
 LENGTH_SIZE = 8
 _BY_CODE = {dtype.safetensors: dtype for dtype in DTYPES if dtype.safetensors}
@@ -98,7 +98,7 @@ class _Entry(NamedTuple):
 
 
 def _bits(entry: _Entry) -> int | None:
-    """Return how many bits an entry's shape and dtype make; None where nobody knows the dtype."""
+    """Return the number of bits for an entry's shape and dtype, or None if the dtype is unknown."""
     itemsize = None if entry.dtype.is_unmapped else entry.dtype.itemsize
     each = _PACKED_BITS.get(entry.code) if itemsize is None else 8 * itemsize
     return None if each is None else math.prod(entry.shape) * each
@@ -136,7 +136,7 @@ def _entry(key: str, value: Any) -> _Entry:
 
 
 class SafetensorsTensor(LazyTensor):
-    """One tensor, whose bytes lie in one piece."""
+    """One contiguous tensor."""
 
     def __init__(self, file: File, spec: TensorSpec, offset: int) -> None:
         super().__init__(spec)
@@ -179,7 +179,7 @@ class SafetensorsReader(FormatReader):
     """A safetensors file."""
 
     has_checksums = False
-    lists_all = True  # a header names all tensors, or is refused
+    lists_all = True  # a header names all tensors, or is rejected
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location
@@ -264,7 +264,9 @@ class SafetensorsReader(FormatReader):
         return entry
 
     def _check_layout(self, entries: list[_Entry]) -> None:
-        """Hold the data against the offsets: a tensor begins where another ends, the last at the end."""
+        """Compare the data with the offsets: each tensor begins where another ends, and the last ends at the
+        end.
+        """
         end = 0
         for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
             if entry.begin != end:
@@ -284,7 +286,7 @@ class SafetensorsReader(FormatReader):
             error = CorruptCheckpointError(
                 message, path=self._file.path, offset=self._file.size, code="shard-short", hints=_CUT
             )
-            # What lies before the cut can still be read.
+            # data before the cut can still be read
             self._flaw(error)
         elif size > end:
             self._flaw(

@@ -34,7 +34,7 @@ class SafetensorsShards(ShardedReader):
 
     @property
     def facts(self) -> SafetensorsFacts:
-        """What all shards say of themselves alike."""
+        """The metadata on which all shards agree."""
         shards = [shard for shard in self.shards() if isinstance(shard, SafetensorsReader)]
         said = [set(shard.strings.items()) for shard in shards]
         return SafetensorsFacts(dict(sorted(set.intersection(*said))) if said else {})

@@ -1,8 +1,8 @@
 """Writing safetensors: the header first, since all specs are known, then data in its order.
 
-Within a file tensors stand by falling item size, then by key, as the library writes them, so
-that each lies aligned to its elements; the header is padded to eight bytes for that.  Which
-files there are is told in `formats.model.sharding`.
+Within a file tensors are sorted by falling item size, then by key, as the library writes them. So each is
+aligned to its elements, and the header is padded to eight bytes for that. `formats.model.sharding` names the
+files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The one compression tables use: raw snappy blocks.
 
-A snappy block begins with its uncompressed length, a varint that a hostile file
-sets at will, so the length is held against what snappy can produce at all before
-anything is allocated.
+A snappy block begins with its uncompressed length, a varint under a hostile file's control. So the length is
+compared with the most that snappy can produce, before memory is allocated.
 https://github.com/google/snappy/blob/main/format_description.txt
 """
 

@@ -1,8 +1,8 @@
 """Checksums of neighbours, made into that of both together.
 
-The first is multiplied by x**(8n), n being the bytes of the second, and the second is added.  Checksums
-are polynomials over GF(2) modulo that of their kind, the highest power in the lowest bit.  So ranges of
-one thing can be gone through by several threads.  (zlib's `crc32_combine` does the same.)
+The first is multiplied by x**(8n), n being the number of bytes of the second, and the second is added.
+Checksums are polynomials over GF(2) modulo that of their kind, with the highest power in the lowest bit. So
+several threads can each read a range of the same data. (zlib's `crc32_combine` does the same.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _ONE = 1 << 31
 
 
 def joined(kind: int, first: int, second: int, size: int) -> int:
-    """Return the checksum of two stretches of bytes from that of each; `size` is the second's.
+    """Return the checksum of two consecutive ranges from the checksum of each; `size` is the second's in
+    bytes.
 
     `kind` is the polynomial.
     """

@@ -1,9 +1,8 @@
-"""JSON from files that nobody vouches for: a header, a configuration, a listing.
+"""JSON from untrusted files: a header, a configuration, a listing.
 
-A key given twice means one thing to one reader and another to the next, so it is an
-error.  Nesting that would exhaust the parser, or whatever goes through the value later,
-is one, too.  So is half a character: JSON can spell a surrogate alone, and of these only
-U+DC80 to U+DCFF mean something here, a byte of a key that is not UTF-8.
+Readers disagree about a duplicate key, so it is an error. So is nesting that would exhaust the parser, or
+later code that walks the value. A lone surrogate is an error too, except U+DC80 to U+DCFF, which stand for
+bytes of a key that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _HOLDERS = frozenset((dict, list))
 _CONTAINER, _VALUE = 64, 16
 """Bytes that a list or object, and a value in it, take in memory at least."""
 _SLACK = 64 << 20
-"""Bytes that the values of a text may take, whatever its length."""
+"""Bytes that the values of a text may take, for a text of any length."""
 
 _MOST_SHARED, _LONGEST_SHARED = 10_000, 256
-"""Texts of which one copy stands for all: the dtypes of a header, the shards of a weight map."""
+"""Texts that share one copy: the dtypes of a header, the shards of a weight map."""
 
 _USUAL_TEXT, _STEP = 8 << 20, 1 << 19
 """Characters whose keys can never be too much, and whose half a key may be."""
@@ -64,7 +63,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_size(text: str) -> None:
-    """Refuse a large text that is nothing but brackets and commas, of which each makes a value."""
+    """Reject a large text of nothing but brackets and commas, because each makes a value."""
     needed = _CONTAINER * (text.count("[") + text.count("{")) + _VALUE * text.count(",")
     if needed > 4 * len(text) + _SLACK:
         raise ValueError(f"too many values for a text of {len(text)} characters")
@@ -84,7 +83,7 @@ def _count_entries(value: Any) -> int:
 
 
 def _has_known_bounds(text: str) -> bool:
-    """Whether no key of a text can be too long, and each stands right before its colon, as it is written."""
+    """Whether every key of a text is short enough and directly precedes its colon, as writers place it."""
     if len(text) > _USUAL_TEXT or "\\" in text or any(f"{blank}:" in text for blank in " \t\r\n"):
         return False
     return all('"' in text[at : at + _STEP] for at in range(0, len(text) - _STEP, _STEP))
@@ -113,7 +112,7 @@ def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, A
         _check_size(text)
         has_surrogates = _SPELLED_SURROGATE.search(text) is not None
         value = _parsed(text)
-        del text  # what is made of the value takes its place
+        del text  # the value replaces it in memory
         if has_surrogates:
             errors = "surrogateescape" if spells_bytes else "strict"
             json.dumps(value, ensure_ascii=False).encode("utf-8", errors)

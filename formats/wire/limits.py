@@ -1,8 +1,8 @@
-"""How long keys may be: whoever goes through tensors holds each key several times over.
+"""Limits on the length of keys, because code that walks tensors holds several copies of each key.
 
-TensorFlow, Keras and numpy write keys of a hundred bytes.  A file of a hundred megabytes
-that is nothing but keys would take a gigabyte, so no reader takes in more than 1 KiB for
-each key and 8 MiB for those that are longer, together.
+TensorFlow, Keras and numpy write keys of a hundred bytes. A file of a hundred megabytes that consists of keys
+would take a gigabyte. So no reader accepts more than 1 KiB for each key, plus 8 MiB for all longer keys
+together.
 """
 
 from __future__ import annotations

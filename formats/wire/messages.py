@@ -178,14 +178,14 @@ class VariantTensorDataProto(Message):
 
     type_name: str
     metadata: bytes
-    tensors: list[bytes]  # TensorProtos, decoded by whoever knows the type
+    tensors: list[bytes]  # TensorProtos, decoded by code that knows the type
     FIELDS = fields(
         type_name=Field(1, TEXT), metadata=Field(2, BYTES), tensors=Field(3, BYTES, repeated=True)
     )
 
 
 class VariantTensorProto(Message):
-    """What is read of a TensorProto that holds variants."""
+    """The fields of a TensorProto that holds variants."""
 
     dtype: int
     tensor_shape: TensorShapeProto | None

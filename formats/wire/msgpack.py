@@ -65,7 +65,7 @@ _LENGTHS = {
 
 
 class MalformedError(ValueError):
-    """The bytes are no msgpack, or more than is read; `offset` says where in the file."""
+    """The bytes are not msgpack, or exceed a limit; `offset` is the position in the file."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -185,7 +185,7 @@ class Unpacker:
         return found
 
     def _take(self, size: int) -> bytes:
-        """Return the next bytes, which are read with what stands behind them."""
+        """Return the next bytes; the bytes after them are read along."""
         at = self.at
         if size > self._end - at:
             raise MalformedError(f"cut off: {size} bytes expected, but {self._end - at} follow", at)

@@ -10,11 +10,10 @@ A message class lists its fields once, and that table both decodes and encodes:
         bad_consumers: list[int]
         FIELDS = fields(producer=Field(1, INT32), bad_consumers=Field(3, INT32, repeated=True))
 
-Encoding writes what TensorFlow's C++ runtime writes: fields by ascending number,
-scalars of default value left out, numbers repeated in packed form, messages that
-are set written even when empty.  Decoding takes fields in any order, the last of
-a repeated scalar, a repeated message put together, packed and unpacked numbers, and
-keeps unknown fields, which encoding puts back behind the known ones.  What is malformed is a ValueError.
+Encoding produces the bytes of TensorFlow's C++ runtime: fields by ascending number, no scalars of default
+value, repeated numbers in packed form, and set messages even if empty. Decoding accepts fields in any order,
+packed and unpacked numbers, the last of a repeated scalar, and a repeated message, which is merged. It keeps
+unknown fields, which encoding writes after the known ones. Malformed input raises ValueError.
 https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -52,7 +51,7 @@ _FIXED_SIZE = {FIXED64_TYPE: 8, FIXED32_TYPE: 4}
 
 RawValue = int | bytes | memoryview
 LARGE = 1 << 20
-"""Bytes from which on a field is looked at where it lies: a message within messages would be copied often."""
+"""The size in bytes from which a field is not copied: a message within messages would be copied often."""
 
 
 def iter_fields(data: bytes | memoryview) -> Iterator[tuple[int, int, RawValue, int, int]]:
@@ -95,7 +94,7 @@ def iter_fields(data: bytes | memoryview) -> Iterator[tuple[int, int, RawValue, 
 
 
 class Scalar(NamedTuple):
-    """How one scalar type stands on the wire."""
+    """The wire encoding of one scalar type."""
 
     wire_type: int
     decode: Callable[[Any], Any]
@@ -121,7 +120,7 @@ INT64 = Scalar(VARINT, signed64, encode_varint, 0)
 BOOL = Scalar(VARINT, bool, encode_varint, False)
 BYTES = Scalar(LENGTH, bytes, _bytes_with_length, b"")
 MESSAGE = Scalar(*BYTES)
-"""A message that whoever asks for it decodes: given twice, both are put together, as of any message."""
+"""A message that its user decodes. Two of them are merged, as for any message."""
 
 
 def _text(raw: bytes | memoryview) -> str:
@@ -199,7 +198,7 @@ class _Slotted(type):
 
 
 def _absent(field: Field) -> Any:
-    """Return what a message has of a field that is not there."""
+    """Return the value of an absent field."""
     if field.repeated:
         return ()
     return field.type.default if isinstance(field.type, Scalar) and not field.explicit else None
@@ -270,7 +269,7 @@ class Message(metaclass=_Slotted):
     def decode(cls, data: bytes | memoryview) -> Self:
         """Return the message in `data`; ValueError where it is malformed.
 
-        It is there to be read: repeated fields of which it has none are a tuple that all share.
+        Read only: an empty repeated field is a tuple that all messages share.
         """
         message = cls.__new__(cls)
         for name, absent in cls._absent.items():
@@ -281,8 +280,8 @@ class Message(metaclass=_Slotted):
     def _merge(self, data: bytes | memoryview) -> None:
         """Add the fields in `data`: a message given twice is both put together.
 
-        Of scalars given twice, the last counts.  Whether a text is UTF-8 is asked by who reads it,
-        but for one that another takes the place of: protobuf refuses that as well.
+        The last of two scalars counts. A text's UTF-8 is checked when it is read, and at once if a later one
+        replaces it, because protobuf rejects that as well.
         """
         unknown = []
         if len(data) >= LARGE:

@@ -1,17 +1,17 @@
 """The blocks of a table whose footer or index block is damaged, found by walking the file.
 
-Blocks stand one behind the other from the first byte, and each ends in a trailer with its
-checksum; what is missing is only where each one ends.
+Blocks follow one another from the first byte, and each ends in a trailer with its checksum. Only the end of
+each block is unknown.
 
     plain block    begins with a zero, since its first key shares nothing; its entries say how long
                    they are, and end where one would have neither key nor value: that is the first
                    restart point.  Restart points rise, until one is their count
     snappy block   says how long it is uncompressed; its elements, walked, say where it ends
 
-That this is the end is so if the checksum behind it fits.  Behind the data blocks stands the
-metaindex block, which TensorFlow leaves empty, and then the index block, whose entries are
-no tensors: the walk ends at the empty one.  It ends, too, at a block that is damaged, since
-nobody knows where the next one begins.  What is walked is read in pieces, and no block is kept.
+An end is confirmed by the checksum after it. After the data blocks comes the metaindex block, which
+TensorFlow leaves empty, and then the index block, whose entries are no tensors: the walk ends at the empty
+one. It also ends at a damaged block, because the start of the next one is unknown. The walk reads in pieces,
+and keeps no block.
 
 Of a damaged block the entries up to where they stop making sense are returned apart:
 any of them may be wrong, and what else is known has to say which are right.
@@ -161,7 +161,7 @@ def readable_entries(block: bytes) -> Iterator[Entry]:
         except ValueError:
             return
         end = position + unshared + value_size
-        # Behind the last entry stand the restart points, the first of which is 0: an entry without a key.
+        # The last entry is followed by the restart points, the first of which is 0: an entry without a key.
         if shared > len(key) or end > len(block) or (number and not shared + unshared):
             return
         keys_size += shared + unshared

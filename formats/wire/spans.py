@@ -1,11 +1,10 @@
-"""Where keys and values stand in a large block of a table, all of its restart points at once.
+"""The positions of keys and values in a large block of a table, found at all restart points at once.
 
-A block is a chain: where an entry begins is known when the one before it was read.  But
-at each restart point a chain of its own begins, of 16 entries as LevelDB and TensorFlow
-write them, and numpy walks along all of these together, a step for each entry of a chain.
-What is found is what reading the chain from its beginning finds, or it is not told: a block
-in which a chain ends elsewhere than at the next restart point, or that is malformed, or has
-lengths that take more than two bytes, is left to `formats.wire.sstable.decode_columns`.
+A block is a chain: an entry's position is known once the entry before it was read. But each restart point
+begins a chain of its own, of 16 entries as LevelDB and TensorFlow write them, and numpy walks along all of
+these together, one entry of each per step. The result equals reading the chain from its start.
+`formats.wire.sstable.decode_columns` reads the other blocks: those in which a chain does not end at the next
+restart point, malformed ones, and those with lengths of more than two bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Spans(NamedTuple):
 
 
 def find_spans(block: bytes) -> Spans | None:
-    """Return where the entries of a block stand; None where `decode_columns` must tell."""
+    """Return the positions of a block's entries, or None if `decode_columns` must read it."""
     count = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (count + 1)
     if count == 0 or end <= 0:

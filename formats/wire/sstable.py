@@ -75,7 +75,7 @@ Entry = tuple[bytes, bytes]
 
 
 class BlockHandle(NamedTuple):
-    """Where a block lies; `size` leaves out the trailer."""
+    """The position of a block; `size` excludes the trailer."""
 
     offset: int
     size: int
@@ -98,8 +98,8 @@ def most_entries(size: int) -> int:
 def decode_block(block: bytes, left_out: list[str] | None = None, most: int | None = None) -> list[Entry]:
     """Return the entries of a block; ValueError where it is malformed, or has more than `most`.
 
-    Of a key that is too long to be read `left_out` is told, where that is given, and its
-    entry passed over; otherwise it is an error.
+    If `left_out` is given, keys that are too long are appended to it, and their entries skipped; otherwise
+    they are an error.
     """
     return list(zip(*decode_columns(block, left_out, most), strict=True))
 
@@ -158,7 +158,7 @@ def decode_columns(
                 if left_out is None:
                     raise ValueError(f"entry {len(keys)} has {flaw}")
                 left_out.append(flaw)
-                # Whoever builds a table ends a block behind what is as large as this: nothing shares its key.
+                # A table builder ends a block after an entry of this size, so nothing shares its key.
                 key, long, position = b"", long - shared - unshared, value_at + value_size
                 continue
             if are_keys_too_long(long, len(keys)):

@@ -3,11 +3,9 @@
     record:  length: fixed64, masked crc32c of the 8 bytes of the length: fixed32,
              payload: char[length], masked crc32c of the payload: fixed32
 
-repeated to the end of the file.  The length has a checksum of its own, so a damaged
-payload is passed over and reading goes on behind it; behind a damaged length nothing can
-be found again.  A file that ends within a record was cut off, or is still being written:
-the records before it are whole.
-tensorflow/core/lib/io/record_writer.h
+repeated to the end of the file. The length has a checksum of its own, so reading continues after a damaged
+payload. After a damaged length no record can be found. A file that ends within a record was cut off, or is
+still being written; the records before it are complete. tensorflow/core/lib/io/record_writer.h
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ HEADER_SIZE, FOOTER_SIZE = 12, 4
 class Record(NamedTuple):
     """One record, or what there is instead of it.
 
-    `payload` is None where `flaw` says why it cannot be had, and, without a flaw, where
-    it is larger than was asked for.
+    `payload` is None if `flaw` says why it cannot be read, or, without a flaw, if it is larger than
+    requested.
     """
 
     offset: int
@@ -40,7 +38,7 @@ class Record(NamedTuple):
 
 
 def encode_record(payload: bytes) -> bytes:
-    """Return a payload as it lies in a file."""
+    """Return a payload as a record of a file."""
     length = _LENGTH.pack(len(payload))
     return b"".join(
         (length, _CHECKSUM.pack(masked_crc32c(length)), payload, _CHECKSUM.pack(masked_crc32c(payload)))
@@ -50,8 +48,8 @@ def encode_record(payload: bytes) -> bytes:
 def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> Iterator[Record]:
     """Yield the records of a file of `size` bytes, which `read(offset, size)` reads, less where it ends.
 
-    Payloads of more than `largest` bytes are passed over unread.  Where the file cannot
-    be followed any further, the last record says why.
+    Payloads of more than `largest` bytes are skipped. If the rest of the file cannot be read, the last record
+    says why.
     """
     offset = 0
     while offset < size:

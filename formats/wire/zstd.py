@@ -11,7 +11,7 @@ _FIRST_GUESS = 1 << 16
 
 
 def decompress(data: bytes, size: int) -> bytearray:
-    """Return content of exactly `size` bytes; ValueError where it is no frame, or has another size."""
+    """Return content of exactly `size` bytes. Raises ValueError if it is not a frame, or has another size."""
     import cramjam
 
     if size > _LARGEST_RATIO * (len(data) + 1):
@@ -27,7 +27,7 @@ def decompress(data: bytes, size: int) -> bytearray:
 
 
 def decompress_at_most(data: bytes, most: int) -> bytes:
-    """Return content whose size nothing tells; ValueError where it is no frame, or longer than `most`."""
+    """Return content of unknown size. Raises ValueError if it is not a frame, or longer than `most` bytes."""
     import cramjam
 
     room = min(most, max(_FIRST_GUESS, 8 * len(data)))
