@@ -87,11 +87,19 @@ def steps_taken(
 def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
     if ITERATIONS in state.values:
         yield StepCount(int(state.values[ITERATIONS]), ITERATIONS)
-    for key in state.numbers.get(ITERATIONS, ())[:1]:
-        yield from _counted(source, key, source.full_names.get(key) or ITERATIONS)
-    for name, (base_name, usual) in POWERS.items():
-        if name in state.numbers:
-            yield from _of_power(source, state, name, base_name, usual)
+    counts = state.numbers.get(ITERATIONS, ())[:1]
+    own = [
+        count for key in counts for count in _counted(source, key, source.full_names.get(key) or ITERATIONS)
+    ]
+    yield from own
+    for name, base in POWERS.items():
+        # TensorFlow 1 numbers the powers of several optimizers, of which names tell no more.
+        several = sorted(each for each in state.numbers if each == name or each.startswith(f"{name}_"))
+        found = [count for each in several for count in _of_power(source, state, each, *base)]
+        fitting = [
+            count for count in found if all(abs(count.taken - one.taken) <= count.error for one in own)
+        ]
+        yield from fitting[:1] if own and fitting else found
     if alone:
         yield from _counted(source, GLOBAL_STEP, GLOBAL_STEP)
 

@@ -128,10 +128,16 @@ class ObjectNames:
     @cached_property
     def is_marked(self) -> bool:
         """Whether the tensors were an object-based checkpoint's, which their keys leave no doubt of."""
-        return bool(self._certain) or any(
-            object_name(key).slot or object_name(key).path != key
+        return bool(self._certain) or self.has_slots
+
+    @cached_property
+    def has_slots(self) -> bool:
+        """Whether a key is that of a slot, or has the suffix of objects' keys."""
+        lists = tuple(f"{path}/{_LIST}/" for path in self._certain)
+        return any(
+            key.startswith(lists) or object_name(key).slot or object_name(key).path != key
             for key in self._specs
-            if SLOT_MARK in key or _TAIL in key
+            if SLOT_MARK in key or _TAIL in key or lists
         )
 
     @cached_property

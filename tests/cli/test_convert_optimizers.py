@@ -835,6 +835,27 @@ def test_within_a_generation_every_number_stays_what_it_is(
     assert changed <= {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter/.ATTRIBUTES/VARIABLE_VALUE"}
 
 
+def test_several_optimizers_come_back_from_names(ckpt: Callable, tmp_path: Path) -> None:
+    """Their counts have one full name, so names are object paths, and only these say whose a count is."""
+    mine, names, path = of_several("new/gan_trained"), tmp_path / "names-3", tmp_path / "ckpt-3"
+    assert ckpt("convert", mine, names, "--to", "name").code == 0
+    result = ckpt("convert", names, path, "--like", of_several("new/gan_fresh"))
+    assert (result.code, "iterations 0" in result.err) == (0, False), result.err
+    assert ckpt("diff", mine, path).rows == []
+
+
+def test_powers_of_several_optimizers_that_differ_are_rejected(ckpt: Callable, tmp_path: Path) -> None:
+    """One Adam has taken 3 steps, the other 9: their names do not say whose a power of beta is."""
+    names, path = tmp_path / "names-3", tmp_path / "ckpt-3"
+    assert ckpt("convert", of_several("k3/three_trained"), names, "--to", "name").code == 0
+    command = ("convert", names, path, "--like", of_several("k3/three_fresh"))
+    result = ckpt(*command)
+    assert (result.code, result.out) == (3, "")
+    assert "says 3 steps, but beta1_power_1 (with beta_1 0.9) says 9" in result.err
+    assert ckpt(*command, "--iterations", "3").code == 0
+    assert every_count(str(path)) == [3, 3, 3]
+
+
 @pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("new", "legacy")])
 def test_slots_of_models_with_the_same_names_are_refused(
     source: str, target: str, ckpt: Callable, tmp_path: Path

@@ -175,6 +175,7 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
         one = _counterpart(mine, theirs, there, pairs)
         if one is None:
             continue
+        one = _with_counts(one, mine, theirs)
         pair = _Pair(source, template, one, theirs, pairs, given, alone=len(mine) == 1)
         try:
             pair.carry(carried)
@@ -189,6 +190,16 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
             )
         _copy(one, theirs, carried)
     return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
+
+
+def _with_counts(one: TrainingState, mine: Sequence[TrainingState], theirs: TrainingState) -> TrainingState:
+    """Return an optimizer with the numbers that SRC has where TEMPLATE's has its own.
+
+    Several optimizers of Keras under TensorFlow 1's names have their slots there, but not their numbers.
+    """
+    bare = [state for state in mine if state.path == theirs.path and not (state.slots or state.unowned)]
+    numbers = {name: keys for state in bare for name, keys in state.numbers.items()}
+    return one._replace(numbers={**numbers, **one.numbers})
 
 
 def _copy(mine: TrainingState, theirs: TrainingState, carried: _Carrying) -> None:
@@ -495,12 +506,11 @@ class _Pair(NamedTuple):
         named = [self.pairs[key] for key in counters if key in self.pairs]
         if named and ITERATIONS not in state.numbers:
             state = state._replace(numbers={**state.numbers, ITERATIONS: tuple(named)})
+        if self.mine.generation == self.theirs.generation == TF1 and self.given.iterations is None:
+            return {}
         steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
         origins: dict[str, Origin] = {}
         powers = [key for name in POWERS for key in self.theirs.numbers.get(name, ())]
-        is_direct = self.mine.generation == self.theirs.generation == TF1 and self.given.iterations is None
-        if is_direct:
-            return origins
         has_global_step = self.theirs.generation == TF1 and is_count(self.template, GLOBAL_STEP)
         if has_global_step and GLOBAL_STEP not in self.pairs:
             counters.append(GLOBAL_STEP)

@@ -86,7 +86,10 @@ _UNNAMED = _Owner("", "")
 def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     """Return an object graph for the tensors of a name-based checkpoint, or of an export of objects."""
     objects, slots = ObjectNames(specs), named_slots(specs)
-    is_export = objects.is_marked or ((objects.has_counter or objects.is_escaped) and not slots)
+    # Of Keras' optimizers under TensorFlow 1's names the counts alone are called as those of objects.
+    is_export = objects.has_slots or (
+        not slots and (objects.is_marked or objects.has_counter or objects.is_escaped)
+    )
     if is_export and objects.are_apart:
         return _exported(specs)
     kinds = name_kinds(specs, slots)
