@@ -155,6 +155,46 @@ def subclassed_blocks(seed):
     return Program(Blocks(), numbers(8, 4), optimizer=optimizers.Adam(0.02))
 
 
+@register
+class Pair(layers.Layer):
+    """A layer that has layers, and no weights of its own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.first = layers.Dense(4)
+        self.second = layers.Dense(4)
+
+    def build(self, shape):
+        self.first.build(shape)
+        self.second.build(shape)
+        super().build(shape)
+
+    def call(self, x):
+        return self.first(x) * 2.0 + self.second(x)
+
+
+@register
+class Dictionary(keras.Model):
+    """A subclassed model whose dictionary has layers of one shape, not in the order of their keys."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.embed = layers.Dense(4, "tanh")
+        self.pairs = [Pair(), Pair()]
+        self.heads = {"b": layers.Dense(2), "a": layers.Dense(2)}
+
+    def call(self, x):
+        x = self.embed(x)
+        for pair in self.pairs:
+            x = pair(x)
+        return self.heads["a"](x) * 2.0 + self.heads["b"](x)
+
+
+@family()
+def dictionary(seed):
+    return Program(Dictionary(), numbers(8, 4), optimizer=optimizers.Adam(0.02))
+
+
 @family()
 def dots(seed):
     """Names with signs that separate others."""
