@@ -1,11 +1,11 @@
-"""Which of the HDF5 layouts a file has.
+"""Determine which of the HDF5 layouts a file has.
 
     keras-h5        attribute `layer_names` at the root, or a group `model_weights`
     keras-weights   no `layer_names`, and some group `vars`
     hdf5            anything else
 
-The three exclude each other by how they are asked for.  A group `vars` is looked for
-in the order in which Keras nests it, and given up after a bounded number of groups.
+The order of the checks makes the three exclusive. A group `vars` is searched in the order in which Keras
+nests it, and the search ends after a bounded number of groups.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class H5Facts:
         """Yield once for each group named `vars` that holds numbered datasets or nothing."""
 
         def pass_over(error: CheckpointError) -> None:
-            """Leave what is damaged or refused to the reader, who says so."""
+            """Leave damage and rejections to the reader, which reports them."""
 
         for count, (path, found) in enumerate(self.file.walk(pass_over)):
             if count > _MOST_GROUPS_LOOKED_AT:

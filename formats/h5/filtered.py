@@ -5,12 +5,10 @@
     shuffle      byte 0 of each element, then byte 1 of each, ...; what is left over at the end
     fletcher32   sums of 16-bit big-endian words, uint32 behind the bytes
 
-The library inflates until a stream ends, whatever a chunk may have, keeps no chunk that
-is larger than its cache, and begins again for the next part that is asked for.  Here a
-chunk is inflated into memory of its own size, and one that has more or fewer bytes is
-damaged.  Values are still made of those bytes by the library, which knows all types.
-Other filters (szip, nbit, scaleoffset, lzf) the library undoes; a deflate around them is
-held to the size first.
+The library inflates until a stream ends, regardless of the chunk's size, keeps no chunk larger than its
+cache, and starts over for the next part. Here a chunk is inflated into memory of its own size, and one with
+more or fewer bytes is damaged. The library still makes values of those bytes, because it knows all types. It
+also undoes other filters (szip, nbit, scaleoffset, lzf); the size of a deflate around them is checked first.
 H5Zdeflate.c, H5Zshuffle.c, H5Zfletcher32.c, H5checksum.c
 """
 
@@ -40,7 +38,7 @@ _SLACK = 4096
 """Bytes that a filter of the library's may add to a chunk before it is deflated."""
 
 _LARGEST_REFERENCE = 16
-"""Bytes that a string of variable length has in a chunk: its length, and where in a heap it lies."""
+"""The bytes of a chunk for a string of variable length: its length, and its place in a heap."""
 
 _WORDS = 1 << 16
 """Words summed at a time: their weighted sum stays below 2**48."""
@@ -89,7 +87,9 @@ class FilteredChunks:
         fill(out, index, pieces)
 
     def check(self, index: Index) -> None:
-        """Hold an index's chunks to their size, as far as can be told before the library sees them."""
+        """Compare the chunks of an index with their size, as far as possible before the library reads
+        them.
+        """
         for corner in self._corners(index):
             self._bytes(corner)
 

@@ -1,7 +1,7 @@
-"""Writing the HDF5 files of Keras 1 and 2; their layout is told in formats.known.keras_h5.
+"""Write the HDF5 files of Keras 1 and 2; formats.known.keras_h5 describes their layout.
 
-What Keras loads by is order: of the layers, of the weights in each.  A target's facts give
-it (`formats.keras.facts`).
+Keras loads by order: of the layers, and of the weights in each. It comes from a target's facts
+(`formats.keras.facts`).
 
 Of keys that no layer speaks of, the first component is the layer, in the order of specs.
 A file is one of a whole model where there is a configuration, or an optimizer's state.

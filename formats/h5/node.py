@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 class Node:
     """A group or dataset of a file, reached over hard links from its root.
 
-    `header` is None where only the library can read it; `id` is the library's handle,
-    opened when it is asked for.
+    `header` is None if only the library can read it; `id` is the library's handle, opened on demand.
     """
 
     __slots__ = ("_above", "_file", "_id", "_name", "address", "header")
@@ -29,14 +28,14 @@ class Node:
         self.address = link.address if link is not None else None
         self.header = file.header(link)
         if self.header is None:
-            _ = self.id  # what cannot be opened is no node
+            _ = self.id  # an object that cannot be opened is no node
 
     @property
     def id(self) -> Any:
         """The library's handle; raises what h5py raises."""
         import h5py
 
-        # The file says how deep groups lie in each other: no recursion.
+        # Without recursion, because the file determines how deep groups are nested.
         unopened: list[Node] = []
         node: Node | None = self
         while node is not None and node._id is None:

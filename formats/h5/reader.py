@@ -39,7 +39,7 @@ def _lack(spec: TensorSpec) -> str:
 
 
 class _DatasetPath(NamedTuple):
-    """Where a tensor lies: a path in a file, and how many soft links may lead to it."""
+    """The place of a tensor: a path in a file, and how many soft links may lead to it."""
 
     file: H5File
     path: str
@@ -79,7 +79,7 @@ class H5Reader(FormatReader):
         self.findings.append(Finding.of(error))
 
     def add(self, key: str, file: H5File, path: str, dataset: Node | None, *, soft: int = 0) -> None:
-        """Take a dataset in under a key; None for one that is not there."""
+        """Add a dataset under a key; None if it is missing."""
         if key in self._specs:
             message = f"datasets {self._places[key].path!r} and {path!r} have the same key"
             self.flaw(CorruptCheckpointError(message, path=file.path, key=key, code="hdf5-read"))
@@ -107,7 +107,7 @@ class H5Reader(FormatReader):
         self._specs[key] = spec
 
     def _count(self, spec: TensorSpec, file: H5File, dataset: Node) -> None:
-        """Count the bytes of a dataset, which may be another name of one, or lie where another does."""
+        """Count the bytes of a dataset, which may be another name of one, or share its place."""
         place = (id(file), place_of(dataset))
         if place in self._held:
             self._repeated += spec.nbytes or 0
@@ -186,7 +186,7 @@ class KerasFileReader(H5Reader):
 
     @cached_property
     def object_paths(self) -> Mapping[str, str]:
-        """Names of slots whose variables the configuration tells: `dense/kernel (m of optimizer)`."""
+        """Names of slots whose variables the configuration identifies: `dense/kernel (m of optimizer)`."""
         from ..keras.slot_paths import slot_paths
 
         return slot_paths(self)

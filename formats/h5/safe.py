@@ -1,14 +1,13 @@
 """Opening HDF5 files, and finding things in them, without leaving them.
 
-A link may be hard (an object of this file), soft (a path), external (a path in another
-file) or of a kind that a plug-in defines; a dataset may keep its values in other files
-(external storage) or be put together from other datasets, also of other files (virtual).
-Whoever sends a file can so have any file of the reader's opened.  So names are followed
-one component at a time, and only over hard links; where soft links are taken at all,
-their target is followed in the same way.  Keras refuses soft links; for its formats so
-does this.
+A link may be hard (an object of this file), soft (a path), external (a path in another file) or of a kind
+that a plug-in defines. A dataset may keep its values in other files (external storage), or consist of other
+datasets, also of other files (virtual). So the sender of a file could have any file of the reader's opened.
+Therefore names are followed one component at a time, and only over hard links. If soft links are allowed,
+their targets are followed in the same way. Keras rejects soft links, and so does this module for Keras'
+formats.
 
-What is laid out as usual is read by formats.h5.native.structure, and the library not even imported.
+formats.h5.native.structure reads files in the usual layout, without importing the library.
 
 A callback that raises within the library leaves it undefined, so none here does.
 """
@@ -86,7 +85,7 @@ class H5File:
         self._id: h5py.h5f.FileID | None = None
         self._guarded: tuple[File, h5py.h5f.FileID] | None = None
         self.values: File | None = None
-        """The file itself, for what lies in it in one piece; None where it is a member of another."""
+        """The file itself, for contiguous data; None if it is a member of another."""
         self.check_values: Callable[[], None] = _nothing
         """Called before values are read; raises where a checksum that covers all of the file differs."""
         if source is not None:
@@ -153,8 +152,8 @@ class H5File:
 
         `chunk_cache`, of a dataset, is how many bytes of its chunks are kept from one read to the next.
 
-        The library's own access to files is several times as fast as a Python object's,
-        so only these go through the guard.  What is read through a source is guarded anyway.
+        The library's own access to files is several times as fast as a Python object's, so only these reads
+        go through the guard. Reads through a source are guarded anyway.
         """
         from h5py import h5d, h5i, h5o, h5p
 
@@ -268,9 +267,9 @@ class H5File:
     ) -> Iterator[FoundObject]:
         """Yield every group and dataset below `top`, each group once however many links lead to it.
 
-        With `soft`, a soft link to a dataset of this file is another name of it, and one
-        to a group is passed over: what it holds is found where it is.  What is refused
-        or damaged goes to `flaw`, which raises or keeps it.
+        With `soft`, a soft link to a dataset of this file is another name of it, and one to a group is
+        skipped, because its content is found at its own path. Rejections and damage go to `flaw`, which
+        raises or keeps them.
         """
         seen: set[int] = set()
         pending = self._steps(self.root if top is None else top, "", 0, flaw)
@@ -385,7 +384,8 @@ def _open_id(path: str, source: GuardedFile | None) -> h5py.h5f.FileID:
     access.set_cache(0, 521, CHUNK_CACHE, 0.75)
     # Closing the file closes what is open in it, or the library would keep it open for that.
     access.set_fclose_degree(h5f.CLOSE_STRONG)
-    # Reading locks nothing: training may go on writing other files of a read-only or network directory.
+    # Reading locks nothing, so that training can continue to write other files of a read-only or network
+    # directory.
     access.set_file_locking(False, True)
     if source is not None:
         access.set_fileobj_driver(h5fd.fileobj_driver, source)

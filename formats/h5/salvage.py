@@ -1,4 +1,4 @@
-"""What is left of an HDF5 file that was cut off, or whose signature is damaged."""
+"""The rest of an HDF5 file that was cut off, or whose signature is damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Mended(NamedTuple):
 
 
 def _mended(probe: Probe) -> _Mended | None:
-    """Return a probe of the file with zeros where it ends, for `Probe.ask`; None where it is no HDF5."""
+    """Return a probe of the file padded with zeros, for `Probe.ask`, or None if it is not HDF5."""
     from .facts import H5Facts, h5_facts
     from .library.cut import CutFile, find_damaged_superblock
     from .safe import open_h5

@@ -1,7 +1,7 @@
-"""What datasets are: dtype, shape, and that their values are in the file.
+"""The specs of datasets: dtype, shape, and whether their values are in the file.
 
-A header says it where it is laid out as usual; the library is asked about others.
-bfloat16 and float8 have no HDF5 type: Keras writes opaque bytes and an attribute `dtype`.
+A header in the usual layout has them; the library reads the others. bfloat16 and float8 have no HDF5 type:
+Keras writes opaque bytes and an attribute `dtype`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SMALL_FLOATS = {(2, 8, 7): "bfloat16", (1, 4, 3): "float8_e4m3fn", (1, 5, 2): "float8_e5m2"}
 
 RAW = frozenset(("bfloat16", *(name for name in BY_NAME if name.startswith("float8_"))))
-"""dtypes that are opaque bytes in HDF5, told by an attribute `dtype`."""
+"""dtypes that are opaque bytes in HDF5, identified by an attribute `dtype`."""
 
 _OPAQUE, _EMPTY = "opaque", "empty"
 _NUMBER = re.compile(r"u?int\w+|b?float\w+")
@@ -64,7 +64,7 @@ def _dtype_of(file: H5File, dataset: Node, type_id: Any) -> DType:
         name = f"{'u' if type_id.get_sign() == h5t.SGN_NONE else ''}int{size * 8}"
         return BY_NAME.get(name) or unmapped(name + _order(type_id))
     if kind in (h5t.FLOAT, h5t.ENUM, h5t.COMPOUND):
-        # Whatever h5py makes of it: booleans are enumerations, complex numbers compounds.
+        # Regardless of h5py's type: booleans are enumerations, complex numbers compounds.
         other = {h5t.ENUM: "enum", h5t.COMPOUND: "compound"}.get(kind) or _float_name(type_id)
         return from_numpy(type_id.dtype) or unmapped(other)
     return unmapped(_CLASSES.get(kind, f"class {kind}"))
@@ -85,7 +85,7 @@ def _order(type_id: Any) -> str:
 
 
 _CLASSES = {2: "time", 4: "bitfield", 7: "reference", 9: "variable-length", 10: "array"}
-"""What the numbers of H5T_class_t stand for that no numbers and strings are of."""
+"""The names of those numbers of H5T_class_t that are neither numbers nor strings."""
 
 
 def outline(file: H5File, dataset: Node) -> Outline | None:
@@ -94,16 +94,16 @@ def outline(file: H5File, dataset: Node) -> Outline | None:
         with contextlib.suppress(UnfamiliarError):
             found = dataset.header.outline()
             dtype = _raw_dtype(file, dataset, found.opaque) if found.opaque else found.dtype
-            # How much is stored in chunks, the library adds up; of numbers nobody asks for it.
+            # The library adds up the stored size of chunks; numbers do not need it.
             if dtype.itemsize is not None or found.layout.stored is not None:
                 return found._replace(dtype=dtype)
     return None
 
 
 def describe(key: str, file: H5File, dataset: Node) -> TensorSpec:
-    """Return the spec of a dataset: the dtype is an unmapped one where elements are no numbers or strings.
+    """Return the spec of a dataset; the dtype is unmapped if elements are neither numbers nor strings.
 
-    Raises what h5py raises.  A dataset without a dataspace holds nothing, whatever its type.
+    Raises the errors of h5py. A dataset without a dataspace is empty, whatever its type.
     """
     found = outline(file, dataset)
     if found is None:
@@ -139,7 +139,9 @@ def readable_spec(spec: TensorSpec) -> TensorSpec:
 
 
 def place_of(dataset: Node) -> int:
-    """Return where a dataset lies: its values where they are in one piece, or else its header."""
+    """Return the place of a dataset: that of its values if they are contiguous, otherwise that of its
+    header.
+    """
     if dataset.header is not None:
         with contextlib.suppress(UnfamiliarError):
             offset = dataset.header.layout().offset

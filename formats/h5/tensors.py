@@ -6,11 +6,10 @@
     chunked      in boxes of one shape, absent ones being fill; filtered, see formats.h5.filtered
     virtual      in other datasets; external storage, in other files: both are refused
 
-A shape costs nothing to declare, and a chunk of zeros next to nothing to store, so both
-are held against what is stored before memory is taken: contiguous values have to lie in
-the file; more than 4 GiB from less than a thousandth of it is refused, as Keras does.  A
-filtered chunk is held whole, so one that takes more than `LARGEST_CHUNK` has to be stored
-in a quarter of it at least.
+Declaring a shape costs nothing, and storing a chunk of zeros next to nothing. So both are compared with the
+stored size before memory is allocated: contiguous values must be within the file, and more than 4 GiB from
+less than a thousandth of that is rejected, as Keras does. A filtered chunk is in memory as a whole, so one
+larger than `LARGEST_CHUNK` must have at least a quarter of its size in the file.
 """
 
 from __future__ import annotations
@@ -104,8 +103,8 @@ class H5Tensor(LazyTensor):
     def chunks(self, max_bytes: int = PIECE) -> Iterator[Chunk]:
         """Yield the tensor in pieces, no more of it in memory at a time than `LARGEST_CHUNK` says.
 
-        What is read at a time is more than `max_bytes`, so that a compressed chunk is not
-        inflated again for each of its rows.
+        One read may exceed `max_bytes`, so that a compressed chunk is not inflated again for each of its
+        rows.
         """
         self._file.check_values()
         if self.spec.dtype is STRING:
@@ -164,7 +163,7 @@ class H5Tensor(LazyTensor):
 
     @property
     def _offset(self) -> int | None:
-        """Return where the values begin that lie in one piece just as arrays have them; None for others."""
+        """Return the offset of contiguous values that need no conversion; None for others."""
         return None if self.spec.dtype.name == "bool" else self._stored_offset
 
     @cached_property
@@ -298,7 +297,7 @@ class H5Tensor(LazyTensor):
         if self.spec.dtype.name in RAW and _is_big_endian(dataset.get_type()):
             out.view(f"u{out.itemsize}").byteswap(inplace=True)
         if out.dtype == np.bool_:
-            # Whatever bytes the file has: an array of other than 0 and 1 is undefined to numpy.
+            # The file may have any bytes: numpy does not define bools other than 0 and 1.
             np.not_equal(out.view(np.uint8), 0, out=out)
         return out
 
@@ -426,7 +425,7 @@ def _is_big_endian(type_id: Any) -> bool:
 
 
 def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return object elements as bytes: h5py gives None, or 0, for a string that is not there."""
+    """Return object elements as bytes: h5py returns None, or 0, for a missing string."""
     import numpy as np
 
     out = np.empty(strings.shape, object)

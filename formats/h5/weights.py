@@ -54,7 +54,7 @@ class WeightsReader(KerasFileReader):
 
     @cached_property
     def object_names(self) -> dict[str, str]:
-        """The name of each object that has one, by the path of its `vars`; read when asked for."""
+        """The names of objects by the path of their `vars`; read on demand."""
         names: dict[str, str] = {}
         for file, path in self._named_groups:
             try:

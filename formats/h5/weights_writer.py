@@ -1,4 +1,4 @@
-"""Writing the layout of `.weights.h5`, told in formats.h5.weights: a key is a dataset's path.
+"""Write the layout of `.weights.h5`, which formats.h5.weights describes: a key is a dataset's path.
 
 The target's facts may name objects, as Keras 3 does, and all paths of `vars`.  The group
 `/vars` is always there: Keras 2 does not load a file without it.
@@ -61,10 +61,10 @@ class WeightsWriter(H5Writer):
 
 
 class ArchiveWriter(WeightsWriter):
-    """Writes a `.keras` archive: the weights beside the target, and then all of it into a zip.
+    """Writes a `.keras` archive: first the weights next to the target, then everything into a zip.
 
-    Members are stored, not deflated, so that weights can be read where they lie, and bear
-    the date that zip counts from, so that the same content is the same bytes.
+    Members are stored, not deflated, so that weights can be read in place. They bear the first date of zip,
+    so that the same content makes the same bytes.
     """
 
     suffix = ".keras"
@@ -99,7 +99,7 @@ class ArchiveWriter(WeightsWriter):
                     copy_pieces(source, sink)
                 for name, content in self._assets.items():
                     archive.writestr(zipfile.ZipInfo(name), content)
-            if self.target.journal is None:  # else another process may have to make the archive again
+            if self.target.journal is None:  # otherwise another process may have to make the archive again
                 os.unlink(weights)
 
     def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  as its base

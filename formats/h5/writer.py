@@ -1,10 +1,9 @@
 """Writing HDF5: first a file in which everything has its place, then the values, in pieces.
 
-All specs are known before, so the library is asked for groups, attributes and datasets at
-once.  Each dataset is contiguous and allocated without being filled; the file is then
-closed, and values go straight to their offsets, in any order and in chunks of any size.
-What is not reached stays a hole of the file, so nothing is written twice, and memory does
-not grow with a tensor.
+All specs are known beforehand, so the library creates groups, attributes and datasets at once. Each dataset
+is contiguous and allocated without being filled. Then the file is closed, and values go straight to their
+offsets, in any order and in chunks of any size. Unwritten ranges stay holes of the file, so nothing is
+written twice, and memory does not grow with a tensor.
 
 bfloat16 and float8 have no type in HDF5: they are opaque bytes with an attribute `dtype`,
 as Keras writes bfloat16.
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _SKELETON = "skeleton"
-"""The staged file that is laid out anew where another process has begun to fill the first."""
+"""The staged file that repeats the structure after another process has begun to fill the first."""
 
 MOST_COMPONENTS = 1000
 """Groups within groups that are written; one that holds much less is no longer read here."""
@@ -71,7 +70,7 @@ class H5Skeleton:
         self._datasets: dict[str, Any] = {}
 
     def group(self, path: str) -> Any:
-        """Return a group, made where it is not there."""
+        """Return a group, created as needed."""
         return self._file.require_group(key_bytes(path)) if path else self._file
 
     def strings(self, path: str, name: str, values: Iterable[str]) -> None:
@@ -163,8 +162,8 @@ class H5Writer(FormatWriter):
                     raise out_of_memory(error, self.target.path) from error
                 raise _plain(error) from error
 
-    def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  it says more than that tells
-        """Whether what lies there is the same bytes, but for the values."""
+    def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  the writer's name
+        """Whether the existing file is the same except for values."""
         with refusing(self.target.path), open(self.target.path, "rb") as there:
             return self._is_laid_out_as(there, os.fstat(there.fileno()).st_size)
 
@@ -193,7 +192,7 @@ class H5Writer(FormatWriter):
             at = max(at, offset + nbytes)
 
     def _graft(self, skeleton: str, begun: str) -> None:
-        """Write over all but the values of a file that another process has begun what stands there now."""
+        """Overwrite everything except the values of a file that another process has begun."""
         with refusing(self.target.path), open(skeleton, "rb") as source, open(begun, "r+b") as sink:
             size = os.path.getsize(skeleton)
             sink.truncate(size)
@@ -220,7 +219,7 @@ class H5Writer(FormatWriter):
 def _plain(error: OSError | RuntimeError) -> OSError:
     """Return what a failing write said, without the library's many lines about itself.
 
-    What fails while a file is closed comes as a RuntimeError with the number in its text.
+    An error while a file is closed is a RuntimeError with the number in its text.
     """
     named = re.search(r"\berrno = (\d+)", str(error))
     number = getattr(error, "errno", None) or (int(named[1]) if named else None)

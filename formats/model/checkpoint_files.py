@@ -1,4 +1,4 @@
-"""Where a checkpoint lies, and what the names of its files say."""
+"""The location of a checkpoint, and the meaning of its files' names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 WEIGHTS_SHARD = re.compile(r"(?P<prefix>.+)_\d{5,}\.weights\.h5", re.DOTALL)
-"""A shard of Keras' weights, where PREFIX.weights.json lies beside it."""
+"""A shard of Keras' weights, next to PREFIX.weights.json."""
 
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -60,18 +60,18 @@ FILE_SUFFIXES = (
     ".onnx",
     ".tflite",
 )
-"""Suffixes that say of a damaged file that it was to be a checkpoint.
+"""Suffixes that mark a damaged file as a checkpoint.
 
-They are those of all formats, repeated here so that a name is understood without importing any, but for
-those in `SHARED_SUFFIXES`.  A test compares the two.
+They repeat the suffixes of all formats, except those in `SHARED_SUFFIXES`, so that names are recognised
+without importing a format. A test compares the two.
 """
 
 SHARED_SUFFIXES = (".index", ".json", ".bin", ".pb")
-"""Suffixes of formats that many files have which are no checkpoints."""
+"""Suffixes of formats that many other files have, too."""
 
 
 DCP_METADATA = ".metadata"
-"""What says which tensors a distributed checkpoint of PyTorch's has; its chunks lie beside it."""
+"""The file that lists the tensors of PyTorch's distributed checkpoints; their chunks are next to it."""
 
 DCP_SUFFIX = ".distcp"
 
@@ -84,12 +84,12 @@ _STEP = re.compile(r"(?:-|^checkpoint_)(\d+)$")
 _SUFFIXES = (".weights.h5", ".ckpt", *FILE_SUFFIXES, ".bin")
 
 
-# What interrupted saves leave behind (tensor_bundle.cc, saver.py): none of it is a checkpoint.
+# Leftovers of interrupted saves (tensor_bundle.cc, saver.py), which are no checkpoints.
 _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 
 
 ORBAX_TEMPORARY = re.compile(r".+\.orbax-checkpoint-tmp(-\d+)?", re.DOTALL)
-"""What Orbax calls a step while it writes it."""
+"""Orbax's name for a step that is being written."""
 
 _LEFTOVER_DIRECTORY = re.compile(rf".+_temp(_[0-9a-f]{{32}})?|{ORBAX_TEMPORARY.pattern}", re.DOTALL)
 
@@ -98,11 +98,11 @@ Fingerprint = dict["Location", "Identity"]
 
 
 class CheckpointLocation(NamedTuple):
-    """Where a checkpoint lies.
+    """The location of a checkpoint.
 
-    `path` is how it is called: the prefix of a bundle, the pattern of a sharded V1
-    checkpoint, else the file.  `head` is the file that says what it is.
-    `note` tells what was chosen and why, where there was a choice; `reason` why, where nothing was in doubt.
+    `path` is its name: the prefix of a bundle, the pattern of a sharded V1 checkpoint, otherwise the file.
+    `head` is the file that identifies it. `note` says what was chosen and why, if there was a choice, and
+    `reason` why, if there was none.
     """
 
     path: Location
@@ -112,7 +112,7 @@ class CheckpointLocation(NamedTuple):
 
     @property
     def store(self) -> Store:
-        """Where it lies; all of its files lie in one store."""
+        """The store of all its files."""
         return self.head.store
 
     @property
@@ -149,12 +149,12 @@ class CheckpointLocation(NamedTuple):
     def fingerprint(self) -> Fingerprint:
         """Return, by file, what changes when one is written to, replaced or removed.
 
-        Where each file would be a request it is that of the head alone: who reads another one asks for it
-        as it was when it was opened.
+        If each file would cost a request, it covers the head alone: other files are requested in the version
+        that was opened.
         """
         files = self.files() if self.store.lists_first else [self.head]
         found = {path: path.entry() for path in files}
-        # What is not there by now has just gone, or is a link that leads nowhere.
+        # A missing file was just removed, or is a broken link.
         return {path: entry.identity for path, entry in found.items() if entry is not None}
 
 
@@ -184,15 +184,15 @@ def _beside(prefix: Location, pattern: re.Pattern[str], count: Callable[[], int 
 
 
 def data_shards(prefix: Location) -> list[Location]:
-    """Return the data shards that lie beside a bundle's index, whatever count their names say.
+    """Return the data shards next to a bundle's index, with any count in their names.
 
-    Where names are asked for one by one they are those of the count that the index says.
+    If the store looks names up one by one, the count is the index's.
     """
     return _beside(prefix, SHARD, lambda: _counted(prefix + ".index"))
 
 
 def _counted(index: Location) -> int | None:
-    """Return how many data shards the header of an index counts; None where it cannot be told."""
+    """Return the number of data shards in the header of an index, or None if it cannot be read."""
     from ..wire.messages import BundleHeaderProto
     from ..wire.sstable import Table
 
@@ -226,7 +226,7 @@ def beside_index(shard: Location) -> str:
 
 
 def index_of(shard: re.Match[str]) -> str:
-    """Return the path of the index that a shard, told by its name, belongs to."""
+    """Return the path of the index that a shard belongs to, by its name."""
     return shard["prefix"] + shard["suffix"] + INDEX
 
 
@@ -237,9 +237,9 @@ def is_shard_beside_index(path: Location) -> bool:
 
 
 def shards_beside(path: Location) -> list[Location]:
-    """Return the shards that lie beside an index of Hugging Face's, whatever count their names say.
+    """Return the shards next to one of Hugging Face's indexes, with any count in their names.
 
-    Where names are asked for one by one there are none: the index names its own.
+    If the store looks names up one by one, there are none: the index names its own.
     """
     prefix, suffix = os.path.splitext(path.removesuffix(INDEX))
     pattern = {".bin": TORCH_SHARD, ".msgpack": FLAX_SHARD, ".h5": H5_SHARD}.get(suffix, SAFETENSORS_SHARD)

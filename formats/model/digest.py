@@ -5,11 +5,10 @@
 
     types not mapped:   the stored bytes
 
-They say nothing of how a format stores values, so one tensor has one digest in every format.
-A bundle stores CRC-32Cs of just these bytes for most of its tensors; that is taken from there.
-An index that lies alone knows checksums of other bytes for the rest, which are told by another
-word: `stored:` is the stored, masked sum, and `slices:` the CRC-32C of the keys and stored sums
-of a partitioned tensor's slices, in the order of the keys.
+Digests do not depend on how a format stores values, so a tensor has the same digest in every format. A bundle
+stores the CRC-32C of exactly these bytes for most of its tensors, and that one is used. A lone index has
+checksums of other bytes for the rest, which are marked: `stored:` is the stored, masked sum, and `slices:` is
+the CRC-32C of the keys and stored sums of a partitioned tensor's slices, in the order of the keys.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ OF_INDEX = ("stored", "slices")
 
 
 class DigestTask(NamedTuple):
-    """A range of a tensor that lies in a file just as it is; plain data."""
+    """A range of a tensor that a file stores unchanged; plain data."""
 
     values: FileRange
     algorithm: str
@@ -54,7 +53,7 @@ class DigestTask(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a task found: the checksum of its range, and the SHA-256 where that is asked for."""
+    """The result of a task: the checksum of its range, and the SHA-256 if it was requested."""
 
     sum: Sum
     sha256: str
@@ -80,9 +79,9 @@ def digests(
 ) -> Generator[tuple[str, str | None]]:
     """Yield the digests of tensors, in this order; None where an entry cannot be decoded.
 
-    What is read is checked as `LazyTensor.read` does it.  `exact` computes also what is stored;
-    `of_index` tells what the index alone says, for what other files hold.  Raises
-    ChecksumError, CorruptCheckpointError, UnsupportedFeatureError.
+    Values are checked as by `LazyTensor.read`. `exact` also computes digests that are stored; `of_index` uses
+    the index alone, for data in other files. Raises ChecksumError, CorruptCheckpointError,
+    UnsupportedFeatureError.
     """
     waiting: deque[_DigestStep] = deque()
 
@@ -123,7 +122,8 @@ def _steps(
     try:
         values = tensor.digest_range()
     except CheckpointError:
-        values = None  # Raised again in its turn: what is said must not depend on how far ahead one looks.
+        # Raised when it is its turn, so that messages do not depend on how far the reader is ahead.
+        values = None
     if values is None:
         yield _DigestStep(key)
         return

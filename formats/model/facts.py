@@ -1,4 +1,4 @@
-"""What checkpoints say of themselves beside their tensors.
+"""What checkpoints hold besides their tensors.
 
 Each format that says something has a class of its own, which readers give and writers take:
 `KerasFacts`, `SafetensorsFacts`, ...  Common to all is what `show` prints.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Facts(Protocol):
-    """What any of them tells."""
+    """The facts that every format has."""
 
     @property
     def producer(self) -> str | None:
@@ -24,7 +24,7 @@ class Facts(Protocol):
 
 
 class Nothing(NamedTuple):
-    """What a checkpoint says that has no place for it, or leaves it empty."""
+    """The facts of a checkpoint whose format has no place for any, or that leaves them empty."""
 
     producer: str | None = None
 
@@ -75,7 +75,7 @@ class Respelling(Protocol):
 
 
 class Respelled(NamedTuple):
-    """The keys that a file that is to be written cannot hold, by those that it holds instead."""
+    """The keys that a target cannot hold, by the keys that replace them."""
 
     respelled: Mapping[str, str]
     producer: str | None = None

@@ -1,9 +1,8 @@
 """Files of no format, and what to tell the person who has one.
 
-People find these under a checkpoint's name: a pointer that Git LFS left in place of the file,
-a web page that a download saved, another program's file.  What a format knows of files like its
-own is in its record (`Format.refusal`, `Format.magic`).  Formats are asked first: a row here is dead
-once one of them reads such files.
+These files are often mistaken for checkpoints: a Git LFS pointer, a web page that a download saved, a file of
+another program. A format recognises files related to its own in its record (`Format.refusal`,
+`Format.magic`). Formats come first: a row here is dead once a format reads such files.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Foreign(NamedTuple):
-    """What a file is, and the next step; another one where the file lies on a server."""
+    """A description of a file, and the next step; another one for a file on a server."""
 
     what: str
     hint: str
@@ -185,7 +184,7 @@ def _names(path: Location) -> set[str]:
 
 
 class Pointer(NamedTuple):
-    """What Git LFS left in place of a file: the file's digest and its size in bytes."""
+    """A Git LFS pointer: the SHA-256 of the file, and its size in bytes."""
 
     oid: str
     size: int

@@ -1,4 +1,4 @@
-"""`config.json`: what Hugging Face's libraries say of the model in a folder, beside its weights.
+"""`config.json`: the description of a model in a folder of Hugging Face's libraries, next to its weights.
 
 It is shown, and nothing is made by it.  A file of this name that speaks of no such model is another's.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _NAME = "config.json"
 _LARGEST = 1 << 20
 _WHOLE = ("model.safetensors", "pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
-"""What the weights of a folder are called that are in one file."""
+"""The names of a folder's weights if they are in one file."""
 
 _MARKS = ("model_type", "architectures", "_class_name")
 _OF_GOOGLE = "vocab_size"
-"""What Google's configurations of transformers have, which do not name the architecture."""
+"""A field of Google's configurations in the manner of transformers, which do not name the architecture."""
 
 
 class HubConfig(NamedTuple):
@@ -49,7 +49,7 @@ def read_hub_config(path: Location) -> HubConfig | None:
 
 
 def hub_config(location: CheckpointLocation) -> dict[str, Any] | None:
-    """Return the configuration beside a model's weights; None where there is none that can be read."""
+    """Return the configuration next to a model's weights, or None if there is none, or it cannot be read."""
     name = location.head.name
     if not name.endswith(HUB_INDEXES) and name not in _WHOLE:
         return None

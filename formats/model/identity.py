@@ -1,4 +1,4 @@
-r"""The identity of a checkpoint: one SHA-256 of its tensors, whatever the format, the place and their order.
+r"""The identity of a checkpoint: one SHA-256 of its tensors, independent of format, location and order.
 
     NAME \t DTYPE \t SHAPE \t sha256:HEX \n     a line of each tensor, sorted by the bytes of the names
 
@@ -32,7 +32,7 @@ ALGORITHM = "sha256"
 
 
 class CanonicalTensor(NamedTuple):
-    """What an identity says of a tensor; `dtype` is None where the type is not mapped."""
+    """A tensor as the identity counts it; `dtype` is None if the type is not mapped."""
 
     name: str
     dtype: str | None
@@ -62,8 +62,8 @@ def canonical_names(
 ) -> dict[str, str]:
     """Return the names of the tensors that count, by key, sorted by the names' bytes.
 
-    `renamed` has other keys for some of them.  Where two tensors would have one name, both keep the suffix
-    they are stored with.
+    `renamed` has other keys for some of them. If two tensors would share a name, both keep their stored
+    suffix.
     """
     names = {}
     for key, spec in reader.specs.items():
@@ -80,7 +80,8 @@ def canonical_tensors(
     workers: Workers = SERIAL,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[CanonicalTensor]:
-    """Yield the tensors that count, in the order of their names; `advance` is told the bytes of each.
+    """Yield the tensors that count, in the order of their names; `advance` is called with the size of each in
+    bytes.
 
     Raises what `digests` does, and CheckpointError where the checkpoint changed meanwhile.
     """

@@ -1,7 +1,7 @@
-"""What a tensor is to a program, by its name: variable, slot, optimizer, state or graph.
+"""The kind of a tensor by its name: variable, slot, optimizer, state or graph.
 
-The rules are those by which TensorFlow's optimizers name their slots.  A name counts only where the variable
-that it names is there with the same shape.  `formats.tf.graph.object_kinds` tells it by the edges of a graph.
+The rules follow the names that TensorFlow's optimizers give their slots. A slot's name counts only if its
+variable exists with the same shape. `formats.tf.graph.object_kinds` uses the edges of a graph instead.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _HYPERPARAMETERS = frozenset(
 )
 _POWER = re.compile(r"beta[12]_power(_[0-9]+)?")
 NUMBERED = re.compile(r"(.+?)(?:_([0-9]+))?", re.DOTALL)
-"""A name, and the number behind it that tells it from others of that name."""
+"""A name, and the number after it that makes it unique."""
 
 _ADAFACTOR = re.compile(r"(.+)_slot_(v|m|vr|vc)", re.DOTALL)
 _MOST_COMPONENTS = 100
@@ -63,7 +63,7 @@ _AVERAGE = "ExponentialMovingAverage"
 
 
 class NamedSlot(NamedTuple):
-    """A slot as a name tells it: its variable's key, and what stands around it.
+    """A slot's name: its variable's key, and the text around it.
 
     `prefix` and `suffix` surround the variable's name: `training/Adam/` and `/m`,
     or nothing and `/Adam_1`.
@@ -81,7 +81,7 @@ def _less_one_dimension(factor: tuple[int, ...], shape: tuple[int, ...]) -> bool
 
 @lru_cache(1 << 12)  # names of weights and slots, which are the same below every layer
 def _base(last: str) -> str:
-    """Return the last part of a key without the number that tells one slot from another of its name."""
+    """Return the last part of a key without the number that makes it unique."""
     numbered = NUMBERED.fullmatch(last)
     return numbered[1] if numbered else last
 
@@ -97,11 +97,11 @@ def _too_deep(key: str) -> bool:
 
 
 class _Names:
-    """The keys of a name-based checkpoint, and what each of them is asked about the others."""
+    """The keys of a name-based checkpoint, prepared to look up each other."""
 
     def __init__(self, specs: Mapping[str, TensorSpec]) -> None:
         self.specs = specs
-        # Whatever begins with a key stands behind it in this order, one such key right behind it.
+        # In this order, keys that begin with another key follow it directly.
         ordered = sorted(specs)
         begun = compress(ordered, map(str.startswith, islice(ordered, 1, None), ordered))
         self.shapes = {key: specs[key].shape for key in begun}
@@ -116,7 +116,7 @@ class _Names:
         head, _, last = key.rpartition("/")
         if not last or last.startswith(_AVERAGE) or _too_deep(key):
             return None
-        # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: whatever the optimizer is called.
+        # <v>/Adam, <v>/t_0/Adagrad, <v>/adam_m: the optimizer may have any name.
         at = len(head) if self.shapes else 0
         while at > 0:
             if self.shapes.get(key[:at]) == spec.shape:
@@ -164,7 +164,9 @@ def _named_slots(names: _Names) -> dict[str, NamedSlot]:
 
 
 class NameKinds(Mapping[str, str]):
-    """Kinds by key, each told when somebody asks for it: a listing begins before it has all of a million."""
+    """Kinds by key, each computed at its first use, because a listing starts before it has all of a
+    million.
+    """
 
     def __init__(self, specs: Mapping[str, TensorSpec], slots: Mapping[str, NamedSlot] | None) -> None:
         self._specs = specs

@@ -5,9 +5,8 @@ with attributes, which are the tensors.  Node 0 is the root, a node's id is its 
 Slot variables hang on no edge; their optimizer's node lists triples of variable,
 slot name and slot variable.  Edges decide what a tensor is, not the text of its key.
 
-Nothing is assumed of a graph from a file: ids may point nowhere, edges may go in
-circles, names may come twice.  `flaws` tells; everything else passes over what
-points nowhere.
+A graph from a file may be malformed: ids may point nowhere, edges may form circles, names may repeat. `flaws`
+reports that; all other code ignores edges that lead nowhere.
 tensorflow/core/protobuf/trackable_object_graph.proto
 """
 
@@ -54,7 +53,7 @@ def most_path_characters(nodes: int) -> int:
 
 
 class GraphFlaw(NamedTuple):
-    """What contradicts itself in a graph, with its finding code."""
+    """A contradiction in a graph, with its finding code."""
 
     severity: str
     code: str
@@ -100,7 +99,7 @@ class KeyResolver:
 
 
 class ObjectGraph:
-    """A decoded object graph and what can be told from it."""
+    """A decoded object graph, and what follows from it."""
 
     def __init__(self, proto: TrackableObjectGraph) -> None:
         self.proto = proto

@@ -3,10 +3,9 @@
     variable:  <path>/.ATTRIBUTES/<attribute>
     slot:      <variable's path>/.OPTIMIZER_SLOT/<optimizer's path>/<slot>/.ATTRIBUTES/<attribute>
 
-A path is edge names joined by `/`, each escaped: every `.` doubled, then every `/`
-as `.S`.  So a component that begins with a single dot and a letter is TensorFlow's own.
-Keys are read off the object graph, never taken apart: after an edit they may say
-something else than the edges, and the edges decide.
+A path is edge names joined by `/`, each escaped: every `.` doubled, then every `/` as `.S`. So a component
+that begins with a single dot and a letter is TensorFlow's own. Keys are taken from the object graph, never
+parsed: after an edit they may contradict the edges, and the edges decide.
 tensorflow/python/checkpoint/trackable_view.py, python/trackable/trackable_utils.py
 """
 
@@ -22,7 +21,7 @@ ATTRIBUTES = ".ATTRIBUTES"
 OPTIMIZER_SLOT = ".OPTIMIZER_SLOT"
 
 VALUE_SUFFIX = f"/{ATTRIBUTES}/{VARIABLE_VALUE}"
-"""What the keys of all variables end in; exports leave it out."""
+"""The end of every variable's key; exports drop it."""
 
 SAVE_COUNTER = "save_counter"
 """The edge from the root to the number of saves that `tf.train.Checkpoint` counts."""
@@ -33,14 +32,14 @@ TABLE = "table"
 TABLE_SUFFIXES = ("-keys", "-values")
 
 SUFFIXES = ("_STATE", *TABLE_SUFFIXES)
-"""What iterators and hash tables append to the key that the object graph gives them."""
+"""What iterators and hash tables append to the key from the object graph."""
 
 _UNESCAPED = {"..": ".", ".S": "/"}
 _ESCAPE = re.compile(r"\.[.S]")
 
 
 def escape(name: str) -> str:
-    """Return an edge name as it stands in a key."""
+    """Return an edge name as it is in a key."""
     return name.replace(".", "..").replace("/", ".S")
 
 
@@ -65,7 +64,7 @@ def hides_attributes(edge: str) -> bool:
 
 
 def table_part(key: str) -> str:
-    """Return which half of a hash table a key of an object graph is, `-keys` or `-values`; else nothing."""
+    """Return the half of a hash table that a key refers to, `-keys` or `-values`, or ""."""
     return next((suffix for suffix in TABLE_SUFFIXES if key.endswith(f"/{ATTRIBUTES}/{TABLE}{suffix}")), "")
 
 

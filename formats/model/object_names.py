@@ -1,4 +1,4 @@
-"""Keys of object-based checkpoints in formats that have no object graph: what their spelling tells.
+"""Keys of object-based checkpoints in formats without an object graph, read by their spelling.
 
 net/l1/kernel                                a variable, whose suffix an export has dropped
 net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE     the same as it was stored
@@ -36,7 +36,7 @@ SLOT_MARK = f"/{OPTIMIZER_SLOT}/"
 _TAIL = f"/{ATTRIBUTES}/"
 _INNER = "/inner_optimizer"
 _ATTRIBUTES = frozenset((*(TABLE + suffix for suffix in TABLE_SUFFIXES), "py_state"))
-"""What is saved under other names than those in capitals, as `VARIABLE_VALUE` and `ITERATOR_STATE` are."""
+"""Attributes saved under names that are not in capitals, unlike `VARIABLE_VALUE` and `ITERATOR_STATE`."""
 
 _MOST_PARTS = 100
 _LIST, _VARIABLES = "_variables", "_trainable_variables"
@@ -45,7 +45,7 @@ _NAMES_OF_KERAS = frozenset(["Adam", "Adamax", "Nadam", "SGD", "Adagrad", "Adade
 
 
 class ObjectName(NamedTuple):
-    """A key taken apart, each part as it is spelled; `optimizer` and `slot` are those of a slot variable."""
+    """A decoded key, its parts as spelled; `optimizer` and `slot` are those of a slot variable."""
 
     path: str
     optimizer: str
@@ -100,17 +100,19 @@ def is_save_counter(key: str, spec: TensorSpec) -> bool:
 
 
 def is_step(key: str, spec: TensorSpec, kind: str | None) -> bool:
-    """Whether a tensor is a program's own count, which nothing else tells; saves are counted anew."""
+    """Whether a tensor is a program's own step count. Save counters are excluded, because they restart."""
     return kind == "state" and counts_at_root(key, spec) and plain_key(key) != SAVE_COUNTER
 
 
 def is_named_optimizer(path: str) -> bool:
-    """Whether what stands before a hyperparameter's name is what Keras calls it in name-based checkpoints."""
+    """Whether the name before a hyperparameter is one that Keras gives optimizers in name-based
+    checkpoints.
+    """
     return path.startswith("training/") or path in _NAMES_OF_KERAS
 
 
 def _is_below(paths: frozenset[str], key: str) -> bool:
-    """Whether a key lies below one of some paths; of a very long one only the first parts are looked at."""
+    """Whether a key is below one of some paths; of a very long key only the first parts are compared."""
     at = key.find("/") if paths else -1
     for _ in range(_MOST_PARTS):
         if at < 0 or key[:at] in paths:
@@ -147,7 +149,7 @@ class ObjectNames:
 
     @cached_property
     def is_escaped(self) -> bool:
-        """Whether dots stand in keys as TensorFlow escapes them, doubled, and nowhere else."""
+        """Whether dots in keys are escaped as TensorFlow does, doubled, and occur nowhere else."""
         return any(".." in key for key in self._specs) and has_only_escapes(map(object_name, self._specs))
 
     @cached_property
@@ -193,7 +195,7 @@ class ObjectNames:
         )
 
     def kind(self, key: str, spec: TensorSpec) -> str | None:
-        """Return the kind that a key's spelling tells, None where it tells none."""
+        """Return the kind that a key's spelling implies, or None."""
         name = object_name(key)
         if name.attribute != VARIABLE_VALUE:
             return "state"

@@ -1,4 +1,4 @@
-"""Which folders are Orbax checkpoints, by the names in them.
+"""Recognise folders that are Orbax checkpoints, by the names in them.
 
 _METADATA               a tree: the checkpoint itself
 checkpoint              msgpack: a tree of Orbax before 0.5; values of it where both are there

@@ -31,13 +31,12 @@ _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of
 
 
 class Probe:
-    """What the sniffers see of a location: the first and last bytes, and the container if it is one.
+    """What sniffers see of a location: the first and last bytes, and the container if it is one.
 
-    All of it is read once; containers (`table`, `zip`, `json`, what is `ask`ed for) are opened
-    when a sniffer wants them, and a reader goes on with what is open.  `known` answers
-    questions beforehand, with a container that was mended.  A probe looks at the
-    file that says what the checkpoint is: a bundle's index, a V1 file or its first shard,
-    any other file itself.
+    Everything is read once. Containers (`table`, `zip`, `json`, results of `ask`) are opened when a sniffer
+    needs them, and a reader continues with the open one. `known` answers questions beforehand, with a
+    container that was repaired. A probe reads the file that identifies the checkpoint: a bundle's index, a V1
+    file or its first shard, any other file itself.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Probe:
     def _read_of_table(self) -> Callable[[int, int], bytes]:
         """Return what a table reads with: an index has been read, unless it is very large.
 
-        A V1 checkpoint is a table that holds its tensors, of which opening reads a few blocks.
+        A V1 checkpoint is a table that holds its tensors; opening it reads a few blocks.
         """
         data = self._whole
         if data is None:
@@ -98,7 +97,7 @@ class Probe:
 
     @cached_property
     def _is_index(self) -> bool:
-        """Whether this is a table whose first value is no V1 metadata.
+        """Whether this is a table whose first value is not V1 metadata.
 
         A table too damaged to tell is what its name says.
         """
@@ -119,8 +118,8 @@ class Probe:
     def ask(self, question: Callable[[Probe], T]) -> T:
         """Return what a function says of this probe, which is called once.
 
-        So a container that a family of formats opens is shared by its sniffers and its readers.
-        What a function returns, if not None, can be closed.
+        So the sniffers and readers of a family share an open container. A result other than None can be
+        closed.
         """
         if question not in self._answers:
             self._answers[question] = question(self)
@@ -128,7 +127,7 @@ class Probe:
         return answer
 
     def close(self) -> None:
-        """Close what it opened; for who asks what something is, and reads it otherwise or not at all."""
+        """Close what it opened, after sniffing without a reader."""
         if self._file is not None:
             self._file.close()
         for answer in self._answers.values():
@@ -157,19 +156,19 @@ class Probe:
         from ..wire.jsontext import parse_object
 
         try:
-            return parse_object(self._content())  # which has no name here, so that parsing can let it go
+            return parse_object(self._content())  # without a name here, so that parsing can free it
         except ValueError:
             return None
 
     def _content(self) -> bytes:
-        """Return all bytes of the file, of which a large one is not kept."""
+        """Return the content of the file; a large one is not kept."""
         if self._whole is not None:
             return self._whole
         with self.location.head.open() as file:
             return file.read(0, file.size)
 
     def has_key(self, key: bytes) -> bool:
-        """Whether a table has a key; False where this is none, or it cannot be told."""
+        """Whether a table has a key. False if this is not a table, or cannot be read."""
         try:
             return self.table is not None and self.table.get(key) is not None
         except CorruptCheckpointError:

@@ -1,4 +1,4 @@
-"""What a reader and a writer are to other programs: the interface that keeps its promise.
+"""The public interface of readers and writers, which stays compatible.
 
 Each format has more than this, for the commands (`model.reader`, `model.writer`).
 """
@@ -131,7 +131,7 @@ class CheckpointWriter(ABC):
     """The key, dtype and shape of each tensor to write."""
 
     notes: list[str]
-    """What a person should know about the result."""
+    """Notes about the result for the user."""
 
     @abstractmethod
     def write(self, key: str, data: Any) -> None:

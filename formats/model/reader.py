@@ -1,8 +1,8 @@
 """Readers and formats.
 
-A reader is an open checkpoint: a mapping of keys to tensors that are read when asked for.
-Opening it reads no tensor data.  A format is one `Format`: its names, how it is recognised,
-read and written, and in what it differs from others.
+A reader is an open checkpoint: a mapping of keys to tensors that are read on demand. Opening it reads no
+tensor data. A format is one `Format`: its names, how it is recognised, read and written, and how it differs
+from others.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Gap(Protocol):
 
 
 class FormatReader(CheckpointReader):
-    """What the reader of a format is to the commands: more than `CheckpointReader` promises to others.
+    """The reader of a format as commands use it; `CheckpointReader` is the public part.
 
     `findings` are the flaws that opening came across and that keep no tensor from
     being listed; the flaws that do are raised, unless it was opened `lenient`.
     """
 
     has_checksums: ClassVar[bool] = True
-    """Whether the format stores checksums; without them a flipped bit in a value is noticed by nobody."""
+    """Whether the format stores checksums; without them a flipped bit in a value goes unnoticed."""
 
     lists_all: ClassVar[bool] = False
     """Whether a reader that opens lists all tensors: no damage hides some of them."""
@@ -62,10 +62,10 @@ class FormatReader(CheckpointReader):
     format: Format
     location: CheckpointLocation
     gap: Gap | None = None
-    """The part of a damaged file that is not there, and reads as zeros."""
+    """The missing part of a damaged file, which reads as zeros."""
 
     fingerprint: Fingerprint | None = None
-    """What the files were before they were opened."""
+    """The state of the files before they were opened."""
 
     def load(self) -> None:
         """Read what opening put off: all that says which tensors there are.
@@ -250,7 +250,7 @@ class FormatReader(CheckpointReader):
 
 
 class Family(Enum):
-    """Whose checkpoints they are, and so what a key of theirs means."""
+    """The library that a checkpoint comes from, which determines the meaning of its keys."""
 
     TENSORFLOW = "variables of a program, by full name or object graph"
     KERAS = "weights of a model's layers, described by its configuration"
@@ -280,11 +280,12 @@ class Format(NamedTuple):
     the file is another format's.  A format without has no more to say than its lenient reader."""
 
     refusal: Callable[[Probe], CheckpointError | None] | None = None
-    """Returns why a file is not this format, for a damaged file of its own and for what its programs save
-    beside it; None where it has nothing to say.  Asked after every `sniff` said no."""
+    """Returns why a file is not this format, for damaged files of its own and for related files of its
+    programs, or None. Called after every `sniff` returned no.
+    """
 
     magic: tuple[str, bytes] | None = None
-    """What each file with one of the suffixes is, as "a zip archive", and the bytes that this begins with."""
+    """What every file with one of the suffixes is, as "a zip archive", and its first bytes."""
 
     carries: Container[str] = frozenset()
     """The names of stored types that are not mapped and that it writes back as they were read."""
@@ -293,16 +294,16 @@ class Format(NamedTuple):
     """Whether keys belong to nodes of an object graph, which is a part of the checkpoint."""
 
     has_values: bool = True
-    """Whether it holds values, rather than what is told of them."""
+    """Whether it holds values, rather than only their descriptions."""
 
     is_bundle: bool = False
-    """Whether it is an index beside data shards, in which tensors are put where they are wanted."""
+    """Whether it is an index next to data shards, whose tensors can be placed anywhere."""
 
     index_last: bool = False
     """Whether programs write the index, or the mark of what is complete, after everything else."""
 
     names_layers: bool = False
-    """Whether weights are told by layer, in the model's order, rather than by the objects that hold them."""
+    """Whether weights are named by layer, in the model's order, rather than by object."""
 
     keeps_structure: bool = False
     """Whether plain values, as an optimizer's settings, are written around the tensors."""
@@ -336,7 +337,7 @@ class Format(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What it is, for lists of formats."""
+        """Its description in lists of formats."""
         return self.title if self.writer else f"{self.title} (read-only)"
 
     def require_writer(self, path: str) -> Callable[[WriteTarget], FormatWriter]:

@@ -4,11 +4,10 @@
     DIR/                            DIR/model.safetensors    the same of DIR/model.safetensors
     NAME.safetensors.index.json     it, with one shard       it, with NAME-00001-of-0000N.safetensors beside
 
-and the same of NAME.bin and DIR/pytorch_model.bin for PyTorch's files.  Tensors go into shards
-by key, into a new one where the size would be passed; none is split.  How an index is read is
-told in `formats.model.shards`.
+and the same for NAME.bin and DIR/pytorch_model.bin in PyTorch's format. Tensors go into shards by key, and a
+new shard begins when the size would be exceeded; none is split. `formats.model.shards` reads an index.
 
-NAME and its sharded form are one checkpoint, of which one replaces the other.
+NAME and its sharded form are one checkpoint, and each replaces the other.
 huggingface_hub/serialization/_base.py: split_state_dict_into_shards_factory
 """
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class PlannedFile(NamedTuple):
-    """One file to be written: its name, its tensors in their order, and what stands before them."""
+    """One planned file: its name, its tensors in their order, and the bytes before them."""
 
     name: str
     specs: tuple[TensorSpec, ...]
@@ -63,14 +62,14 @@ class ShardWriter(FormatWriter):
     """The suffix of files that have a sharded form, and of shards."""
 
     folder_name: ClassVar[str]
-    """What the file of a folder is called."""
+    """The file name inside a folder."""
 
     tied: Mapping[str, str] = {}
     """By key, the tensor that another one is as well: both go into one shard."""
 
     def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  as its base
         target = self._in_folder(target)
-        target = target._replace(path=self.followed(target.path))  # which the names of the files are made of
+        target = target._replace(path=self.followed(target.path))  # the file names derive from it
         if self._index_of(target.path) is not None:
             target = bounded(target)
         target, files = self._planned(target)
@@ -90,10 +89,10 @@ class ShardWriter(FormatWriter):
 
     @abstractmethod
     def _write_head(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
-        """Write what stands before the tensors of a file."""
+        """Write the bytes before the tensors of a file."""
 
     def _write_tail(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
-        """Write what stands behind them."""
+        """Write the bytes after them."""
 
     @property
     def _has_index(self) -> bool:
@@ -161,12 +160,12 @@ class ShardWriter(FormatWriter):
         return super().is_said_by(found) and is_cut and (not self._has_index or self._is_index_there())
 
     def _is_index_there(self) -> bool:
-        """Whether the index that lies there says what would be written; shards may have other names there."""
+        """Whether the existing index equals the planned one; its shards may have other names."""
         there = _document(self.target.path)
         return there is not None and there == {**_index(self._files), WEIGHT_MAP: there[WEIGHT_MAP]}
 
     def tidy(self) -> None:
-        """Keep what the index names that lies there: what is planned here may have other names."""
+        """Keep the files that the existing index names, because their names may differ from the plan."""
         head, index = self.target.path, self._index_of(self.target.path)
         own = [head, *(named_files(head) if head == index else [])]
         old = _old_files(index) if index is not None else []
@@ -216,7 +215,7 @@ def _shard_name(index: str, number: int, count: int) -> str:
 def _split(specs: Sequence[TensorSpec], limit: int | None, tied: Mapping[str, str]) -> list[list[TensorSpec]]:
     """Return the tensors of each shard; what is too large has one of its own, before the one begun.
 
-    What is tied to another tensor takes no room, and lies with that one.
+    A tensor tied to another one takes no space, and joins its shard.
     """
     if limit is None:
         return [list(specs)]
@@ -260,8 +259,7 @@ def _encode_index(document: Mapping[str, Any]) -> bytes:
 class _ShardExchange(Exchange):
     """Moves one file, or shards and their index, in the place of either.
 
-    Second names are those of a count that is not in use.  Where there are no hard links, they
-    are copies.
+    Second names have a count that is not in use. Without hard links they are copies.
     """
 
     def __init__(
@@ -330,7 +328,7 @@ class _ShardExchange(Exchange):
 
 
 def _there(index: Location) -> list[Location]:
-    """Return which of an index, and the one file that stands in its place, are there."""
+    """Return the existing files among an index and the one file that replaces it."""
     return [name for name in (index, index.removesuffix(INDEX)) if name.exists()]
 
 
@@ -351,7 +349,7 @@ def _unused(least: int, shards: Sequence[str]) -> int:
 
 
 def _document(index: Location) -> dict[str, Any] | None:
-    """Return what an index says; None where there is none, or nobody can read it."""
+    """Return the content of an index, or None if there is none, or it cannot be read."""
     if not index.is_file():
         return None
     try:

@@ -4,12 +4,11 @@
                                         "weight_map": {key: file, ...}}
     NAME-00001-of-0000N.safetensors    shards, each a file of its own
 
-and the same with `.bin` for PyTorch's files.  The index says which tensors there are and
-where, the shards say what they are, and the two must agree: a key that its shard does not
-have, that two shards have, or that a shard has and the index does not name, is refused.  Of
-the last one libraries make what they like: some load whole shards, others what the index
-names and nothing else.  `total_size` is not compared: what it counts has changed over the years.
-https://huggingface.co/docs/safetensors, huggingface_hub/serialization/_base.py
+and the same with `.bin` for PyTorch's files. The index lists the tensors and their shards, the shards
+describe them, and the two must agree. These keys are rejected: one that its shard lacks, one that two shards
+have, and one that a shard has and the index does not name. Libraries differ on the last: some load whole
+shards, others only what the index names. `total_size` is not compared, because its meaning has changed over
+the years. https://huggingface.co/docs/safetensors, huggingface_hub/serialization/_base.py
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 
 _MOST_FLAWS = 20_000
-"""Keys of which an index may say other than the shards, where what can be read is to be read all the same."""
+"""The most keys on which index and shards may disagree when a damaged checkpoint is read."""
 
 MOST_OF_INDEXES = 100_000_000
 """Bytes that say which tensors there are, in all shards together."""
@@ -64,7 +63,7 @@ def broken_index(path: Location, suffix: str) -> CheckpointError | None:
 class ShardedReader(FormatReader):
     """Shards, each read as a file of its own, and the index that makes them one checkpoint."""
 
-    lists_all = True  # a shard names all its tensors, or is refused
+    lists_all = True  # a shard names all its tensors, or is rejected
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location
@@ -152,7 +151,7 @@ class ShardedReader(FormatReader):
         return [*self._shards.values()]
 
     def _take(self, mapped: dict[str, str]) -> None:
-        """Hold what the index says against what the shards hold."""
+        """Compare the index with the content of the shards."""
         holders: dict[str, tuple[str, ...]] = {}
         for file, shard in self._shards.items():
             alone = (file,)  # one for all of its keys
@@ -236,7 +235,7 @@ class ShardedReader(FormatReader):
             yield from shard.verify(workers)
 
     def _surplus(self) -> Iterator[Finding]:
-        """Yield shards that lie beside the index and that it does not name."""
+        """Yield shards next to the index that it does not name."""
         named = {*self._shards, *self._closed_to_us}
         for path in shards_beside(self._path):
             if path.name not in named:

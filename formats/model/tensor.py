@@ -114,7 +114,7 @@ class LazyTensor(ABC):
         """
         return self.file_range()
 
-    def known_digest(self, algorithm: str) -> str | None:  # noqa: ARG002  of whatever algorithm
+    def known_digest(self, algorithm: str) -> str | None:  # noqa: ARG002  the same for every algorithm
         """Return the digest of the values (`formats.model.digest`) where it is stored; None where it is not.
 
         Raises UnsupportedFeatureError where there are no values to compute it from, either.

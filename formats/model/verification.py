@@ -1,4 +1,4 @@
-"""What verifying a checkpoint finds, and how far it has come."""
+"""The findings of verifying a checkpoint, and its progress."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Finding(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is wrong, where, in a line."""
+        """The error and its place, in a line."""
         where = f" (tensor {self.key})" if self.key else ""
         return f"{self.file}: {self.message}{where}"
 
 
 def missing_shard(path: str, count: int, noun: str, example: str) -> Finding:
-    """Return the finding of a shard that is not there: how many tensors it held, and one of them."""
+    """Return the finding of a missing shard: how many tensors it held, and the name of one."""
     message = f"shard {path.rpartition('/')[2]} is missing: {counted(count, noun)}"
     return Finding(
         "error", SHARD_MISSING, f"{message}, {'for example ' * (count > 1)}{example!r}", None, path

@@ -1,4 +1,4 @@
-"""Weight maps: the JSON file beside shards that says which of them holds what.
+"""Weight maps: the JSON file next to shards that maps tensors to shards.
 
     {"metadata": {"total_size": bytes, ...},
      "weight_map": {name: file, or [file, ...], ...}}
@@ -9,10 +9,10 @@
     NAME.h5.index.json            Hugging Face: variables of TensorFlow, by full name, in HDF5 files
     NAME.weights.json             Keras 3: objects, by path, in HDF5 files
 
-What the shards are called tells these apart.  A map comes from anybody, so a file that it
-names lies beside it, or is refused: no other folder, and no link that leads to one.  The
-cache of huggingface_hub keeps maps and shards alike as links into one folder of its own;
-where the map itself is such a link, the folder that it leads to is a home of shards, too.
+The names of the shards distinguish these. A map is untrusted, so the files that it names must be in its own
+folder, not in others and not behind links to others. One exception is the cache of huggingface_hub, which
+keeps maps and shards as links into one folder: if the map itself is such a link, its target's folder may hold
+shards, too.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
 
 
 def shard_path(path: Location, file: str) -> Location:
-    """Return where a file lies that the map at `path` names.
+    """Return the location of a file that the map at `path` names.
 
     Raises UnsupportedFeatureError where it is a link that leads to another folder.
     """
@@ -106,11 +106,11 @@ def shard_path(path: Location, file: str) -> Location:
 
 
 def named_files(path: Location) -> list[Location]:
-    """Return the paths of the files that a map names, there or not, sorted; none where it is no map.
+    """Return the paths of the files that a map names, existing or not, sorted; empty if it is no map.
 
-    Raises CheckpointError, and ValueError for what is no JSON.
+    Raises CheckpointError, and ValueError for text that is not JSON.
     """
-    from ..wire.jsontext import parse_object  # which a bundle does not need
+    from ..wire.jsontext import parse_object  # not needed for a bundle
 
     with path.open() as file:
         document = parse_object(whole(file))

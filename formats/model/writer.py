@@ -1,8 +1,7 @@
 """Writing checkpoints: what every format's writer keeps to.
 
-A writer knows all specs before it writes a byte, so what cannot be represented is
-refused while nothing has happened yet.  It writes beside the target (`formats.store.local.staging`)
-and moves everything in at the end.
+A writer knows all specs before it writes a byte, so it rejects what it cannot represent before anything has
+changed. It writes next to the target (`formats.store.local.staging`) and moves everything in at the end.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 
 SHARD_SIZE = 2_000_000_000
-"""Bytes of an object in a store, where nobody says and a format has shards."""
+"""The default size in bytes of an object in a store, for formats with shards."""
 
 
 COMPRESSIONS = ("zstd",)
@@ -61,15 +60,13 @@ COMPRESSIONS = ("zstd",)
 
 
 class WriteTarget(NamedTuple):
-    """What a writer is made for: the path, all specs, and what else the checkpoint shall hold.
+    """The input of a writer: the path, all specs, and everything else the checkpoint will hold.
 
-    `specs` stand in the caller's order.  `slices` gives the extents of tensors that are
-    kept in slices, spelled as they shall be stored.  `shard_size` is in bytes.
-    `facts` are what the format can say of itself, as its reader gives them.  Of a
-    `rehearsal` nothing is written: it refuses what the performance would, and has its notes.
-    `prove_sent` holds what was sent to a store against what that says it has.  With a `journal` it
-    goes on where another process was interrupted.  Where it `is_shared`, other processes send its objects.
-    `compression` is the codec of chunks, one of COMPRESSIONS.
+    `specs` are in the caller's order. `slices` has the extents of tensors that are stored in slices, spelled
+    as they will be stored. `shard_size` is in bytes. `facts` are those that a reader of the format returns. A
+    `rehearsal` writes nothing: it raises the same errors, and has the same notes. `prove_sent` compares what
+    was sent to a store with the store's entry. With a `journal` it continues an interrupted conversion. If it
+    `is_shared`, other processes send its objects. `compression` is the codec of chunks, one of COMPRESSIONS.
     """
 
     path: Location
@@ -98,7 +95,9 @@ class WriteTarget(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where a tensor's bytes go: at an offset of a staged file, in ranges that anybody may fill."""
+    """The place for a tensor's bytes: at an offset of a staged file, in ranges that may be filled in any
+    order.
+    """
 
     file: StagedFile
     offset: int
@@ -107,7 +106,7 @@ class Placement(NamedTuple):
 
     @property
     def sum(self) -> Sum:
-        """What to take the checksum of all that goes there with."""
+        """A new checksum for all bytes of this place."""
         return Sum(crc32=0 if self.is_zipped else None)
 
     def write(self, at: int, data: Chunk) -> None:
@@ -155,7 +154,7 @@ def check_text(path: str, key: str, why: str, name: str | None = None) -> None:
 
 
 class FormatWriter(CheckpointWriter):
-    """What the writer of a format is to the commands: more than `CheckpointWriter` promises to others.
+    """The writer of a format as commands use it; `CheckpointWriter` is the public part.
 
     A tensor that is written before its turn in `order`, where a format has one, is kept aside.
 
@@ -173,7 +172,7 @@ class FormatWriter(CheckpointWriter):
     is_sent_when_made = False
     """Whether it is made on this machine, and sent when it is whole: it is not written from front to back."""
     is_resumable = False
-    """Whether every number goes to a place that is known before, so that another process can go on."""
+    """Whether every number has a place known beforehand, so that another process can resume."""
 
     def __init__(self, format: Format, target: WriteTarget) -> None:  # noqa: A002  the word of the field
         target = target._replace(path=self.followed(target.path))
@@ -181,7 +180,7 @@ class FormatWriter(CheckpointWriter):
         self.target = target
         self.specs: dict[str, TensorSpec] = {spec.key: spec for spec in target.specs}
         keys = self.order or tuple(self.specs)
-        whole: list[Extents] = []  # one for all, of which nothing is taken: there can be a million
+        whole: list[Extents] = []  # one shared empty list, because there can be a million
         self._unwritten = {key: list(target.slices[key]) if key in target.slices else whole for key in keys}
         self._turn = 0
         self._unfilled: dict[tuple[str, Extents | None], tuple[TensorSpec, Placement]] = {}
@@ -293,8 +292,7 @@ class FormatWriter(CheckpointWriter):
     def _next_in_order(self) -> str | None:
         """Return the key whose turn it is; None where there is no order, or nothing is left.
 
-        Asked of `_unwritten`, of which the first is always the next to go, each turn would pass over
-        all that went before it.
+        Searching `_unwritten`, whose first element is always next, would skip all earlier ones at each turn.
         """
         order = self.order or ()
         while self._turn < len(order) and order[self._turn] not in self._unwritten:
@@ -476,12 +474,14 @@ class FormatWriter(CheckpointWriter):
 
 
 def _said(facts: Facts) -> dict[str, Any]:
-    """Return what a checkpoint says of itself, but for what it leaves empty."""
+    """Return the facts that are not empty."""
     return {name: value for name, value in facts.document().items() if value}
 
 
 def bounded(target: WriteTarget) -> WriteTarget:
-    """Return the target of a format with shards, which are bounded in a store, also where nobody says how."""
+    """Return the target with a shard size: formats with shards have a limit in a store even without an
+    option.
+    """
     if target.is_local or target.shard_size is not None:
         return target
     return target._replace(shard_size=SHARD_SIZE)

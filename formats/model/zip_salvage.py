@@ -1,4 +1,4 @@
-"""What is left of a zip whose directory is damaged: the members that stand whole in front of it."""
+"""The rest of a zip whose directory is damaged: the complete members before it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mended_zip(probe: Probe) -> Archive | None:
 def read_zip_remains(probe: Probe, finding: Finding, format: Format) -> FormatReader | None:  # noqa: A002  the word of the field
     """Return a reader of a format's members; None where these are another's.
 
-    What kept the file from being opened is a finding of the reader, unless all members are there.
+    The error that prevented opening the file is a finding of the reader, unless all members are there.
     """
     archive = probe.ask(mended_zip)
     if archive is None:

@@ -1,8 +1,8 @@
 """An HDF5 file that was cut off, or whose signature is damaged, as the library can open it.
 
-The library refuses a file that is shorter than its superblock says, although all that
-lies before the cut may be whole.  Here the missing end reads as zeros, and whoever reads
-a dataset asks afterwards whether any of them came from there.
+The library rejects a file that is shorter than its superblock says, although everything before the cut may be
+intact. Here the missing end reads as zeros, and the reader of a dataset checks afterwards whether any bytes
+came from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What h5py raises, as one error of ours.
+"""Translate h5py's errors into one of ckpt's.
 
 h5py raises what the HDF5 library says under half a dozen classes.
 """
@@ -13,7 +13,7 @@ HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowE
 
 
 _NO_MEMORY = re.compile(r"(?i)memory allocation failed|can't allocate|unable to allocate|out of memory")
-"""What the library says in such errors where it has no memory (H5E_CANTALLOC, H5E_NOSPACE)."""
+"""The library's words for a lack of memory (H5E_CANTALLOC, H5E_NOSPACE)."""
 
 
 def lacks_memory(error: BaseException) -> bool:

@@ -1,11 +1,9 @@
 """A file as the HDF5 library reads it, held back from what would hang or crash the library.
 
-Strings of variable length lie in collections (formats.h5.native.heap).  The library follows the
-objects' sizes without holding them against the collection: a size of 0 where free space
-stands keeps it going round for ever, and one too large has it read beyond its memory.  So
-each collection is checked when it is first read, and one that is unsound loses its
-signature on the way, which the library then says.
-H5HGcache.c
+Strings of variable length are stored in collections (formats.h5.native.heap). The library follows the
+objects' sizes without comparing them with the collection: a size of 0 for free space makes it loop for ever,
+and one too large makes it read beyond its memory. So each collection is checked at its first read, and a
+damaged one loses its signature on the way, which the library then reports. H5HGcache.c
 """
 
 from __future__ import annotations
@@ -53,7 +51,9 @@ class GuardedFile(FileObject):
         return self._sound[offset]
 
     def _check(self, offset: int) -> bool:
-        """Whether a collection lies in the file, and its objects in the collection, one after another."""
+        """Whether a collection is within the file, and its objects follow one another within the
+        collection.
+        """
         size = collection_size(self.read_at(offset, HEADER_SIZE), self._length_mask)
         if not 0 < size <= self._size - offset:
             return False

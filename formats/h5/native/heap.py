@@ -1,4 +1,4 @@
-"""Global heap collections, where strings of variable length lie.
+"""Global heap collections, which hold strings of variable length.
 
     collection: "GCOL", version: uint8 (1), 3 bytes, size: length
         object: index: uint16, references: uint16, 4 bytes, size: length, data padded to 8
@@ -23,10 +23,10 @@ _PIECE = 1 << 20
 
 
 def collection_size(header: bytes, length_mask: int = (1 << 64) - 1) -> int:
-    """Return how many bytes a collection has, its header of 16 bytes included; 0 where this is no header.
+    """Return the size of a collection in bytes, including its header of 16 bytes, or 0 if this is not a
+    header.
 
-    `length_mask` leaves the bytes of a length that the file's lengths have: headers are
-    padded to 8 whatever that is.
+    `length_mask` keeps the bytes that lengths have in this file; headers are padded to 8 in any case.
     """
     size = int.from_bytes(header[8:], "little") & length_mask
     return size if len(header) == HEADER_SIZE <= size else 0
@@ -48,10 +48,10 @@ def objects_of(data: bytes, length_mask: int = (1 << 64) - 1) -> dict[int, tuple
 
 
 def largest_object(read: Callable[[int, int], bytes], size: int, length_mask: int = (1 << 64) - 1) -> int:
-    """Return the size of the largest object in a file's collections, the file's own where that is not told.
+    """Return the size of the largest object in a file's collections, or the file's own if that is unknown.
 
-    Thousands of strings may be said to be one and the same object, so this says how
-    many of them can be read at a time.  The file is gone through once.
+    Thousands of strings may refer to the same object, so this limits how many are read at a time. The file is
+    read once.
     """
     largest, left = 0, 2 * size
     for start in range(0, size, _PIECE):
@@ -61,7 +61,7 @@ def largest_object(read: Callable[[int, int], bytes], size: int, length_mask: in
             offset = start + place
             length = collection_size(read(offset, HEADER_SIZE), length_mask)
             left -= length
-            if left < 0:  # they lie on top of each other
+            if left < 0:  # the collections overlap
                 return size
             objects = objects_of(read(offset, length), length_mask) if length <= size - offset else None
             largest = max([largest, *(nbytes for _, nbytes in (objects or {}).values())])

@@ -1,4 +1,4 @@
-"""What the messages of an object header say: dataspace, datatype, layout, attributes.
+"""The messages of an object header: dataspace, datatype, layout, attributes.
 
     dataspace    version: uint8, rank: uint8, flags: uint8, (version 2: kind: uint8; 1: 5 bytes), the
                  dimensions: lengths, and if flags are 1 the most that each can be
@@ -29,7 +29,7 @@ _COMPACT, _CONTIGUOUS, _CHUNKED = range(3)
 
 
 class UnfamiliarError(Exception):
-    """What only the HDF5 library can read, or is damaged: it decides, and says which."""
+    """Only the HDF5 library can read this, or it is damaged: the library decides which."""
 
 
 def unpack(form: struct.Struct, data: bytes) -> tuple[int, int]:
@@ -41,16 +41,16 @@ def unpack(form: struct.Struct, data: bytes) -> tuple[int, int]:
 
 
 class DataLayout(NamedTuple):
-    """How many bytes are stored, and where if that is in one piece; None for what only the library tells."""
+    """The stored size in bytes, and the offset of contiguous values; None if only the library knows."""
 
     offset: int | None
     stored: int | None
 
 
 class Outline(NamedTuple):
-    """What a dataset is, without its values; `shape` is None where it has no dataspace to hold any.
+    """A dataset without its values; `shape` is None if it has no dataspace.
 
-    Of opaque elements, `opaque` is their size, and the dtype is not told here.
+    For opaque elements, `opaque` is their size, and the dtype is unknown here.
     """
 
     dtype: DType

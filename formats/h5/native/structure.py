@@ -1,9 +1,8 @@
 """The structure of an HDF5 file as h5py, and so Keras, writes it: groups, datasets, attributes.
 
-Importing h5py takes longer than listing a checkpoint, and the library takes a hundred
-microseconds for what a few bytes say.  So the layout that h5py writes by default
-("earliest") is read here.  Whatever is not plainly that, a newer layout, something rare,
-something damaged, raises `UnfamiliarError`, and the HDF5 library has the last word.
+Importing h5py takes longer than listing a checkpoint, and the library takes a hundred microseconds to decode
+a few bytes. So this module reads the layout that h5py writes by default ("earliest"). Anything else, a newer
+layout, a rare feature, or damage, raises `UnfamiliarError`, and the HDF5 library decides.
 
     superblock 0     object header of the root group at byte 64
     object header    version: uint8 (1), 1 byte, messages: uint16, references: uint32, size: uint32, 4 bytes
@@ -75,7 +74,7 @@ _KINDS = {0: HARD, 1: HARD, 2: SOFT}
 """Links by what a symbol caches: nothing, a group's symbol table, where in the heap a path is."""
 
 _NO_MORE_FREE = 1
-"""What ends a local heap's list of free blocks, which begin with the next one's offset and their size."""
+"""The end of a local heap's list of free blocks, which begin with the next one's offset and their size."""
 
 _MOST_AT_ONCE = 16 << 20
 _MOST_HEAP_BYTES_KEPT = 4 << 20
@@ -85,7 +84,7 @@ _MOST_GROUPS = 64
 
 
 class Link(NamedTuple):
-    """Where a name of a group leads: for a hard link, to an object header at an address, if that is known."""
+    """The target of a name in a group: for a hard link, the address of an object header, if known."""
 
     kind: int
     address: int | None
@@ -98,7 +97,7 @@ class Object:
         self.messages = messages
         self.is_group = _SYMBOL_TABLE in messages
         self.links: dict[bytes, Link] | None = None
-        """A group's links by name, once somebody has asked `Structure.links` for them."""
+        """A group's links by name, once `Structure.links` has read them."""
         self._attributes = attributes
 
     @cached_property
@@ -118,7 +117,7 @@ class Object:
 class FileStructure:
     """The structure of what `read(offset, size)` reads; UnfamiliarError for any but the layout above.
 
-    `expect(offsets, size)` is told what will be read at many places next.
+    `expect(offsets, size)` announces reads at many offsets.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class FileStructure:
             self._expect((address - address % _PAGE for address in addresses), _PAGE)
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Return bytes that are there; structures lie side by side, so pages of the file are kept."""
+        """Return existing bytes; structures are close together, so pages of the file are kept."""
         if not size or size > _MOST_AT_ONCE or offset + size > self._size:
             raise UnfamiliarError
         number, at = divmod(offset, _PAGE)
@@ -192,7 +191,7 @@ class FileStructure:
         attributes: list[bytes] = []
         for offset, length in blocks:
             left -= length
-            if left < 0:  # they lie on top of each other
+            if left < 0:  # the objects overlap
                 raise UnfamiliarError
             data = self._read(offset, length)
             at = 0
@@ -221,7 +220,7 @@ class FileStructure:
     def links(self, group: Object) -> dict[bytes, Link]:
         """Return a group's links by name, in the order of names."""
         if group.links is None:
-            tree = group.messages.pop(_SYMBOL_TABLE, b"")  # what is unfamiliar once is not looked at again
+            tree = group.messages.pop(_SYMBOL_TABLE, b"")  # an unfamiliar table is not tried again
             group.links = self._read_links(tree)
         return group.links
 
@@ -234,7 +233,7 @@ class FileStructure:
             for name_at, address, cache in self._symbols(leaf):
                 end = names.find(b"\0", name_at)
                 size += max(0, end - name_at)
-                if are_keys_too_long(size, len(found)):  # they lie on top of each other
+                if are_keys_too_long(size, len(found)):  # the objects overlap
                     raise UnfamiliarError
                 name = names[name_at:end]
                 kind = _KINDS.get(cache)

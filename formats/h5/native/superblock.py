@@ -22,13 +22,13 @@ from ...wire.magic import HDF5
 SIGNATURE = HDF5
 _PLACES = (0, 512, 1024, 2048)
 
-# Version -> where the size of offsets, the flags and the first offset stand.
+# Version -> the positions of the size of offsets, the flags and the first offset.
 _FIELDS = {0: (13, 20, 24), 1: (13, 20, 28), 2: (9, 11, 12), 3: (9, 11, 12)}
 _OPEN_FOR_WRITING = 0x05  # write access, single writer with readers; version 3 clears both on closing.
 
 
 class Superblock(NamedTuple):
-    """Where the superblock stands, and the file's length by its word; None where that cannot be told."""
+    """The position of the superblock, and the file's length according to it; None if unknown."""
 
     offset: int
     version: int
