@@ -233,7 +233,7 @@ def test_layers_that_are_alike_are_one_row_that_unfolds(
     scale = one.page.locator("#graph .row", has_text="scale{0..2}  float32 []  (3 alike)")
     assert scale.get_by_role("button").count() == 0  # of which it would show one
     one.page.locator("#graph .row", has_text=alike).locator(".twist").click()
-    assert {"block_08", "block_10", "block_11", "block_12"} <= set(one.rows("#graph"))
+    assert {f"block_{number}  +1 node" for number in ("08", "10", "11", "12")} <= set(one.rows("#graph"))
     one.page.locator("#graph .row", has_text="block_10").locator(".twist").click()
     one.page.locator("#graph .row", has_text="kernel  float32").first.get_by_role("button").click()
     assert "block_10/kernel" in one.detail
