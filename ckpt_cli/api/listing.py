@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.spec import spec_columns
@@ -20,7 +21,7 @@ from ..operations.select.selection import Selection, choose
 from .rules import CHOOSING, OptionError, excludes, needs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     from formats.core.spec import SpecColumns
     from formats.location import Location
@@ -43,6 +44,7 @@ __all__ = [
     "checkpoint_identity",
     "chosen_tensors",
     "digests_of",
+    "directories_found",
     "list_directory",
     "lists_directory",
     "no_checkpoint_where",
@@ -56,7 +58,7 @@ DIGESTS = ("crc32c", IDENTITY := "sha256")
 
 RULES = (
     needs("--exact", "--digest"),
-    needs("--jobs", "--digest"),
+    needs("--jobs", "--digest", "--recursive"),
     excludes("--digest", "--tree", "--keys", "--null"),
     excludes("--digest", "--depth", unless="--json"),
     excludes("--recursive", *CHOOSING, "--long", "--tree", "--depth", "--digest"),
@@ -195,20 +197,54 @@ def trainable_of(reader: FormatReader, reporter: Reporter, *, names_graph: bool)
     return found
 
 
+class DirectoryFound(NamedTuple):
+    """What looking into a directory gave: its document, notes and warnings, or why it cannot be listed."""
+
+    document: dict[str, Any] | None = None
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    error: CheckpointError | None = None
+
+    def told(self, reporter: Reporter, *, reverse: bool) -> dict[str, Any]:
+        """Return the document, and tell the notes and warnings; raise the error."""
+        if self.document is None:
+            assert self.error is not None
+            raise self.error
+        if reverse:
+            self.document["checkpoints"].reverse()
+        for text in self.notes:
+            reporter.note(text)
+        for text in self.warnings:
+            reporter.warning(text)
+        return self.document
+
+
 def list_directory(
-    path: Location, reporter: Reporter, *, reverse: bool, long: bool = False
+    path: Location, reporter: Reporter, *, reverse: bool, long: bool = False, jobs: int = 1
 ) -> dict[str, Any]:
     """Return the document of a directory's checkpoints; with `long` the step that each of them holds."""
+    return _found_in(path, long=long, jobs=jobs).told(reporter, reverse=reverse)
+
+
+def directories_found(path: Location, *, long: bool, jobs: int) -> Iterator[DirectoryFound]:
+    """Yield what is in a directory and in those below it; so many processes share a large number of them."""
+    from formats.find.directory import directories_below
+    from formats.store.work.forked import MANY, each_of_many
+
+    folders = [*directories_below(path)]
+    if len(folders) < MANY:
+        yield from (_found_in(folder, long=long, jobs=jobs) for folder in folders)
+    else:
+        yield from each_of_many(partial(_found_in, long=long), folders, jobs, path.store)
+
+
+def _found_in(path: Location, *, long: bool, jobs: int = 1) -> DirectoryFound:
     from ..operations.runs.listing import directory_document  # which a checkpoint does not need
 
-    found, notes, warnings = directory_document(path, long=long)
-    if reverse:
-        found["checkpoints"].reverse()
-    for text in notes:
-        reporter.note(text)
-    for text in warnings:
-        reporter.warning(text)
-    return found
+    try:
+        return DirectoryFound(*directory_document(path, long=long, jobs=jobs))
+    except CheckpointError as error:
+        return DirectoryFound(error=error)
 
 
 def add_identities(found: dict[str, Any], workers: Workers, reporter: Reporter) -> None:

@@ -21,6 +21,7 @@ from .listing import (
     arranged_directory,
     chosen_tensors,
     digests_of,
+    directories_found,
     list_directory,
     lists_directory,
     no_checkpoint_where,
@@ -232,7 +233,7 @@ def ls(
     wanted = selection(keys, match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
     options = ListOptions(wanted, sort, reverse, digest, exact, parsed(where, OF_TENSORS | OF_CHECKPOINTS))
     if recursive:
-        return _ls_below(place, options, long=long)
+        return _ls_below(place, options, jobs, long=long)
     if is_directory(place) and lists_directory(options):
         return _ls_directory(place, options, jobs, long=long)
     return _ls_checkpoint(place, options, jobs, long=long)
@@ -271,16 +272,18 @@ def _ls_directory(place: Location, options: ListOptions, jobs: int | None, *, lo
         return DirectoryListing(found, said.notes, said.warnings)
 
 
-def _ls_below(path: Location, options: ListOptions, *, long: bool) -> Several[DirectoryListing]:
-    from formats.find.directory import directories_below
-
+def _ls_below(
+    path: Location, options: ListOptions, jobs: int | None, *, long: bool
+) -> Several[DirectoryListing]:
     refuse_not_a_folder(path)
     errors: list[CheckpointError] = []
     found = []
     is_empty = True
-    for below in directories_below(path):
+    with lent(jobs) as workers:
+        places = [*directories_found(path, long=long, jobs=workers.jobs)]
+    for place in places:
         with kept(errors), collecting() as said:
-            document = list_directory(below, said, reverse=options.reverse, long=long)
+            document = place.told(said, reverse=options.reverse)
             is_empty = is_empty and not document["checkpoints"]
             document = arranged_directory(document, options)
             if document["checkpoints"]:

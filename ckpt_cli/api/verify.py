@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.words import counted
 from formats.find.opening import open_location
 from formats.model.verification import Finding, by_cause
+from formats.store.work.forked import Forked, can_fork
 
 from ..operations.convert.origin import compare_origin, preferred_of
 from ..operations.look.contract import Contract
@@ -44,6 +45,13 @@ __all__ = [
 _THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
 """What is done to each byte of a round trip."""
 
+_SMALL = 64 << 20
+"""Bytes of a checkpoint up to which one process reads it alone, where others read others."""
+
+_MANY = 100
+_FEWEST_EACH = 4
+"""Checkpoints that make processes worth it, however small, and those that each process has at least."""
+
 RULES = (
     needs("--input", "--outputs-like"),
     excludes("--locked", "--against"),
@@ -72,11 +80,40 @@ def verify_each(
     paths: Sequence[Location], options: VerifyOptions, workers: Workers, reporter: Reporter
 ) -> list[Result]:
     """Verify the checkpoints that paths name, each once, and go on after what is found."""
-    places = _places(paths, options, reporter)
-    found = [_verify(place, options, workers, reporter) for place in places]
+    places = _places(paths, options, workers.jobs, reporter)
+    known = _of_small_ones(places, workers, reporter)
+    found = [
+        _verify(place, options, workers, reporter, known.get(number)) for number, place in enumerate(places)
+    ]
     found = _with_origins(places, found, reporter)
     # Each tensor of a missing shard is a finding until here: a contract asks which are damaged.
     return [result._replace(findings=by_cause(result.findings)) for result in found]
+
+
+def _of_small_ones(
+    places: Sequence[CheckpointLocation | Result], workers: Workers, reporter: Reporter
+) -> dict[int, Result]:
+    """Return the results of small checkpoints by their numbers, if they are many: processes share them."""
+    if len(places) < _FEWEST_EACH * workers.jobs or workers.jobs == 1 or not can_fork():
+        return {}
+    sizes = {
+        number: place.nbytes()
+        for number, place in enumerate(places)
+        if not isinstance(place, Result) and place.store.forks and place.store.scheme != "hf"
+    }
+    small = {number: nbytes for number, nbytes in sizes.items() if nbytes <= _SMALL}
+    if len(small) < _FEWEST_EACH * workers.jobs or (len(small) < _MANY and sum(small.values()) < _SMALL):
+        return {}
+    chosen = [place for place in map(places.__getitem__, small) if not isinstance(place, Result)]
+    results: Forked[CheckpointLocation, Result] = Forked(verify_one, chosen, workers.jobs)
+    found = {}
+    what = counted(len(small), "checkpoint")
+    with reporter.progress(sum(small.values()), what, ("verifying",)) as advance:
+        for (number, nbytes), result in zip(small.items(), results, strict=True):
+            found[number] = result
+            workers.keep(result.nbytes, result.tensors)
+            advance(nbytes)
+    return found
 
 
 def _with_origins(
@@ -98,12 +135,12 @@ def _with_origins(
 
 
 def _places(
-    paths: Sequence[Location], options: VerifyOptions, reporter: Reporter
+    paths: Sequence[Location], options: VerifyOptions, jobs: int, reporter: Reporter
 ) -> list[CheckpointLocation | Result]:
     """Return what is to be verified; of what is `locked`, all that has a lock beside it."""
     if options.locked:
         paths = [path.removesuffix(".lock") for path in paths]
-    places, notes = expand(paths, recursive=options.recursive)
+    places, notes = expand(paths, recursive=options.recursive, jobs=jobs)
     if options.locked:
         places = [place for place in places if isinstance(place, Result) or _lock_of(place)]
     for text in (*notes, *(place.note for place in places if not isinstance(place, Result) and place.note)):
@@ -118,12 +155,19 @@ def _lock_of(place: CheckpointLocation) -> str:
 
 
 def _verify(
-    place: CheckpointLocation | Result, options: VerifyOptions, workers: Workers, reporter: Reporter
+    place: CheckpointLocation | Result,
+    options: VerifyOptions,
+    workers: Workers,
+    reporter: Reporter,
+    result: Result | None,
 ) -> Result:
+    """Verify a checkpoint, of which the `result` of reading it may be known, by everything asked for."""
     if isinstance(place, Result):
         return place
+    if result is not None and options == VerifyOptions(options.recursive):
+        return result
     total = place.nbytes()
-    result = _verify_summed(place, workers.expecting(total), total, reporter)
+    result = result or _verify_summed(place, workers.expecting(total), total, reporter)
     is_sound = result.ok
     locks = (Contract.listed(_lock_of(place)),) if options.locked else ()
     for contract in (*locks, *options.contracts):

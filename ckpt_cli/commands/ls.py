@@ -21,6 +21,7 @@ from ..api.listing import (
     arranged_directory,
     chosen_tensors,
     digests_of,
+    directories_found,
     list_directory,
     lists_directory,
     no_checkpoint_where,
@@ -128,7 +129,7 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     if len(paths) > 1:
         return _list_several(paths, asked, look, options)
     if options["recursive"]:
-        return _list_recursively(path, asked, look)
+        return _list_recursively(path, asked, look, options["workers"].jobs)
     if is_directory(path) and lists_directory(asked):
         return _list_directory(path, asked, look, options)
     is_text = bool(look.digest) and not look.as_json and asked.selection.everything
@@ -253,7 +254,8 @@ def _list_checkpoint(
 def _list_directory(path: Location, asked: ListOptions, look: Look, options: dict[str, Any]) -> int:
     from ..render import listing_directory  # which a checkpoint does not need
 
-    found = list_directory(path, SCREEN, reverse=asked.reverse, long=look.long)
+    jobs = options["workers"].jobs
+    found = list_directory(path, SCREEN, reverse=asked.reverse, long=look.long, jobs=jobs)
     if look.digest == IDENTITY:
         add_identities(found, options["workers"], SCREEN)
     for_tensors = _asked_of_tensors(look, asked.sort)
@@ -275,17 +277,15 @@ def _list_directory(path: Location, asked: ListOptions, look: Look, options: dic
     return 0 if found["checkpoints"] else say_empty(path)
 
 
-def _list_recursively(path: Location, asked: ListOptions, look: Look) -> int:
-    from formats.find.directory import directories_below
-
+def _list_recursively(path: Location, asked: ListOptions, look: Look, jobs: int) -> int:
     from ..render import listing_directory
 
     refuse_not_a_folder(path)
     errors: list[CheckpointError] = []
     found = []
-    for below in directories_below(path):
+    for each in directories_found(path, long=look.long, jobs=jobs):
         with kept(errors):
-            found.append(list_directory(below, SCREEN, reverse=asked.reverse, long=look.long))
+            found.append(each.told(SCREEN, reverse=asked.reverse))
     is_empty = not any(one["checkpoints"] for one in found)
     found = [one for one in (arranged_directory(one, asked) for one in found) if one["checkpoints"]]
     if asked.where is not None and not (is_empty or found):

@@ -93,17 +93,17 @@ class Result(NamedTuple):
 
 
 def expand(
-    paths: Sequence[Location], *, recursive: bool = False
+    paths: Sequence[Location], *, recursive: bool = False, jobs: int = 1
 ) -> tuple[list[CheckpointLocation | Result], list[str]]:
     """Return the checkpoints that paths name, each once, and notes on them.
 
     A directory stands for all of its checkpoints, with `recursive` for those below it as well; what
     cannot be opened, and a directory without any, is its result.
     """
-    return each_once([place for path in paths for place in _expand_one(path, recursive=recursive)])
+    return each_once([place for path in paths for place in _expand_one(path, recursive=recursive, jobs=jobs)])
 
 
-def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation | Result]:
+def _expand_one(path: Location, *, recursive: bool, jobs: int) -> list[CheckpointLocation | Result]:
     try:
         if not is_directory(path):
             located = locate(path)
@@ -115,7 +115,7 @@ def _expand_one(path: Location, *, recursive: bool) -> list[CheckpointLocation |
         return [_unreadable(path, error)]
     found = [
         _unreadable(path.of(place.path or path), place) if isinstance(place, CheckpointError) else place
-        for place in checkpoints_below(path)
+        for place in checkpoints_below(path, jobs)
     ]
     none = NoCheckpointsError("no checkpoints in this directory or below", path=path)
     return found or [_unreadable(path, none)]

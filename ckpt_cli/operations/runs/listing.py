@@ -15,7 +15,7 @@ from formats.model.checkpoint_files import is_event_file, is_leftover
 from .steps import stored_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from formats.location import Location
     from formats.model.reader import FormatReader
@@ -27,6 +27,9 @@ _ATTEMPTS = 3
 
 MOST_NAMED = 100
 """Checkpoints named of those that share a file with one: all of ten thousand would be a list for each."""
+
+_MANY = 500
+"""Checkpoints of a directory that are worth processes to open them."""
 
 _GRAPHS = ("graph.pbtxt", "graph.pb")
 
@@ -91,6 +94,20 @@ def _member_row(member: Member, *, kept: bool | None, long: bool) -> _ListingRow
         return _ListingRow(row, [str(error)])
 
 
+def _member_rows(directory: Directory, jobs: int, *, long: bool) -> Iterator[_ListingRow]:
+    """Yield the rows of a directory's checkpoints, oldest first."""
+
+    def row(member: Member) -> _ListingRow:
+        listed = member.location.path.absolute() in directory.listed
+        return _member_row(member, kept=listed if directory.state is not None else None, long=long)
+
+    if jobs == 1 or len(directory.members) < _MANY:
+        return map(row, directory.members)
+    from formats.store.work.forked import each_of_many  # which a small directory does not need
+
+    return each_of_many(row, directory.members, jobs, directory.path.store)
+
+
 def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> None:
     """Say of each checkpoint how many bytes it has in common with others: files that are hard links to one.
 
@@ -116,30 +133,31 @@ def is_run(checkpoints: Sequence[dict[str, Any]]) -> bool:
     return len(series) == 1 and (len(saved) > 1 or saved == checkpoints)
 
 
-def directory_document(path: Location, *, long: bool = False) -> tuple[dict[str, Any], list[str], list[str]]:
+def directory_document(
+    path: Location, *, long: bool = False, jobs: int = 1
+) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return a directory's document, notes on it, and warnings about its damaged members.
 
     With `long` each checkpoint is opened for the training step that it holds.
     Somebody may be saving into it: where a checkpoint goes away meanwhile, it is looked at again.
+    As many processes as there are `jobs` open the checkpoints of a large directory.
     """
     for _ in range(_ATTEMPTS - 1):
-        found, complete = _directory_document(path, long=long)
+        found, complete = _directory_document(path, long=long, jobs=jobs)
         if complete:
             return found
-    return _directory_document(path, long=long)[0]
+    return _directory_document(path, long=long, jobs=jobs)[0]
 
 
 def _directory_document(
-    path: Location, *, long: bool
+    path: Location, *, long: bool, jobs: int
 ) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
     """Return the document, notes and warnings, and whether all was there from beginning to end."""
     directory = Directory(path)
     rows: list[tuple[dict[str, Any], frozenset[Identity]]] = []
     warnings = []
     complete = True
-    for member in directory.members:
-        listed = member.location.path.absolute() in directory.listed
-        row = _member_row(member, kept=listed if directory.state is not None else None, long=long)
+    for row in _member_rows(directory, jobs, long=long):
         if row.fields is None:
             complete = False
             continue

@@ -9,6 +9,7 @@ the places that the series takes among the others.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from formats.errors import CheckpointError
@@ -58,15 +59,25 @@ def _names_in(path: Location) -> set[str]:
         return set()
 
 
-def checkpoints_below(path: Location) -> Iterator[CheckpointLocation | CheckpointError]:
-    """Yield the checkpoints of a directory and of those below it, and why one of these cannot be listed."""
-    from formats.find.directory import Directory, directories_below  # which one checkpoint does not need
+def checkpoints_below(path: Location, jobs: int = 1) -> Iterator[CheckpointLocation | CheckpointError]:
+    """Yield the checkpoints of a directory and of those below it, and why one of these cannot be listed.
 
-    for below in directories_below(path):
-        try:
-            yield from (member.location for member in Directory(below).members)
-        except CheckpointError as error:
-            yield error
+    As many processes as there are `jobs` share a large number of directories.
+    """
+    from formats.find.directory import directories_below  # which one checkpoint does not need
+    from formats.store.work.forked import each_of_many
+
+    for found in each_of_many(_checkpoints_in, [*directories_below(path)], jobs, path.store):
+        yield from found
+
+
+def _checkpoints_in(path: Location) -> list[CheckpointLocation] | list[CheckpointError]:
+    from formats.find.directory import Directory
+
+    try:
+        return [member.location for member in Directory(path).members]
+    except CheckpointError as error:
+        return [error]
 
 
 P = TypeVar("P", bound=_NamedCheckpoint)
@@ -85,8 +96,9 @@ def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
     shards = _shards_of_maps(named)
     first: dict[str, P] = {}
     for place in named:
-        if identity(place) not in shards:
-            first.setdefault(identity(place), place)
+        name = identity(place)
+        if name not in shards:
+            first.setdefault(name, place)
     found = list(first.values())
     ordered = _by_step(found)
     if len(found) == len(named) and ordered == found:
@@ -109,10 +121,11 @@ def _shards_of_maps(named: Sequence[_NamedCheckpoint]) -> set[str]:
 
 def _by_step(found: list[P]) -> list[P]:
     series: dict[tuple[str, str], list[int]] = {}
+    real = cache(Location.real)
     for position, place in enumerate(found):
         if isinstance(place, CheckpointLocation) and step_of(place.name) is not None:
             directory, name = place.path.split_name()
-            series.setdefault((directory.real(), name.rpartition("-")[0]), []).append(position)
+            series.setdefault((real(directory), name.rpartition("-")[0]), []).append(position)
     ordered = list(found)
     for positions in series.values():
         members = sorted((found[position] for position in positions), key=_step)

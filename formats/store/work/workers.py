@@ -217,12 +217,16 @@ class Workers:
     """Hands out tasks, or runs them in the calling thread if there are no workers.
 
     `hands` is called once, when there is something to share.  `total` are the bytes of all the work, which
-    decide how large a task is.  `sent` counts tasks that were handed out and their bytes, `kept` the tensors,
-    and their bytes, that this process goes through itself.
+    decide how large a task is, `jobs` how many processes may be forked for many small files instead.
+    `sent` counts tasks that were handed out and their bytes, `kept` the tensors, and their bytes, that this
+    process goes through itself.
     """
 
-    def __init__(self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False) -> None:
+    def __init__(
+        self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False, jobs: int = 1
+    ) -> None:
         self._hands = hands
+        self.jobs = jobs
         self._shares_all = shares_all
         self._made: list[Hands] = []
         self.task_bytes = TASK_BYTES
@@ -357,7 +361,7 @@ def workers(jobs: int) -> Iterator[Workers]:
     The threads are made when there are two tasks, for importing them takes longer than
     listing a small checkpoint.
     """
-    found = Workers(partial(_threads, jobs)) if jobs > 1 else Workers()
+    found = Workers(partial(_threads, jobs), jobs=jobs) if jobs > 1 else Workers()
     try:
         yield found
     finally:

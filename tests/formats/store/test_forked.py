@@ -1,0 +1,116 @@
+"""Processes that are forked for many small files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from formats.errors import CorruptCheckpointError
+from formats.store.local.files import LOCAL
+from formats.store.work import counters
+from formats.store.work.forked import Forked, can_fork, each_of_many
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HERE = os.getpid()
+
+
+def children() -> list[str]:
+    with open(f"/proc/{HERE}/task/{HERE}/children") as file:
+        return file.read().split()
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 1000])
+def test_results_come_in_the_order_of_their_items(jobs: int, count: int) -> None:
+    found = list(Forked(lambda item: (item * item, os.getpid()), range(count), jobs))
+    assert [square for square, _ in found] == [item * item for item in range(count)]
+    assert HERE not in {process for _, process in found}
+    assert not children()
+
+
+def test_an_error_is_raised_in_its_turn() -> None:
+    def work(item: int) -> int:
+        if item % 100 == 57:
+            raise CorruptCheckpointError(f"item {item}", path="here", hints=("a hint",))
+        return item
+
+    results, found = iter(Forked(work, range(500), 3)), []
+    with pytest.raises(CorruptCheckpointError, match="item 57") as raised:
+        found.extend(iter(lambda: next(results), None))
+    assert found == list(range(57))
+    assert raised.value.hints == ("a hint",)
+    assert not children()
+
+
+def test_what_a_lost_process_had_is_done_here() -> None:
+    def work(item: int) -> tuple[int, bool]:
+        is_here = os.getpid() == HERE
+        if item in (3, 400) and not is_here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item, is_here
+
+    found = list(Forked(work, range(500), 2))
+    assert [item for item, _ in found] == list(range(500))
+    assert found[3][1]
+    assert found[400][1]
+
+
+def test_without_processes_everything_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", fail)
+    assert list(Forked(lambda _: os.getpid(), range(100), 4)) == [HERE] * 100
+
+
+def test_no_process_outlives_an_iterator_that_is_closed() -> None:
+    def work(item: int) -> int:
+        if item:
+            time.sleep(600)
+        return os.getpid()
+
+    shared = Forked(work, range(10), 2)
+    results = iter(shared)
+    process = next(results)
+    before = time.monotonic()
+    results.close()
+    assert time.monotonic() - before < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_what_processes_read_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "_tallies", None)
+    counters.count_reads()
+    (tmp_path / "file").write_bytes(bytes(1000))
+
+    def work(item: int) -> bytes:
+        with LOCAL.open(str(tmp_path / "file")) as file:
+            return file.read(item, 10)
+
+    assert list(Forked(work, range(100), 2)) == [bytes(10)] * 100
+    tally = counters.tally_of(str(tmp_path / "file"))
+    assert tally is not None
+    assert (tally.nbytes, tally.reads) == (1000, 100)
+
+
+def test_few_items_and_a_process_with_threads_fork_nothing() -> None:
+    assert can_fork()
+    assert set(each_of_many(lambda _: os.getpid(), range(10), 4, LOCAL)) == {HERE}
+    assert HERE not in set(each_of_many(lambda _: os.getpid(), range(100), 4, LOCAL))
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        assert not can_fork()
+        assert set(each_of_many(lambda _: os.getpid(), range(100), 4, LOCAL)) == {HERE}
+    finally:
+        over.set()
+        thread.join()
