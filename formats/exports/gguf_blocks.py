@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 _K = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
-_M = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+MXFP4_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
 _DIGITS = np.array([1, 3, 9, 27, 81], np.uint8)
 
 
@@ -137,10 +137,15 @@ def _tq1_0(b: Array) -> Array:
     return _half(b[:, 52:54]) * (ternary.astype(np.float32) - 1)
 
 
+def mxfp4_scale(exponent: Array) -> Array:
+    """Return half the scale that an exponent stands for."""
+    wide = exponent.astype(np.uint32)
+    small, usual = np.uint32(0x200000) << wide % 2, wide - np.uint32(1) << np.uint32(23)
+    return np.where(wide < 2, small, usual).astype(np.uint32).view(np.float32)
+
+
 def _mxfp4(b: Array) -> Array:
-    exponent = b[:, :1].astype(np.uint32)
-    small, usual = np.uint32(0x200000) << exponent % 2, exponent - np.uint32(1) << np.uint32(23)
-    return np.where(exponent < 2, small, usual).astype(np.uint32).view(np.float32) * _M[_nibbles(b[:, 1:])]
+    return mxfp4_scale(b[:, :1]) * MXFP4_VALUES[_nibbles(b[:, 1:])]
 
 
 def _nvfp4(b: Array) -> Array:
@@ -148,7 +153,7 @@ def _nvfp4(b: Array) -> Array:
     exponent, mantissa = (scales >> 3 & 15).astype(np.float32), (scales & 7).astype(np.float32)
     scale = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * 2.0 ** (exponent - 7)) * 0.5
     scale[(scales == 0) | (scales == 127)] = 0
-    return _each(scale.astype(np.float32), 16) * _M[_nibbles(b[:, 4:], 8)]
+    return _each(scale.astype(np.float32), 16) * MXFP4_VALUES[_nibbles(b[:, 4:], 8)]
 
 
 DECODERS: dict[str, Callable[[Array], Array]] = {

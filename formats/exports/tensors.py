@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..core.chunks import PIECE, stored_chunks
@@ -94,6 +95,14 @@ class DecodedTensor(LazyTensor):
         itemsize = self.spec.dtype.itemsize or 1
         found = self._decoded(offset // itemsize, (offset + size) // itemsize)
         return np.ascontiguousarray(found).view(np.uint8)
+
+    def stored_rows(self, first: int, last: int) -> tuple[np.ndarray[Any, Any], int]:
+        import numpy as np
+
+        block, nbytes = self._codec.block, self._codec.nbytes
+        size = math.prod(self.spec.shape[1:])
+        raw = self._data.read(first * size // block * nbytes, (last - first) * size // block * nbytes)
+        return np.frombuffer(raw, np.uint8).reshape(-1, nbytes), block
 
     def read(self) -> np.ndarray[Any, Any]:
         out = allocate(self.spec, self.spec.shape, self._data.path)

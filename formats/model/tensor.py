@@ -89,6 +89,13 @@ class LazyTensor(ABC):
 
         return array_chunks(self.read(), max_bytes)
 
+    def stored_rows(self, first: int, last: int) -> tuple[np.ndarray[Any, Any], int]:  # noqa: ARG002  none
+        """Return the stored blocks of some rows, a row of bytes each, and how many values a block has.
+
+        Only tensors of block types have blocks; their rows are whole blocks.
+        """
+        raise UnsupportedFeatureError("is not stored in blocks", key=self.spec.key)
+
     def file_range(self) -> FileRange | None:
         """Return where the values are stored, if a file has them in one piece just as `chunks` gives them.
 

@@ -47,6 +47,13 @@ _IN_CHANNELS_FIRST: dict[str, dict[int, Shape]] = {
 }
 
 
+_EINSUMS: dict[str, tuple[Shape, ...]] = {
+    "FULLY_CONNECTED": ((1, 2, 0), (2, 0, 1)),
+    **dict.fromkeys(("MatMul", "Gemm", "BATCH_MATMUL"), ((0, 1, 2), (1, 2, 0), (2, 0, 1))),
+}
+"""The orders of attention kernels: heads and their dimensions are outputs of some, and inputs of others."""
+
+
 class Arrangement(NamedTuple):
     """An order of axes, and the shape that comes of it."""
 
@@ -54,7 +61,15 @@ class Arrangement(NamedTuple):
     shape: Shape
 
     def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return array.transpose(self.order).reshape(self.shape)
+        """Return a weight, or the part of it that some rows of the result are made of, arranged."""
+        if array.size == math.prod(self.shape):
+            return array.transpose(self.order).reshape(self.shape)
+        return array.transpose(self.order).reshape((-1, *self.shape[1:]))
+
+    def leading(self, before: Shape) -> int | None:
+        """Return the axis of a weight that is the first axis of the result, if it is one."""
+        is_one = bool(self.shape) and 0 not in before and before[self.order[0]] == self.shape[0]
+        return self.order[0] if is_one else None
 
     def words(self, before: Shape) -> str:
         """Return what is done to a weight of a shape, in words; nothing where it stays as it is."""
@@ -78,7 +93,10 @@ def arrangements(before: Shape, after: Shape, operation: str, role: str) -> list
         if _meets([before[axis] for axis in order], after):
             seen.setdefault(tuple(axis for axis in order if before[axis] != 1), order)
     found = list(seen.values())
-    if len(found) > 1:
+    if operation in _EINSUMS and len(before) == 3 and role == "kernel":
+        orders = (order for order in _EINSUMS[operation] if _meets([before[at] for at in order], after))
+        found = list({tuple(at for at in order if before[at] != 1): order for order in orders}.values())
+    elif len(found) > 1:
         told = _told(before, operation, role)
         found = [order for order in found if told is None or _same(order, told, before)] or found[:1]
         if told is None:
@@ -93,13 +111,11 @@ def _same(one: Shape, other: Shape, shape: Shape) -> bool:
 def _told(before: Shape, operation: str, role: str) -> Shape | None:
     """Return the order of axes that an operation needs."""
     is_pytorch = role in ("weight", "weights") or role.endswith(("_weight", "_v", "_g"))
+    is_pytorch = is_pytorch or role.startswith(("weight_ih_l", "weight_hh_l"))
     table = _IN_CHANNELS_FIRST if is_pytorch else _IN_CHANNELS_LAST
     if role == "depthwise_kernel" and operation == "Conv" and len(before) == 4:
         return (2, 3, 0, 1)
-    told = table.get(operation, {}).get(len(before))
-    if told is None and operation == "FULLY_CONNECTED" and len(before) == 3 and not is_pytorch:
-        return (1, 2, 0) if role != "output" else (2, 0, 1)
-    return told
+    return table.get(operation, {}).get(len(before))
 
 
 def _meets(before: Sequence[int], after: Sequence[int]) -> bool:

@@ -6,6 +6,7 @@ layers share say nothing, and those of a cell are optional.  Keras 3 appends `_1
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .source import SourceLayer, parts_of
@@ -13,6 +14,7 @@ from .source import SourceLayer, parts_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_NUMBER = re.compile(r"l[0-9]{1,6}")
 _NUMBERED = "_1"
 
 
@@ -65,7 +67,8 @@ def _telling(path: tuple[str, ...], shared: set[str]) -> tuple[str, ...]:
 
 
 def _is_cell(part: str) -> bool:
-    return part.rstrip("0123456789").removesuffix("_").endswith("cell")
+    """Whether a component may be missing from names in an export: `gru_cell`, or `l0` of PyTorch."""
+    return _NUMBER.fullmatch(part) is not None or part.rstrip("0123456789").removesuffix("_").endswith("cell")
 
 
 def _hints(name: str) -> list[tuple[str, ...]]:

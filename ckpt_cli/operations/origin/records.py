@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted, first_of
@@ -12,10 +13,24 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from .values import Rows, Values
+
     Array = np.ndarray[Any, Any]
 
 EQUAL, WITHIN, OTHER, UNPAIRED = "equal", "within", "other", "unpaired"
 PROVED = (EQUAL, WITHIN)
+
+
+class Target(NamedTuple):
+    """A weight of an export: its shape, the operation that uses it, and as which input."""
+
+    shape: tuple[int, ...]
+    operation: str = ""
+    position: int = -1
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
 
 
 class Expected(NamedTuple):
@@ -36,7 +51,28 @@ class Derivation(NamedTuple):
     signature: tuple[str, ...]
     """What is done to which weights of a layer: equal for the weights of alike layers."""
 
-    compute: Callable[[Callable[[str], Array]], Expected]
+    compute: Callable[[Values, Rows | None], Expected]
+    """Computes all of the weight, or some of its rows, from tensors of the source."""
+
+    granule: int | None = None
+    """The number of rows that are computed together; None where all are."""
+
+
+class Closeness(NamedTuple):
+    """How far a weight is from what a rule gives, and how far it may be."""
+
+    is_proved: bool
+    is_equal: bool
+    max_error: float
+    allowed: float
+    step: float = 0.0
+    """The largest step of a quantization; differences below half of it do not show."""
+
+    words: str = ""
+    """What was compared, where that is not each element with its bound."""
+
+    is_coarse: bool = False
+    """Whether all values are below the step of the quantization, so that nothing can be proved."""
 
 
 class WeightOrigin(NamedTuple):

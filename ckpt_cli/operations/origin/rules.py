@@ -3,7 +3,6 @@
 copied       the weight, its axes arranged otherwise
 folded       kernel * f and (bias - mean) * f + beta, where f = gamma / sqrt(variance + epsilon)
 factor       f of a BatchNormalization that was not folded, and its offset beta - mean * f
-gate         one gate of a recurrent kernel, or all of them in another order
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .arrangements import Arrangement, arrangements
-from .records import Derivation, Expected
+from .gates import gates
+from .records import Derivation, Expected, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,36 +23,15 @@ if TYPE_CHECKING:
     from formats.core.spec import TensorSpec
 
     from .source import SourceLayer
+    from .values import Rows, Values
 
     Array = np.ndarray[Any, Any]
-    Read = Callable[[str], Array]
 
 _EPSILONS = (1e-3, 1e-5, 1e-6, 1e-12)
 """The defaults of Keras, PyTorch and others, tried where no configuration tells one."""
 
 ROUNDINGS = 8 * 2.0**-24
 """How far float32 arithmetic may be off, relative to the terms of a sum: a few roundings."""
-
-_GATES = {
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": {
-        **{number: (number - 1, "kernel") for number in (1, 2, 3, 4)},
-        **{number: (number - 5, "recurrent_kernel") for number in (5, 6, 7, 8)},
-        **{number: (number - 12, "bias") for number in (12, 13, 14, 15)},
-    }
-}
-"""The gate that an input has: Keras' order is input, forget, cell, output."""
-
-
-class Target(NamedTuple):
-    """A weight of an export: its shape, the operation that uses it, and as which input."""
-
-    shape: tuple[int, ...]
-    operation: str = ""
-    position: int = -1
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
 
 
 class DerivationRules(NamedTuple):
@@ -63,6 +42,9 @@ class DerivationRules(NamedTuple):
     scales: Sequence[SourceLayer] = ()
     """Layers with a gamma and a beta alone, as LayerNormalization."""
 
+    biased: Sequence[SourceLayer] = ()
+    """Layers with a kernel and a bias; here they have the bias alone."""
+
     def of_layer(
         self, layer: SourceLayer, target: Target, named: Sequence[SourceLayer]
     ) -> Iterator[Derivation]:
@@ -71,64 +53,95 @@ class DerivationRules(NamedTuple):
         Where `named` layers normalize, only these are folded.
         """
         yield from self._copies(layer, target)
-        yield from self._gates(layer, target)
+        yield from gates(self.specs, layer, target)
         if layer.is_batch_normalization:
             yield from self._factors(layer, target)
             return
         behind = [other for other in named if other.is_batch_normalization] or self.normalizations
         for normalization in behind:
             yield from self._folds(layer, normalization, target)
-        yield from self._fronts(layer, target)
+
+    def of_layer_behind(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
+        """Yield the ways to make a weight from a layer, and from what is in front of it or behind."""
+        if not layer.is_batch_normalization:
+            yield from self._fronts(layer, target)
+        yield from self._variants(layer, target)
+
+    def _variants(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
+        """Yield copies that are scaled, negated or cut off."""
+        for way in self._copies(layer, target):
+            if way.signature[1] == "alpha":
+                yield _changed(way, "negated", np.negative)
+        ways = [*self._copies(layer, target), *self._fronts(layer, target)]
+        dimensions = _head_size(layer, self.specs)
+        if dimensions:
+            for way in ways:
+                divide = partial(np.multiply, 1 / math.sqrt(dimensions))
+                yield _changed(way, f"divided by the square root of {dimensions}", divide, slack=ROUNDINGS)
+
+    def of_key(self, key: str, shape: tuple[int, ...]) -> Iterator[Derivation]:
+        """Yield the ways to make a weight of one tensor that was told: orders of axes that give its shape."""
+        before = self.specs[key].shape
+        if before == shape:
+            ways = [Arrangement(tuple(range(len(shape))), shape)]
+        else:
+            ways = arrangements(before, shape, "", "")
+        for way in ways:
+            axis = way.leading(before)
+            compute, granule = partial(_copied, key, way, axis), None if axis is None else 1
+            yield Derivation((key,), way.words(before) or "as it is", 0, ("told", key), compute, granule)
 
     def _fronts(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
-        """Yield what becomes of a Dense layer behind a LayerNormalization."""
+        """Yield what becomes of a Dense layer behind a layer that normalizes."""
         key, bias = layer.first(("kernel",)), layer.first(("bias",))
-        if key is None or len(shape := self.specs[key].shape) != 2:
+        if key is None or len(shape := self.specs[key].shape) not in (2, 3):
             return
         ways = arrangements(shape, target.shape, target.operation, "kernel")
-        for front in (one for one in self.scales if self.specs[one.weights["gamma"]].shape == shape[:1]):
-            gamma, beta = front.weights["gamma"], front.weights["beta"]
-            for way in ways:
-                words = ", ".join(each for each in (way.words(shape), f"times gamma of {front.name}") if each)
-                compute = partial(_scaled, key, gamma, way)
-                yield Derivation((key, gamma), words, layer.number, ("front", "kernel"), compute)
-            if target.size == shape[1]:
-                sources = (*((bias,) if bias else ()), key, beta)
-                words = f"plus beta of {front.name} times the kernel"
-                compute = partial(_shifted, key, beta, bias, target.shape)
-                yield Derivation(sources, words, layer.number, ("front", "bias"), compute)
+        is_bias = target.size == math.prod(shape[1:])
+        for front, told in self._scales_of(shape[0]):
+            for way in ways if front.factors else ():
+                words = _joined(way.words(shape), f"times the factor of {front.layer.name}{told}")
+                sources, compute = (key, *front.factors), partial(front.scaled, key, way)
+                yield Derivation(sources, words, layer.number, ("front", "kernel"), compute)
+            if is_bias and front.layer is not layer:
+                sources = (*((bias,) if bias else ()), key, *front.sources)
+                words = f"plus the offset of {front.layer.name}{told} times the kernel"
+                shifted = partial(front.shifted, key, bias, target.shape)
+                yield Derivation(sources, words, layer.number, ("front", "bias"), shifted)
+
+    def _scales_of(self, size: int) -> Iterator[tuple[Fold, str]]:
+        """Yield the layers that normalize so many channels, with the epsilons that they may have."""
+        for layer in self.scales:
+            if self.specs[layer.weights["gamma"]].shape == (size,):
+                yield Fold(layer, 0.0), ""
+        for layer in self.normalizations:
+            if self._channels(layer) == size:
+                yield from ((Fold(layer, epsilon), told) for epsilon, told in _epsilons(layer))
+        for layer in self.biased:
+            if self.specs[layer.weights["bias"]].shape == (size,):
+                yield Fold(layer, 0.0), ""
 
     def _copies(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         for role, key in layer.weights.items():
             shape = self.specs[key].shape
             for way in arrangements(shape, target.shape, target.operation, role):
                 rule = way.words(shape) or "as it is"
-                yield Derivation((key,), rule, layer.number, ("copy", role), partial(_copied, key, way))
-
-    def _gates(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
-        told = _GATES.get(target.operation, {}).get(target.position)
-        if told is None or told[1] not in layer.weights:
-            return
-        number, role = told
-        key = layer.weights[role]
-        shape = self.specs[key].shape
-        part = (*shape[:-1], shape[-1] // 4)
-        order = tuple(reversed(range(len(shape))))
-        if len(shape) > 2 or tuple(part[axis] for axis in order) != target.shape:
-            return
-        compute = partial(_gate, key, number, Arrangement(order, target.shape))
-        rule = f"gate {number + 1} of 4" + (", transposed" if len(shape) == 2 else "")
-        yield Derivation((key,), rule, layer.number, ("gate", role), compute)
+                axis = way.leading(shape)
+                compute = partial(_copied, key, way, axis)
+                granule = None if axis is None else 1
+                yield Derivation((key,), rule, layer.number, ("copy", role), compute, granule)
 
     def _factors(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         if self._channels(layer) != target.size:
             return
         for epsilon, told in _epsilons(layer):
-            for is_offset in (False, True):
-                rule = f"{'offset' if is_offset else 'factor'} of {layer.name}{told}"
-                fold = Fold(layer, epsilon)
-                compute = partial(fold.affine, target.shape, is_offset=is_offset)
-                yield Derivation(fold.sources, rule, layer.number, ("factor", str(is_offset)), compute)
+            fold = Fold(layer, epsilon)
+            for word, sources, compute in (
+                ("factor", fold.factors, partial(fold.factor, target.shape)),
+                ("offset", fold.sources, partial(fold.bias, None, target.shape)),
+            ):
+                rule = f"{word} of {layer.name}{told}"
+                yield Derivation(sources, rule, layer.number, ("factor", word), compute)
 
     def _channels(self, layer: SourceLayer) -> int:
         return self.specs[layer.variance or ""].size
@@ -138,16 +151,7 @@ class DerivationRules(NamedTuple):
         for epsilon, told in _epsilons(behind):
             fold = Fold(behind, epsilon)
             rule = f"folded with {behind.name}{told}"
-            for role, key in layer.weights.items():
-                shape = self.specs[key].shape
-                if len(shape) < 2:
-                    continue
-                for way in arrangements(shape, target.shape, target.operation, role):
-                    for at, count in _channel_axes(shape, channels):
-                        words = ", ".join(each for each in (way.words(shape), rule) if each)
-                        compute = partial(fold.kernel, key, way, at, count)
-                        sources = (key, *fold.factors)
-                        yield Derivation(sources, words, layer.number, ("fold", role), compute)
+            yield from self._folded_kernels(layer, fold, target, rule)
             if target.size == channels and self._has_channels(layer, channels):
                 bias = layer.first(("bias",))
                 sources = (*((bias,) if bias else ()), *fold.sources)
@@ -155,14 +159,34 @@ class DerivationRules(NamedTuple):
                 compute = partial(fold.bias, bias, target.shape)
                 yield Derivation(sources, words, layer.number, ("fold", "bias"), compute)
 
+    def _folded_kernels(
+        self, layer: SourceLayer, fold: Fold, target: Target, rule: str
+    ) -> Iterator[Derivation]:
+        channels = self._channels(fold.layer)
+        for role, key in layer.weights.items():
+            shape = self.specs[key].shape
+            if len(shape) < 2:
+                continue
+            for way in arrangements(shape, target.shape, target.operation, role):
+                for axes in _channel_axes(shape, channels):
+                    compute = partial(fold.kernel, key, way, axes)
+                    sources, words = (key, *fold.factors), _joined(way.words(shape), rule)
+                    yield Derivation(sources, words, layer.number, ("fold", role), compute)
+
     def _has_channels(self, layer: SourceLayer, channels: int) -> bool:
-        """Whether a layer has a kernel whose outputs a BatchNormalization of so many channels takes."""
+        """Whether a BatchNormalization of so many channels may be behind a layer."""
+        bias = layer.first(("bias",))
+        if bias is not None and self.specs[bias].size != channels:
+            return False
         shapes = [self.specs[key].shape for key in layer.weights.values()]
         return any(len(shape) > 1 and _channel_axes(shape, channels) for shape in shapes)
 
 
 class Fold(NamedTuple):
-    """A BatchNormalization in inference: a factor and an offset for each channel."""
+    """A normalization in inference: a factor and an offset for each channel.
+
+    LayerNormalization has its factor and its offset alone.
+    """
 
     layer: SourceLayer
     epsilon: float
@@ -176,54 +200,105 @@ class Fold(NamedTuple):
         layer = self.layer
         return tuple(key for key in (layer.scale, layer.offset, layer.mean, layer.variance) if key)
 
-    def _factor(self, read: Read) -> Array:
+    def _factor(self, read: Values) -> Array | float:
         gamma = _wide(read(self.layer.scale)) if self.layer.scale else 1.0
-        variance = _wide(read(self.layer.variance or ""))
-        return gamma / np.sqrt(variance + self.epsilon)
+        if self.layer.variance is None:
+            return gamma
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: Array = gamma / np.sqrt(_wide(read(self.layer.variance)) + self.epsilon)
+        return found
 
-    def kernel(self, key: str, way: Arrangement, at: int, count: int, read: Read) -> Expected:
-        """Return a kernel times the factor on its output channels: `count` axes from axis `at`."""
+    def _terms(self, read: Values, bias: Array | float) -> tuple[Array, Array]:
+        """Return (bias - mean) * factor + beta, and how large its terms are."""
+        mean = _wide(read(self.layer.mean)) if self.layer.mean else 0.0
+        beta = _wide(read(self.layer.offset)) if self.layer.offset else 0.0
+        factor = self._factor(read)
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = np.asarray((bias - mean) * factor + beta)
+            terms = np.asarray((np.abs(bias) + np.abs(mean)) * np.abs(factor) + np.abs(beta))
+        return values, terms
+
+    def kernel(
+        self, key: str, way: Arrangement, axes: tuple[int, int], read: Values, rows: Rows | None = None
+    ) -> Expected:
+        """Return a kernel times the factor on its output channels: the first of their axes, and how many."""
+        del rows  # all of it is computed
+        at, count = axes
         kernel = _wide(read(key))
         shape = [1] * kernel.ndim
         shape[at : at + count] = kernel.shape[at : at + count]
-        values = way.apply(kernel * self._factor(read).reshape(shape))
-        return Expected(values, np.abs(values) * ROUNDINGS)
+        return _product(way.apply(kernel * np.reshape(self._factor(read), shape)))
 
-    def bias(self, key: str | None, shape: tuple[int, ...], read: Read) -> Expected:
-        """Return the bias of a layer in front."""
-        factor, mean = self._factor(read), _wide(read(self.layer.mean or ""))
-        beta = _wide(read(self.layer.offset)) if self.layer.offset else np.zeros_like(mean)
-        bias = _wide(read(key)) if key else np.zeros_like(mean)
-        values = (bias - mean) * factor + beta
-        terms = (np.abs(bias) + np.abs(mean)) * np.abs(factor) + np.abs(beta)
+    def bias(
+        self, key: str | None, shape: tuple[int, ...], read: Values, rows: Rows | None = None
+    ) -> Expected:
+        """Return the bias of a layer in front, or without one the offset."""
+        del rows
+        values, terms = self._terms(read, _wide(read(key)) if key else 0.0)
         return Expected(values.reshape(shape), (terms * ROUNDINGS).reshape(shape))
 
-    def affine(self, shape: tuple[int, ...], read: Read, *, is_offset: bool) -> Expected:
-        """Return the factor or the offset of a layer that is not folded."""
-        if is_offset:
-            return self.bias(None, shape, read)
-        values = self._factor(read).reshape(shape)
-        return Expected(values, np.abs(values) * ROUNDINGS)
+    def factor(self, shape: tuple[int, ...], read: Values, rows: Rows | None = None) -> Expected:
+        """Return the factor of a layer that is not folded."""
+        del rows
+        return _product(np.reshape(self._factor(read), shape))
+
+    def scaled(self, key: str, way: Arrangement, read: Values, rows: Rows | None = None) -> Expected:
+        """Return the kernel of a Dense layer behind, times the factor on its inputs."""
+        del rows
+        kernel = _wide(read(key))
+        return _product(way.apply(kernel * np.reshape(self._factor(read), (-1, *[1] * (kernel.ndim - 1)))))
+
+    def shifted(
+        self, key: str, bias: str | None, shape: tuple[int, ...], read: Values, rows: Rows | None = None
+    ) -> Expected:
+        """Return the bias of a Dense layer behind, plus the offset times its kernel."""
+        del rows
+        kernel, (offset, sizes) = _wide(read(key)), self._terms(read, 0.0)
+        kernel = kernel.reshape(len(kernel), -1)
+        start = _wide(read(bias)).reshape(-1) if bias else np.zeros(kernel.shape[1])
+        terms = sizes @ np.abs(kernel) + np.abs(start)
+        return Expected((offset @ kernel + start).reshape(shape), (terms * ROUNDINGS).reshape(shape))
 
 
-def _copied(key: str, way: Arrangement, read: Read) -> Expected:
-    return Expected(way.apply(read(key)))
-
-
-def _gate(key: str, number: int, way: Arrangement, read: Read) -> Expected:
-    return Expected(way.apply(np.split(read(key), 4, axis=-1)[number]))
-
-
-def _scaled(key: str, gamma: str, way: Arrangement, read: Read) -> Expected:
-    values = way.apply(_wide(read(key)) * _wide(read(gamma))[:, None])
+def _product(values: Array) -> Expected:
     return Expected(values, np.abs(values) * ROUNDINGS)
 
 
-def _shifted(key: str, beta: str, bias: str | None, shape: tuple[int, ...], read: Read) -> Expected:
-    kernel, offset = _wide(read(key)), _wide(read(beta))
-    start = _wide(read(bias)) if bias else np.zeros(kernel.shape[1])
-    terms = np.abs(offset) @ np.abs(kernel) + np.abs(start)
-    return Expected((offset @ kernel + start).reshape(shape), (terms * ROUNDINGS).reshape(shape))
+def _copied(key: str, way: Arrangement, axis: int | None, read: Values, rows: Rows | None = None) -> Expected:
+    return Expected(way.apply(read.part(key, axis, rows)))
+
+
+def _head_size(layer: SourceLayer, specs: Mapping[str, TensorSpec]) -> int:
+    """Return the size of the heads of a layer that makes queries, which are scaled by it; else 0."""
+    key = layer.first(("kernel",))
+    is_query = any("query" in part for part in layer.path)
+    return specs[key].shape[-1] if key and is_query and len(specs[key].shape) == 3 else 0
+
+
+def _changed(way: Derivation, words: str, change: Callable[[Array], Array], slack: float = 0.0) -> Derivation:
+    """Return a way whose result is changed, element by element."""
+    rule = words if way.rule == "as it is" else f"{way.rule}, {words}"
+    return way._replace(rule=rule, compute=partial(_change, way, change, slack))
+
+
+def _change(
+    way: Derivation, change: Callable[[Array], Array], slack: float, read: Values, rows: Rows | None = None
+) -> Expected:
+    found = way.compute(read, rows)
+    values = change(found.values)
+    if not slack and isinstance(found.slack, float):
+        return Expected(values)
+    return Expected(values, np.abs(change(np.asarray(found.slack))) + np.abs(values) * slack)
+
+
+def cut_off(way: Derivation, least: float, most: float) -> Derivation:
+    """Return a way whose result is cut off at the range of a quantization."""
+    words = f"cut off at {least:.3g} and {most:.3g}, the range that was calibrated"
+    return _changed(way, words, partial(np.clip, a_min=least, a_max=most))
+
+
+def _joined(*words: str) -> str:
+    return ", ".join(each for each in words if each)
 
 
 def _wide(array: Array) -> Array:

@@ -12,7 +12,7 @@ from formats.keras.model import ModelError, Unit, from_config
 from formats.model.object_names import plain_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from formats.model.reader import FormatReader
 
@@ -20,6 +20,11 @@ _MEANS = ("moving_mean", "running_mean")
 _VARIANCES = ("moving_variance", "running_var")
 _SCALES = ("gamma", "weight", "scale")
 _OFFSETS = ("beta", "bias")
+_WAYS = ("forward", "backward")
+
+
+_NUMBERED_ROLE = re.compile(r"_(l[0-9]{1,6})(?:_reverse)?\Z")
+"""The number of a layer in the name of a weight of PyTorch's recurrent modules, which have several."""
 
 
 class SourceLayer(NamedTuple):
@@ -29,6 +34,8 @@ class SourceLayer(NamedTuple):
     path: tuple[str, ...]
     weights: Mapping[str, str]
     epsilon: float | None = None
+    parts: tuple[SourceLayer, ...] = ()
+    """The layers of both directions, where this is all of a bidirectional layer."""
 
     def first(self, roles: tuple[str, ...]) -> str | None:
         """Return the key of the first of these roles that the layer has."""
@@ -61,6 +68,11 @@ class SourceLayer(NamedTuple):
 
 def source_layers(reader: FormatReader) -> list[SourceLayer]:
     """Return the layers of a checkpoint in order, by its configuration, or else by its names."""
+    found = _configured(reader)
+    return [*found, *_bidirectional(found)]
+
+
+def _configured(reader: FormatReader) -> list[SourceLayer]:
     config = keras_facts(reader.facts).config
     if config is not None:
         try:
@@ -73,6 +85,19 @@ def source_layers(reader: FormatReader) -> list[SourceLayer]:
         rest = [layer for layer in _by_names(reader) if not known.intersection(layer.weights.values())]
         return [layer._replace(number=number) for number, layer in enumerate([*found, *rest])]
     return _by_names(reader)
+
+
+def _bidirectional(layers: Sequence[SourceLayer]) -> Iterator[SourceLayer]:
+    """Yield each pair of recurrent layers that run forward and backward as a layer of their own."""
+    pairs: dict[tuple[str, ...], dict[str, SourceLayer]] = {}
+    for layer in layers:
+        for at, part in enumerate(layer.path):
+            way = next((word for word in _WAYS if part.startswith(word)), "")
+            if way and "recurrent_kernel" in layer.weights:
+                pairs.setdefault(layer.path[:at], {})[way] = layer
+    both = [(path, found) for path, found in pairs.items() if len(found) == len(_WAYS)]
+    for number, (path, found) in enumerate(both, len(layers)):
+        yield SourceLayer(number, path, {}, None, tuple(found[way] for way in _WAYS))
 
 
 def _of_unit(unit: Unit, above: tuple[str, ...]) -> Iterator[SourceLayer]:
@@ -91,6 +116,8 @@ def _by_names(reader: FormatReader) -> list[SourceLayer]:
             continue
         name = reader.full_names.get(key) or reader.object_paths.get(key) or plain_key(key)
         *path, role = parts_of(name)
+        numbered = _NUMBERED_ROLE.search(role)
+        path += [numbered[1]] if numbered else []
         weights = found.setdefault(tuple(path), {})
         weights[role if role not in weights else name] = key
     return [SourceLayer(number, path, weights) for number, (path, weights) in enumerate(_ordered(found))]

@@ -1,33 +1,30 @@
-"""The verdict on each weight of an export: pair it by name, else by order and shape, and prove it by value.
-
-A value alone proves nothing where layers of one shape could have changed places: names tell which is which,
-or the order in which the operations of both use them.
-"""
+"""The verdict on each weight of an export: paired by name, else by order and shape, and proved by value."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .bounds import Closeness, closeness, is_bounded
+from .bounds import is_bounded
+from .gates import STATES
+from .gguf_rules import GgufRules
 from .naming import LayerNames
-from .records import EQUAL, OTHER, PROVED, UNPAIRED, WITHIN, Derivation, Origins, WeightOrigin
-from .rules import DerivationRules, Target
+from .order import Paired, Use, in_order, uses_of
+from .proving import Proof, Prover
+from .records import EQUAL, OTHER, PROVED, UNPAIRED, WITHIN, Derivation, Origins, Target, WeightOrigin
+from .rules import DerivationRules, cut_off
 from .source import SourceLayer, source_layers
+from .values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
-    from formats.core.spec import TensorSpec
-    from formats.model.operation_nodes import OperationNode
+    from formats.core.spec import StoredType, TensorSpec
     from formats.model.reader import FormatReader
 
     Array = np.ndarray[Any, Any]
-
-_MOST_HELD = 1 << 28
-"""Bytes of source tensors that are kept for the next weight."""
 
 _WEIGHTED = frozenset(
     (
@@ -50,61 +47,54 @@ _NEVER = {
 }
 """The roles of weights that an operation does not use."""
 
+_LOOKUPS = frozenset(("GATHER", "Gather"))
+"""Operations whose outputs are rows of the weight, so that a calibration on some rows cuts off others."""
 
-class Use(NamedTuple):
-    """Where a weight is used first: the number of the operation, the operation, and as which input."""
+_INTEGERS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 
-    order: int
-    operation: str
-    position: int
-    names: tuple[str, ...]
+_SHAPING = frozenset(("Expand", "Slice"))
+"""Operations that shape the state of a recurrent layer before the first step."""
 
-
-class Proof(NamedTuple):
-    """A derivation with what comparing it gave."""
-
-    way: Derivation
-    found: Closeness
+_SMALL = 1 << 20
+"""Elements of a tensor that may be a constant of the graph."""
 
 
-class Paired(NamedTuple):
-    """A weight with its verdict, and whether its name alone tells which layer it belongs to."""
+class Attempt(NamedTuple):
+    """Ways to make a weight, and whether its name, or that of its operation, tells their layer."""
 
-    origin: WeightOrigin
-    way: Derivation | None = None
+    ways: list[Derivation]
     is_named: bool = True
-    shape: tuple[int, ...] = ()
-
-
-class Values:
-    """Source tensors that were read; the last ones are kept."""
-
-    def __init__(self, reader: FormatReader) -> None:
-        self._reader = reader
-        self._held: dict[str, Array] = {}
-
-    def __call__(self, key: str) -> Array:
-        if key not in self._held:
-            array = self._reader[key].read()
-            if sum(each.nbytes for each in self._held.values()) + array.nbytes > _MOST_HELD:
-                self._held.clear()
-            self._held[key] = array
-        return self._held[key]
+    is_guess: bool = False
+    """Whether these are layers that no name mentions, although some are mentioned."""
 
 
 class Judge:
-    """Holds the weights of an export against a source."""
+    """Holds the weights of an export against a source.
 
-    def __init__(self, export: FormatReader, source: FormatReader) -> None:
+    `told` says of keys of the export which key of the source they are made of.
+    """
+
+    def __init__(
+        self, export: FormatReader, source: FormatReader, told: Mapping[str, str] | None = None
+    ) -> None:
         self._export = export
         self._source = source
+        self._told = told or {}
         self._values = Values(source)
+        self._prover = Prover(export, self._values)
         self._layers = source_layers(source)
         normalizing = [one for one in self._layers if one.is_batch_normalization]
         scales = [one for one in self._layers if {"gamma", "beta"} == one.weights.keys()]
-        self._rules = DerivationRules(source.specs, normalizing, scales)
-        self._uses = _uses(export.nodes())
-        names = [*export.specs, *(name for use in self._uses.values() for name in use.names)]
+        biased = [
+            one._replace(weights={"bias": one.weights["bias"]})
+            for one in self._layers
+            if {"kernel", "bias"} <= one.weights.keys()
+        ]
+        self._rules = DerivationRules(source.specs, normalizing, scales, biased)
+        self._gguf = GgufRules(export, source)
+        self._uses = uses_of(export.nodes())
+        self._called = {key: export.full_names.get(key) or key for key in export.specs}
+        names = [*self._called.values(), *(name for use in self._uses.values() for name in use.names)]
         self._names = LayerNames(self._layers, names)
 
     def judge(self, advance: Callable[[int], None] = lambda _: None) -> Origins:
@@ -112,107 +102,173 @@ class Judge:
         found: dict[str, Paired] = {}
         constants = 0
         for key, spec in self._export.specs.items():
-            if self._is_weight(key, spec):
-                found[key] = self._pair(key, spec)
-            else:
+            pair = self._pair(key, spec) if self._is_weight(key, spec) else None
+            if pair is None:
                 constants += 1
+            else:
+                found[key] = pair
             advance(spec.stored_nbytes or 0)
-        checked = _in_order(found, self._uses, self._layers)
+        checked = in_order(found, self._uses, self._layers)
         weights = tuple(checked[key] for key in found)
         made = {source for one in weights if one.verdict in PROVED for source in one.sources}
         held = {key: None for layer in self._layers for key in layer.weights.values()}
-        unused = tuple(key for key in held if key not in made)
+        unused = tuple(key for key in held if key not in made and not self._is_counter(key))
         return Origins(self._source.location.path, weights, unused, constants)
+
+    def _is_counter(self, key: str) -> bool:
+        """Whether a tensor of the source counts batches or steps, which no export has."""
+        spec = self._source.specs[key]
+        return spec.size == 1 and not spec.dtype.is_floating
 
     def _is_weight(self, key: str, spec: TensorSpec) -> bool:
         """Whether a tensor is a weight, rather than a shape, an axis or a number in a formula."""
-        if spec.dtype.is_unmapped or key in self._source.specs:
+        if spec.dtype.is_unmapped or key in self._source.specs or key in self._told:
             return True
-        if self._export.kinds.get(key) in ("slot", "optimizer", "graph"):
+        if self._export.kinds.get(key) in ("slot", "optimizer", "graph") or self._gguf.is_made(key):
             return False
         if not spec.dtype.is_floating:
             return spec.dtype.name in ("int8", "uint8", "int4", "uint4") and spec.size > 1
         use = self._uses.get(key)
+        if use is not None and use.position in STATES.get(use.operation, ()):
+            return False
         if spec.size > 1 or (use is not None and use.operation in _WEIGHTED):
             return True
-        mentions = self._names.mentioned(key)
+        mentions = self._names.mentioned(self._called[key])
         specs = self._source.specs
         return any(specs[each].size == 1 for one in mentions for each in one.layer.weights.values())
 
-    def _pair(self, key: str, spec: TensorSpec) -> Paired:
+    def _pair(self, key: str, spec: TensorSpec) -> Paired | None:
+        """Return a weight with its verdict; None where it is a constant of the graph."""
         if spec.dtype.is_unmapped:
             return Paired(WeightOrigin(key, (), f"values of {spec.dtype} cannot be read", UNPAIRED))
-        use = self._uses.get(key)
-        target = Target(spec.shape, use.operation, use.position) if use else Target(spec.shape)
-        layers, is_named = self._mentioned(key, use)
-        ways = self._of_role(key, list(self._ways(layers, target)))
-        if not ways and is_named:
-            layers, is_named = self._layers, False
-            ways = list(self._ways(layers, target))
-        if not ways:
+        tried: list[Proof] = []
+        is_sure = is_fitting = False
+        for attempt in self._attempts(key, spec):
+            if not attempt.ways:
+                continue
+            proofs = self._prover.proofs(key, attempt.ways)
+            proved = [proof for proof in proofs if proof.found.is_proved]
+            if proved:
+                return self._proved(key, spec, proved, attempt)
+            if not tried:
+                tried, is_sure = proofs, attempt.is_named or _is_only(attempt.ways)
+                is_fitting = not attempt.is_guess
+        is_state = key in self._uses and self._uses[key].operation in _SHAPING
+        if (is_state or not is_fitting) and self._is_constant(key, spec):
+            return None
+        if not tried:
             return Paired(WeightOrigin(key, (), "no tensor of the source has a fitting shape", UNPAIRED))
-        proofs = self._proofs(key, spec, ways)
-        proved = [proof for proof in proofs if proof.found.is_proved]
-        if not proved and spec.stored_as is not None and not is_bounded(spec.stored_as):
+        if spec.stored_as is not None and not is_bounded(spec.stored_as):
             rule = f"no bound is known for {spec.stored_as.name}"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
-        if not proved:
-            return Paired(_refuted(key, proofs, is_sure=is_named or _is_only(ways)))
-        best = next((proof for proof in proved if proof.found.is_equal), proved[0])
-        if spec.stored_as is not None and self._differ(proved, target):
-            rule = f"values of {_sources(proved)} are all within the quantization"
-            return Paired(WeightOrigin(key, (), rule, UNPAIRED))
-        sure = len(self._kernels(ways)) == 1 if is_named else len({way.layer for way in ways}) == 1
-        return Paired(_proved(key, best, spec), best.way, sure, spec.shape)
+        return Paired(_refuted(key, tried, is_sure=is_sure))
 
-    def _mentioned(self, key: str, use: Use | None) -> tuple[Sequence[SourceLayer], bool]:
-        """Return the layers that may have made a weight, and whether the weight's own name tells them."""
-        own = [mention.layer for mention in self._names.mentioned(key)]
-        if own:
-            return own, True
-        for name in use.names if use else ():
-            found = [mention.layer for mention in self._names.mentioned(name)]
-            if found:
-                return found, len(found) == 1
-        return self._layers, False
+    def _attempts(self, key: str, spec: TensorSpec) -> Iterator[Attempt]:
+        """Yield ways to make a weight, the likeliest first."""
+        if key in self._told:
+            yield Attempt(list(self._rules.of_key(self._told[key], spec.shape)))
+            return
+        known = self._gguf.ways(key)
+        if known:
+            yield Attempt(known)
+            return
+        use = self._uses.get(key)
+        target = Target(spec.shape, use.operation, use.position) if use else Target(spec.shape)
+        own = [mention.layer for mention in self._names.mentioned(self._called[key])]
+        linked = self._linked(use, own)
+        found = False
+        for layers, is_named in ((own, True), (linked, bool(own) or len(linked) == 1)):
+            ways = self._of_role(key, list(self._ways(layers, target)))
+            found = found or bool(ways)
+            yield Attempt(ways, is_named)
+            if layers:
+                yield Attempt(self._rare(key, spec, layers, target, ways), is_named)
+        if not found:
+            ways = self._of_role(key, list(self._ways(self._layers, target)))
+            yield Attempt(ways, is_named=False, is_guess=bool(own or linked))
+
+    def _rare(
+        self,
+        key: str,
+        spec: TensorSpec,
+        layers: Sequence[SourceLayer],
+        target: Target,
+        ways: Sequence[Derivation],
+    ) -> list[Derivation]:
+        """Return ways that are tried if the usual ones do not give a weight."""
+        rare = [way for layer in layers for way in self._rules.of_layer_behind(layer, target)]
+        stored = spec.stored_as
+        if target.operation in _LOOKUPS and stored is not None and stored.scale and stored.axis is None:
+            least, most = _range(stored)
+            rare += [cut_off(way, least, most) for way in ways]
+        return self._of_role(key, rare)
+
+    def _linked(self, use: Use | None, own: Sequence[SourceLayer]) -> list[SourceLayer]:
+        """Return the layers that the operation which uses a weight mentions, beside those of its own name."""
+        if use is None:
+            return []
+        found = {layer.number: layer for layer in own}
+        names = (*use.names, *(self._called.get(other, "") for other in use.others))
+        for name in names if own else use.names:
+            layers = [mention.layer for mention in self._names.mentioned(name)]
+            found.update((layer.number, layer) for layer in layers)
+            if layers and not own:
+                break
+        return list(found.values()) if len(found) > len(own) else []
 
     def _of_role(self, key: str, ways: list[Derivation]) -> list[Derivation]:
         """Return the ways that make the weight of the role that a key names, if it names one."""
-        roles = {part for one in self._names.mentioned(key) for part in one.rest if part in one.layer.weights}
+        mentions = self._names.mentioned(self._called[key])
+        roles = {part for one in mentions for part in one.rest if part in one.layer.weights}
         found = [way for way in ways if way.signature[1] in roles]
         operation = self._uses[key].operation if key in self._uses else ""
         return found or [way for way in ways if way.signature[1] not in _NEVER.get(operation, ())]
+
+    def _ways(self, layers: Sequence[SourceLayer], target: Target) -> Iterator[Derivation]:
+        for layer in layers:
+            yield from self._rules.of_layer(layer, target, layers if len(layers) < len(self._layers) else ())
 
     def _kernels(self, ways: Sequence[Derivation]) -> set[int]:
         """Return the layers of some ways; of a layer and the BatchNormalization behind it, that layer."""
         layers = {way.layer for way in ways}
         return {layer for layer in layers if not self._layers[layer].is_batch_normalization} or layers
 
-    def _ways(self, layers: Sequence[SourceLayer], target: Target) -> Iterator[Derivation]:
-        for layer in layers:
-            yield from self._rules.of_layer(layer, target, layers if len(layers) < len(self._layers) else ())
+    def _proved(self, key: str, spec: TensorSpec, proved: Sequence[Proof], attempt: Attempt) -> Paired:
+        best = next((proof for proof in proved if proof.found.is_equal), proved[0])
+        if best.found.is_coarse:
+            rule = f"all values of {best.way.sources[0]!r} are below the step of the quantization"
+            return Paired(WeightOrigin(key, (), rule, UNPAIRED, best.found.max_error, best.found.allowed))
+        if spec.stored_as is not None and self._differ(proved, spec.shape):
+            rule = f"values of {_sources(proved)} are all within the quantization"
+            return Paired(WeightOrigin(key, (), rule, UNPAIRED))
+        layers = {way.layer for way in attempt.ways}
+        candidates = frozenset(self._kernels(attempt.ways) if attempt.is_named else layers)
+        found = tuple(proof.way for proof in proved if proof.way.signature == best.way.signature)
+        return Paired(_origin(key, best, spec), found, candidates, spec.shape)
 
-    def _proofs(self, key: str, spec: TensorSpec, ways: Sequence[Derivation]) -> list[Proof]:
-        array = self._export[key].read()
-        return [Proof(way, closeness(spec, array, way.compute(self._values))) for way in ways]
+    def _is_constant(self, key: str, spec: TensorSpec) -> bool:
+        """Whether all elements of a tensor are 0, or all 1."""
+        if spec.size > _SMALL or not spec.size:
+            return False
+        values = self._export[key].read()
+        first = values.reshape(-1)[0]
+        return bool(first in (0, 1) and (values == first).all())
 
-    def _differ(self, proofs: Sequence[Proof], target: Target) -> bool:
+    def _differ(self, proofs: Sequence[Proof], shape: tuple[int, ...]) -> bool:
         """Whether several sources are within the bound that are not the same values."""
         several = {proof.way.sources: proof.way for proof in proofs}
-        if len(several) < 2:
+        if len(several) < 2 or math.prod(shape) > _SMALL:
             return False
-        values = [way.compute(self._values).values.astype("f8") for way in several.values()]
-        first = values[0].reshape(target.shape)
+        values = [way.compute(self._values, None).values.astype("f8") for way in several.values()]
+        first = values[0].reshape(shape)
         return any((abs(first - other) > 1e-6 * abs(first).max(initial=0)).any() for other in values[1:])
 
 
-def _uses(nodes: Iterator[OperationNode]) -> dict[str, Use]:
-    found: dict[str, Use] = {}
-    for order, node in enumerate(nodes):
-        for position, key in enumerate(node.inputs):
-            if key:
-                found.setdefault(key, Use(order, node.operation, position, node.names))
-    return found
+def _range(stored: StoredType) -> tuple[float, float]:
+    """Return the least and the largest value that a quantization with one scale can hold."""
+    low, high = _INTEGERS.get(stored.name, (0, 0))
+    zero = stored.zero_point[0] if stored.zero_point else 0
+    return stored.scale[0] * (low - zero), stored.scale[0] * (high - zero)
 
 
 def _is_only(ways: Sequence[Derivation]) -> bool:
@@ -223,10 +279,13 @@ def _sources(proofs: Sequence[Proof]) -> str:
     return " and ".join(sorted({repr(proof.way.sources[0]) for proof in proofs})[:3])
 
 
-def _proved(key: str, proof: Proof, spec: TensorSpec) -> WeightOrigin:
+def _origin(key: str, proof: Proof, spec: TensorSpec) -> WeightOrigin:
+    """Return the verdict on a weight that a rule gives."""
     way, found = proof
     rule = way.rule
-    if spec.stored_as is not None and found.step:
+    if found.words:
+        rule = f"{rule}; {found.words}"
+    elif spec.stored_as is not None and found.step:
         rule = f"{rule}, dequantized from {spec.stored_as.name}; "
         rule += f"differences below {found.step / 2:.2g} do not show"
     verdict = EQUAL if found.is_equal else WITHIN
@@ -240,43 +299,15 @@ def _refuted(key: str, proofs: Sequence[Proof], *, is_sure: bool) -> WeightOrigi
     if not is_sure:
         rule = f"no tensor of its shape has its values; the nearest is {way.sources[0]!r}"
         return WeightOrigin(key, (), rule, UNPAIRED, found.max_error, found.allowed)
-    return WeightOrigin(key, way.sources, way.rule, OTHER, found.max_error, found.allowed)
-
-
-def _in_order(
-    found: Mapping[str, Paired], uses: Mapping[str, Use], layers: Sequence[SourceLayer]
-) -> dict[str, WeightOrigin]:
-    """Return verdicts, less those on weights that names do not tell and whose order is another's."""
-    groups: dict[tuple[Any, ...], list[tuple[int, str, int]]] = defaultdict(list)
-    for key, one in found.items():
-        if one.way is not None and not one.is_named:
-            order = uses[key].order if key in uses else -1
-            groups[one.way.signature, one.shape].append((order, key, one.way.layer))
-    origins = {key: one.origin for key, one in found.items()}
-    for members in groups.values():
-        for key, layer in _misplaced(sorted(members)).items():
-            name = layers[layer].name
-            rule = f"has the values of {name}, but neither its name nor its place says that it belongs there"
-            origins[key] = WeightOrigin(key, (), rule, UNPAIRED)
-    return origins
-
-
-def _misplaced(members: Sequence[tuple[int, str, int]]) -> dict[str, int]:
-    """Return the weights whose order contradicts that of the layers they have the values of."""
-    found: dict[str, int] = {}
-    for at, (order, key, layer) in enumerate(members):
-        before, after = members[:at], members[at + 1 :]
-        if (
-            order < 0
-            or any(other >= layer for _, _, other in before)
-            or any(other <= layer for _, _, other in after)
-        ):
-            found[key] = layer
-    return found
+    rule = f"{way.rule}; {found.words}" if found.words else way.rule
+    return WeightOrigin(key, way.sources, rule, OTHER, found.max_error, found.allowed)
 
 
 def judge(
-    export: FormatReader, source: FormatReader, advance: Callable[[int], None] = lambda _: None
+    export: FormatReader,
+    source: FormatReader,
+    advance: Callable[[int], None] = lambda _: None,
+    told: Mapping[str, str] | None = None,
 ) -> Origins:
     """Return what each weight of an export was made of."""
-    return Judge(export, source).judge(advance)
+    return Judge(export, source, told).judge(advance)

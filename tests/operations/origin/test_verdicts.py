@@ -215,8 +215,8 @@ def test_a_layer_normalization_is_folded_into_the_dense_layer_behind(tmp_path: P
     found = judged(str(tmp_path / "export.npz"), weights, tmp_path)
     assert [one.verdict for one in found.weights] == ["within", "within"]
     assert [one.rule for one in found.weights] == [
-        "plus beta of a_norm times the kernel",
-        "times gamma of a_norm",
+        "plus the offset of a_norm times the kernel",
+        "times the factor of a_norm",
     ]
     found = judged(str(tmp_path / "export.npz"), weights | {"a_norm/beta": beta[::-1]}, tmp_path)
     assert [one.verdict for one in found.weights] == ["other", "within"]
