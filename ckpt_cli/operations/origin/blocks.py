@@ -66,7 +66,7 @@ def is_known(name: str) -> bool:
     return name in BOUNDS or name in ENCODERS
 
 
-class _Piece(NamedTuple):
+class _ComparedBlocks(NamedTuple):
     """How many blocks are not a requantization, and the largest errors of both."""
 
     different: int
@@ -104,7 +104,7 @@ class BlockComparison:
             if found.error > self._error or found.error != found.error:
                 self._error, self._allowed = found.error, found.allowed
 
-    def _requantized(self, raw: Array, blocks: Array) -> _Piece:
+    def _requantized(self, raw: Array, blocks: Array) -> _ComparedBlocks:
         made = ENCODERS[self._name](blocks)
         decode = DECODERS[self._name]
         found = decode(raw)
@@ -112,7 +112,7 @@ class BlockComparison:
         again = np.abs(decode(made) - blocks) if (made != raw).any() else error
         slack = np.abs(blocks).max(1, keepdims=True) * np.float32(_TIE)
         far = ~(error <= again + slack) & (made != raw).any(1, keepdims=True)
-        return _Piece(int(far.any(1).sum()), _largest(error), _largest(again))
+        return _ComparedBlocks(int(far.any(1).sum()), _largest(error), _largest(again))
 
     def _add_rows(self, raw: Array, wide: Array) -> None:
         """Compare the RMS of the error of each row."""
@@ -152,7 +152,7 @@ def _halved(size: Array) -> Array:
     return size
 
 
-def _q8_0(raw: Array, blocks: Array) -> _Piece:
+def _q8_0(raw: Array, blocks: Array) -> _ComparedBlocks:
     """Compare blocks of Q8_0, the usual type, in few passes; only what may differ is quantized again."""
     largest = _halved(np.abs(blocks))
     scale = largest / np.float32(127)
@@ -166,13 +166,13 @@ def _q8_0(raw: Array, blocks: Array) -> _Piece:
     lost = np.abs(half - scale) * 127
     error, allowed = _largest(distance * scale + lost), _largest(scale / 2 + lost)
     if not unlike.any():
-        return _Piece(0, error, allowed)
+        return _ComparedBlocks(0, error, allowed)
     made = ENCODERS["Q8_0"](blocks[unlike])
     rest = raw[unlike]
     far = (made != rest).any(1)
     if far.any():
         error = max(error, _largest(np.abs(DECODERS["Q8_0"](rest) - blocks[unlike])))
-    return _Piece(int(far.sum()), error, allowed)
+    return _ComparedBlocks(int(far.sum()), error, allowed)
 
 
 _FAST = {"Q8_0": _q8_0}

@@ -48,6 +48,10 @@ STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 """Inputs that hold the state before the first step, not weights."""
 
 
+RECURRENT = frozenset(("UNIDIRECTIONAL_SEQUENCE_LSTM", *_GATES))
+"""Operations whose inputs say by their position which kernel they are."""
+
+
 class Direction(NamedTuple):
     """The weights of a recurrent layer in one direction: kernels, and the biases that are added."""
 

@@ -1,7 +1,8 @@
 """Which layers of a source the names in an export mention.
 
 A layer is mentioned by a name that has all components of its path, in their order.  Components that all
-layers share say nothing, and those of a cell are optional.  Keras 3 appends `_1` to the names of layers.
+layers share say nothing, and those of a cell are optional.  Keras 3 appends `_1` to the names of layers,
+and other numbers where a layer is called again.
 """
 
 from __future__ import annotations
@@ -79,8 +80,13 @@ def _behind(path: tuple[str, ...], hint: tuple[str, ...], end: str) -> int | Non
     """Return where a name goes on behind a path; None where it does not have all of it."""
     at = 0
     for part in path:
-        wanted = (part + end,) if end and not part.isdigit() else (part,)
-        at = next((number + 1 for number in range(at, len(hint)) if hint[number] in wanted), -1)
+        numbered = bool(end) and not part.isdigit()
+        at = next((number + 1 for number in range(at, len(hint)) if _is(part, hint[number], numbered)), -1)
         if at < 0:
             return None
     return at if path else None
+
+
+def _is(part: str, found: str, numbered: bool) -> bool:
+    """Whether a component of a name is that of a layer, `numbered` with the number of the call behind it."""
+    return found.startswith(f"{part}_") and found[len(part) + 1 :].isdigit() if numbered else found == part

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .arrangements import Arrangement, arrangements
-from .gates import gates
+from .gates import RECURRENT, gates
 from .records import Derivation, Expected, Target
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ class DerivationRules(NamedTuple):
 
         Where `named` layers normalize, only these are folded.
         """
-        yield from self._copies(layer, target)
         yield from gates(self.specs, layer, target)
+        if target.operation in RECURRENT:
+            return
+        yield from self._copies(layer, target)
         if layer.is_batch_normalization:
             yield from self._factors(layer, target)
             return
@@ -63,6 +65,8 @@ class DerivationRules(NamedTuple):
 
     def of_layer_behind(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         """Yield the ways to make a weight from a layer, and from what is in front of it or behind."""
+        if target.operation in RECURRENT:
+            return
         if not layer.is_batch_normalization:
             yield from self._fronts(layer, target)
         yield from self._variants(layer, target)
