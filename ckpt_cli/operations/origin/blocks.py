@@ -18,26 +18,40 @@ from .records import Closeness
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-BOUNDS = {
-    "Q4_0": 0.25,
-    "Q4_1": 0.2,
-    "Q5_0": 0.15,
-    "Q5_1": 0.1,
-    "Q2_K": 0.6,
-    "Q3_K": 0.3,
-    "Q4_K": 0.2,
-    "Q5_K": 0.1,
-    "Q6_K": 0.1,
-    "IQ4_NL": 0.2,
-    "IQ4_XS": 0.2,
-    "MXFP4": 0.25,
-    "NVFP4": 0.15,
-}
-"""By type, the largest RMS of the error of a long row relative to the RMS of the row.
 
-llama.cpp's quantizer stays below it for normal, heavy-tailed, uniform, sparse and scaled values, also with
-importance matrices of several kinds.  Rows that are another's have at least 1.
+class Bound(NamedTuple):
+    """How large errors may be: the RMS of a long row's, relative to that of the row, and an element's.
+
+    An element's is relative to the largest of its 256.  A column's RMS is relative to that of the column,
+    or to half of that of all.
+    """
+
+    row: float
+    element: float
+    column: float = 0.9
+
+
+BOUNDS = {
+    "Q4_0": Bound(0.25, 0.5),
+    "Q4_1": Bound(0.2, 0.65),
+    "Q5_0": Bound(0.15, 0.3),
+    "Q5_1": Bound(0.1, 0.25),
+    "Q2_K": Bound(0.6, 1.0, 1.25),
+    "Q3_K": Bound(0.3, 0.6),
+    "Q4_K": Bound(0.2, 0.45),
+    "Q5_K": Bound(0.1, 0.25),
+    "Q6_K": Bound(0.1, 0.3),
+    "IQ4_NL": Bound(0.2, 0.4),
+    "IQ4_XS": Bound(0.2, 0.4),
+    "MXFP4": Bound(0.25, 0.3),
+    "NVFP4": Bound(0.15, 0.25),
+}
+"""llama.cpp's quantizer stays below these for normal and heavy-tailed values, also with importance matrices.
+
+Rows and columns that are another's have an RMS of at least 1.4.
 """
+
+_FEW_ROWS = 16
 
 _SHORT_ROW = 256
 """Elements: the error of rows of about this length scatters."""
@@ -58,7 +72,7 @@ _PIECE = 1 << 11
 def bound_of(name: str, row: int) -> float | None:
     """Return the bound on the error of rows of a type; None where the type has none."""
     bound = BOUNDS.get(name)
-    return None if bound is None else min(_LARGEST, bound * (1 + _SHORT_ROW / max(row, _SHORT_ROW)))
+    return None if bound is None else min(_LARGEST, bound.row * (1 + _SHORT_ROW / max(row, _SHORT_ROW)))
 
 
 def is_known(name: str) -> bool:
@@ -81,7 +95,9 @@ class BlockComparison:
         self._name = name
         self._row = row
         self._blocks = self._different = 0
-        self._error = self._allowed = self._rms = 0.0
+        self._error = self._allowed = self._rms = self._peak = 0.0
+        self._rows = 0
+        self._columns: Array = np.zeros((2, row))
 
     def add(self, raw: Array, values: Array) -> None:
         """Compare some rows of blocks with what a rule gives."""
@@ -120,8 +136,21 @@ class BlockComparison:
         rows = wide.reshape(-1, self._row)
         error = found - rows
         self._error = max(self._error, _largest(np.abs(error)))
-        sizes = np.sqrt(np.square(rows, dtype=np.float64).mean(1)) + 2.0**-24
-        self._rms = max(self._rms, _largest(np.sqrt(np.square(error, dtype=np.float64).mean(1)) / sizes))
+        group = _SHORT_ROW if self._row % _SHORT_ROW == 0 else self._row
+        largest = np.abs(rows).reshape(-1, group).max(1) + np.float32(2.0**-24)
+        self._peak = max(self._peak, _largest(np.abs(error).reshape(-1, group).max(1) / largest))
+        squares = [np.square(each, dtype=np.float64) for each in (error, rows)]
+        sizes = [np.sqrt(each.mean(1)) for each in squares]
+        self._rms = max(self._rms, _largest(sizes[0] / (sizes[1] + 2.0**-24)))
+        self._columns += np.stack([each.sum(0) for each in squares])
+        self._rows += len(rows)
+
+    def _is_of_columns(self) -> bool:
+        """Whether no column is off by as much as another column would be."""
+        error, size = self._columns
+        if self._rows < _FEW_ROWS:
+            return True
+        return bool((error <= BOUNDS[self._name].column ** 2 * np.maximum(size, size.mean() / 4)).all())
 
     def result(self) -> Closeness:
         """Return what was found of all rows."""
@@ -137,7 +166,8 @@ class BlockComparison:
             f"quantized to {self._name}; the RMS of a row's error is up to {self._rms:.2g} of the row's, "
             f"at most {bound:.2g}; smaller differences do not show"
         )
-        return Closeness(self._rms <= bound, False, self._error, self._error, words=words)
+        is_near = self._rms <= bound and self._peak <= BOUNDS[self._name].element and self._is_of_columns()
+        return Closeness(is_near, False, self._error, self._error, words=words)
 
 
 def _largest(error: Array) -> float:

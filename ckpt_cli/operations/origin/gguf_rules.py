@@ -36,6 +36,9 @@ _SHIFTED = ("gemma", "nemotron")
 _CONV1D = frozenset(("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"))
 """Weights that GPT-2 keeps with inputs first."""
 
+_HALF_SLACK = 2.0**-10
+"""How far arithmetic in float16 may be off, which converters do not widen."""
+
 _INTERMEDIATE = ("float16", "bfloat16")
 """Types of the files that most quantized ones are made from."""
 
@@ -134,8 +137,11 @@ class GgufRules:
 
 
 def _made(key: str, recipe: Recipe, read: Values, rows: Rows | None) -> Expected:
-    values = recipe.apply(read.part(key, 0, rows))
-    return Expected(values, np.abs(values) * recipe.slack if recipe.slack else 0.0)
+    source = read.part(key, 0, rows)
+    values = recipe.apply(source)
+    if not recipe.slack:
+        return Expected(values)
+    return Expected(values, np.abs(values) * (_HALF_SLACK if source.dtype == np.float16 else recipe.slack))
 
 
 def _stack(key: str, keys: tuple[str, ...]) -> Derivation:
