@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-class Bound(NamedTuple):
+class BlockBound(NamedTuple):
     """How large errors may be: the RMS of a long row's, relative to that of the row, and an element's.
 
     An element's is relative to the largest of its 256.  A column's RMS is relative to that of the column,
@@ -32,19 +32,19 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "Q4_0": Bound(0.25, 0.5),
-    "Q4_1": Bound(0.2, 0.65),
-    "Q5_0": Bound(0.15, 0.3),
-    "Q5_1": Bound(0.1, 0.25),
-    "Q2_K": Bound(0.6, 1.0, 1.25),
-    "Q3_K": Bound(0.3, 0.6),
-    "Q4_K": Bound(0.2, 0.45),
-    "Q5_K": Bound(0.1, 0.25),
-    "Q6_K": Bound(0.1, 0.3),
-    "IQ4_NL": Bound(0.2, 0.4),
-    "IQ4_XS": Bound(0.2, 0.4),
-    "MXFP4": Bound(0.25, 0.3),
-    "NVFP4": Bound(0.15, 0.25),
+    "Q4_0": BlockBound(0.25, 0.5),
+    "Q4_1": BlockBound(0.2, 0.65),
+    "Q5_0": BlockBound(0.15, 0.3),
+    "Q5_1": BlockBound(0.1, 0.25),
+    "Q2_K": BlockBound(0.6, 1.0, 1.25),
+    "Q3_K": BlockBound(0.3, 0.6),
+    "Q4_K": BlockBound(0.2, 0.45),
+    "Q5_K": BlockBound(0.1, 0.25),
+    "Q6_K": BlockBound(0.1, 0.3),
+    "IQ4_NL": BlockBound(0.2, 0.4),
+    "IQ4_XS": BlockBound(0.2, 0.4),
+    "MXFP4": BlockBound(0.25, 0.3),
+    "NVFP4": BlockBound(0.15, 0.25),
 }
 """llama.cpp's quantizer stays below these for normal and heavy-tailed values, also with importance matrices.
 
