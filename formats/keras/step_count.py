@@ -112,13 +112,13 @@ def _counted(source: FormatReader, key: str, told_by: str) -> Iterator[StepCount
 
 def is_count(reader: FormatReader, key: str) -> bool:
     """Whether a checkpoint has a key that holds one whole number."""
-    return key in reader.specs and _is_number(reader, key, "int")
+    return key in reader.specs and _is_number(reader, key, "int", "uint")
 
 
-def _is_number(source: FormatReader, key: str, family: str) -> bool:
+def _is_number(source: FormatReader, key: str, *families: str) -> bool:
     """Whether a tensor is one number of a kind; of another shape or kind it is something of that name."""
     spec = source.specs[key]
-    return not spec.shape and spec.dtype.family == family
+    return not spec.shape and spec.dtype.family in families
 
 
 def _of_power(

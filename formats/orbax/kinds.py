@@ -28,6 +28,9 @@ _OPTIMIZERS = frozenset(
 _SLOTS = frozenset(
     ("mu", "nu", "nu_max", "trace", "v", "m", "v_row", "v_col", "acc_grads", "momentum", "sum_of_squares")
 )
+_PARAMETERS = "params"
+"""What Flax calls the parameters that are trained."""
+
 _STATES = frozenset(("step",))
 _METRICS = "metrics_variables"
 _COUNTS = frozenset(("count", "mini_step", "gradient_step"))
@@ -53,7 +56,7 @@ def kinds_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict
 def optimizer_at(path: Path) -> int | None:
     """Return where an optimizer's state begins in a path; None where it leads to none."""
     for at, part in enumerate(path[:-1]):
-        if part in _OPTIMIZERS:
+        if part in _OPTIMIZERS or "opt_state" in part:
             return at + 1
     # A state that is saved by itself: its chain's positions, then a slot's name.
     at = 0
@@ -68,7 +71,10 @@ def _outside(path: Path, spec: TensorSpec) -> str:
     last = path[-2] if len(path) > 1 and path[-1] == "value" else path[-1]
     if _METRICS in path[:-1] or (is_integer and last in _STATES):
         return "state"
-    return "optimizer" if is_integer and last in _COUNTS else "variable"
+    if not is_integer or last not in _COUNTS:
+        return "variable"
+    # Flax's NNX counts the keys that a stream of random numbers has given: `rngs/dropout/count/value`.
+    return "optimizer" if path[0] == last else "state"
 
 
 class OwnedSlot(NamedTuple):
@@ -117,8 +123,26 @@ class _SlotOwner(NamedTuple):
     depth: int = 0
 
 
-_ByShape = dict[tuple[int, ...], tuple[int, str]]
-"""How many parts of its path are left out, and a key, by shape."""
+class _End(NamedTuple):
+    """A parameter whose path ends so: how many parts are left out, its key, whether `params` is among them.
+
+    The key is empty if several parameters end so.  Averages of all parameters are a tree beside `params`.
+    """
+
+    leading: int
+    key: str
+    below: bool
+
+    def beside(self, other: _End) -> _End:
+        """Return the one of two that a slot means."""
+        if self.leading != other.leading:
+            return min(self, other, key=lambda end: end.leading)
+        if self.key == other.key or self.below != other.below:
+            return self if self.below else other
+        return self._replace(key="")
+
+
+_ByShape = dict[tuple[int, ...], _End]
 
 
 class _Owners:
@@ -140,11 +164,8 @@ class _Owners:
                     by_end.setdefault(path[leading:], {}),
                     by_text.setdefault("_".join(path[leading:]), {}),
                 ):
-                    known = ends.setdefault(shape, (leading, key))
-                    if leading < known[0]:
-                        ends[shape] = leading, key
-                    elif leading == known[0] and key != known[1]:
-                        ends[shape] = leading, ""
+                    end = _End(leading, key, _PARAMETERS in path[:leading])
+                    ends[shape] = end if shape not in ends else ends[shape].beside(end)
         return by_end, by_text
 
     def find(self, path: Path, shape: tuple[int, ...]) -> _SlotOwner | None:
@@ -154,12 +175,12 @@ class _Owners:
         by_end, by_text = self._ends
         for at in range(1, min(_DEEPEST, len(path))):
             found = by_end.get(path[at:], {}).get(shape)
-            if found is not None:
-                return _SlotOwner(found[1], path[at - 1], at - 1)
+            if found is not None and not (path[at - 1].isdigit() and path[-1] in _COUNTS):
+                return _SlotOwner(found.key, path[at - 1], at - 1)
         for end in _without_slot(path[-1]):
             found = by_text.get(end, {}).get(shape)
             if found is not None:
-                return _SlotOwner(found[1], path[-1][len(end) + 1 :])
+                return _SlotOwner(found.key, path[-1][len(end) + 1 :])
         return None
 
 

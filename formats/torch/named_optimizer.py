@@ -179,5 +179,5 @@ def read_torch(reader: FormatReader) -> TrainingState | None:
             raise ConversionError(f"it has {len(found)} optimizers, expected one")
         return NamedOptimizer(reader, found[0]).state()
     except (ValueError, ConversionError) as error:
-        why = error.message if isinstance(error, ConversionError) else str(error)
+        why = "; ".join((error.message, *error.hints)) if isinstance(error, ConversionError) else str(error)
         return TrainingState(PYTORCH, "", "", (), {}, {}, flaw=why)

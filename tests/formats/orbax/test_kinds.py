@@ -40,6 +40,27 @@ CASES = {
         "optimizer/step/value": ((), "optimizer"),
         "step/value": ((), "state"),
     },
+    "averages of the parameters beside them": {
+        "params/dense/kernel": ((2, 3), "variable"),
+        "ema_params/dense/kernel": ((2, 3), "variable"),
+        "opt_state/0/mu/dense/kernel": ((2, 3), "slot"),
+    },
+    "a parameter called count": {
+        "params/count": ((1, 1), "variable"),
+        "opt_state/0/count": ((1, 1), "optimizer"),
+        "opt_state/0/mu/count": ((1, 1), "slot"),
+    },
+    "optimizers of two models": {
+        "params_g/w": ((2, 3), "variable"),
+        "opt_state_g/0/mu/w": ((2, 3), "slot"),
+        "opt_state_g/0/count": ((), "optimizer"),
+        "disc_opt_state/0/count": ((), "optimizer"),
+    },
+    "streams of random numbers": {
+        "model/dropout/rngs/count/value": ((), "state"),
+        "model/dense/kernel/value": ((2, 3), "variable"),
+        "opt_state/0/count/value": ((), "optimizer"),
+    },
     "MaxText": {
         "params/params/decoder/layers/mlp/wi/kernel": ((4, 2, 3), "variable"),
         "opt_state/mu/params/decoder/layers/mlp/wi/kernel": ((4, 2, 3), "slot"),
@@ -113,6 +134,13 @@ def test_kinds_follow_the_paths(name: str) -> None:
             ),
         ),
         (["params/a/w", "params/b/w"], "opt_state/mu/w", None),
+        (["ema/a/w", "average/a/w"], "opt_state/mu/a/w", None),
+        (["params/x/a/w", "params/y/a/w", "ema/z/a/w", "params/z/a/w"], "opt_state/mu/a/w", None),
+        (
+            ["params/a/w", "ema_params/a/w"],
+            "opt_state/0/mu/a/w",
+            OwnedSlot(("opt_state",), "params/a/w", "mu", ("opt_state", "0")),
+        ),
         (
             ["params/w", "params/a/w"],
             "opt_state/mu/w",
