@@ -98,6 +98,8 @@ def map_fn(
     if not callable(fn):
         raise TypeError(f"The provided function {fn} is not callable.")
     elems = map_structure(as_tensor, elems)
+    if any(not elem.ndim for elem in flatten(elems)):
+        raise ValueError("Elements in elems must be 1+ dimensional Tensors, not scalars")
     counts = {len(elem) for elem in flatten(elems)}
     if len(counts) != 1:
         raise ValueError(f"all elements of `elems` must have one first dimension, found {sorted(counts)}")

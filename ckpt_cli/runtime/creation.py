@@ -9,7 +9,7 @@ import numpy as np
 
 from . import dtypes
 from .errors import InvalidArgumentError
-from .ops.arrays import static_shape
+from .ops.arrays import filled, static_shape
 from .ops.elementwise import cast
 from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor
 from .unknown import refuse
@@ -27,6 +27,8 @@ _op = OPERATIONS
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
     """Return a constant; `shape` fills a single value out."""
     if isinstance(value, TensorLike):
+        if dtype is not None and value.dtype != dtype:
+            raise TypeError(f"Expected tensor {value} with dtype {dtype!r}, but got dtype {value.dtype!r}.")
         value = value.numpy()
     elif isinstance(value, np.ndarray):
         value = value.copy()  # The program may change its array.
@@ -43,6 +45,10 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     return Tensor(np.broadcast_to(found, wanted).copy() if found.size == 1 else found.reshape(wanted))
 
 
+_VALUES: dict[str, Any] = {"b": (False, True), "O": (b"", 1)}
+"""What 0 and 1 are in dtypes that are none of numbers; there is no string that is a 1."""
+
+
 def _of_number(name: str, value: int) -> Callable[..., Tensor]:
     """Return the function that makes tensors of one number."""
 
@@ -51,7 +57,10 @@ def _of_number(name: str, value: int) -> Callable[..., Tensor]:
     ) -> Tensor:
         refuse(function.__name__, layout=layout)
         wanted = dtypes.as_numpy(dtype)
-        return Tensor(np.full(static_shape(shape), b"" if wanted.hasobject else value, wanted))
+        one = as_tensor(_VALUES[wanted.kind][value] if wanted.kind in _VALUES else value, wanted)._value
+        if isinstance(shape, list | tuple) and any(dim.__class__ is float for dim in shape):
+            shape = as_tensor(shape, np.dtype(np.int32))
+        return Tensor(filled(shape, one, wanted))
 
     function.__name__ = function.__qualname__ = name
     return function
@@ -76,14 +85,18 @@ zeros_like, ones_like = _like("zeros_like"), _like("ones_like")
 def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> Tensor:
     refuse("fill", layout=layout)
     one = as_tensor(value)._value
-    return Tensor(np.full(static_shape(dims), one, one.dtype))
+    return _op["broadcast_to"](as_tensor(value), shape=filled(dims, one, one.dtype).shape)
 
 
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    one = np.eye(num_rows, num_columns, dtype=dtypes.as_numpy(dtype))
+    kind = dtypes.as_numpy(dtype)
+    one = filled((num_rows, num_rows if num_columns is None else num_columns), 0, kind)
+    if kind.hasobject:
+        raise TypeError(f"Cannot convert 1 to EagerTensor of dtype {dtypes.as_dtype(dtype).name}")
+    np.fill_diagonal(one, 1)
     return Tensor(np.broadcast_to(one, (*static_shape(batch_shape or ()), *one.shape)).copy())
 
 
@@ -91,16 +104,30 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     """Return start, start + delta, ... below limit; floats give floats."""
     if limit is None:
         start, limit = 0, start
-    parts = [as_tensor(part)._value for part in (start, limit, delta)]
-    if parts[2] == 0:
-        raise InvalidArgumentError("Requires delta != 0: 0 [Op:Range]")
-    wanted = dtypes.as_numpy(dtype) if dtype is not None else np.result_type(*(part.dtype for part in parts))
-    if dtype is None and any(part.dtype == np.float32 for part in parts) and wanted == np.float64:
-        wanted = np.dtype(np.float32)
-    return Tensor(np.arange(*(part.item() for part in parts)).astype(wanted))
+    kind = None if dtype is None else dtypes.as_numpy(dtype)
+    parts = [as_tensor(part, kind)._value for part in (start, limit, delta)]
+    kinds = ["int32", "int64", "float32", "float64"]
+    assert dtype is not None or all(part.dtype.name in kinds for part in parts), "numbers of other dtypes"
+    wanted = kind or max((part.dtype for part in parts), key=lambda one: kinds.index(one.name))
+    if wanted.name not in kinds:
+        raise InvalidArgumentError(f"Could not find device for node Range of {wanted.name} [Op:Range]")
+    first, last, step = (part.astype(wanted).item() for part in parts)
+    if not step or (last - first) * step < 0:
+        side = "<" if step > 0 else ">"
+        raise InvalidArgumentError(f"Requires start {side}= limit and delta != 0 when {step=} [Op:Range]")
+    return Tensor(np.arange(first, last, step).astype(wanted))
 
 
 def linspace(start: Any, stop: Any, num: int, name: str | None = None, axis: int = 0) -> Tensor:
-    first, last = (as_tensor(cast(one, "float64") if as_tensor(one).dtype.is_integer else one)._value
-                   for one in (start, stop))  # fmt: skip
-    return Tensor(np.linspace(first, last, int(num), axis=axis).astype(first.dtype))
+    first = as_tensor(start)
+    last = as_tensor(stop, first._value.dtype)
+    count = int(as_tensor(num, np.dtype(np.int32)))
+    steps = max(count - 1, 1)
+    first, last = (_op["expand_dims"](one, axis=axis) for one in (first, last))
+    delta = (last - first) / steps
+    first, last = cast(first, delta.dtype), cast(last, delta.dtype)
+    places = np.arange(1, steps, dtype=delta._value.dtype)
+    along = [-1 if at == axis % delta.ndim else 1 for at, _ in enumerate(delta.shape)]
+    between = Tensor(places.reshape(along))
+    whole = _op["concat"](first, first + delta * between, last, axis=axis)
+    return _op["slice"](whole, index=(*[slice(None)] * (axis % delta.ndim), slice(count)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from formats.core import dtypes as formats_dtypes
@@ -40,7 +41,7 @@ class DType:
 
     @property
     def size(self) -> int:
-        return self._row.itemsize or 1
+        return self._row.itemsize or 0
 
     @property
     def is_floating(self) -> bool:
@@ -58,13 +59,22 @@ class DType:
     def is_bool(self) -> bool:
         return self._row.family == "bool"
 
+    def is_compatible_with(self, other: Any) -> bool:
+        return as_dtype(other) is self
+
     @property
     def min(self) -> Any:
-        return np.finfo(self.numpy_dtype).min if self.is_floating else np.iinfo(self.numpy_dtype).min
+        return self._limit("min")
 
     @property
     def max(self) -> Any:
-        return np.finfo(self.numpy_dtype).max if self.is_floating else np.iinfo(self.numpy_dtype).max
+        return self._limit("max")
+
+    def _limit(self, which: str) -> Any:
+        if not self.is_floating and not self.is_integer:
+            raise TypeError(f"Cannot find {which}imum value of {self} with type {self}.")
+        limits: Any = (ml_dtypes.finfo if self.is_floating else np.iinfo)(self.numpy_dtype)
+        return getattr(limits, which)
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is DType:
@@ -108,6 +118,8 @@ def as_dtype(type_value: Any) -> DType:
         return value
     if isinstance(value, np.dtype):
         found = _BY_NUMPY.get(value)
+    elif value.__class__ is int:
+        found = next((one for one in BY_NAME.values() if one.as_datatype_enum == value), None)
     elif isinstance(value, str):
         found = BY_NAME.get(value) or _ALIASES.get(value)
     elif value is float:

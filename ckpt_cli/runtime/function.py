@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .compiled import compiled
-from .nest import flatten, map_structure
+from .nest import flatten, map_structure, map_up_to
 from .ops.random import Traced
 from .tensor import Tensor, TensorLike, as_tensor
 
@@ -89,9 +89,7 @@ class Function:
             raise TypeError(
                 f"Binding inputs to tf.function failed: {len(bound)} arguments, expected {len(signature)}."
             )
-        tensors = [
-            map_structure(_fitting, spec, one) for spec, one in zip(signature, bound[extra:], strict=True)
-        ]
+        tensors = [map_up_to(_fitting, spec, one) for spec, one in zip(signature, bound[extra:], strict=True)]
         return (*bound[:extra], *tensors)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:

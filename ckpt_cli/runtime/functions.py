@@ -7,6 +7,7 @@ taken and means nothing: nothing here has a graph to be named in.
 from __future__ import annotations
 
 import builtins
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from . import dtypes, graphs
 from .control import cond, custom_gradient, map_fn, while_loop
 from .creation import constant, eye, fill, linspace, ones, ones_like, range, zeros, zeros_like
+from .errors import InvalidArgumentError
 from .function import function
 from .indexed_slices import IndexedSlices, map_values
 from .ops.elementwise import cast, where
 from .ops.neural import keep_logits
-from .ops.reductions import reduced
+from .ops.reductions import integer, reduced
 from .shaping import (
     argsort,
     boolean_mask,
@@ -67,6 +69,7 @@ __all__ = [
 
 _op = OPERATIONS
 _slice = slice
+_shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 def unary(operation: str, parameter: str = "x") -> Callable[..., Tensor]:
@@ -150,6 +153,7 @@ def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     As in TensorFlow the variance is about a mean that is taken for a constant: its gradient is the same,
     the gradient of that is not.
     """
+    _dtype_of(x)  # As in TensorFlow, a list has none.
     x = as_tensor(x)
     apart = _op["squared_difference"](x, _op["stop_gradient"](reduce_mean(x, axes, True)))
     return reduce_mean(x, axes, keepdims), reduce_mean(apart, axes, keepdims)
@@ -166,7 +170,10 @@ def norm(
 ) -> Tensor:
     """Return the length of vectors; of matrices, over two axes, the euclidean one alone."""
     keepdims = bool(keepdims)
-    if isinstance(axis, list | tuple) and len(axis) == 2 and ord != "euclidean":
+    is_matrix = isinstance(axis, list | tuple) and len(axis) == 2
+    if not (axis is None or isinstance(axis, int) or (is_matrix and axis[0] != axis[1])):
+        raise ValueError(f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axis}")
+    if is_matrix and ord != "euclidean":
         raise NotImplementedError(f"norm: argument {ord=} of matrices is not supported")
     x = as_tensor(tensor)
     if x._value.dtype.kind in "bO":
@@ -190,7 +197,12 @@ def _place(operation: str) -> Callable[..., Tensor]:
         input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None
     ) -> Tensor:
         wanted = dtypes.as_numpy(output_type)
-        return _op[operation](input, axis=0 if axis is None else int(axis), dtype=wanted)
+        if wanted.name not in ("int16", "uint16", "int32", "int64"):
+            raise InvalidArgumentError(
+                f"Value for attr 'output_type' of {wanted.name} is not in the list of allowed values: "
+                "int16, uint16, int32, int64"
+            )
+        return _op[operation](input, axis=0 if axis is None else integer(axis), dtype=wanted)
 
     function.__name__ = function.__qualname__ = operation
     return function
@@ -202,7 +214,7 @@ argmax, argmin = _place("argmax"), _place("argmin")
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    return _op["cumsum"](x, axis=int(axis), exclusive=exclusive, reverse=reverse)
+    return _op["cumsum"](x, axis=integer(axis), exclusive=exclusive, reverse=reverse)
 
 
 def matmul(
@@ -222,6 +234,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Sum products over axes: a count of last and first ones, or a list for each side."""
     x, y = as_tensor(a), as_tensor(b)
     if isinstance(axes, int):
+        if not 0 <= axes <= x.ndim:
+            raise ValueError(f"`axes` must be at least 0 and at most {x.ndim}. Received: {axes}.")
         left, right = list(builtins.range(x.ndim - axes, x.ndim)), list(builtins.range(axes))
     else:
         left, right = ([one] if isinstance(one, int) else list(one) for one in axes)
@@ -235,19 +249,34 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     accept("einsum", kwargs, "name optimize greedy")
+    for one in inputs:
+        _shape_of(one)  # As in TensorFlow, a list has none.
     return _op["einsum"](*inputs, equation=equation)
 
 
+def _of_shape(x: Tensor, out: Tensor) -> Tensor:
+    """Return what was computed from a tensor, which must not have been broadcast."""
+    if out._value.shape != x._value.shape:
+        raise ValueError(f"Shapes {x.shape} and {out.shape} are incompatible")
+    return out
+
+
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
-    return map_values(lambda x: _op["maximum"](_op["minimum"](x, clip_value_max), clip_value_min), t)
+    def clipped(value: Any) -> Tensor:
+        x = as_tensor(value)
+        return _of_shape(x, _op["maximum"](_op["minimum"](x, clip_value_max), clip_value_min))
+
+    return map_values(clipped, t)
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
 
     def scaled(value: Any) -> Tensor:
         x = as_tensor(value)
-        length = _op["sqrt"](reduce_sum(x * x, axes, True))
-        return x * clip_norm / _op["maximum"](length, clip_norm)
+        squares = reduce_sum(x * x, axes, True)
+        is_long = squares > 0  # The gradient of a square root of 0 is not a number.
+        length = where(is_long, _op["sqrt"](where(is_long, squares, ones_like(squares))), squares)
+        return _of_shape(x, x * clip_norm) / _op["maximum"](length, clip_norm)
 
     return map_values(scaled, t)
 
@@ -262,16 +291,18 @@ def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:
     """Return the tensors scaled by one factor, so that their joint norm is at most `clip_norm`."""
-    length = global_norm(t_list) if use_norm is None else as_tensor(use_norm)
-    factor = clip_norm / _op["maximum"](length, clip_norm) + (length - length)  # nan unless it is finite
+    if not isinstance(t_list, list | tuple):
+        raise TypeError(f"`t_list` should be a sequence of tensors. Received {type(t_list)}.")
+    length = global_norm(t_list) if use_norm is None else use_norm
+    one = as_tensor(1.0, length.dtype.numpy_dtype)  # Also in TensorFlow, a number is an AttributeError.
+    factor = clip_norm * _op["minimum"](1.0 / length, one / clip_norm)
+    factor = factor + (length - length)  # nan unless it is finite
     return [None if t is None else map_values(lambda x: x * factor, t) for t in t_list], length
 
 
 def assert_equal(
     x: Any, y: Any, message: str | None = None, summarize: Any = None, name: str | None = None
 ) -> None:
-    from .errors import InvalidArgumentError
-
     if not np.array_equal(as_tensor(x)._value, as_tensor(y)._value):
         raise InvalidArgumentError(message or f"Condition x == y did not hold: {x!r} and {y!r}")
 

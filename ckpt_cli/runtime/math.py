@@ -6,13 +6,14 @@ from .dispatch import dispatch
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
 from .nn import log_softmax, softmax, softplus
+from .tensor import as_tensor
 from .unknown import absent
 
 __all__ = ["log_sigmoid", "log_softmax", "softmax", "softplus", *_functions]  # noqa: PLE0604
 
 
 def log_sigmoid(x: object, name: str | None = None) -> object:
-    return -softplus(-x)  # type: ignore[operator]
+    return -softplus(-as_tensor(x))
 
 
 dispatch(globals(), _functions, "math")

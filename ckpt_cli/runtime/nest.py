@@ -64,13 +64,19 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     first = structures[0]
     if len(structures) == 1:
         return _mapped(function, first)
+    for other in structures[1:]:
+        assert_same_structure(first, other, kwargs.get("check_types", True))
+    return map_up_to(function, *structures)
+
+
+def map_up_to(function: Callable[..., Any], *structures: Any) -> Any:
+    """Return what `map_structure` returns where the structures after the first may go deeper."""
+    first = structures[0]
     if isinstance(first, Mapping):
-        filled = {key: map_structure(function, *(one[key] for one in structures)) for key in sorted(first)}
+        filled = {key: map_up_to(function, *(one[key] for one in structures)) for key in sorted(first)}
         return {key: filled[key] for key in first}
     if _is_sequence(first):
-        if any(len(one) != len(first) for one in structures):
-            raise ValueError(f"The two structures don't have the same number of elements: {structures!r}")
-        return _like(first, [map_structure(function, *parts) for parts in zip(*structures, strict=True)])
+        return _like(first, [map_up_to(function, *parts) for parts in zip(*structures, strict=True)])
     return function(*structures)
 
 
@@ -87,7 +93,12 @@ def _mapped(function: Callable[..., Any], structure: Any) -> Any:
 
 def pack_sequence_as(structure: Any, flat_sequence: list[Any], expand_composites: bool = False) -> Any:
     """Return leaves packed into the structure they were flattened from."""
-    return _packed(structure, iter(flat_sequence))
+    leaves, places = list(flat_sequence), len(flatten(structure))
+    if len(leaves) != places:
+        raise ValueError(
+            f"Could not pack sequence. Structure had {places} atoms, but flat_sequence had {len(leaves)}."
+        )
+    return _packed(structure, iter(leaves))
 
 
 def _packed(structure: Any, leaves: Iterator[Any]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from . import functions
 from .dispatch import dispatch
 from .errors import InvalidArgumentError
@@ -65,6 +67,9 @@ def conv2d(
     dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("conv2d", data_format, padding=_explicit(padding))
+    if not np.all(np.array(strides) > 0):
+        raise InvalidArgumentError(f"Sliding window strides must be positive, got {strides} [Op:Conv2D]")
+    input = _images("conv2d", input, filters)
     return convolution.conv2d(input, filters, strides, padding, dilations or 1)
 
 
@@ -73,7 +78,25 @@ def depthwise_conv2d(
     dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("depthwise_conv2d", data_format, padding=_explicit(padding))
+    if not isinstance(strides, list | tuple):
+        raise TypeError(
+            f"Expected list for 'strides' argument to 'depthwise_conv2d_native' Op, not {strides}."
+        )
+    input = _images("depthwise_conv2d", input, filter)
     return convolution.depthwise_conv2d(input, filter, strides, padding, dilations or 1)
+
+
+def _pooled(where: str, x: Any, *sizes: Any) -> Tensor:
+    """Return images to pool; windows over examples or channels are not supported."""
+    for size in sizes:
+        around = [size[0], size[3]] if isinstance(size, list | tuple) and len(size) == 4 else [1]
+        refuse(where, ksize=size if around != [1] * len(around) else None)
+    tensor = _images(where, x)
+    if where == "avg_pool2d" and not tensor.dtype.is_floating:
+        raise InvalidArgumentError(
+            f"Value for attr 'T' of {tensor.dtype.name} is not in the list [Op:AvgPool]"
+        )
+    return tensor
 
 
 def max_pool2d(
@@ -81,7 +104,7 @@ def max_pool2d(
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("max_pool2d", data_format, padding=_explicit(padding))
-    return windows.max_pool2d(input, ksize, strides, padding)
+    return windows.max_pool2d(_pooled("max_pool2d", input, ksize, strides), ksize, strides, padding)
 
 
 def avg_pool2d(
@@ -89,18 +112,40 @@ def avg_pool2d(
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("avg_pool2d", data_format, padding=_explicit(padding))
-    return windows.avg_pool2d(input, ksize, strides, padding)
+    return windows.avg_pool2d(_pooled("avg_pool2d", input, ksize, strides), ksize, strides, padding)
 
 
 def _explicit(padding: Any) -> Any:
     """Return a padding that is given in numbers; None for one that has a name."""
-    return None if isinstance(padding, str) else padding
+    if not isinstance(padding, str):
+        return padding
+    if padding not in ("SAME", "VALID"):
+        raise InvalidArgumentError(
+            f"Value for attr 'padding' of \"{padding}\" is not in the list of allowed values"
+        )
+    return None
+
+
+def _images(where: str, x: Any, filters: Any = None) -> Tensor:
+    """Return images; several axes of examples, and groups of channels, are not supported."""
+    tensor = as_tensor(x)
+    refuse(where, input="of another rank than 4" if tensor.ndim != 4 else None)
+    if filters is not None and tensor.shape[-1] != (depth := as_tensor(filters).shape[-2]):
+        is_grouped = where == "conv2d" and depth and not tensor.shape[-1] % depth
+        refuse(where, filters="of groups" if is_grouped else None)
+        raise InvalidArgumentError(f"input depth {tensor.shape[-1]} and filter depth {depth} [Op:{where}]")
+    return tensor
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
-    channels_last = data_format in ("NHWC", "N...C")
-    _refuse("bias_add", None if channels_last else data_format)
-    return OPERATIONS["add"](value, bias)
+    x = as_tensor(value)
+    row = as_tensor(bias, x._value.dtype)
+    if data_format not in (None, "NHWC", "N...C", "NCHW", "NC..."):
+        raise ValueError(f"`data_format` must be of the form `N...C` or `NC...`. Received: {data_format=}")
+    _refuse("bias_add", None if data_format in ("NHWC", "N...C") else data_format)
+    if x.ndim < 2 or row.ndim != 1 or row.shape[0] != x.shape[-1]:
+        raise InvalidArgumentError(f"BiasAdd of {row.shape} to {x.shape} [Op:BiasAdd]")
+    return OPERATIONS["add"](x, row)
 
 
 def dropout(
@@ -110,12 +155,16 @@ def dropout(
     if isinstance(rate, int | float) and not 0 <= rate < 1:
         raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: {rate=}")
     tensor = as_tensor(x)
-    return tensor * OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed)
+    if not tensor.dtype.is_floating:
+        raise ValueError(f"`x.dtype` must be a floating point tensor. Received: x_dtype={tensor.dtype}")
+    return OPERATIONS["multiply_no_nan"](tensor, OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed))
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: float | None = None, name: str | None = None) -> Tensor:
     if max_norm is not None:  # even 0 is one
         raise NotImplementedError(f"embedding_lookup: max_norm={max_norm!r} is not supported")
+    if isinstance(params, list | tuple) and len(params) > 1:
+        raise NotImplementedError("embedding_lookup: argument params= of several shards is not supported")
     return functions.gather(params, ids)
 
 
@@ -136,17 +185,38 @@ def moments(
 def sigmoid_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
-    return sigmoid_cross_entropy(labels, logits)
+    x, z = as_tensor(logits), as_tensor(labels)
+    if x.dtype != z.dtype and x.shape == z.shape:
+        raise InvalidArgumentError(f"cannot compute Mul of {x.dtype.name} and {z.dtype.name} [Op:Mul]")
+    return sigmoid_cross_entropy(z, x)
 
 
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    return softmax_cross_entropy(labels, logits, axis)
+    x = as_tensor(logits)
+    if not -x.ndim <= axis < x.ndim:
+        raise InvalidArgumentError(
+            f"softmax_cross_entropy_with_logits of rank {x.ndim} along {axis} [Op:Range]"
+        )
+    return softmax_cross_entropy(labels, x, axis)
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
-    return OPERATIONS["sparse_cross_entropy"](logits, labels)
+    x, places = as_tensor(logits), as_tensor(labels)
+    if places.ndim != x.ndim - 1:
+        raise ValueError(
+            "`labels.shape.rank` must equal `logits.shape.rank - 1`. Received: "
+            f"labels.shape={places.shape} and logits.shape={x.shape}"
+        )
+    if places.shape != x.shape[:-1]:
+        raise ValueError(
+            "`labels.shape` must equal `logits.shape` except for the last dimension. Received: "
+            f"labels.shape={places.shape} and logits.shape={x.shape}"
+        )
+    if places.dtype.name not in ("int32", "int64") and places._value.size:
+        raise InvalidArgumentError(f"Value for attr 'Tlabels' of {places.dtype.name} is not in the list")
+    return OPERATIONS["sparse_cross_entropy"](x, places)
 
 
 dispatch(globals(), __all__, "nn")

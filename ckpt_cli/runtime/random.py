@@ -34,8 +34,14 @@ def set_seed(seed: int) -> None:
     reset_seed(int(seed))
 
 
+def _check(shape: Any) -> None:
+    if min(static_shape(shape), default=0) < 0:
+        raise InvalidArgumentError(f"Dimension {min(static_shape(shape))} must be >= 0 [Op:RandomUniform]")
+
+
 def _scaled(kind: str, shape: Any, scale: Any, offset: Any, dtype: Any, seed: Any) -> Tensor:
     wanted = dtypes.as_numpy(dtype)
+    _check(shape)
     drawn = OPERATIONS["draw"](kind=kind, shape=static_shape(shape), dtype=wanted, seed=seed)
     return drawn * as_tensor(scale, wanted) + as_tensor(offset, wanted)
 
@@ -73,7 +79,8 @@ def uniform(
         )
     if maxval is None:
         raise ValueError(f"Must specify maxval for integer dtype {dtype!r}")
-    start, end = int(minval), int(maxval)
+    _check(shape)
+    start, end = (int(as_tensor(bound, kind)) for bound in (minval, maxval))
     if start >= end:
         raise InvalidArgumentError(f"Need minval < maxval, got {start} >= {end}")
     return OPERATIONS["draw"](

@@ -9,6 +9,19 @@ import numpy as np
 __all__ = ["Reference", "TensorShape"]
 
 
+def _dimension(value: Any) -> int | None:
+    if value.__class__ is not int and value is not None:
+        if not hasattr(value, "__index__"):
+            raise TypeError(
+                f"Dimension value must be integer or None or have an __index__ method, got value {value!r} "
+                f"with type {type(value)!r}"
+            )
+        value = value.__index__()
+    if value is not None and value < 0:
+        raise ValueError(f"Dimension {value} must be >= 0")
+    return value
+
+
 class TensorShape(tuple[Any, ...]):
     """A shape; a tuple of integers that prints as TensorFlow's does.  None stands for any size.
 
@@ -19,7 +32,9 @@ class TensorShape(tuple[Any, ...]):
 
     def __new__(cls, dims: Any = ()) -> TensorShape:
         is_any = dims is None or isinstance(dims, _AnyShape)
-        return _AnyShape() if is_any else super().__new__(cls, dims)
+        if is_any:
+            return _AnyShape()
+        return super().__new__(cls, map(_dimension, dims if hasattr(dims, "__iter__") else (dims,)))
 
     def is_compatible_with(self, other: Any) -> bool:
         """Whether a tensor may have both shapes."""
@@ -28,6 +43,24 @@ class TensorShape(tuple[Any, ...]):
         return len(self) == len(other) and all(
             None in (one, two) or one == two for one, two in zip(self, other, strict=True)
         )
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        if not self.is_compatible_with(TensorShape(other)):
+            raise ValueError(f"Shapes {self} and {other} are incompatible")
+
+    def merge_with(self, other: Any) -> TensorShape:
+        """Return the dimensions that one of two shapes knows."""
+        shape = TensorShape(other)
+        self.assert_is_compatible_with(shape)
+        return TensorShape([two if one is None else one for one, two in zip(self, shape, strict=True)])
+
+    def with_rank(self, rank: int) -> TensorShape:
+        if len(self) != rank:
+            raise ValueError(f"Shape {self} must have rank {rank}")
+        return self
+
+    def concatenate(self, other: Any) -> TensorShape:
+        return self + TensorShape(other)
 
     def as_list(self) -> list[int | None]:
         return list(self)

@@ -22,6 +22,9 @@ def with_signature(function: Callable[..., Any], signature: str) -> Callable[...
     }
     rejected = {word[1:] for word in signature.split() if word.startswith("!")}
 
+    parameters = inspect.signature(function).parameters.values()
+    required = {one.name for one in parameters if one.default is one.empty}
+
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         if len(args) > len(names):
@@ -35,7 +38,7 @@ def with_signature(function: Callable[..., Any], signature: str) -> Callable[...
         found: dict[str, Any] = {}
         for name, value in given.items():
             target = targets[name]
-            if value is None and target != name:
+            if value is None and target != name and target not in required:
                 continue
             if found.get(target) is not None:
                 raise ValueError(f"Cannot specify both '{name}' and '{target}'.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import dtypes
-from .tensor import TensorShape
+from .tensor import TensorShape, as_tensor
 
 __all__ = ["TensorSpec"]
 
@@ -17,6 +17,15 @@ class TensorSpec:
         self.shape = TensorShape(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.name = name
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        return cls(tensor.shape, tensor.dtype, name)
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether a tensor or another specification fits."""
+        other = spec_or_value if isinstance(spec_or_value, TensorSpec) else as_tensor(spec_or_value)
+        return self.dtype == other.dtype and self.shape.is_compatible_with(other.shape)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)

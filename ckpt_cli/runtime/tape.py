@@ -43,8 +43,7 @@ class GradientTape:
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._persistent = persistent
         self._watches_variables = watch_accessed_variables
-        self._recording = False
-        self._used = False
+        self._recording = self._entered = self._used = False
         self._forget()
 
     def _forget(self) -> None:
@@ -58,7 +57,7 @@ class GradientTape:
             raise ValueError(
                 "Tape is still recording, This can happen if you try to re-enter an already-active tape."
             )
-        self._recording = True
+        self._recording = self._entered = True
         observers.append(self)
         return self
 
@@ -127,7 +126,9 @@ class GradientTape:
 
         A tape that is not persistent can be asked once.
         """
-        if self._used and not self._persistent:
+        if unconnected_gradients not in (UnconnectedGradients.NONE, UnconnectedGradients.ZERO):
+            raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
+        if (self._used and not self._persistent) or not self._entered:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients "
                 "(or jacobians)"
@@ -151,12 +152,14 @@ class GradientTape:
 
     def _walk_back(self, targets: list[Any], sources: list[Any], output_gradients: Any) -> dict[int, Any]:
         gradients: dict[int, Any] = {}
-        given = flatten(output_gradients) if output_gradients is not None else [None] * len(targets)
+        given: list[Any] = [None] * len(targets)
+        if output_gradients is not None:
+            given = [as_tensor(one) for one in flatten(output_gradients)]
         for target, gradient in zip(targets, given, strict=True):
             key = id(target)
-            if key not in self._tracked:
+            if key not in self._tracked and not any(target is source for source in sources):
                 continue
-            seed = OPERATIONS["ones_like"](target) if gradient is None else as_tensor(gradient)
+            seed = OPERATIONS["ones_like"](target) if gradient is None else gradient
             gradients[key] = gradients[key] + seed if key in gradients else seed
         kept = {id(source) for source in sources}
         for record in reversed(self._records):
@@ -208,9 +211,26 @@ class GradientTape:
         if part is not None and key in self._tracked:
             gradients[key] = gradients[key] + part if key in gradients else part
 
+    def batch_jacobian(
+        self, target: Any, source: Any, unconnected_gradients: str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None, experimental_use_pfor: bool = True,
+    ) -> Any:  # fmt: skip
+        """Return d(target element)/d(source) for each example by itself."""
+        if target.shape[:1] != source.shape[:1]:
+            raise ValueError(
+                f"The first dimensions of target and source differ: {target.shape}, {source.shape}"
+            )
+        whole = self.jacobian(target, source, unconnected_gradients)
+        if whole is None:
+            return None
+        rest = (slice(None),) * (len(target.shape) - 1)
+        examples = [whole[(at, *rest, at)] for at in range(len(target))]
+        return OPERATIONS["stack"](*examples, axis=0)
+
     def jacobian(
-        self, target: Any, sources: Any, unconnected_gradients: str = UnconnectedGradients.NONE
-    ) -> Any:
+        self, target: Any, sources: Any, unconnected_gradients: str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None, experimental_use_pfor: bool = True,
+    ) -> Any:  # fmt: skip
         """Return d(target element)/d(source), shape target.shape + source.shape, for each source."""
         flat = flatten(sources)
         rows: list[list[Any]] = []

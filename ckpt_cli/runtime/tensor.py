@@ -108,19 +108,23 @@ class TensorLike:
         return (self[index] for index in range(len(self._value)))
 
     def __bool__(self) -> bool:
-        return bool(self._value)
+        return self._value.size > 0 and bool(self._value)
 
     def __int__(self) -> int:
-        return int(self._value)
+        return int(self._single())
+
+    def _single(self) -> Any:
+        """Return the only element; numpy 1.26 also made a number of an array of one."""
+        return self._value.reshape(()) if self._value.size == 1 else self._value
 
     def __index__(self) -> int:
         return int(self._value.item().__index__())
 
     def __float__(self) -> float:
-        return float(self._value)
+        return float(self._single())
 
     def __complex__(self) -> complex:
-        return complex(self._value)
+        return complex(self._single())
 
     def __getitem__(self, key: Any) -> Tensor:
         return OPERATIONS["slice"](self, index=static_index(key))
@@ -231,8 +235,12 @@ def static_index(key: Any) -> Any:
         return slice(*(None if part is None else int(part) for part in (key.start, key.stop, key.step)))
     if isinstance(key, TensorLike):
         key = key._value if key._value.dtype.kind not in "iu" else int(key)
+    if isinstance(key, bool):
+        raise ValueError("mask cannot be scalar.")  # noqa: TRY004  TensorFlow's
     if isinstance(key, np.ndarray) and key.dtype.kind == "b":
         return key
+    if isinstance(key, np.ndarray) and not key.ndim and key.dtype.kind in "iu":
+        return int(key)
     if isinstance(key, list | np.ndarray):
         raise InvalidArgumentError(
             f"slice: {key!r} cannot be an index, only numbers and slices can [Op:StridedSlice]"
@@ -252,8 +260,14 @@ def _array_of(value: Any, dtype: np.dtype[Any] | None) -> Any:
     """
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
-        if array.dtype.kind in "SU":
+        if array.dtype.kind in "SUO":
             array = _strings(array)
+        elif array.dtype.kind in "mM" or array.dtype.char in "gG":
+            raise ValueError(
+                f"Failed to convert a NumPy array to a Tensor (Unsupported numpy type: {array.dtype})."
+            )
+        elif not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if dtype is None or array.dtype == dtype:
             return array
         if (array.dtype.kind == "O") != (dtype.kind == "O"):
@@ -322,10 +336,10 @@ def _strings(array: Any) -> Any:
     return out
 
 
-def _has_tensors(value: Any) -> bool:
+def _first_tensor(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return any(map(_has_tensors, value))
-    return isinstance(value, TensorLike)
+        return next((found for one in value if (found := _first_tensor(one)) is not None), None)
+    return value if isinstance(value, TensorLike) else None
 
 
 def as_tensor(value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
@@ -355,7 +369,8 @@ def as_tensor(value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
         )
     if hasattr(value, "_as_tensor"):
         return as_tensor(value._as_tensor(), dtype)
-    if isinstance(value, list | tuple) and _has_tensors(value):
+    if isinstance(value, list | tuple) and (found := _first_tensor(value)) is not None:
+        dtype = found._value.dtype if dtype is None else dtype
         return OPERATIONS["stack"](*(as_tensor(item, dtype) for item in value), axis=0)
     return Tensor(_array_of(value, dtype))
 
@@ -381,7 +396,11 @@ def convert_to_tensor(
 
 
 def is_tensor(x: Any) -> bool:
-    return isinstance(x, TensorLike)
+    return isinstance(x, TensorLike) or hasattr(x, "_as_tensor")
+
+
+_CONVERTED_LATE = ("add", "matmul")
+"""Operations that take the dtype of a list for its own: an error is one of the operation."""
 
 
 def _promoted(x: Any, y: Any, name: str) -> tuple[Tensor, Tensor]:
@@ -394,9 +413,9 @@ def _promoted(x: Any, y: Any, name: str) -> tuple[Tensor, Tensor]:
             left = as_tensor(x)
             right = y if y.__class__ is Tensor else as_tensor(y, left._value.dtype)
     except TypeError as error:
-        if name != "add":
+        if name not in _CONVERTED_LATE:
             raise
-        raise InvalidArgumentError(f"cannot compute AddV2: {error}") from error
+        raise InvalidArgumentError(f"cannot compute {name}: {error}") from error
     if left._value.dtype != right._value.dtype:
         message = (
             f"cannot compute {name} as input #1(zero-based) was expected to be a {left.dtype.name} tensor "

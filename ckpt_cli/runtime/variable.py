@@ -113,6 +113,11 @@ class Variable(TensorLike, Trackable):
                 f"In this `tf.Variable` creation, the initial value's shape ({value.shape}) is not "
                 f"compatible with the explicitly supplied `shape` argument ({shape})."
             )
+        if constraint is not None and not callable(constraint):
+            raise ValueError(
+                "Argument `constraint` must be None or a callable. a callable. "
+                f"Got a {type(constraint)}:  {constraint}"
+            )
         self._value: Any = np.array(value)
         graph, self._shared_name = graphs.current(), scoped(name if name is not None else "Variable")
         if graph is not None:
@@ -191,6 +196,10 @@ class Variable(TensorLike, Trackable):
         return tensor
 
     def _change(self, what: str, value: Any, read_value: bool) -> Any:
+        if what != "assign" and self._value.dtype.kind in "bO":
+            raise InvalidArgumentError(
+                f"No OpKernel was registered to support Op {what} of {self.dtype.name}"
+            )
         tensor = value if value.__class__ is Tensor and value._value.dtype == self._value.dtype else None
         if tensor is None or tensor._value.shape != self._value.shape:
             tensor = self._prepared(value, what)
@@ -222,6 +231,18 @@ class Variable(TensorLike, Trackable):
     scatter_nd_update, scatter_update = _scatters("update")
     scatter_nd_add, scatter_add = _scatters("add")
     scatter_nd_sub, scatter_sub = _scatters("sub")
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+        return OPERATIONS["gather"](self, indices, axis=0)
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+        return OPERATIONS["gather_nd"](self, indices)
+
+    def __len__(self) -> int:
+        raise TypeError("object of type 'Variable' has no len()")
+
+    def __index__(self) -> int:
+        raise TypeError("'Variable' object cannot be interpreted as an integer")
 
     def __getitem__(self, key: Any) -> Tensor:
         index = static_index(key)

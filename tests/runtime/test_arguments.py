@@ -21,7 +21,7 @@ RUNTIME = os.path.dirname(tf.__file__)
 WITHOUT_EFFECT = {
     "name", "use_locking", "validate_indices", "summarize", "shift", "layout",  # in TensorFlow's kernels, too
     "autograph", "jit_compile", "reduce_retracing", "parallel_iterations", "swap_memory", "infer_shape",
-    "shape_invariants", "experimental_implements", "experimental_autograph_options",
+    "shape_invariants", "experimental_use_pfor", "experimental_implements", "experimental_autograph_options",
     "experimental_attributes", "experimental_relax_shapes", "experimental_compile",
     "experimental_follow_type_hints", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops",
     "num_parallel_calls", "deterministic",  # how something is run

@@ -91,6 +91,7 @@ def table() -> str:
         "layers": "Layers, by each argument and input, with derivatives",
         "checkpoints": "What programs do around checkpoints",
         "shown": "What is printed: tensors, progress, summaries",
+        "extremes": "Wrong arguments, extreme values",
     }
     rows = [
         "| programs about | programs | results | equal | not supported |",

@@ -438,7 +438,7 @@ ACTIVATIONS = {
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
 def test_activations(name):
     np.testing.assert_allclose(
-        K.activations.get(name)(tf.constant(X)), ACTIVATIONS[name], rtol=1e-7, atol=1e-12
+        K.activations.get(name)(tf.constant([X]))[0], ACTIVATIONS[name], rtol=1e-7, atol=1e-12
     )
 
 

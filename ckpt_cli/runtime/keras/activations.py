@@ -40,7 +40,7 @@ def relu(x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: 
         return leaky_relu(x, alpha)
     out = x * cast(x > threshold, x.dtype) if threshold else _op["relu"](x)
     if max_value == 6 and not threshold:
-        out = where(x < 6, out, _op["ones_like"](x) * 6)
+        out = where(x >= 6, _op["ones_like"](x) * 6, out)
     elif max_value is not None:
         out = clip_by_value(out, 0, max_value)
     return out - alpha * _op["relu"](threshold - x) if alpha else out
@@ -65,14 +65,19 @@ def _floating(name: str, x: Any) -> Tensor:
 
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
     x = _floating("Elu", x)
-    found = where(x < 0, _op["expm1"](_op["minimum"](x, 0)), x)
+    found = where(x < 0, _below(x), x)
     return found if alpha == 1 else where(x > 0, found, alpha * found)
+
+
+def _below(x: Tensor) -> Tensor:
+    """Return exp(x) - 1 where x is negative; TensorFlow's slope is 1 at NaN."""
+    is_nan = _op["is_nan"](x)
+    return where(is_nan, x, _op["expm1"](_op["minimum"](where(is_nan, 0.0, x), 0)))
 
 
 def selu(x: Any) -> Tensor:
     x = _floating("Selu", x)
-    below = _SELU_ALPHA * _op["expm1"](_op["minimum"](x, 0))
-    return _SELU_SCALE * where(x < 0, below, x)  # at 0 the slope is that of above, unlike elu's
+    return _SELU_SCALE * where(x < 0, _SELU_ALPHA * _below(x), x)  # at 0 the slope is that of above
 
 
 def gelu(x: Any, approximate: bool = False) -> Tensor:
@@ -91,6 +96,8 @@ def hard_sigmoid(x: Any) -> Tensor:
 
 def softmax(x: Any, axis: Any = -1) -> Tensor:
     x = as_tensor(x)
+    if x.ndim < 2:
+        raise ValueError(f"Cannot apply softmax to a tensor that is 1D. Received input: {x}")
     return keep_logits(_op["softmax"](x, axis=tuple(axis) if isinstance(axis, list) else axis), x, KERAS)
 
 

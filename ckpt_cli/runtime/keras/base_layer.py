@@ -177,6 +177,8 @@ class Layer(Module):
         put = self._put
         put("_name", name if name is not None else unique_name(to_snake_case(type(self).__name__)))
         put("_layer_trainable", trainable)
+        if str(dtype).startswith("mixed_"):
+            raise NotImplementedError(f"{type(self).__name__}: argument {dtype=} is not supported")
         put("_dtype", dtypes.as_dtype(dtype or "float32"))
         put("_own_weights", [])
         put("_batch_input_shape", shape)

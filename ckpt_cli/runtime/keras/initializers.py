@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import distributions, graphs
+from ..creation import constant as constant_of
 from ..distributions import scrambled
 from ..dtypes import DType, as_dtype
 from ..names import to_snake_case
 from ..ops.random import drawn_seed
 from ..parts import one_thread
-from ..tensor import Tensor, TensorLike, as_tensor
+from ..tensor import Tensor, TensorLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,19 +62,25 @@ class Initializer:
 
     def __call__(self, shape: Any, dtype: Any = None, **options: Any) -> Tensor:
         wanted = as_dtype(dtype or "float32")
+        _check(wanted, floating=not isinstance(self, Zeros | Ones | Constant | RandomUniform))
         values = self._values(tuple(int(dim) for dim in shape), wanted)
         return Tensor(np.asarray(values, wanted.numpy_dtype))
 
     def _draw(
-        self, distribution: Any, shape: tuple[int, ...], dtype: DType, scale: float, offset: float = 0.0
+        self,
+        distribution: Any,
+        shape: tuple[int, ...],
+        dtype: DType,
+        scale: float,
+        offset: float = 0.0,
+        **bounds: int,
     ) -> Any:
         """Return `scale` times a distribution's values plus `offset`, as stateless operations draw them."""
         if self._drawn is None:
             self._drawn = _drawn_seed() if self.seed is None else self.seed
         kind = dtype.numpy_dtype.type
-        return distribution(scrambled(self._drawn, 0), math.prod(shape), dtype).reshape(shape) * kind(
-            scale
-        ) + kind(offset)
+        drawn = distribution(scrambled(self._drawn, 0), math.prod(shape), dtype, **bounds)
+        return drawn.reshape(shape) * kind(scale) + kind(offset)
 
     def get_config(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_drawn"}
@@ -81,6 +88,13 @@ class Initializer:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
         return cls(**config)
+
+
+def _check(dtype: DType, *, floating: bool) -> None:
+    if floating and not dtype.is_floating:
+        raise ValueError(f"Expected floating point type, got {dtype}.")
+    if dtype.numpy_dtype.hasobject:
+        raise ValueError(f"Expected numeric or boolean dtype, got {dtype}.")
 
 
 class Zeros(Initializer):
@@ -104,7 +118,7 @@ class Constant(Initializer):
         self.value = value
 
     def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        return np.broadcast_to(as_tensor(self.value)._value, shape)
+        return constant_of(self.value, shape=shape)._value
 
 
 class RandomNormal(Initializer):
@@ -128,8 +142,15 @@ class RandomUniform(Initializer):
 
     def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         kind = dtype.numpy_dtype.type
+        if dtype.is_integer:
+            low, high = int(self.minval), int(self.maxval)
+            return self._draw(distributions.integers, shape, dtype, 1, 0, low=low, high=high)
         width = kind(self.maxval) - kind(self.minval)
         return self._draw(distributions.uniform, shape, dtype, width, self.minval)
+
+
+_MODES = ("fan_in", "fan_out", "fan_avg")
+_DISTRIBUTIONS = ("uniform", "truncated_normal", "untruncated_normal", "normal")
 
 
 class VarianceScaling(Initializer):
@@ -146,6 +167,11 @@ class VarianceScaling(Initializer):
         if scale <= 0.0:
             raise ValueError(f"`scale` must be positive float. Received: scale={scale}.")
         self.scale, self.mode, self.distribution = scale, mode.lower(), distribution.lower()
+        for name, known in (("mode", _MODES), ("distribution", _DISTRIBUTIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"Invalid `{name}` argument: {getattr(self, name)}. Please use one of the {known}."
+                )
 
     def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         fan_in, fan_out = _fans(shape)

@@ -25,6 +25,7 @@ def set_random_seed(seed: int) -> None:
 def to_categorical(y: Any, num_classes: int | None = None, dtype: str = "float32") -> Any:
     """Return integers as rows with a one at their place."""
     labels = np.asarray(y, int)
+    labels = labels[..., 0] if labels.ndim > 1 and labels.shape[-1] == 1 else labels
     return np.eye(num_classes or int(labels.max()) + 1, dtype=dtype)[labels]
 
 

@@ -14,19 +14,30 @@ from ..indexed_slices import gathered
 from ..parts import cut, one_thread, share
 from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor, define
 from .elementwise import sum_like
+from .reductions import integers
 
-__all__ = ["matmul", "static_shape"]
+__all__ = ["filled", "matmul", "static_shape"]
 
 _op = OPERATIONS
 
 
 def static_shape(shape: Any) -> tuple[int, ...]:
     """Return a shape argument, given as numbers, lists or tensors, as a tuple."""
-    if isinstance(shape, int):
-        return (shape,)
-    if hasattr(shape, "_value"):
-        return tuple(np.atleast_1d(shape._value).tolist())
-    return tuple(int(dim) for dim in shape)
+    if isinstance(shape, tuple | list):
+        for dim in shape:
+            if dim.__class__ is not int:
+                break
+        else:
+            return tuple(shape)
+    return tuple(np.atleast_1d(integers(shape)).tolist())
+
+
+def filled(shape: Any, value: Any, dtype: Any) -> Any:
+    """Return an array of one value."""
+    sizes = static_shape(shape)
+    if min(sizes, default=0) < 0:
+        raise InvalidArgumentError(f"Dimension {min(sizes)} must be >= 0 [Op:Fill]")
+    return np.full(sizes, value, dtype)
 
 
 def _object_safe(value: Any) -> Any:
@@ -49,7 +60,17 @@ define(
     lambda g, out, x, index: _op["slice_back"](g, x, index=index),
 )
 define("slice_back", _put, lambda g, out, value, like, index: _op["slice"](g, index=index), None)
-define("reshape", lambda x, shape: x.reshape(shape), lambda g, out, x, shape: _op["reshape_like"](g, x))
+
+
+def _reshape(x: Any, shape: Any) -> Any:
+    if not x.size and -1 in shape and 0 in shape:  # numpy does not tell how many nothing is.
+        shape = tuple(1 if dim == -1 else dim for dim in shape)
+    elif min(shape, default=0) < -1:
+        raise ValueError(f"Size {min(shape)} must be non-negative")
+    return x.reshape(shape)
+
+
+define("reshape", _reshape, lambda g, out, x, shape: _op["reshape_like"](g, x))
 define(
     "reshape_like",
     lambda x, like: x.reshape(like.shape),
@@ -136,15 +157,40 @@ def _pad(x: Any, paddings: Any, mode: str, value: Any) -> Any:
 
 
 def _pad_rule(g: Tensor, out: Tensor, x: Tensor, paddings: Any, mode: str, value: Any) -> Tensor:
-    assert mode == "constant", "the gradient of a reflected padding is not known here"
+    if mode != "constant":
+        return _op["pad_back"](g, x, paddings=paddings, mode=mode)
     index = tuple(slice(before, -after if after else None) for before, after in paddings)
     return _op["slice"](g, index=index)
 
 
+def _pad_back(g: Any, like: Any, paddings: Any, mode: str) -> Any:
+    """Add what was reflected to where it came from."""
+    for axis, pair in enumerate(paddings):
+        places = np.pad(np.arange(like.shape[axis]), pair, mode)  # type: ignore[call-overload]
+        out = np.zeros((like.shape[axis], *np.delete(g.shape, axis)), g.dtype)
+        np.add.at(out, places, np.moveaxis(g, axis, 0))
+        g = np.moveaxis(out, 0, axis)
+    return g
+
+
 define("pad", _pad, _pad_rule)
+define(
+    "pad_back",
+    _pad_back,
+    lambda h, _, g, like, paddings, mode: _op["pad"](h, paddings=paddings, mode=mode, value=0),
+    None,
+)
+
+
+def _check_indices(indices: Any) -> None:
+    if indices.dtype.name not in ("int16", "int32", "int64"):
+        raise ValueError(
+            f"Value for attr 'Tindices' of {indices.dtype} is not in the list: int16, int32, int64"
+        )
 
 
 def _gather(x: Any, indices: Any, axis: int) -> Any:
+    _check_indices(indices)
     if indices.size and (indices.min() < 0 or indices.max() >= x.shape[axis]):
         worst = indices.min() if indices.min() < 0 else indices.max()
         raise ValueError(f"indices = {worst} is not in [0, {x.shape[axis]})")
@@ -183,6 +229,9 @@ def _gather_nd_rule(g: Tensor, out: Tensor, x: Tensor, indices: Tensor) -> Any:
 
 
 def _gather_nd(x: Any, indices: Any) -> Any:
+    _check_indices(indices)
+    if not indices.shape[-1]:
+        return np.broadcast_to(x, (*indices.shape[:-1], *x.shape))
     outside = ((indices < 0) | (indices >= x.shape[: indices.shape[-1]])).any(axis=-1)
     if outside.any():
         raise ValueError(
@@ -255,6 +304,10 @@ _LEAST_SIDE = 128
 
 
 def _product(x: Any, y: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+    if x.ndim < 2 or y.ndim < 2:
+        raise ValueError(f"In[0] and In[1] ndims must be >= 2, got {x.ndim} and {y.ndim}")
+    if x.dtype.name in ("int8", "int16", "bool") and x.ndim == y.ndim == 2:
+        raise ValueError(f"Value for attr 'T' of {x.dtype} is not in the list of allowed values")
     x, y = x.swapaxes(-1, -2) if transpose_a else x, y.swapaxes(-1, -2) if transpose_b else y
     if y.ndim != 2 or x.ndim < 2 or x.shape[-1] != len(y) or x.size * y.shape[1] < 2 * _LEAST_PRODUCTS:
         if x.size * y.shape[-1] <= _ALONE:

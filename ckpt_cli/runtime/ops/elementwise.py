@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import as_dtype, as_numpy
-from ..errors import UnimplementedError
+from ..errors import InvalidArgumentError, UnimplementedError
 from ..tensor import OPERATIONS, Operation, Tensor, as_tensor, define, observers
 from .rows import LARGE, Rows, in_parts
 
@@ -66,9 +66,18 @@ def sum_like(g: Tensor, x: Tensor) -> Tensor:
     return _sum_like(g, x)
 
 
+_add = in_parts(np.add)
+
+
+def _joined(x: Any, y: Any) -> Any:
+    """Return a sum; of two strings numpy returns no array."""
+    out = _add(x, y)
+    return np.array(out, object) if out.__class__ is bytes else out
+
+
 add = define(
     "add",
-    in_parts(np.add),
+    _joined,
     lambda g, out, x, y: sum_like(g, x),
     lambda g, out, x, y: sum_like(g, y),
     promotes=True,
@@ -366,6 +375,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     """Return x where the condition holds, y elsewhere; without both, where the condition holds."""
     if x is None and y is None:
         return _op["nonzero"](condition)
+    condition = as_tensor(condition, np.dtype(np.bool_))
+    if not condition.dtype.is_bool:
+        raise InvalidArgumentError(f"cannot compute SelectV2 with a condition of {condition.dtype.name}")
     left, right = (
         (x, y)
         if hasattr(x, "_value")
@@ -375,4 +387,10 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return _select(condition, left, as_tensor(right, left._value.dtype))
 
 
-define("nonzero", np.argwhere, None)
+def _nonzero(x: Any) -> Any:
+    if not x.ndim or x.dtype.kind == "O":
+        raise ValueError(f"WhereOp : Unhandled input of {x.dtype} with {x.ndim} dimensions")
+    return np.argwhere(x)
+
+
+define("nonzero", _nonzero, None)

@@ -67,19 +67,21 @@ def _picked_rule(g: Tensor, out: Tensor, logits: Tensor, labels: Tensor) -> Tens
 
 
 def _cross_entropy(logits: Any, labels: Any) -> Any:
-    products = labels * _log_softmax(logits)
-    return -np.where(labels == 0, np.zeros_like(products), products).sum(axis=-1)
+    return -(labels * _log_softmax(logits)).sum(axis=-1)
 
 
 define("sparse_cross_entropy", _picked, _picked_rule, None)
 
 
+define("held", lambda x: x, lambda g, out, x: _op["zeros_like"](x))
+"""What TensorFlow takes for a constant."""
+
 define(
     "cross_entropy",
     _cross_entropy,
-    # As in TensorFlow this is right for labels that add up to 1, which is what labels are.
+    # As in TensorFlow this is right for labels that add up to 1, and labels are constants to it.
     lambda g, out, logits, labels: (
-        _op["expand_dims"](g, axis=-1) * (_op["softmax"](logits, axis=-1) - labels)
+        _op["expand_dims"](g, axis=-1) * (_op["softmax"](logits, axis=-1) - _op["held"](labels))
     ),
     lambda g, out, logits, labels: -_op["expand_dims"](g, axis=-1) * _op["log_softmax"](logits, axis=-1),
 )

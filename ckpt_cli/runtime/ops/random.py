@@ -219,7 +219,7 @@ def _dropout_mask(x: Any, rate: float, seed: int | None) -> Any:
 
 def _shuffle(x: Any, seed: int | None) -> Any:
     """Return rows in another order: each place takes one of those not yet taken."""
-    size = len(x)
+    size = len(x) if x.ndim else 1
     if x.size <= 1 or size <= 1:
         operation_seeds(seed)
         return x

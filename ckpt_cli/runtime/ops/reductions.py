@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import OPERATIONS, Tensor, as_tensor, define
+from ..errors import InvalidArgumentError
+from ..tensor import OPERATIONS, Tensor, TensorLike, as_tensor, define
 from .elementwise import cast
 
-__all__ = ["axes_of", "expanded", "reduced"]
+__all__ = ["axes_of", "expanded", "integer", "integers", "reduced"]
 
 _op = OPERATIONS
 
@@ -19,13 +20,35 @@ def axes_of(axis: Any) -> int | tuple[int, ...] | None:
     """Return an axis argument, a number, list or tensor, as numpy takes it."""
     if axis is None or axis.__class__ is int:
         return axis
-    values = as_tensor(axis, np.dtype(np.int32)).numpy()
-    return tuple(values.tolist()) if np.ndim(values) else int(values)
+    values = integers(axis)
+    return tuple(values.tolist()) if values.ndim else int(values)
+
+
+def integers(value: Any) -> Any:
+    """Return an argument of integers as an array; InvalidArgumentError for values of another dtype."""
+    tensor = as_tensor(value, np.dtype(np.int32) if value.__class__ is float else None)
+    if tensor._value.dtype.kind not in "iu":
+        if tensor._value.shape == (0,) and not isinstance(value, TensorLike):
+            return np.zeros(0, np.int32)  # An empty list is one of any dtype.
+        raise InvalidArgumentError(
+            f"Value for attr 'T' of {tensor.dtype.name} is not in the list of allowed values: int32, int64"
+        )
+    return np.asarray(tensor._value)
+
+
+def integer(value: Any) -> int:
+    """Return an argument that is one integer."""
+    return value if value.__class__ is int else int(integers(value).item())
 
 
 def reduced(name: str, x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Run one of the reductions below."""
-    return _op[name](x, axis=axes_of(axis), keepdims=bool(keepdims))
+    axes = axes_of(axis)
+    if axes is not None and axes != ():
+        x = as_tensor(x)
+        if not x._value.ndim:
+            raise InvalidArgumentError(f"Invalid reduction dimension ({axes} for input with 0 dimension(s)")
+    return _op[name](x, axis=axes, keepdims=bool(keepdims))
 
 
 def _expand(value: Any, like: Any, axis: Any, keepdims: bool) -> Any:
@@ -54,6 +77,8 @@ def _typed(function: Any) -> Any:
     """Return a reduction that keeps the dtype: numpy would widen integers."""
 
     def forward(x: Any, axis: Any, keepdims: bool) -> Any:
+        if x.dtype.kind == "V":  # TensorFlow adds numbers of bfloat16 up in float32.
+            return function.reduce(x.astype(np.float32), axis, keepdims=keepdims).astype(x.dtype)
         return function.reduce(x, axis, x.dtype, keepdims=keepdims)
 
     return forward
@@ -100,7 +125,8 @@ def _others(x: Any, axis: Any) -> Any:
 
 def _others_rule(g: Tensor, out: Tensor, x: Tensor, axis: Any) -> Tensor:
     products = g * out
-    return (_op["reduce_sum"](products, axis=axis, keepdims=True) - products) / x
+    rest = _op["reduce_sum"](products, axis=axis, keepdims=True) - products
+    return _op["divide_no_nan"](rest, x)
 
 
 define("others", _others, _others_rule)
@@ -126,6 +152,8 @@ def _place(function: Any, worst: float) -> Any:
     """Return the place of an extreme, which nan never is."""
 
     def forward(x: Any, axis: int, dtype: Any) -> Any:
+        if not x.ndim:
+            raise ValueError(f"Expected dimension in the range [0, 0), but got {axis}")
         return function(
             np.where(np.isnan(x), x.dtype.type(worst), x) if x.dtype.kind == "f" else x, axis
         ).astype(dtype)
@@ -156,11 +184,15 @@ define("argmin", _place(np.argmin, np.inf), None)
 
 
 def _cumulate(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    flipped = np.flip(x, axis) if reverse else x
-    out = np.cumsum(flipped, axis=axis, dtype=x.dtype)
+    if not x.ndim:
+        raise ValueError(f"Expected scan axis in the range [0, 0), but got {axis}")
+    moved = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1]
     if exclusive:
-        out = out - flipped
-    return np.flip(out, axis) if reverse else out
+        out = np.zeros_like(moved)
+        np.cumsum(moved[:-1], axis=0, dtype=x.dtype, out=out[1:])
+    else:
+        out = np.cumsum(moved, axis=0, dtype=x.dtype)
+    return np.moveaxis(out[:: -1 if reverse else 1], 0, axis)
 
 
 define(
@@ -189,8 +221,11 @@ define(
 
 
 def _softmax(x: Any, axis: int) -> Any:
+    if not x.ndim:
+        raise ValueError("Input dims must be >= 1")
     powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
-    return powers / np.sum(powers, axis=axis, keepdims=True)
+    total = np.sum(powers, axis=axis, keepdims=True)
+    return powers / total if x.dtype.kind != "V" else powers * (x.dtype.type(1) / total)
 
 
 def _log_softmax(x: Any, axis: int) -> Any:

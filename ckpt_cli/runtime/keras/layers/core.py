@@ -183,7 +183,7 @@ class Dropout(Layer):
             raise ValueError(
                 f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={self.rate}"
             )
-        return inputs * _op["dropout_mask"](inputs, rate=self.rate, seed=seed)
+        return _op["multiply_no_nan"](inputs, _op["dropout_mask"](inputs, rate=self.rate, seed=seed))
 
 
 class Flatten(Layer):
@@ -208,10 +208,9 @@ class Reshape(Layer):
             known = -1
             for dim in shape:
                 known *= dim
-            total = inputs._value.size // max(len(inputs._value), 1)
-            shape = tuple(total // known if dim == -1 else dim for dim in shape)
-        of_example = inputs._value.size // max(len(inputs._value), 1)
-        if len(inputs._value) and math.prod(shape) != of_example:
+            shape = tuple(math.prod(inputs.shape[1:]) // known if dim == -1 else dim for dim in shape)
+        of_example = math.prod(inputs.shape[1:])
+        if math.prod(shape) != of_example:
             raise InvalidArgumentError(
                 f"Input to reshape is a tensor with {of_example} values for each example, but the requested "
                 f"shape {shape} has {math.prod(shape)} [Op:Reshape]"

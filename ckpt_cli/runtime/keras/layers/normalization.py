@@ -112,6 +112,7 @@ class BatchNormalization(_Normalization):
     _refused = ("renorm", "virtual_batch_size", "adjustment")
     moving_mean: Variable
     moving_variance: Variable
+    _is_synchronized: bool
 
     def __init__(
         self,
@@ -128,8 +129,8 @@ class BatchNormalization(_Normalization):
     ) -> None:
         if not isinstance(axis, int) and len(axis) != 1:
             raise NotImplementedError(f"BatchNormalization: axis={axis!r} is not supported, only one axis")
-        for option in ("synchronized", "fused"):  # how it is computed, and where
-            kwargs.pop(option, None)
+        self._put("_is_synchronized", bool(kwargs.pop("synchronized", False)))
+        kwargs.pop("fused", None)  # how it is computed
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
         self.momentum = momentum
         moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
@@ -142,7 +143,8 @@ class BatchNormalization(_Normalization):
                 _aligned(one, inputs.ndim, axes) for one in (self.moving_mean, self.moving_variance)
             )
             return self._normalized(inputs, mean, variance)
-        is_fused = (inputs.ndim, axes) in _FUSED  # That kernel takes no notice of masks.
+        # That kernel takes no notice of masks.
+        is_fused = (inputs.ndim, axes) in _FUSED and not self._is_synchronized
         out, mean, variance = self._of_batch(inputs, axes, None if is_fused else mask)
         kept = variance
         if is_fused:
