@@ -14,6 +14,8 @@ import pytest
 
 import ckpt_cli
 import formats
+from formats.model.writer import Placement
+from formats.orbax.arrays import ZarrTensor
 from tests import orbax_files
 from tests.repository import Repository
 from tests.servers.hub import Hub, serving_hub
@@ -508,3 +510,41 @@ def test_checkpoints_are_read_from_git(
     are_read(ckpt, "HEAD:pytree", "HEAD:unfinished/2", "HEAD:flax_msgpack/flax_model.msgpack")
     found = ckpt("ls", "--json", "HEAD:unfinished").json
     assert ([row["name"] for row in found["checkpoints"]], found["latest"]) == (["2"], "2")
+
+
+def _of_chunks(tmp_path: Path, ckpt: Callable) -> Path:
+    """Write a tree whose tensors are several compressed chunks."""
+    rows = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    np.savez(tmp_path / "rows.npz", **{"params/a": rows, "params/b": rows + 1})
+    options = ("--to", "orbax", "--compress", "zstd", "--shard-size", "4096")
+    assert ckpt("convert", tmp_path / "rows.npz", tmp_path / "tree", *options).code == 0
+    return tmp_path / "tree"
+
+
+def test_chunks_are_decoded_once_to_be_written_and_verified(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, decoded = _of_chunks(tmp_path, ckpt), []
+    decode = ZarrTensor._decoded
+    monkeypatch.setattr(ZarrTensor, "_decoded", lambda self, cell: decoded.append(cell) or decode(self, cell))
+    assert ckpt("convert", source, tmp_path / "a.safetensors", "-j", "1").code == 0
+    assert len(decoded) == 8
+    assert ckpt("convert", source, tmp_path / "b.safetensors", "-j", "1", "--verify", "none").code == 0
+    assert len(decoded) == 16
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_what_is_written_otherwise_than_it_was_decoded_is_found(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _of_chunks(tmp_path, ckpt)
+    write = Placement.write
+
+    def flipped(self: Placement, at: int, data: bytes) -> None:
+        write(self, at, bytes(data)[:-1] + bytes([data[-1] ^ 1]))
+
+    monkeypatch.setattr(Placement, "write", flipped)
+    done = ckpt("convert", source, tmp_path / "a.safetensors", "-j", "1")
+    assert done.code == 3
+    assert "verification failed" in done.err
+    assert not (tmp_path / "a.safetensors").exists()

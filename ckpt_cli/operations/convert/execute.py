@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from formats.model.tensor import LazyTensor
     from formats.model.writer import FormatWriter
     from formats.store.journal import Journal
+    from formats.store.ranges import FileRange
 
     from .placement import Name, WriteUnit
     from .plan import Move, Plan
@@ -323,7 +324,7 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
             part.values.check(sums)
             writer.filled(*unit.name, sums.made)
             made[unit.name] = Copied.of(part, sums)
-    return made
+    return made | ledger.streamed
 
 
 def _copies(  # noqa: PLR0917  what goes where, then who does it
@@ -353,8 +354,10 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
             continue
         workers.keep(move.spec.nbytes or 0)
         if place is not None:
-            found = ledger.stream(place, move.spec.nbytes or 0, partial(_checked_chunks, move))
-            writer.filled(*unit.name, found)
+            chunks = partial(_checked_chunks, move)
+            found = ledger.stream(place, move.spec.nbytes or 0, chunks, proves=proves)
+            ledger.streamed[unit.name] = found
+            writer.filled(*unit.name, found.sum)
             advance(move.spec.nbytes or 0)
             continue
         if values is not None and isinstance(writer, BundleWriter):
@@ -467,15 +470,13 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
             pieces = pieces if extents in pieces else dict(found.pieces())
             found = pieces.pop(extents)
         mine, values = found.file_range() if found.has_values else None, unit.values
+        passed = made.get(unit.name)
+        if mine is not None and passed is not None and _is_held(plan, mine, passed) and may_be_proved:
+            advance(mine.size)
+            continue
         if mine is not None and values is not None:
-            passed = made.get(unit.name)
             proven = passed is not None and all(each.is_checked for each in (mine, *values.sources))
             if passed is not None:
-                if not mine.fits(passed.sum):
-                    raise different(plan.target, move.spec.key)
-                if may_be_proved and passed.is_at(mine):
-                    advance(mine.size)
-                    continue
                 mine, values = mine.unchecked, values.unchecked
             for begin, end in cut(mine.size, workers.task_bytes):
                 if proven:
@@ -487,6 +488,13 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
         if not same_tensor(found, move):
             raise different(plan.target, move.spec.key)
         advance(move.spec.nbytes or 0)
+
+
+def _is_held(plan: Plan, found: FileRange, passed: Copied) -> bool:
+    """Whether a tensor was read back from where a reader finds it; ConversionError for another checksum."""
+    if not found.fits(passed.sum):
+        raise different(plan.target, found.key)
+    return passed.is_at(found)
 
 
 def same_tensor(found: LazyTensor, move: Move) -> bool:

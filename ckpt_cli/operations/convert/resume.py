@@ -20,6 +20,7 @@ from formats.store.ranges import Sum
 from formats.store.remote.upload_journal import UploadJournal
 
 from .plan import Outcome
+from .tasks import Copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from formats.store.journal import Journal
 
     from .lazy import Sums
+    from .placement import Name
     from .plan import Plan
     from .tasks import UnitRange
 
@@ -202,6 +204,8 @@ class Ledger:
         self.is_doubtful = journal is not None and journal.is_doubtful
         """Whether what is claimed counts only when its source was read again."""
         self.kept = 0
+        self.streamed: dict[Name, Copied] = {}
+        """What has become of tensors that were filled from beginning to end."""
 
     def claim(self, place: Placement, begin: int, end: int) -> Claim | None:
         """Return what is claimed of a range of a place."""
@@ -217,21 +221,28 @@ class Ledger:
         claim = Claim(part.end - part.begin, sums.made.crc, part.values.told(sums))
         self._filled(part.place, part.begin, claim)
 
-    def stream(self, place: Placement, size: int, chunks: Callable[[], Iterator[Chunk]]) -> Sum:
-        """Fill a place from its beginning to its end; return the checksum."""
+    def stream(
+        self, place: Placement, size: int, chunks: Callable[[], Iterator[Chunk]], *, proves: bool
+    ) -> Copied:
+        """Fill a place from its beginning to its end; return the checksum.
+
+        Where that `proves` it, each chunk is read back at once: to make it again takes longer.
+        """
         claim = self.claim(place, 0, size)
         if claim is not None and self.is_doubtful:
             claim = claim if _sum_of(chunks()).crc == claim.made else None
         if claim is not None and place.holds(0, claim):
             self.kept += size
-            return Sum(claim.made, size)
-        found = place.sum
+            return Copied(Sum(claim.made, size))
+        found, is_proved = place.sum, proves and place.file.shares_memory
         for chunk in chunks():
-            place.write(found.size, chunk)
+            at = found.size
+            place.write(at, chunk)
             found.extend(chunk)
+            is_proved = is_proved and place.returns(at, chunk)
         if size:
             self._filled(place, 0, Claim(size, found.crc))
-        return found
+        return Copied(found, place if is_proved else None)
 
     def _filled(self, place: Placement, begin: int, claim: Claim) -> None:
         if self._journal is not None:
