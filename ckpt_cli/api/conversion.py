@@ -270,8 +270,11 @@ def _plan_like(
     if layout is not None:
         if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
             layout = layout._replace(like=template)  # which tells the model, too
-        beside = reader.format.is_tree != template.format.is_tree and not options.strictness.keep_optimizer
-        laid = lay_out(reader, keys, layout._replace(given=options.given, carries=beside))
+        beside = reader.format.is_tree != template.format.is_tree
+        keeps = options.strictness.keep_optimizer
+        if beside and keeps:
+            keys = [key for key in keys if reader.kinds.get(key) not in ("slot", "optimizer")]
+        laid = lay_out(reader, keys, layout._replace(given=options.given, carries=beside and not keeps))
         reader, keys = laid.reader, list(laid.reader.specs)
     names = _renamed(reader, layout, options, reporter)
     template.prove_specs()  # of which no more than these is taken, as a rule

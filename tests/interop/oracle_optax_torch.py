@@ -62,3 +62,27 @@ def gone_on(paths):
         steps = {int(state["step"]) for state in optimizer.state.values() if "step" in state}
         found[name] = [max(steps, default=None), _losses(model, optimizer, 3)]
     return found
+
+
+def odd(paths):
+    """Save training checkpoints of Adam that name no parameters, have two groups, or count by integers."""
+    for name, path in paths.items():
+        model, optimizer = _fresh("adam")
+        named = list(model.named_parameters())
+        if name == "unnamed":
+            optimizer = torch.optim.Adam(model.parameters(), RATE)
+        elif name == "groups":
+            groups = [{"params": named[:2], "lr": 0.1}, {"params": named[2:]}]
+            optimizer = torch.optim.Adam(groups, RATE)
+        elif name == "nadam":
+            optimizer = torch.optim.NAdam(named, RATE)
+        elif name == "amsgrad":
+            optimizer = torch.optim.Adam(named, RATE, amsgrad=True)
+        _losses(model, optimizer, 2)
+        saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        for number, state in saved["optimizer"]["state"].items():
+            if name == "integers":
+                state["step"] = int(state["step"])
+            elif name == "counts":
+                state["step"] += number
+        torch.save(saved, path)

@@ -120,18 +120,24 @@ def test_optax_and_keras_go_on_from_each_other(
     assert apart(optax.ask("optax", "gone_on", paths=to_optax), of_keras, OTHERS) == {}
 
 
-def test_optax_and_pytorch_go_on_from_each_other(
-    optax: TensorFlow, pytorch: TensorFlow, tmp_path: Path
-) -> None:
-    there, back = str(tmp_path / "there.tsv"), str(tmp_path / "back.tsv")
+def pytorch_maps(folder: Path) -> tuple[str, str]:
+    """Write the map from the tree to PyTorch and its inverse."""
+    there, back = str(folder / "there.tsv"), str(folder / "back.tsv")
     names = [("kernel", "weight", "\tT"), ("bias", "bias", "")]
     pairs = [
         (f"params/d{at}/{mine}", f"model/{2 * at}.{its}", turn)
         for at in range(2)
         for mine, its, turn in names
     ]
-    (tmp_path / "there.tsv").write_text("".join(f"{tree}\t{its}{turn}\n" for tree, its, turn in pairs))
-    (tmp_path / "back.tsv").write_text("".join(f"{its}\t{tree}{turn}\n" for tree, its, turn in pairs))
+    (folder / "there.tsv").write_text("".join(f"{tree}\t{its}{turn}\n" for tree, its, turn in pairs))
+    (folder / "back.tsv").write_text("".join(f"{its}\t{tree}{turn}\n" for tree, its, turn in pairs))
+    return there, back
+
+
+def test_optax_and_pytorch_go_on_from_each_other(
+    optax: TensorFlow, pytorch: TensorFlow, tmp_path: Path
+) -> None:
+    there, back = pytorch_maps(tmp_path)
     trees, files = places(tmp_path, "tree", "", PYTORCH), places(tmp_path, "torch", ".pt", PYTORCH)
     to_torch, to_optax = places(tmp_path, "made", ".pt", PYTORCH), places(tmp_path, "made", "", PYTORCH)
     of_optax = optax.ask("optax", "trained", paths=trees, steps=STEPS)
@@ -145,6 +151,33 @@ def test_optax_and_pytorch_go_on_from_each_other(
         assert run("convert", files[name], to_optax[name], *options) == 0
     assert apart(pytorch.ask("optax_torch", "gone_on", paths=to_torch), of_optax, STEPS) == {}
     assert apart(optax.ask("optax", "gone_on", paths=to_optax), of_torch, OTHERS) == {}
+
+
+ODD = {
+    "unnamed": "has no param_names",
+    "groups": "has parameter groups with different settings",
+    "nadam": "has a group that is none of Adam",
+    "amsgrad": "keeps 'max_exp_avg_sq'",
+    "integers": "has a step count that is not a tensor",
+    "counts": "has different step counts",
+}
+
+
+def test_states_of_pytorch_without_an_equal_are_rejected_and_can_be_left_out(
+    optax: TensorFlow, pytorch: TensorFlow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, back = pytorch_maps(tmp_path)
+    (tree, *_), files = places(tmp_path, "tree", "", {"adam": 0}).values(), places(tmp_path, "o", ".pt", ODD)
+    optax.ask("optax", "trained", paths={"adam": tree}, steps=STEPS)
+    pytorch.ask("optax_torch", "odd", paths=files)
+    for name, words in ODD.items():
+        lines = [(tree, f"{name}.pt", files[name], there), (files[name], name, tree, back)]
+        for source, target, template, names in lines:
+            line = ("convert", source, str(tmp_path / target), "--like", template, "--map", names)
+            assert run(*line, "--optimizer", "Adam") == 3, name
+            assert words in capsys.readouterr().err
+            assert not (tmp_path / target).exists()
+            assert run(*line, "--keep-optimizer") == 0, name
 
 
 def test_what_keras_has_no_equal_of_is_rejected(

@@ -30,6 +30,7 @@ from formats.torch.keys import escaped, in_dictionary, unescaped
 from ..select.name_map import MapRow, Name, NameMap, packs_hint
 from ..select.relations import Relation, inverted, relate
 from ..select.view import Constant, Relaid
+from .accounting import KEEP_OPTIMIZER
 from .following_slots import follow_weights
 from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
 from .framework_optimizer_back import ReturnedWeights as Trained
@@ -239,6 +240,9 @@ def _by_map(
     rows = inverted(names) if layout.is_back else names
     side = side_of(reader, layout.given) if layout.carries else None
     state = side.states[0] if side is not None and len(side.states) == 1 else None
+    if state is not None and state.flaw:
+        message = f"the state of the optimizer cannot be converted: {state.flaw}"
+        raise ConversionError(message, path=reader.location.path, hints=(KEEP_OPTIMIZER,))
     keys = keys if state is None else [key for key in keys if key not in state.keys]
     config = (layout.config or keras_facts(reader.facts)).config
     model = _filled(config, reader) if config is not None and not layout.is_back else None

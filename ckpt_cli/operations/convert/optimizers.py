@@ -295,7 +295,8 @@ class _Pair(NamedTuple):
         """Refuse what a side says of its state, and gradients that SRC has summed for a step to come."""
         for side, state in (("SRC", self.mine), ("TEMPLATE", self.theirs)):
             if state.flaw:
-                raise self._refused(f"{side}'s {spell(state)} cannot be converted: {state.flaw}")
+                what = spell(state) if state.known else f"optimizer of {TITLES[state.generation]}"
+                raise self._refused(f"{side}'s {what} cannot be converted: {state.flaw}")
         for key in self.mine.numbers.get(ACCUMULATED_STEPS, ()):
             if not self.source.specs[key].shape and (count := int(self.source[key].read())):
                 summed = counted(count, "gradient")
