@@ -17,7 +17,7 @@ import zlib
 from html import escape as escape_markup
 from typing import TYPE_CHECKING, Any
 
-from formats.core.words import counted
+from formats.core.words import counted, natural_order
 
 from ..operations.look.listing import split_layer
 from . import base as render
@@ -177,7 +177,7 @@ def _layers(names: Sequence[str], sizes: Sequence[int], separator: str) -> str:
         found = layers.setdefault(split_layer(name, separator)[0], [0, 0])
         found[0] += 1
         found[1] += size
-    order = sorted(layers, key=lambda layer: -layers[layer][1])
+    order = sorted(layers, key=lambda layer: (-layers[layer][1], natural_order(layer)))
     rows = [
         [layer or "(top level)", f"{layers[layer][0]:,}", render.human_size(layers[layer][1])]
         for layer in order[:_MOST_ROWS]

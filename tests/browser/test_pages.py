@@ -344,12 +344,23 @@ def test_what_is_printed_has_the_tables(
 ) -> None:
     one = opened(pages[sort])
     one.page.emulate_media(media="print")
-    one.page.wait_for_selector("#print table")
+    one.page.wait_for_selector("#print table >> visible=true")
     assert not one.page.locator("#page .rows").first.is_visible()
-    assert "ckpt report" in one.page.locator("#print").inner_text()
-    one.page.pdf(path=str(folder / f"{sort}.pdf"))
+    shown = [part.inner_text() for part in one.page.locator("h1, .made").all() if part.is_visible()]
+    assert len(shown) == 2
+    assert " · ckpt report " in shown[1]
     one.page.emulate_media(media="screen")
-    one.page.wait_for_selector("#print", state="detached")
+    assert not one.page.locator("#print").is_visible()
+
+
+def test_all_of_the_tables_is_printed(
+    made: Callable[..., str], folder: Path, opened: Callable[..., Opened]
+) -> None:
+    """The PDF of a page that a screen shows has all of its tables, not only what fits on one sheet."""
+    tensors = {f"layer_{number}/{'kernel' * 9}": np.float32([number]) for number in range(300)}
+    write_bundle(str(folder / "long"), tensors)
+    document = opened(made("long", str(folder / "long"))).page.pdf()
+    assert max(map(int, re.findall(rb"/Count (\d+)", document))) > 5
 
 
 def test_several_checkpoints_are_beside_each_other(

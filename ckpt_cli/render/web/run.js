@@ -91,6 +91,7 @@ function runMap(page, xs, place) {
   }
 
   const rows = new Rows("layers by step", "listbox", draw, { select: (row) => describeLayer(page, row, xs, place) });
+  rows.element.style.setProperty("--cells", `${steps * wide}px`);
   rows.element.style.height = `${Math.min(480, Math.max(72, page.layers.length * ROW + 6))}px`;
   const field = toggle({ changed: "changed", ratio: "update ratio", norm: "norm" }, "changed", (chosen) => { shown.field = chosen; rows.again(); });
   painters.add(() => rows.again());

@@ -9,10 +9,8 @@ async function start() {
   const body = h("main", { id: "page" }), still = document.getElementById("still");
   still.replaceWith(body);
   PAGES[page.what](page, body);
-  if (page.what !== "graph") {
-    const printed = h("div", { id: "print" }, ...still.childNodes), media = matchMedia("print");
-    media.addEventListener("change", () => (media.matches ? body.after(printed) : printed.remove()));
-  }
+  // There from the beginning: what is added when printing begins is on no page but the first.
+  if (page.what !== "graph") body.after(h("div", { id: "print" }, ...still.childNodes));
   document.documentElement.dataset.ready = Math.round(performance.now());
 }
 
