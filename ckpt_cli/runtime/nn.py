@@ -63,7 +63,7 @@ def _refuse(where: str, data_format: str | None = None, **others: Any) -> None:
 
 
 def conv2d(
-    input: Any, filters: Any, strides: Any, padding: Any, data_format: str | None = None,
+    input: Any, filters: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     dilations: Any = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("conv2d", data_format, padding=_explicit(padding))
@@ -100,7 +100,7 @@ def _pooled(where: str, x: Any, *sizes: Any) -> Tensor:
 
 
 def max_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("max_pool2d", data_format, padding=_explicit(padding))
@@ -108,7 +108,7 @@ def max_pool2d(
 
 
 def avg_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC",
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     _refuse("avg_pool2d", data_format, padding=_explicit(padding))

@@ -629,7 +629,6 @@ REFUSED = {
     "outputs by name": lambda: compiled(K.Model(ROWS, {"a": L.Dense(1)(ROWS)})).evaluate(TWO, {"a": TWO}),
     "an order by chunks": lambda: compiled(K.Model(ROWS, L.Dense(1)(ROWS))).fit(TWO, TWO, shuffle="batch"),
     "a map over nothing": lambda: tf.map_fn(abs, tf.zeros([0, 3])),
-    "a model saved whole": lambda: K.callbacks.ModelCheckpoint("m.keras"),
     "recurrent dropout": lambda: L.LSTM(2, recurrent_dropout=0.5),
     "stateful": lambda: L.LSTM(2, stateful=True),
     "channels first": lambda: L.Conv2D(2, 3, data_format="channels_first"),

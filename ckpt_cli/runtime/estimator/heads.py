@@ -143,7 +143,9 @@ class Head:
             "label/mean": (share, counted),
             "accuracy_baseline": (_op["maximum"](share, 1 - share), counted),
             "auc": metrics.auc(labels, positive, weights),
-            "auc_precision_recall": metrics.auc(labels, positive, weights, curve="PR"),
+            "auc_precision_recall": metrics.auc(
+                labels, positive, weights, curve="PR", summation_method="careful_interpolation"
+            ),
         }
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 newaxis = None
-_REDUCED = "input_tensor axis keepdims name reduction_indices=axis keep_dims=keepdims"
+_REDUCED = "input_tensor axis keepdims:None name reduction_indices=axis keep_dims=keepdims"
 _SIGNATURES = dict.fromkeys(
     (
         "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
@@ -43,12 +43,12 @@ _SIGNATURES = dict.fromkeys(
     "argmax": "input axis name dimension=axis output_type",
     "argmin": "input axis name dimension=axis output_type",
     "assert_equal": "x y !data summarize message name",
-    "cond": "pred true_fn false_fn !strict name fn1=true_fn fn2=false_fn",
-    "constant": "value dtype shape name !verify_shape",
+    "cond": "pred true_fn false_fn !strict:False name fn1=true_fn fn2=false_fn",
+    "constant": "value dtype shape name !verify_shape:False",
     "convert_to_tensor": "value dtype name preferred_dtype=dtype_hint dtype_hint",
-    "expand_dims": "input axis name dim=axis",
+    "expand_dims": "input axis:None name dim=axis",
     "norm": "tensor ord axis keepdims name keep_dims=keepdims",
-    "ones_like": "tensor=input dtype name optimize=name",
+    "ones_like": "tensor=input dtype name optimize=name:True",
     "boolean_mask": "tensor mask name axis",
     "gather": "params indices validate_indices name axis batch_dims",
     "gather_nd": "params indices name batch_dims",
@@ -57,9 +57,9 @@ _SIGNATURES = dict.fromkeys(
     "size": "input name out_type",
     "transpose": "a perm name conjugate",
     "while_loop": "cond body loop_vars shape_invariants parallel_iterations back_prop swap_memory name "
-    "maximum_iterations !return_same_structure",
+    "maximum_iterations !return_same_structure:False",
     "squeeze": "input axis name squeeze_dims=axis",
-    "zeros_like": "tensor=input dtype name optimize=name",
+    "zeros_like": "tensor=input dtype name optimize=name:True",
 }  # fmt: skip
 globals().update(
     {name: with_signature(globals()[name], signature) for name, signature in _SIGNATURES.items()}

@@ -120,7 +120,10 @@ def get_total_loss(
 ) -> Tensor:
     """Return the sum of the losses that were collected, and of those of regularization."""
     extra = get_regularization_losses(scope) if add_regularization_losses else []
-    return reduce_sum(stack([*get_losses(scope), *extra]))
+    losses = [*get_losses(scope), *extra]
+    if not losses:
+        raise ValueError("Inputs must be an iterable of at least one Tensor with the same dtype and shape.")
+    return reduce_sum(stack(losses))
 
 
 def __getattr__(name: str) -> object:

@@ -143,7 +143,7 @@ define("area_under_curve", _area, None)
 def auc(
     labels: Any, predictions: Any, weights: Any = None, num_thresholds: int = _THRESHOLDS,
     metrics_collections: Any = None, updates_collections: Any = None, curve: str = "ROC",
-    name: str | None = None, summation_method: str | None = None, thresholds: Any = None,
+    name: str | None = None, summation_method: str = "trapezoidal", thresholds: Any = None,
 ) -> Metric:  # fmt: skip
     """Return the area under the ROC or PR curve, over 200 thresholds."""
     refuse(
@@ -155,7 +155,7 @@ def auc(
     if curve not in ("ROC", "PR"):
         raise ValueError(f"Curve must be either ROC or PR. Curve {curve} is unknown.")
     wanted = "trapezoidal" if curve == "ROC" else "careful_interpolation"
-    if summation_method not in (None, wanted):
+    if summation_method != wanted:
         raise NotImplementedError(f"auc: summation_method={summation_method!r} is not supported")
     prediction = cast(predictions, "float32")
     counts = _counter(name or "auc", "counts", (4, _THRESHOLDS))

@@ -14,12 +14,15 @@ from ...unknown import absent
 __all__ = list(_names)
 
 _SIGNATURES = {
-    "avg_pool2d": "value=input ksize strides padding data_format name input",
-    "conv2d": "input filter=filters strides padding use_cudnn_on_gpu=name data_format dilations name filters",
+    "avg_pool2d": "value=input:None ksize:None strides:None padding:None data_format:'NHWC' name input",
+    "conv2d": (
+        "input filter=filters strides padding use_cudnn_on_gpu=name:True data_format:'NHWC' "
+        "dilations:[1,1,1,1] name filters"
+    ),
     "depthwise_conv2d": "input filter strides padding rate=dilations name data_format dilations",
-    "embedding_lookup": "params ids !partition_strategy name !validate_indices max_norm",
+    "embedding_lookup": "params ids !partition_strategy:'mod' name !validate_indices:True max_norm",
     "log_softmax": "logits axis name dim=axis",
-    "moments": "x axes shift name keep_dims=keepdims keepdims",
+    "moments": "x axes shift name keep_dims=keepdims keepdims:None",
     "softmax": "logits axis name dim=axis",
 }
 globals().update(
@@ -28,10 +31,10 @@ globals().update(
 
 
 def softmax_cross_entropy_with_logits(  # type: ignore[no-redef]
-    labels: Any = None, logits: Any = None, dim: int | None = None, name: str | None = None, axis: Any = None
+    labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: Any = None
 ) -> Any:
     """Return the loss of each example; labels are taken for constants."""
-    axis = -1 if dim is None and axis is None else dim if axis is None else axis
+    axis = dim if axis is None else axis
     return nn.softmax_cross_entropy_with_logits(OPERATIONS["stop_gradient"](labels), logits, axis)
 
 
