@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.words import counted
-from .structure import StoredObject, StructureError, spell
+from .structure import StoredObject, StructureError, kind_of, spell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +29,8 @@ class MemberStream(NamedTuple):
 
     label: str
     nodes: list[StoredObject]
+    container: str = ""
+    """The path of what holds them: between two containers there is no order."""
 
 
 class _MergeStep(NamedTuple):
@@ -146,10 +148,41 @@ def opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredOb
 
 def streams_of(nodes: list[StoredObject]) -> list[MemberStream]:
     """Return members by class if that is what orders them, else all in one stream."""
-    streams: dict[str, list[StoredObject]] = {}
+    streams: dict[tuple[str, str], list[StoredObject]] = {}
     for node in nodes:
-        streams.setdefault(node.label, []).append(node)
-    return [MemberStream(label, held) for label, held in streams.items()]
+        container = node.path.rpartition("/")[0] if node.label else ""
+        streams.setdefault((container, node.label), []).append(node)
+    return [MemberStream(label, held, container) for (container, label), held in streams.items()]
+
+
+def refuse_unordered(nodes: list[StoredObject]) -> None:
+    """Raise StructureError if nothing tells in which order Keras 2 goes through the attributes of an object.
+
+    It goes by when a layer was set, an object graph by when its name was: that differs where a name is set
+    again.  The trained variables have the former order; without them, the names that Keras made up count so.
+    """
+    for at, node in enumerate(nodes):
+        kinds = [kind_of(leaf) for leaf in node.everything()]
+        for other in nodes[:at]:
+            if [kind_of(leaf) for leaf in other.everything()] == kinds and _come_otherwise(other, node):
+                message = f"{spell(other)} and {spell(node)} have equal shapes, and their order is ambiguous"
+                raise StructureError(message, is_ambiguous=True)
+
+
+def _come_otherwise(one: StoredObject, other: StoredObject) -> bool:
+    """Whether what is known of two objects says that the second one comes first."""
+    places = [
+        min((x.place for x in node.everything() if x.place is not None), default=None)
+        for node in (one, other)
+    ]
+    if places[0] is not None and places[1] is not None:
+        return places[0] > places[1]
+    (base, _, number), (other_base, _, other_number) = (node.name.rpartition("_") for node in (one, other))
+    if not number.isdigit():
+        base, number = one.name, "0"
+    if not other_number.isdigit():
+        other_base, other_number = other.name, "0"
+    return bool(base) and base == other_base and int(number) > int(other_number)
 
 
 def _class_told(name: str, labels: set[str]) -> str | None:
@@ -183,12 +216,14 @@ def of_same_classes(
     mine: list[MemberStream], theirs: list[MemberStream]
 ) -> list[tuple[StoredObject, StoredObject]]:
     """Return the members of two containers of dataset paths, class by class."""
-    labels = {stream.label: stream.nodes for stream in theirs}
-    if {stream.label: len(stream.nodes) for stream in mine} != {
-        label: len(nodes) for label, nodes in labels.items()
+    sides = [{(stream.container, stream.label): stream.nodes for stream in side} for side in (mine, theirs)]
+    if all(len({label for _, label in side}) == len(side) for side in sides):
+        sides = [{("", label): nodes for (_, label), nodes in side.items()} for side in sides]
+    if {key: len(nodes) for key, nodes in sides[0].items()} != {
+        key: len(nodes) for key, nodes in sides[1].items()
     }:
         raise StructureError("the two containers have objects of different classes")
-    return [pair for stream in mine for pair in zip(stream.nodes, labels[stream.label], strict=True)]
+    return [pair for key, nodes in sides[0].items() for pair in zip(nodes, sides[1][key], strict=True)]
 
 
 def _traced(

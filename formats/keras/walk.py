@@ -17,7 +17,15 @@ from ..core.words import counted
 from .arrangement import arranged
 from .layers import WEIGHTS
 from .long_names import by_long_names
-from .members import MemberMerge, MemberStream, by_own_names, of_same_classes, opened, streams_of
+from .members import (
+    MemberMerge,
+    MemberStream,
+    by_own_names,
+    of_same_classes,
+    opened,
+    refuse_unordered,
+    streams_of,
+)
 from .structure import StructureError, kind_of, spell
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
         is_root = (one is mine.root and len(mine.models) > 1) or (
             other is theirs.root and len(theirs.models) > 1
         )
-        if is_root and found:
+        if is_root and (found or any(flaw.is_ambiguous for _, flaw in flaws)):
             continue
         try:
             pairs = _TreeWalk(mine, theirs, settled).pairs(one, other)
@@ -114,6 +122,7 @@ class _TreeWalk:
         rests = self._rest(one, done[0]), self._rest(other, done[1])
         own = list(one.leaves), list(other.leaves)
         if rests[0] and rests[1]:
+            self._check_order(one, other, rests)
             pairs += self._sequences(*rests)
         elif any(rests):
             side = 0 if rests[0] else 1
@@ -123,6 +132,18 @@ class _TreeWalk:
                 own[side].extend(leaf for node in rests[side] for leaf in node.everything())
         left = [[leaf for leaf in side if leaf.key not in self._done] for side in own]
         return pairs + self._leaves(left[0], left[1], spell(one if one.path else other))
+
+    def _check_order(
+        self, one: StoredObject, other: StoredObject, rests: tuple[list[StoredObject], list[StoredObject]]
+    ) -> None:
+        """Raise StructureError if attributes of a program would pair by an order that nothing tells."""
+        if one.by_class or other.by_class or by_own_names(*rests):
+            return
+        for side, node in enumerate((one, other)):
+            is_told = self._trees[1 - side].is_of_program or node.is_list
+            if self._trees[side].is_of_program and not is_told:
+                attributes = {id(child) for child in node.children.values()}
+                refuse_unordered([child for child in rests[side] if id(child) in attributes])
 
     def _rest(self, node: StoredObject, paired: set[int]) -> list[StoredObject]:
         """Return members and children that no name pairs, in order; of containers what they hold."""

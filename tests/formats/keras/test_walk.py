@@ -184,3 +184,34 @@ def test_a_quantized_layer_is_saved_by_name_whatever_is_trained() -> None:
     mine = node("", kernel, leaf("s", ROW, "kernel_scale"), leaf("b", ROW, "bias", place=0))
     theirs = node("", StoredVariable("0", SQUARE, "int"), leaf("1", ROW), leaf("2", ROW))
     assert paired(program(mine, "b"), file(theirs)) == {"0": "k", "1": "b", "2": "s"}
+
+
+def set_again(*places: int | None) -> ObjectTree:
+    """Return a program with two layers of one shape, whose graph has `a` first."""
+    leaves = [leaf(f"{name}k", name="kernel", place=place) for name, place in zip("ab", places, strict=True)]
+    return program(node("", a=node("dense_2", leaves[0]), b=node("dense_1", leaves[1])))
+
+
+@pytest.mark.parametrize("places", [(1, 0), (None, None)])
+def test_a_name_that_was_set_again_has_no_order(places: tuple[int | None, int | None]) -> None:
+    """Keras 2 goes by when the layers were set, the graph by when their names were first."""
+    theirs = file(node("", held=container(dense=node("", leaf("x")), dense_1=node("", leaf("y")))))
+    with pytest.raises(
+        StructureError, match="layer 'dense_2' and layer 'dense_1' have equal shapes"
+    ) as error:
+        paired(set_again(*places), theirs)
+    assert error.value.is_ambiguous
+    assert paired(set_again(0, 1), theirs) == {"x": "ak", "y": "bk"}
+
+
+def test_members_of_two_containers_have_no_order() -> None:
+    """What a list within a list holds is apart from the model's other layers."""
+    mine = listed(*(node(f"dense_{at}", leaf(f"{at}")) for at in range(3)))
+    inner = container(dense=node("", leaf("x")))
+    outer = container(dense=node("", leaf("y")), dense_1=node("", leaf("z")))
+    for held, path in ((inner, "mix"), (outer, "layers")):
+        for name, member in held.children.items():
+            member.path = f"{path}/{name}"
+    with pytest.raises(StructureError, match="matches several objects") as error:
+        paired(file(mine), file(node("", layers=outer, mix=inner)))
+    assert error.value.is_ambiguous
