@@ -180,3 +180,18 @@ def test_keys_claimed_over_and_over_take_no_time() -> None:
     assert len(graph.tensors(keys)) == 3000
     assert len(list(graph.flaws(keys))) == 2999
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(("count", "is_graph"), [(1024, True), (1024 + 257, True), (1024 + 700, False)])
+def test_more_nodes_than_the_bytes_have_edges_for_are_rejected(count: int, is_graph: bool) -> None:
+    data = b"\x0a\x00" * count
+    if is_graph:
+        assert len(ObjectGraph.decode(data).nodes) == count
+    else:
+        with pytest.raises(ValueError, match=f"{count} nodes in {len(data)} bytes"):
+            ObjectGraph.decode(data)
+
+
+def test_other_fields_of_a_graph_are_no_nodes() -> None:
+    data = b"\x0a\x00" + b"\x12\x00" * 5000
+    assert len(ObjectGraph.decode(data).nodes) == 1

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formats.orbax.zarr import CodecChain, UnreadZarrError, is_absent, parse_array
+from formats.orbax.zarr import CodecChain, UnreadZarrError, _checked, is_absent, parse_array
+from formats.wire.crc32c import crc32c
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 PLAIN = {
@@ -166,3 +167,16 @@ def test_an_array_has_254_dimensions_at_most(dimensions: int) -> None:
     else:
         with pytest.raises(ValueError, match="invalid shape"):
             parsed(OLD, shape=[1] * 255, chunks=[1] * 255)
+
+
+def test_a_chunk_with_another_checksum_is_damaged() -> None:
+    data = b"twelve bytes"
+    whole = data + crc32c(data).to_bytes(4, "little")
+    assert _checked(whole, len(data)) == data
+    for at in range(len(whole)):
+        with pytest.raises(ValueError, match="checksum"):
+            _checked(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :], len(data))
+    for length in range(4):
+        with pytest.raises(ValueError, match="checksum"):
+            _checked(b"\0" * length, 0)
+    assert _checked(b"\0" * 4, 0) == b""

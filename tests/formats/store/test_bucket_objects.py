@@ -13,6 +13,7 @@ from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from formats.errors import CheckpointExistsError
 from formats.store.remote import bucket_objects, transport
 from formats.store.remote.objects import NOTHING, WHATEVER, Over, is_same
+from formats.store.remote.responses import told
 
 if TYPE_CHECKING:
     from formats.store.remote.bucket_objects import BucketStore
@@ -224,3 +225,21 @@ def test_a_listing_is_made_again_after_a_change(store: BucketStore, monkeypatch:
     assert len(forgotten) == 2
     store.delete([PATH])
     assert len(forgotten) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("error. Debug source: BadScheme(ftp)", InaccessibleError, "redirects to another scheme"),
+        ("error. Debug source: 127.0.0.1:0", InaccessibleError, "redirects to another host"),
+        ("error. Debug source: dns error", InaccessibleError, "cannot be reached"),
+        ("non-partial response", InaccessibleError, "does not support range requests"),
+        ("object with invalid path", InaccessibleError, "invalid name"),
+        ("error. Debug source: non-partial response", InaccessibleError, "the request failed"),
+    ],
+)
+def test_errors_of_the_library_are_translated_by_their_words(
+    text: str, kind: type[CheckpointError], message: str
+) -> None:
+    with pytest.raises(kind, match=message), told(PATH, "AWS_ENDPOINT_URL"):
+        raise OSError(text)

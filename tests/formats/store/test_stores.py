@@ -14,7 +14,7 @@ from formats.find.directory import Directory
 from formats.find.opening import locate, open_checkpoint
 from formats.location import local_location, parse_location, reachable
 from formats.store.file_object import FileObject
-from formats.store.local.files import LOCAL
+from formats.store.local.files import LOCAL, _is_settled
 from formats.store.memory import MemoryStore
 from formats.store.work.executors import Processes
 from tests.support import data_path, write_bundle
@@ -236,3 +236,21 @@ def test_paths_of_a_directory_that_was_removed_are_refused(
         pytest.raises(InaccessibleError, match="no worker can be started"),
     ):
         processes.submit(len, [])
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("changed", "now", "is_settled"),
+    [
+        (5 * SECOND + 1, 5 * SECOND + SECOND // 50, True),  # a file system that counts nanoseconds
+        (5 * SECOND + 1, 5 * SECOND + 2, False),
+        (5 * SECOND, 6 * SECOND, False),  # one that counts seconds
+        (5 * SECOND, 7 * SECOND, False),
+        (5 * SECOND, 7 * SECOND + 1, True),
+        (0, SECOND, False),
+    ],
+)
+def test_a_file_is_settled_once_a_change_would_show(changed: int, now: int, is_settled: bool) -> None:
+    assert _is_settled(changed, now) is is_settled

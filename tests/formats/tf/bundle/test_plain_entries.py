@@ -7,8 +7,11 @@ import random
 import pytest
 
 from formats.core.dtypes import BY_NUMBER
+from formats.location import local_location
 from formats.tf.bundle import index
 from formats.tf.bundle.index import BundleEntry, EntryError, decode_entry, encode_entry
+from formats.tf.bundle.index_salvage import SalvagedIndex
+from formats.wire.messages import BundleHeaderProto
 
 DIMS = (0, 1, 2, 3, 127, 128, 300, 1 << 20, 1 << 31, 1 << 62, (1 << 63) - 1)
 BYTES = (0, 1, 2, 3, 8, 0x12, 0x18, 0x20, 0x7F, 0x80, 0xFF)
@@ -50,3 +53,15 @@ def test_no_message_is_made_for_a_shape_that_no_other_tensor_has(monkeypatch: py
     value = encode_entry(entry)
     monkeypatch.setattr(index.BundleEntryProto, "decode", None)
     assert decode_entry(value) == entry
+
+
+def test_an_entry_is_plain_once_another_with_its_head_was_decoded() -> None:
+    float32 = BY_NUMBER[1]
+    one, other = (BundleEntry(float32, OWN_SHAPE, 0, offset, 96, 7) for offset in (0, 96))
+    sliced = BundleEntry(float32, OWN_SHAPE, 0, 192, 96, 7, slices=(((0, 1),) * len(OWN_SHAPE),))
+    entries = dict(zip((b"a", b"b", b"c"), map(encode_entry, (one, other, sliced)), strict=True))
+    found = SalvagedIndex(local_location("ckpt"), BundleHeaderProto(num_shards=1), entries)
+    assert not found.is_plain(1)
+    assert found.entry(0) == one
+    assert found.is_plain(1)
+    assert not found.is_plain(2)
