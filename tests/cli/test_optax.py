@@ -92,3 +92,17 @@ def test_what_no_tree_tells_is_rejected(
     assert done.code == 3
     assert said in done.err
     assert not made.exists()
+
+
+def test_a_weights_file_does_not_name_the_weights_of_its_slots(tmp_path: Path, ckpt: Callable) -> None:
+    trees, bare = Trees(tmp_path, ckpt), tmp_path / "m.weights.h5"
+    assert ckpt("convert", KERAS, bare).code == 0
+    for source, target, template, names in (
+        (bare, "made", trees.path, trees.there),
+        (trees.path, "made.weights.h5", bare, trees.back),
+    ):
+        options = ("--like", template, "--map", names)
+        done = ckpt("convert", source, tmp_path / target, *options, "--optimizer", "Adam")
+        assert done.code == 3
+        assert "use a .keras or .h5 file of the model" in done.err
+        assert ckpt("convert", source, tmp_path / target, *options, "--keep-optimizer").code == 0

@@ -75,10 +75,21 @@ def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[S
     return _by_structure(source, mine, template, theirs, given)
 
 
-def _beside_tree(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | None:
+_UNTOLD = (
+    "without a model's configuration, a Keras file does not name the weights of its slots; "
+    "use a .keras or .h5 file of the model in its place"
+)
+
+
+def _beside_tree(
+    source: FormatReader, template: FormatReader, given: Given
+) -> tuple[Side, Side] | Differing | None:
     """Return a tree that has the state of optax, and a checkpoint of another library; else None."""
     both = side_of(source, given), side_of(template, given)
-    return None if both[0] is None or both[1] is None else (both[0], both[1])
+    if both[0] is not None and both[1] is not None:
+        return both[0], both[1]
+    untold = [reader for reader, side in zip((source, template), both, strict=True) if side is None]
+    return Differing(_UNTOLD) if any(each.format.family is Family.KERAS for each in untold) else None
 
 
 def side_of(reader: FormatReader, given: Given) -> Side | None:
