@@ -252,3 +252,9 @@ def values_of(tensor: LazyTensor, spec: TensorSpec) -> LazyValues | None:
     if len(sources) < len(found) or wanted.spec.nbytes != spec.nbytes:
         return None
     return LazyValues(spec.nbytes or 0, sources, make)
+
+
+def scaled(tensor: LazyTensor, factor: float) -> Computed:
+    """Return a tensor times a number, whose bytes are no longer those that are stored."""
+    spec = tensor.spec.plain._replace(stored=None)
+    return Computed(spec, (tensor,), Scale(spec.dtype, factor))

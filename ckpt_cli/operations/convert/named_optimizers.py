@@ -21,7 +21,7 @@ from formats.keras.step_count import StepCount, steps_taken
 from formats.keras.training_state import ITERATIONS, training_states
 from formats.tf.graph.invent import add_count
 
-from .lazy import Computed, Scale
+from .lazy import scaled
 from .optimizers import changes_nothing
 from .plan import Move
 
@@ -92,9 +92,8 @@ class NamedOptimizers:
         """Return the move of a tensor of that name, times what turns it."""
         if name not in self._names or move.tensor is None or self.given.learning_rate is None:
             return move
-        spec = move.tensor.spec._replace(stored=None)
-        scaled = Computed(spec, (move.tensor,), Scale(spec.dtype, -self.given.learning_rate))
-        return move._replace(spec=move.spec._replace(stored=None), tensor=scaled)
+        turned = scaled(move.tensor, -self.given.learning_rate)
+        return move._replace(spec=move.spec._replace(stored=None), tensor=turned)
 
     def counts(self, invented: Invented) -> list[Move]:
         """Return counts of steps, by which Keras' optimizers go on; the graph gets those that it lacks."""

@@ -28,7 +28,7 @@ from .accounting import (
 )
 from .keras.models import pairs_between_models
 from .keras.sides import Differing, differing_optimizers, paired_by_model, sides
-from .lazy import Computed, Scale
+from .lazy import scaled
 from .optimizers import Carried, Given, OptimizerError, carry, contradiction, spell
 from .placement import layout_of
 from .plan import Dropped, Move, Plan
@@ -419,10 +419,7 @@ def _move(
     if rules.cast is not None and theirs.spec.dtype.is_floating:
         spec = spec._replace(dtype=rules.cast)
     if origin is not None and origin.factor is not None:
-        turned = Computed(
-            theirs.spec.plain._replace(stored=None), (theirs,), Scale(theirs.spec.dtype, origin.factor)
-        )
-        return Move(spec._replace(stored=None), from_key, turned)
+        return Move(spec._replace(stored=None), from_key, scaled(theirs, origin.factor))
     return Move(spec._replace(stored=theirs.spec.plain.stored), from_key, theirs)
 
 

@@ -35,7 +35,8 @@ from formats.keras.optimizers import (
 from formats.keras.step_count import GLOBAL_STEP, POWERS, power_of, steps_taken, stored_rate
 from formats.keras.training_state import TrainingState, training_states
 
-from .lazy import Computed, Scale
+from .lazy import scaled
+from .optimizers import spell
 from .plan import Move
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class _Naming:
 
     def add(self, state: TrainingState) -> None:
         row = _row(state)
-        spelled = _spell(state)
+        spelled = spell(state)
         steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
         if steps is None and row.counts:
             hints = ("pass the step count with --iterations N",)
@@ -127,9 +128,8 @@ class _Naming:
         tensor = self.source[key]
         if factor is None:
             return Move(tensor.spec._replace(key=name), key, tensor)
-        spec = tensor.spec._replace(stored=None)
-        turned = Computed(spec, (tensor,), Scale(spec.dtype, factor))
-        return Move(spec._replace(key=name), key, turned)
+        turned = scaled(tensor, factor)
+        return Move(turned.spec._replace(key=name), key, turned)
 
     def _rate(self, state: TrainingState) -> float:
         """Return the learning rate by which momentum is turned."""
@@ -142,7 +142,7 @@ class _Naming:
             return rate
         message = (
             f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
-            f"SRC does not store the learning rate of {_spell(state)}"
+            f"SRC does not store the learning rate of {spell(state)}"
         )
         raise ConversionError(message, hints=("pass it with --learning-rate R", LEAVE_OUT))
 
@@ -167,24 +167,20 @@ def _numbered(name: str, number: int) -> str:
     return f"{name}_{number}" if number else name
 
 
-def _spell(state: TrainingState) -> str:
-    return f"{state.title} of {TITLES[state.generation]}"
-
-
 def _row(state: TrainingState) -> Optimizer:
     """Return what the table says of an optimizer that TensorFlow 1 has, too."""
     if len({state_of(row) for row in state.known}) > 1:
-        message = f"the class of the optimizer is ambiguous: {_spell(state)}"
+        message = f"the class of the optimizer is ambiguous: {spell(state)}"
         hint = "pass a checkpoint of the TensorFlow 1 program with --like TEMPLATE"
         raise ConversionError(message, hints=(hint, LEAVE_OUT))
     row = next((row for row in state.known if row.tf1), None)
     if row is None:
         what = counted(len(state.slots) + len(state.unowned), "slot")
-        message = f"TensorFlow 1 has no counterpart for {_spell(state)} and its {what}"
+        message = f"TensorFlow 1 has no counterpart for {spell(state)} and its {what}"
         raise ConversionError(message, hints=(LEAVE_OUT,))
     meanings = row.meanings(state.generation)
     for name in sorted(state.slot_names):
         if not row.slot(meanings[name]).tf1:
-            message = f"TensorFlow 1 has no counterpart for the slot {name!r} of {_spell(state)}"
+            message = f"TensorFlow 1 has no counterpart for the slot {name!r} of {spell(state)}"
             raise ConversionError(message, hints=(LEAVE_OUT,))
     return row
