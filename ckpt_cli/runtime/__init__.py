@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 import warnings
 
-from . import compat, data, dispatch, errors, keras, linalg, math, nest, nn, ops, random, train
+from . import compat, data, debugging, dispatch, errors, keras, linalg, math, nest, nn, ops, random, train
 from .dtypes import (
     DType,
     as_dtype,
@@ -44,6 +44,8 @@ from .dtypes import (
 )
 from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
+from .further import *  # noqa: F403
+from .further import IN_TF as _FURTHER
 from .indexed_slices import IndexedSlices
 from .memory import keep_freed
 from .module import Module
@@ -54,7 +56,8 @@ from .tensor import Tensor, TensorShape
 from .unknown import absent
 from .variable import Variable
 
-dispatch.dispatch(globals(), _functions)
+dispatch.dispatch(globals(), [*_functions, *_FURTHER])
+newaxis = None
 half, double = float16, float64
 bool = bool_
 
@@ -67,14 +70,15 @@ __version__ = "2.15.0"
 
 __all__ = [  # noqa: PLE0604
     "DType", "GradientTape", "IndexedSlices", "Module", "Tensor", "TensorShape", "TensorSpec",
-    "UnconnectedGradients", "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64",
-    "complex128", "data", "double", "errors", "executing_eagerly", "float16", "float32", "float64",
-    "half", "int8", "int16", "int32", "int64", "keras", "linalg", "math", "name_scope", "nest", "nn",
+    "UnconnectedGradients", "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64", "complex128",
+    "data", "debugging", "double", "errors", "executing_eagerly", "float16", "float32", "float64", "half",
+    "int8", "int16", "int32", "int64", "keras", "linalg", "math", "name_scope", "nest", "newaxis", "nn",
     "ops", "random", "string", "train", "uint8", "uint16", "uint32", "uint64", "variant", *_functions,
+    *_FURTHER,
 ]  # fmt: skip
 
 
-_LAZY = frozenset(("estimator", "feature_column"))
+_LAZY = frozenset(("config", "estimator", "feature_column"))
 
 
 def __getattr__(name: str) -> object:

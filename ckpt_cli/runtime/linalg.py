@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from .dispatch import dispatch
-from .functions import einsum, eye, global_norm, matmul, norm, tensordot
-from .tensor import Tensor, as_tensor
-from .unknown import absent
+from .functions import einsum, eye, global_norm, matmul, norm, reduce_sum, tensordot
+from .further import l2_normalize
+from .shaping import transpose
+from .tensor import OPERATIONS, Tensor, as_tensor
+from .unknown import absent, refuse
 
-__all__ = ["einsum", "eye", "global_norm", "matmul", "matvec", "norm", "tensordot"]
+__all__ = [
+    "band_part", "cholesky", "det", "diag", "diag_part", "eigh", "einsum", "eye", "global_norm", "inv",
+    "l2_normalize", "matmul", "matvec", "norm", "qr", "solve", "svd", "tensordot", "trace",
+]  # fmt: skip
+
+_op = OPERATIONS
 
 
 def matvec(
@@ -20,6 +27,70 @@ def matvec(
     matrix, vector = as_tensor(a), as_tensor(b)
     product = matmul(matrix, vector[..., None], transpose_a=transpose_a, adjoint_a=adjoint_a)
     return product[..., 0]
+
+
+def diag(
+    diagonal: Any, name: str = "diag", k: Any = 0, num_rows: Any = -1, num_cols: Any = -1,
+    padding_value: Any = 0, align: str = "RIGHT_LEFT",
+) -> Tensor:  # fmt: skip
+    sizes = {
+        "num_rows": None if num_rows == -1 else num_rows,
+        "num_cols": None if num_cols == -1 else num_cols,
+    }
+    refuse("diag", k=k, padding_value=padding_value, **sizes)
+    return _op["diag"](diagonal)
+
+
+def diag_part(
+    input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    refuse("diag_part", k=k, padding_value=padding_value)
+    return _op["diag_part"](input)
+
+
+def trace(x: Any, name: str | None = None) -> Tensor:
+    return reduce_sum(_op["diag_part"](x), -1)
+
+
+def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
+    return _op["band_part"](input, lower=int(num_lower), upper=int(num_upper))
+
+
+def _adjoint(x: Any) -> Tensor:
+    x = as_tensor(x)
+    return transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), conjugate=True)
+
+
+def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+    return _op["inv"](_adjoint(input) if adjoint else input)
+
+
+def det(input: Any, name: str | None = None) -> Tensor:
+    return _op["det"](input)
+
+
+def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+    return matmul(inv(matrix, adjoint), rhs)
+
+
+def cholesky(input: Any, name: str | None = None) -> Tensor:
+    return _op["cholesky"](input)
+
+
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Return an orthogonal and an upper triangular matrix; signs of rows may be other than TensorFlow's."""
+    return _op["qr"](input, mode="complete" if full_matrices else "reduced")
+
+
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+    if not compute_uv:
+        return _op["svd"](tensor, compute_uv=False)
+    u, s, v = _op["svd"](tensor, full_matrices=full_matrices)
+    return s, u, _adjoint(v)
+
+
+def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    return _op["eigh"](tensor)
 
 
 dispatch(globals(), __all__, "linalg")

@@ -10,6 +10,7 @@ from . import functions
 from .dispatch import dispatch
 from .errors import InvalidArgumentError
 from .functions import sigmoid
+from .further import l2_normalize, top_k
 from .keras import activations
 from .ops import convolution, windows
 from .ops.neural import keep_logits, sigmoid_cross_entropy, softmax_cross_entropy
@@ -18,10 +19,11 @@ from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import absent, refuse
 
 __all__ = [
-    "avg_pool2d", "bias_add", "conv2d", "depthwise_conv2d", "dropout", "elu", "embedding_lookup", "gelu",
-    "l2_loss", "leaky_relu", "log_softmax", "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
+    "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv1d", "conv2d", "depthwise_conv2d",
+    "dropout", "elu", "embedding_lookup", "gelu", "l2_loss", "l2_normalize", "leaky_relu", "log_softmax",
+    "max_pool", "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
     "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits", "softplus",
-    "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh",
+    "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh", "top_k",
 ]  # fmt: skip
 
 _FEATURES = {
@@ -113,6 +115,41 @@ def avg_pool2d(
 ) -> Tensor:  # fmt: skip
     _refuse("avg_pool2d", data_format, padding=_explicit(padding))
     return windows.avg_pool2d(_pooled("avg_pool2d", input, ksize, strides), ksize, strides, padding)
+
+
+def _of_images(pool: Any, name: str) -> Any:
+    def function(
+        input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+        name: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        if as_tensor(input).ndim != 4:
+            raise NotImplementedError(f"{function.__name__}: an input other than an image is not supported")
+        return pool(input, ksize, strides, padding, data_format)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+max_pool, avg_pool = _of_images(max_pool2d, "max_pool"), _of_images(avg_pool2d, "avg_pool")
+
+
+def conv1d(
+    input: Any, filters: Any, stride: Any, padding: Any, data_format: str = "NWC", dilations: Any = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    _refuse("conv1d", None if data_format in ("NWC", None) else data_format, padding=_explicit(padding))
+    steps, apart = (int(one[-1 if len(one) == 1 else 1]) if isinstance(one, list | tuple) else int(one)
+                    for one in (stride, dilations or 1))  # fmt: skip
+    rows, kernel = (functions.expand_dims(as_tensor(one), axis) for one, axis in ((input, 1), (filters, 0)))
+    return functions.squeeze(convolution.conv2d(rows, kernel, [1, steps], padding, [1, apart]), 1)
+
+
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None
+) -> Tensor:
+    factor = OPERATIONS["rsqrt"](variance + variance_epsilon)
+    factor = factor if scale is None else factor * scale
+    return as_tensor(x) * factor + ((0.0 if offset is None else offset) - mean * factor)
 
 
 def _explicit(padding: Any) -> Any:

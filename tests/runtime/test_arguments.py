@@ -35,7 +35,7 @@ WITHOUT_EFFECT = {
     "activity_regularizer", "trainable", "weight_collections", "scope",  # in Keras and TensorFlow, too
     "expand_composites", "stable", "validate_shape", "values", "a_is_sparse", "b_is_sparse",  # as they are
     "check_types", "verbose", "output_shape", "training", "epoch", "logs", "mask", "input_shape", "inputs",
-    "outputs", "kwargs", "operation", "output", "node", "dtype", "x", "batch",
+    "outputs", "kwargs", "operation", "output", "node", "dtype", "x", "batch", "exclusive", "align", "sorted",
     "sample_weight",  # what a base class may give
 }  # fmt: skip
 """Arguments that are taken and have no effect: a closed list."""

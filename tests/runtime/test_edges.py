@@ -90,6 +90,7 @@ def table() -> str:
         "optimizers": "Ten steps of each optimizer, by each argument",
         "layers": "Layers, by each argument and input, with derivatives",
         "checkpoints": "What programs do around checkpoints",
+        "further": "Functions that few programs use, derivatives",
         "shown": "What is printed: tensors, progress, summaries",
         "extremes": "Wrong arguments, extreme values",
     }

@@ -9,6 +9,7 @@ from . import (
     elementwise,
     neural,
     normalization,
+    picking,
     random,
     reductions,
     state,
@@ -17,7 +18,8 @@ from . import (
 )
 
 __all__ = [
-    "arrays", "convolution", "elementwise", "neural", "normalization", "random", "reductions", "state",
+    "arrays", "convolution", "elementwise", "neural", "normalization", "picking",
+    "random", "reductions", "state",
     "training", "windows",
 ]  # fmt: skip
 

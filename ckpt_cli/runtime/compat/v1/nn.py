@@ -14,6 +14,12 @@ from ...unknown import absent
 __all__ = list(_names)
 
 _SIGNATURES = {
+    "avg_pool": "value=input:None ksize:None strides:None padding:None data_format:'NHWC' name input",
+    "conv1d": (
+        "value=input:None filters:None stride:None padding:None use_cudnn_on_gpu=name:None data_format:None "
+        "name input dilations"
+    ),
+    "max_pool": "value=input:None ksize:None strides:None padding:None data_format:'NHWC' name input",
     "avg_pool2d": "value=input:None ksize:None strides:None padding:None data_format:'NHWC' name input",
     "conv2d": (
         "input filter=filters strides padding use_cudnn_on_gpu=name:True data_format:'NHWC' "
