@@ -89,8 +89,8 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     Each object has a row. Similar objects share a row, as in layer_{0..11}. An object is shown
     once, at its shortest path. Other edges to it, and cycles, end in -> and that path. The row of
     a variable counts its slots; --slots shows them. A graph that does not fit on a screen is
-    collapsed unless you pass --depth. The tree has as many rows as the terminal, a drawing 40.
-    Optimizers are red, variables blue, slot variables orange.
+    collapsed unless you pass --depth: a tree to the height of the terminal, and a drawing to 40
+    rows. Optimizers are red, variables blue, slot variables orange.
 
     In a pipe, prints one line per edge. You can search an .html page, and unfold it to the whole
     graph.

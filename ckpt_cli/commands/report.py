@@ -72,9 +72,9 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
     """Write an HTML page about one or more checkpoints, or a run.
 
     The page is one file that loads nothing else, so you can mail it or keep it with a build. It
-    shows sizes by layer, all tensors as a list and as a tree (with search, sorting and filters),
-    their statistics, histograms and heat maps of the 500 largest, and the object graph. Each
-    tensor is read once.
+    shows sizes by layer, the object graph, and all tensors with their statistics, as a list and as
+    a tree (with search, sorting and filters). For the 500 largest tensors, it also shows
+    histograms and heat maps. Each tensor is read once.
 
     For a directory with one checkpoint, the page shows that checkpoint. For a run directory it
     shows the contents of ckpt log as curves, and a map of changes by layer and step. It also shows

@@ -132,8 +132,8 @@ def command(
 
     --outputs-like builds the model from the configuration in PATH or B. One of them must be a full
     .h5 or a .keras file. The configuration is only data: nothing that it names is executed. Both
-    get the same input, from --input or from seeded numbers, and the outputs must be equal to the
-    last bit. An unknown layer is an error, with exit code 3.
+    sets of weights get the same input, from --input or from seeded numbers, and the outputs must be
+    equal to the last bit. An unknown layer is an error, with exit code 3.
 
     --trains-like builds the model and the optimizer from the configuration of a full .h5 or .keras
     file, which can be PATH or B. Without a configuration, it can build stacks of Dense and Conv2D
