@@ -77,6 +77,14 @@ def test_a_run_a_difference_and_a_checkpoint_are_drawn() -> None:
     assert plots(ckpt.diff(f"{run}/ckpt-9", f"{run}/ckpt-9")._repr_html_()) == []
 
 
+def test_a_tensor_is_named_by_its_object_path() -> None:
+    with ckpt.open(data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")) as found:
+        html = found._repr_html_()
+    assert "<th>key</th><th>dtype</th>" in html
+    assert "<td>net/l1/kernel (m of optimizer)</td>" in html
+    assert "VARIABLE_VALUE" not in html
+
+
 def test_hostile_names_are_text_in_plots(tmp_path: Path) -> None:
     ones, zeros, nans = (np.full(3, value, np.float32) for value in (1, 0, np.nan))
     write_bundle(str(tmp_path / "left-1"), {HOSTILE: zeros, b"\x1b]<": ones})

@@ -223,7 +223,7 @@ def list_directory(
     path: Location, reporter: Reporter, *, reverse: bool, long: bool = False, jobs: int = 1
 ) -> dict[str, Any]:
     """Return the document of a directory's checkpoints; with `long` the step that each of them holds."""
-    return _found_in(path, long=long, jobs=jobs).told(reporter, reverse=reverse)
+    return _found_in(path, long=long, recursive=False, jobs=jobs).told(reporter, reverse=reverse)
 
 
 def directories_found(path: Location, *, long: bool, jobs: int) -> Iterator[DirectoryFound]:
@@ -233,16 +233,16 @@ def directories_found(path: Location, *, long: bool, jobs: int) -> Iterator[Dire
 
     folders = [*directories_below(path)]
     if len(folders) < MANY:
-        yield from (_found_in(folder, long=long, jobs=jobs) for folder in folders)
+        yield from (_found_in(folder, long=long, recursive=True, jobs=jobs) for folder in folders)
     else:
-        yield from each_of_many(partial(_found_in, long=long), folders, jobs, path.store)
+        yield from each_of_many(partial(_found_in, long=long, recursive=True), folders, jobs, path.store)
 
 
-def _found_in(path: Location, *, long: bool, jobs: int = 1) -> DirectoryFound:
+def _found_in(path: Location, *, long: bool, recursive: bool, jobs: int = 1) -> DirectoryFound:
     from ..operations.runs.listing import directory_document  # which a checkpoint does not need
 
     try:
-        return DirectoryFound(*directory_document(path, long=long, jobs=jobs))
+        return DirectoryFound(*directory_document(path, long=long, recursive=recursive, jobs=jobs))
     except CheckpointError as error:
         return DirectoryFound(error=error)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Bars", "Lines", "draw", "svg"]
 
 _INK, _WIDE, _TALL, _LONGEST_BAR = "#4a7bd6", 420, 130, 160
-_MOST_BARS, _ROW, _NAME, _LETTERS = 12, 18, 300, 42
+_MOST_BARS, _ROW, _NAME, _LETTERS = 12, 18, 390, 56
 _TEXT = 'fill="currentColor" font-family="monospace" font-size="11"'
 
 

@@ -70,8 +70,8 @@ class RowTable(ABC):
     def _repr_html_(self) -> str:
         from formats.core.notebook import table
 
-        names = self._names()
-        rows = ([_cell(name, value) for name, value in zip(names, row, strict=True)] for row in self._rows())
+        names = [name for name in self._names() if name != "object_path"]
+        rows = (self._shown(dict(zip(self._names(), row, strict=True))) for row in self._rows())
         shown = table(names, rows, self._count())
         plots = self._plots()
         if plots:
@@ -79,6 +79,11 @@ class RowTable(ABC):
 
             shown = svg(plots) + shown
         return shown
+
+    def _shown(self, row: dict[str, Any]) -> list[str]:
+        """Return a row as a notebook shows it: a tensor is named by its object path if it has one."""
+        path = row.pop("object_path", None)
+        return [_cell(name, path or value if name == "key" else value) for name, value in row.items()]
 
     def _plots(self) -> Sequence[Plot]:
         """Return what can be drawn of the result."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MOST_ROWS = 200
+MOST_ROWS = 30
 """Rows of a table that a notebook shows."""
 
 

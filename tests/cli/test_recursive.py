@@ -43,6 +43,15 @@ def test_where_nothing_lies_below_nothing_is_said_of_it(tmp_path: Path, ckpt: Ca
     assert (result.code, result.err) == (1, f"ckpt: error: {tmp_path}: no checkpoints in this directory\n")
 
 
+def test_nothing_is_said_of_what_is_listed_too(runs: Path, ckpt: Callable) -> None:
+    for name in ("one.npz", "other.npz"):
+        np.savez(runs / name, w=np.zeros(3))
+    assert f"ckpt ls -R {runs}\n" in ckpt("ls", runs).err
+    result = ckpt("ls", "-R", runs)
+    assert (result.code, result.err) == (0, "")
+    assert len(result.rows) == 6
+
+
 def test_verify_takes_all_and_ends_with_totals(runs: Path, ckpt: Callable, terminal: Callable) -> None:
     shard = runs / "a" / "ckpt-2.data-00000-of-00001"
     shard.write_bytes(b"\1" + shard.read_bytes()[1:])

@@ -134,23 +134,24 @@ def is_run(checkpoints: Sequence[dict[str, Any]]) -> bool:
 
 
 def directory_document(
-    path: Location, *, long: bool = False, jobs: int = 1
+    path: Location, *, long: bool = False, recursive: bool = False, jobs: int = 1
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return a directory's document, notes on it, and warnings about its damaged members.
 
     With `long` each checkpoint is opened for the training step that it holds.
     Somebody may be saving into it: where a checkpoint goes away meanwhile, it is looked at again.
     As many processes as there are `jobs` open the checkpoints of a large directory.
+    With `recursive`, no note says what is in the directories below, which are listed, too.
     """
     for _ in range(_ATTEMPTS - 1):
-        found, complete = _directory_document(path, long=long, jobs=jobs)
+        found, complete = _directory_document(path, long=long, recursive=recursive, jobs=jobs)
         if complete:
             return found
-    return _directory_document(path, long=long, jobs=jobs)[0]
+    return _directory_document(path, long=long, recursive=recursive, jobs=jobs)[0]
 
 
 def _directory_document(
-    path: Location, *, long: bool, jobs: int
+    path: Location, *, long: bool, recursive: bool, jobs: int
 ) -> tuple[tuple[dict[str, Any], list[str], list[str]], bool]:
     """Return the document, notes and warnings, and whether all was there from beginning to end."""
     directory = Directory(path)
@@ -170,7 +171,8 @@ def _directory_document(
         directory.notes.append(f"{path}: {directory.latest_flaw}")
     directory.notes.extend(_interrupted(path))
     fields = [fields for fields, _ in rows]
-    below = None if is_run(fields) or not path.store.lists_first else count_below(path)
+    is_told = not (recursive or is_run(fields)) and path.store.lists_first
+    below = count_below(path) if is_told else None
     if fields and below is not None:
         directory.notes.append(f"{path}: {below}: {command_line('ls', '-R', path)}")
     name = spelling(latest).relative_to(path) if latest is not None else None
