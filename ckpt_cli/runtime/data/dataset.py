@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import InvalidArgumentError, UnimplementedError
-from ..nest import flatten, map_structure
+from ..nest import flatten, map_structure, map_up_to
 from ..ops.random import operation_seeds
 from ..specs import TensorSpec
 from ..tensor import Tensor, as_tensor
@@ -76,7 +76,11 @@ class Dataset:
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Dataset:
-        values = builtins.range(*(int(bound) for bound in args))
+        if not 1 <= len(args) <= 3:
+            raise ValueError(
+                f"Invalid `args`. The length of `args` should be between 1 and 3 but was {len(args)}."
+            )
+        values = builtins.range(*(int(as_tensor(bound, np.dtype(np.int64))) for bound in args))
         return Dataset(Step(Ranged, (), (values, dtypes.as_numpy(output_type))))
 
     @staticmethod
@@ -98,7 +102,7 @@ class Dataset:
 
         def elements() -> Iterator[Any]:
             for element in generator(*arguments):
-                yield _typed(element, types)
+                yield _fitting(_typed(element, types), like)
 
         return Dataset(Step(Generated, (), (elements, like)))
 
@@ -230,7 +234,9 @@ class Dataset:
         """Return every `num_shards`th element, from the one at `index` on."""
         shards, place = _positive("num_shards", num_shards), int(index)
         if not 0 <= place < shards:
-            raise ValueError(f"index must be between 0 and {shards - 1} (currently index = {place}).")
+            raise InvalidArgumentError(
+                f"index must be between 0 and {shards - 1} (currently index = {place})."
+            )
         return self if shards == 1 else self._then(Sharded, shards, place)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
@@ -241,6 +247,8 @@ class Dataset:
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
         """Return the same elements: nothing here runs ahead, but the step has its place in what is saved."""
+        if int(buffer_size) < -1:
+            raise InvalidArgumentError(f"buffer_size must be >= -1, got {buffer_size}")
         return self._then(Prefetched if int(buffer_size) else PrefetchedNothing)
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
@@ -311,16 +319,30 @@ def _cycle(calls: int | None) -> int:
 
 
 def _positive(name: str, value: Any) -> int:
-    number = int(value)
+    number = int(as_tensor(value, np.dtype(np.int64)))
     if number <= 0:
-        raise ValueError(f"{name} must be greater than zero.")
+        raise InvalidArgumentError(f"{name} must be greater than zero.")
     return number
+
+
+def _fitting(element: Any, like: Any) -> Any:
+    """Return an element of a generator, whose shapes must be those that were told."""
+    for spec, leaf in builtins.zip(flatten(like), flatten(element), strict=False):
+        if like is not None and not spec.shape.is_compatible_with(leaf.shape):
+            raise InvalidArgumentError(
+                f"`generator` yielded an element of shape {leaf.shape}, where an element of {spec.shape} "
+                "was expected."
+            )
+    return element
 
 
 def _typed(element: Any, types: Any) -> Any:
     if types is None:
         return map_structure(as_tensor, element)
-    return map_structure(lambda kind, leaf: as_tensor(leaf, dtypes.as_numpy(kind)), types, element)
+    try:
+        return map_up_to(lambda kind, leaf: as_tensor(leaf, dtypes.as_numpy(kind)), types, element)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{type(error).__name__}: {error}") from error
 
 
 def _shapes(shapes: Any, structure: Any) -> list[tuple[int | None, ...]]:

@@ -73,6 +73,8 @@ class Mapping:
 
     def __init__(self, function: Callable[..., Any], calling: Callable[..., Any] = call) -> None:
         """Take a function, and how it is called with an element."""
+        if not callable(function):
+            raise ValueError(f"Argument `func` must be a callable. Received func={function!r}")  # noqa: TRY004
         self.function, self._calling = function, calling
         # TensorFlow traces a function within another one once, for all the pipelines that it makes.
         self._site = site() or self
@@ -117,7 +119,13 @@ class Mapping:
 
     def holds(self, element: Any) -> bool:
         """Return what the function says of an element."""
-        return bool(self._call(element))
+        told = as_tensor(self._call(element))
+        if told.ndim or not told.dtype.is_bool:
+            raise ValueError(
+                "Invalid `predicate`. `predicate` must return a `tf.bool` scalar tensor, but it returns "
+                f"{told.dtype.name} of shape {told.shape}"
+            )
+        return bool(told)
 
     def step(self, element: Any) -> Step:
         """Return the recipe of the dataset that the function makes of an element."""

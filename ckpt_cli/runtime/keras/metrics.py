@@ -36,7 +36,8 @@ class Metric(Module):
     _counted: list[Variable]
 
     def __init__(self, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(name=name or to_snake_case(type(self).__name__))
+        super().__init__(name=to_snake_case(type(self).__name__))
+        self._name = name or self._name  # Any text, unlike a module's.
         self._dtype = as_dtype(dtype or "float32").name
         object.__setattr__(self, "_counted", [])
 

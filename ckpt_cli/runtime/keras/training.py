@@ -244,6 +244,8 @@ class Trainer:
         refuse("evaluate", steps=steps, **options)
         self._assert_compiled()
         data = _Data(x, y, sample_weight)
+        if data.steps(batch_size) == 0:
+            raise ValueError("Expected input data to be non-empty.")
         told = _told(self, callbacks, verbose=verbose, epochs=1, steps=data.steps(batch_size))
         logs = self._evaluated(data, batch_size, told)
         return logs if return_dict else _alone(logs)
@@ -346,6 +348,7 @@ class _Data:
     """What is trained with: arrays of inputs, labels and weights of examples, or a dataset of all three."""
 
     def __init__(self, x: Any, y: Any = None, weights: Any = None) -> None:
+        x, y = _of_numbers(x), _of_numbers(y)
         self.x, self.is_arrays = x, _is_arrays(x)
         if not self.is_arrays:
             for name, part in (("y", y), ("sample_weight", weights)):
@@ -578,6 +581,12 @@ class _Counted:
         element = next(self._iterator)
         self.count += 1
         return element
+
+
+def _of_numbers(part: Any) -> Any:
+    """Return a list of numbers, or of lists of them, as an array, as Keras takes it."""
+    is_list = isinstance(part, list) and bool(part)
+    return np.array(part) if is_list and all(isinstance(one, int | float) for one in flatten(part)) else part
 
 
 def _is_arrays(x: Any) -> bool:
