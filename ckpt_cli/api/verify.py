@@ -58,7 +58,7 @@ RULES = (
     needs("--signature", "--public-key"),
     needs("--public-key", "--signature"),
     needs("--layout", "--signature"),
-    needs("--map", "--signature"),
+    needs("--map", "--signature", "--made-from"),
     needs("--config", "--layout", "--map"),
 )
 
@@ -74,6 +74,8 @@ class VerifyOptions(NamedTuple):
     contracts: tuple[Contract, ...] = ()
     locked: bool = False
     made_from: Location | None = None
+    changes: KeyChanges | None = None
+    """What makes the keys, and axes, of `made_from` those of the export."""
 
 
 def verify_each(
@@ -189,22 +191,25 @@ def _verify(
     if options.trains_like is not None:
         result = _compare_steps(result, options.trains_like, reporter)
     if options.made_from is not None:
-        result = _compare_source(result, place, options.made_from, reporter)
+        result = _compare_source(result, place, options, reporter)
     return result
 
 
 def _compare_source(
-    result: Result, place: CheckpointLocation, source: Location, reporter: Reporter
+    result: Result, place: CheckpointLocation, options: VerifyOptions, reporter: Reporter
 ) -> Result:
     """Return the result with the verdict on each weight: whether it was made of the source's."""
     from ..operations.origin.verdicts import judge
 
+    source = options.made_from
+    assert source is not None
     with (
         reporter.progress(place.nbytes(), f"{place.name} made from {source}") as advance,
         opened(source, reporter) as other,
         open_location(place) as export,
     ):
-        found = judge(export, other, advance)
+        changed, told = _told(options.changes, other)
+        found = judge(export, changed, advance, told)
     findings = found.findings(str(place.head))
     if not any(finding.severity == "error" for finding in findings):
         reporter.note(f"{result.path}: {found.summary}")
@@ -283,6 +288,14 @@ def signed_contract(signature: Location, public_key: Location, changes: KeyChang
     from ..operations.signing.keys import public_key as read_key
 
     return SignedContract(signature, read_key(public_key), partial(_as_signed, changes))
+
+
+def _told(changes: KeyChanges | None, source: FormatReader) -> tuple[FormatReader, Mapping[str, str]]:
+    """Return a source with the axes that a map says, and its key by that of the export."""
+    if changes is None:
+        return source, {}
+    changed, names = _as_signed(changes, source)
+    return changed, {new: old for old, new in names.items()} or {key: key for key in changed.specs}
 
 
 def _as_signed(changes: KeyChanges, reader: FormatReader) -> tuple[FormatReader, Mapping[str, str]]:
@@ -411,8 +424,8 @@ def verify(
         for path in (outputs_like, input, trains_like, against, made_from)
     )
     contracts: tuple[Contract, ...] = () if listing is None else (contract_at(listing),)
+    changes = key_changes(map=map, layout=layout, config=config)
     if signature is not None and public_key is not None:
-        changes = key_changes(map=map, layout=layout, config=config)
         contracts += (signed_contract(location(signature), location(public_key), changes),)
     options = VerifyOptions(
         recursive,
@@ -423,6 +436,7 @@ def verify(
         contracts,
         locked,
         source,
+        changes if map is not None else None,
     )
     with collecting() as said, lent(jobs, executor) as workers:
         results = verify_each([location(path) for path in paths or (".",)], options, workers, said)

@@ -151,7 +151,7 @@ def command(
     Strings, variants and the save counter are not compared. If a conversion renamed or transposed
     tensors, use --layout or --map to give PATH the names and axes that were signed.
 
-    --made-from pairs each weight of a TFLite, ONNX, GraphDef or TensorFlow.js file with tensors of
+    --made-from pairs each weight of a TFLite, ONNX, GGUF, GraphDef or TensorFlow.js file with tensors of
     SOURCE, by name or by the order of layers. Then it compares values to prove how the exporter
     made the weight: by transposing axes, folding a BatchNormalization, casting or quantizing. A
     weight that none of these explains is an error.
@@ -177,6 +177,7 @@ def command(
         contracts,
         options["locked"],
         options["made_from"],
+        changes_of(options) if options["map_file"] is not None else None,
     )
     results = verify_each(paths or (parse_location("."),), asked, workers, SCREEN)
     _print(results, "json" if as_json else options["form"])

@@ -71,3 +71,24 @@ def test_a_source_that_is_not_there_is_an_error(ckpt: Callable[..., Any], tmp_pa
     done = ckpt("verify", lite("float"), "--made-from", tmp_path / "none.h5")
     assert done.code == 3
     assert "none.h5" in done.err
+
+
+def test_a_map_tells_what_names_do_not(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    one, other = (rng.normal(size=(4, 4)).astype("<f4") for _ in range(2))
+    np.savez(tmp_path / "export.npz", x=one, y=np.ascontiguousarray(other.T))
+    np.savez(tmp_path / "source.npz", a=one, b=other)
+    command = ("verify", tmp_path / "export.npz", "--made-from", tmp_path / "source.npz")
+    assert ckpt(*command).code == 1
+    names = tmp_path / "names.tsv"
+    names.write_text("a\tx\nb\ty\n")
+    done = ckpt(*command, "--map", names, "--json")
+    weights = json.loads(done.out)["results"][0]["made_from"]["weights"]
+    assert [(each["key"], each["from"], each["verdict"]) for each in weights] == [
+        ("x", ["a"], "equal"),
+        ("y", ["b"], "other"),
+    ]
+    names.write_text("a\tx\nb\ty\tT\n")
+    done = ckpt(*command, "--map", names, "--json")
+    assert done.code == 0, done.out
+    assert api.verify(tmp_path / "export.npz", made_from=tmp_path / "source.npz", map=names).ok
