@@ -182,7 +182,7 @@ def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpoint
     below = count_below(path)
     if below is None:
         return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
-    way = f"to include them: {command_line('ls', '-R', path)}"
+    way = f"to list them: {command_line('ls', '-R', path)}"
     error = NoCheckpointsError(f"{what} in this directory, but {below}", path=path, hints=(way,))
     error.lie_below = True
     return error
@@ -195,7 +195,7 @@ def _shards_left(path: Location) -> tuple[str, ...]:
         return ()
     index = f"{shard['prefix']}.index"
     return (
-        f"{shard[0]} exists, but {index} does not: the save was interrupted, or the index was not copied",
+        f"{shard[0]} exists, but {index} does not; the save was interrupted, or the index was not copied",
     )
 
 
@@ -308,7 +308,9 @@ class Directory:
         """Add a folder that is a complete step of Orbax'."""
         step = orbax_location(path) if named_step(path.name) is not None else None
         if step is not None and is_unfinished(path):
-            self._notes.append(f"{path}: an unfinished step of Orbax, without commit_success.txt; not listed")
+            self._notes.append(
+                f"{path}: not listed, because this step of Orbax is unfinished: it has no commit_success.txt"
+            )
         elif step is not None:
             found.setdefault(path.absolute(), step)
 
@@ -371,7 +373,7 @@ class Directory:
             return model
         newest = sound[-1]
         why = "it has the highest step" if newest.step is not None else "it is the newest"
-        note = f"{newest.location.path}: chosen because {why}, as there is no state file"
+        note = f"{newest.location.path}: chosen because {why} and there is no state file"
         return newest.location._replace(note=note)
 
     @cached_property

@@ -81,14 +81,17 @@ def _refusal(probe: Probe) -> CheckpointError:
     if foreign is not None:
         return foreign.error(path)
     known = ", ".join(found.name for found in all_formats())
-    message = "not a known checkpoint format"
+    message = "this is not a known checkpoint format"
     return UnknownFormatError(message, path=path, hints=(f"known formats: {known}",))
 
 
 def _archive(names: Collection[str]) -> Foreign | None:
     """Return what a zip archive is that no format reads."""
     if not names:
-        return Foreign("this is an empty zip archive", "the save had nothing to write, or was interrupted")
+        return Foreign(
+            "this is an empty zip archive",
+            ("save the model again; the save had nothing to write, or was interrupted"),
+        )
     held = [name for name in names if name.endswith((".index", *FILE_SUFFIXES))]
     return (
         Foreign(f"this is a zip archive that contains {held[0]}", "unpack it first: unzip") if held else None
@@ -103,8 +106,8 @@ def _misnamed(probe: Probe) -> Foreign | None:
         found = probe.head[: len(magic)]
         if found != magic:
             return Foreign(
-                f"not {what}: begins with {found!r}, expected {magic!r}",
-                "the copy was damaged, or the name is wrong; copy it again",
+                f"this is not {what}: it begins with {found!r}; expected {magic!r}",
+                "copy the file again; if that does not help, check that this is the right file",
             )
     return None
 

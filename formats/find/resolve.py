@@ -267,16 +267,19 @@ def _absent(path: Location) -> CheckpointError:
         if found is not None:
             if not found.startswith("this is"):  # it is a part of the path
                 return InaccessibleError(found, path=path)
-            wanted = "not a file or directory" if place == path else "not an index"
+            wanted = "this is not a file or directory" if place == path else "not an index"
             return InaccessibleError(f"{found}, {wanted}", path=place)
     shards = data_shards(prefix)
     if shards:
         message = f"{shards[0].name} exists, but {prefix.name}.index does not"
-        why = "the index is written last: the save was interrupted, or the index was not copied"
+        why = (
+            "copy the index, or save again; the index is "
+            "written last, so a save that was interrupted has none"
+        )
         hints = (why, _rebuilding(prefix))
         return CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     if is_saved_model:
-        hint = "its weights are in variables/variables.index and data files; copy them from its source"
+        hint = "copy the weights from the source: variables/variables.index and its data files"
         return CheckpointNotFoundError("a SavedModel without its variables", path=path, hints=(hint,))
     missing = path.parent.missing_container()
     if missing is not None:
@@ -311,6 +314,7 @@ def _no_revision(path: Location) -> tuple[str, ...]:
 def suggest(path: Location) -> tuple[str, ...]:
     """Return a hint with the names that exist near `path`."""
     import difflib
+    import shlex
 
     directory, base = path.split_name()
     unlisted = directory.why_unlisted()
@@ -324,5 +328,8 @@ def suggest(path: Location) -> tuple[str, ...]:
     }
     close = difflib.get_close_matches(base, names, 3, 0.6)
     if not close:
-        return (f"to see what is there: {command_line('ls', directory or '.')}",)
+        holds = any(name.endswith(".index") for name, _ in directory.listing())
+        if holds or path.store.scheme:
+            return (f"to list the checkpoints there: {command_line('ls', directory or '.')}",)
+        return (f"to see which files exist: {shlex.join(('ls', str(directory) or '.'))}",)
     return ("did you mean " + " or ".join(directory / name for name in close) + "?",)

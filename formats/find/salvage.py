@@ -80,9 +80,7 @@ def _open(location: CheckpointLocation, sibling: FormatReader | None) -> Salvage
     if location.head == location.path + ".index":
         return _open_bundle(location, sibling)
     if sibling is not None:
-        message = (
-            "has its index in the same file; --sibling only helps if the .index file of a bundle is damaged"
-        )
+        message = "this format has no .index file; --sibling works only for TensorFlow checkpoints"
         raise ConversionError(message, path=location.path)
     probe = Probe(location)
     try:
@@ -94,7 +92,7 @@ def _open(location: CheckpointLocation, sibling: FormatReader | None) -> Salvage
             raise
         return found
     if not all(tensor_class.has_values for tensor_class in {type(reader[key]) for key in _some(reader)}):
-        raise ConversionError("has no values that could be rescued", path=location.path)
+        raise ConversionError("this file has no values that could be rescued", path=location.path)
     return _salvage(reader)
 
 
@@ -165,7 +163,7 @@ def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> 
     for key, position in index.tensors.items():
         stored = [key_bytes(key), *_piece_keys(index, key, position)]
         if any(name in doubtful and name not in remains.sound for name in stored):
-            doubts[key] = "the index block with its entry is damaged"
+            doubts[key] = "its entry is in a damaged block of the index"
         elif any(name in placed for name in stored):
             found = [placed[name] for name in stored if name in placed]
             weakest = next((each for each in found if each.proof is None), None)
@@ -181,7 +179,7 @@ def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> 
 def _nothing(path: str, findings: list[Finding], sibling: FormatReader | None) -> CheckpointError:
     if not findings:
         return CheckpointError("the index is intact, but lists no tensors", path=path)
-    hints = ("pass --sibling OTHER to use another checkpoint of the same run",) if sibling is None else ()
+    hints = ("to use another checkpoint of the same run, pass --sibling OTHER",) if sibling is None else ()
     message = f"no tensor can be rescued: {findings[0].message}"
     return CheckpointError(message, path=findings[0].file, offset=findings[0].offset, hints=hints)
 
@@ -200,13 +198,18 @@ def _piece_keys(index: SalvagedIndex, key: str, position: int) -> list[bytes]:
 
 def _check_sibling(sibling: FormatReader, location: CheckpointLocation, remains: Remains) -> None:
     if not isinstance(sibling, BundleReader):
-        message = f"is {sibling.format.name}, expected another bundle of the same run"
+        message = (
+            f"the format is {sibling.format.name}; expected another TensorFlow checkpoint of the same run"
+        )
         raise ConversionError(message, path=sibling.location.path)
     if sibling.index.path.real() == location.head.real():
-        raise ConversionError("is the damaged checkpoint itself", path=sibling.location.path)
+        raise ConversionError("this is the damaged checkpoint itself", path=sibling.location.path)
     count = remains.header.num_shards
     if count and count != sibling.index.header.num_shards:
-        message = f"has {sibling.index.header.num_shards} data shards, but {location.path} has {count}"
+        message = (
+            f"this checkpoint has {sibling.index.header.num_shards} "
+            f"data shards, but {location.path} has {count}"
+        )
         raise ConversionError(message, path=sibling.location.path)
 
 

@@ -251,7 +251,7 @@ class V1Reader(FormatReader):
             name = f"{match['prefix']}-{missing:05d}-of-{match['count']}"
             lost = count - len(found)
             more = f", and {lost - 1:,} more of {count:,}" if lost > 1 else ""
-            message = f"shard {name.rpartition('/')[2]} is missing{more}: the tensors in it are unknown"
+            message = f"shard {name.rpartition('/')[2]} is missing{more}; its tensors are unknown"
             self.findings.append(Finding("error", SHARD_MISSING, message, None, name))
         return found
 

@@ -31,7 +31,7 @@ class Foreign(NamedTuple):
         return UnknownFormatError(self.what, path=path, code=code, hints=(self.hint,))
 
 
-CUT_OFF = ("the file was cut off or overwritten; copy it again from its source",)
+CUT_OFF = ("copy the file again from its source; it was cut off or overwritten",)
 """The hint of a file whose beginning, or name, says more than is there."""
 
 
@@ -61,7 +61,7 @@ def _is_saved_model(head: bytes) -> bool:
 
 _TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
 
-AS_STATE_DICT = "save a state dict with torch.save where it was made; loading a pickle would run its code"
+AS_STATE_DICT = "in the program that made the file, save a state dict with torch.save"
 """The hint of a pickle that is none of PyTorch's files."""
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -81,15 +81,16 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         lambda head: bool(re.match(_HTML, head)),
         Foreign(
             "this is an HTML page, not a checkpoint",
-            "the download saved a web page; download the file itself",
-            "the page may be a login page, or describe the file; use the file's own URL: "
+            "download the file itself; the download saved a web page",
+            "use the URL of the file itself: "
             "hf://ORG/REPO/PATH on the Hub, https://github.com/ORG/REPO/raw/REVISION/PATH on GitHub",
         ),
     ),
     (
         _starts(b"\x93NUMPY"),
         Foreign(
-            "this is a single array, written by numpy.save", "give it a key: numpy.savez(OUT, NAME=array)"
+            "this is a single array, written by numpy.save",
+            ("to give the array a key, save it again: numpy.savez(OUT, NAME=array)"),
         ),
     ),
     (
@@ -127,13 +128,14 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         ),
         Foreign(
             "this is a TensorFlow graph as text (.pbtxt), which cannot be read",
-            "write it in binary form where it was made: tf.io.write_graph(GRAPH, DIR, NAME, as_text=False)",
+            "in the program that made the graph, write it in binary "
+            "form: tf.io.write_graph(GRAPH, DIR, NAME, as_text=False)",
         ),
     ),
     (
         _is_saved_model,
         Foreign(
-            "this is the graph of a SavedModel, whose weights are in its folder variables, which is missing",
+            "this is the graph of a SavedModel; its weights are in the folder 'variables', which is missing",
             "copy variables/variables.index and its data files from the source of this file",
         ),
     ),
@@ -141,7 +143,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
         _is_core_ml,
         Foreign(
             "this is a Core ML model, which cannot be read",
-            "convert the model that it was made from, or save its weights with coremltools",
+            "convert the original model, or save the weights of this one with coremltools",
         ),
     ),
 )
@@ -156,7 +158,7 @@ _MOST_STEPS = 10
 def recognise(probe: Probe) -> Foreign | None:
     """Return what a file of no format is; None where its content does not tell."""
     if probe.size == 0:
-        return Foreign("the file is empty", "the copy or the save was interrupted; copy it again")
+        return Foreign("the file is empty", "copy the file again; it was not completely saved or copied")
     for matches, foreign in _CONTENTS:
         if matches(probe.head):
             is_on_server = bool(foreign.hint_on_server and "://" in probe.location.head)

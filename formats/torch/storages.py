@@ -110,7 +110,7 @@ class Container(ABC):
         except RefusedGlobalError as error:
             raise self._refused(error.name, machine.data) from error
         except ValueError as error:
-            message, offset = f"its pickle: {error}", self.file.where(begin + machine.at)
+            message, offset = f"its pickle cannot be read: {error}", self.file.where(begin + machine.at)
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="header") from error
 
     def _refused(self, name: str, data: bytes) -> UnsupportedFeatureError:
@@ -122,7 +122,7 @@ class Container(ABC):
             else "this contains more than tensors and plain values"
         )
         saved = "model.state_dict()" if is_module else "a dictionary of tensors and plain values"
-        message = f"{what}: its pickle names {name!r:.200}; loading it would import and run that"
+        message = f"{what}: its pickle contains a call of {name!r:.200}, which loading the file would run"
         hints = (f"in the program that made it, save {saved} with torch.save",)
         return UnsupportedFeatureError(message, path=self.path, code=REFUSED, hints=hints)
 
@@ -135,7 +135,7 @@ class ZipContainer(Container):
         self.file = archive.file
         archive.check()
         if archive.begin:
-            message = f"{archive.begin} unexpected bytes before its first member"
+            message = f"the archive has {archive.begin} unexpected bytes before its first member"
             raise CorruptCheckpointError(message, path=self.path, code="header")
         pickled = pickle_of(archive)
         assert pickled is not None
@@ -153,7 +153,7 @@ class ZipContainer(Container):
             return False
         found = self._archive.read(name, _LONGEST_ORDER)
         if found not in (b"little", b"big"):
-            message = f"byteorder is {found!r}, expected b'little' or b'big'"
+            message = f"byteorder is {found!r}; expected b'little' or b'big'"
             raise CorruptCheckpointError(message, path=self.path, code="header")
         return found == b"big"
 
@@ -278,7 +278,7 @@ class LegacyContainer(Container):
             at += _COUNT_SIZE + self._storages[key].nbytes
         if at != self.file.size:
             message = f"the file has {self.file.size} bytes, but its storages end at byte {at}"
-            hints = ("the copy or the save was interrupted; copy the file again",)
+            hints = ("copy the file again; the copy or the save was interrupted",)
             return CorruptCheckpointError(
                 message, path=self.path, offset=min(at, self.file.size), code="shard-short", hints=hints
             )

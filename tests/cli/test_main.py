@@ -298,7 +298,7 @@ def test_a_file_that_is_no_checkpoint_is_one_line_and_a_hint(
     result = ckpt(command, tmp_path / "notes.bin")
     assert result.code == 3
     lines = result.err.splitlines()
-    assert lines[0] == f"ckpt: error: {tmp_path}/notes.bin: not a known checkpoint format"
+    assert lines[0] == f"ckpt: error: {tmp_path}/notes.bin: this is not a known checkpoint format"
     assert lines[1].startswith("hint: known formats: tf-object, ")
 
 

@@ -174,7 +174,7 @@ def test_other_formats(name: str, tmp_path: Path, ckpt: Callable[..., Any]) -> N
     elif name == "v1_shard_missing":
         assert done.code == LOST
         assert [row[0] for row in done.rows] == ["saved", "lost"]
-        assert "is missing: the tensors in it are unknown" in done.rows[1][4]
+        assert "is missing; its tensors are unknown" in done.rows[1][4]
     else:
         assert done.code == NOTHING
         assert done.err.startswith("ckpt: error:")
@@ -208,7 +208,7 @@ def test_other_blocks_are_used(tmp_path: Path, ckpt: Callable[..., Any]) -> None
     assert proved > 40
     assert 0 < proved + doubted < len(arrays)
     (unknown,) = (row for row in done.json["lost"] if row["key"] is None)
-    assert "this block has the keys after" in unknown["reason"]
+    assert "this block holds the keys" in unknown["reason"]
     check_output(ckpt, tmp_path / "out", arrays)
 
 
@@ -546,7 +546,7 @@ def test_sibling_of_another_kind_is_refused(tmp_path: Path, ckpt: Callable[..., 
     np.savez(tmp_path / "w.npz", a=np.arange(3))
     done = ckpt("rescue", source, tmp_path / "out", "--sibling", tmp_path / "w.npz")
     assert done.code == 3
-    assert "another bundle of the same run" in done.err
+    assert "expected another TensorFlow checkpoint of the same run" in done.err
     other = data_path("corrupt", "shard_missing", "ckpt")
     done = ckpt("rescue", source, tmp_path / "out", "--sibling", other)
     assert done.code == 3

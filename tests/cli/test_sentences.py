@@ -173,12 +173,12 @@ def test_an_error_of_usage_is_one_line_without_tabs(ckpt: Callable) -> None:
 
 def test_nothing_is_suggested_that_is_hardly_alike(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "go.sh").touch()
-    assert ckpt("ls", tmp_path / "nosuch").err.endswith(f"hint: to see what is there: ckpt ls {tmp_path}\n")
+    assert ckpt("ls", tmp_path / "nosuch").err.endswith(f"hint: to see which files exist: ls {tmp_path}\n")
 
 
 def test_a_directory_of_data_without_an_index_says_so(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "ckpt-1.data-00000-of-00001").write_bytes(b"12345678")
-    hint = "hint: ckpt-1.data-00000-of-00001 exists, but ckpt-1.index does not: "
+    hint = "hint: ckpt-1.data-00000-of-00001 exists, but ckpt-1.index does not; "
     for command in ("ls", "show", "verify", "stats", "log"):
         result = ckpt(command, tmp_path)
         assert result.code == 1

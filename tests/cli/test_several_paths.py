@@ -121,7 +121,7 @@ def test_ls_of_directories_and_checkpoints_goes_on_past_errors(tmp_path: Path, c
     result = ckpt("ls", tmp_path / "run", tmp_path / "junk", tmp_path / "run" / "ckpt-1")
     assert result.code == 3
     assert [row[0] for row in result.rows] == [f"{tmp_path}/run/ckpt-1"] * 3
-    assert f"ckpt: error: {tmp_path}/junk: not a known checkpoint format" in result.err
+    assert f"ckpt: error: {tmp_path}/junk: this is not a known checkpoint format" in result.err
 
 
 def test_links_lead_to_the_same_checkpoint(tmp_path: Path, ckpt: Callable) -> None:

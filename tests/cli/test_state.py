@@ -482,7 +482,7 @@ def test_a_folder_of_runs_says_what_lies_below(tmp_path: Path, ckpt: Callable, c
     assert result.code == 1
     message = "no checkpoints and no state file in this directory, but 3 checkpoints in 1 directory below\n"
     assert message in result.err
-    assert f"hint: to include them: ckpt ls -R {tmp_path / 'runs'}\n" in result.err
+    assert f"hint: to list them: ckpt ls -R {tmp_path / 'runs'}\n" in result.err
 
 
 def test_keep_of_more_than_there_are_changes_nothing(copy: Callable, ckpt: Callable) -> None:

@@ -53,9 +53,9 @@ _ASIDE = "aside"
 _HINTS = {
     errno.ENOSPC: ("free some space, or write elsewhere",),
     errno.EDQUOT: ("free some space in your quota, or write elsewhere",),
-    errno.EFBIG: ("the file is too large: check ulimit -f and the file system's limit, or write elsewhere",),
-    errno.EACCES: ("make the directory writable: new files are created next to the old ones",),
-    errno.EROFS: ("write elsewhere: this file system is mounted read-only",),
+    errno.EFBIG: ("check ulimit -f and the largest file size of the file system, or write elsewhere",),
+    errno.EACCES: ("make the directory writable, because new files are created next to the old ones",),
+    errno.EROFS: ("write elsewhere, because this file system is mounted read-only",),
 }
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -115,12 +115,12 @@ def refuse_irreplaceable(path: Location) -> None:
     if stat.S_ISDIR(mode):
         raise _directory(path)
     if not stat.S_ISREG(mode):
-        raise CheckpointExistsError("is a device or a pipe, not a file that can be replaced", path=path)
+        raise CheckpointExistsError("this is a device or a pipe; name a file", path=path)
 
 
 def _directory(path: str) -> CheckpointExistsError:
     hints = (f"name the file, for example {os.path.join(path, 'NAME')}",)
-    return CheckpointExistsError("is a directory, not a file that can be replaced", path=path, hints=hints)
+    return CheckpointExistsError("this is a directory; name a file", path=path, hints=hints)
 
 
 def sync_directory(path: str) -> None:

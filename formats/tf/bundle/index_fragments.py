@@ -84,7 +84,8 @@ class _Blocks:
             return
         last, damaged = b"", False
         for key, handle in table.index:
-            span = f"; this block has the keys after {_shown(last)}, up to {_shown(key)}"
+            after = f"after {_shown(last)}, " if last else ""
+            span = f"; this block holds the keys {after}up to {_shown(key)}"
             damaged |= not self._take(table, handle, span)
             last = key
         if damaged:  # a handle may be wrong, and its block sound
@@ -130,7 +131,8 @@ class _Blocks:
             if are_keys_too_long(self._keys_size, len(self.sound) + len(self.doubtful)):
                 self._keys_size -= len(key)
                 message = (
-                    f"stopped after {self._keys_size} bytes of keys (the limit); other entries are left out"
+                    f"reading stopped after {self._keys_size} bytes "
+                    "of keys (the limit); other entries are left out"
                 )
                 self._note("block-checksum", message, handle.offset)
                 return

@@ -251,7 +251,7 @@ class _Structure:
     def _overlap(self, part: int, previous: int) -> Finding:
         parts, index = self.parts, self.reader.index
         key, other = (self.specs[parts.tensor[number]].key for number in (part, previous))
-        message = f"overlaps {other!r}, which ends at byte {parts.end(previous)}"
+        message = f"the tensor overlaps {other!r}, which ends at byte {parts.end(previous)}"
         path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
         return Finding("warning", "overlap", message, key, path, parts.offset[part])
 
@@ -365,7 +365,7 @@ def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) 
         return None
     index = reader.index
     path = data_shard(index.prefix, parts.shard[part], index.header.num_shards)
-    message = f"checksum {mask(crc):#010x}, but the stored one is {stored:#010x}"
+    message = f"the data has checksum {mask(crc):#010x}, but the stored one is {stored:#010x}"
     return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
 
 

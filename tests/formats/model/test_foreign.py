@@ -30,7 +30,7 @@ CONTENTS = {
     "a 7z archive": b"7z\xbc\xaf\x27\x1c\0\4",
     "a RAR archive": b"Rar!\x1a\x07\x01\0",
     "a tar archive": tarfile.TarInfo("ckpt-1.index").tobuf(),
-    "not an HDF5 file: begins with b'PK": b"PK no archive",
+    "this is not an HDF5 file: it begins with b'PK": b"PK no archive",
     "the file is empty": b"",
 }
 
@@ -103,7 +103,7 @@ def test_other_archives_are_no_checkpoints(tmp_path):
     path = str(tmp_path / "x.zip")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", b"")
-    with pytest.raises(formats.UnknownFormatError, match="not a known checkpoint format"):
+    with pytest.raises(formats.UnknownFormatError, match="this is not a known checkpoint format"):
         formats.open_checkpoint(path)
     with zipfile.ZipFile(path, "w"):
         pass

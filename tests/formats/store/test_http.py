@@ -359,7 +359,7 @@ def test_what_was_given_up_is_not_waited_for_once_more(web: Web) -> None:
         open_checkpoint(f"{web.url}/run/x")
     assert web.asked("GET") == [("GET", "/run/x")] * transport.ATTEMPTS
     web.fault = lambda _, __: False
-    with pytest.raises(CheckpointError, match="not a known checkpoint format"):  # who opens it anew asks anew
+    with pytest.raises(CheckpointError, match="this is not a known checkpoint format"):  # opening asks again
         open_checkpoint(f"{web.url}/run/x")
 
 

@@ -51,9 +51,9 @@ def test_files_are_what_torch_wrote(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("evil.pt", r"names 'posix.system'"),
+        ("evil.pt", r"contains a call of 'posix.system'"),
         ("evil_plain.pt", "a Python pickle"),
-        ("whole_module.pt", r"a whole PyTorch module: its pickle names '__main__.Whole'"),
+        ("whole_module.pt", r"a whole PyTorch module: its pickle contains a call of '__main__.Whole'"),
         ("deep.pt", "too many objects"),
         ("inflates.pt", "has 268435464 bytes"),
     ],
@@ -657,7 +657,7 @@ def test_shards_are_one_checkpoint_by_folder_and_by_index(tmp_path: Path) -> Non
         ({"a": FIRST, "b": "../x.bin"}, T, "not a file in this folder"),
         ({"a": FIRST, "b": "pytorch_model-00003-of-00003.bin"}, T, "no such file"),
         ({"a": FIRST, "b": SECOND}, b"<html>", "an HTML page"),
-        ({"a": FIRST, "b": SECOND}, Named("os.system"), "names 'os.system'"),
+        ({"a": FIRST, "b": SECOND}, Named("os.system"), "contains a call of 'os.system'"),
     ],
 )
 def test_shards_that_contradict_their_index_are_refused(
