@@ -85,6 +85,21 @@ def test_a_tensor_is_named_by_its_object_path() -> None:
     assert "VARIABLE_VALUE" not in html
 
 
+def test_a_change_is_one_short_row(tmp_path: Path) -> None:
+    left = {"a": np.float32([3, 4]), "b": np.float32([1]), "c": np.zeros(3), "old": np.float32([7, 8, 9])}
+    right = {"a": np.float32([3, 5]), "b": np.float64([1]), "c": np.zeros((3, 1)), "new": left["old"]}
+    write_bundle(str(tmp_path / "left-1"), left)
+    write_bundle(str(tmp_path / "right-1"), {**right, "more": np.int32(1)})
+    found = ckpt.diff(tmp_path / "left-1", tmp_path / "right-1", find_renames=True)
+    told = cells(found._repr_html_())
+    rows = {told[at]: told[at + 1 : at + 9] for at in range(0, len(told), 9)}
+    assert rows["a"] == ["value", "0.1715", "0.99469", "1", "1", "0.2", "float32", "[2]"]
+    assert rows["b"] == ["dtype", "", "", "", "", "", "float32 -> float64", "[1]"]
+    assert rows["c"] == ["shape", "", "", "", "", "", "float64", "[3] -> [3, 1]"]
+    assert rows["old -> new"][0] == "renamed"
+    assert rows["more"] == ["added", "", "", "", "", "", "int32", "[]"]
+
+
 def test_hostile_names_are_text_in_plots(tmp_path: Path) -> None:
     ones, zeros, nans = (np.full(3, value, np.float32) for value in (1, 0, np.nan))
     write_bundle(str(tmp_path / "left-1"), {HOSTILE: zeros, b"\x1b]<": ones})

@@ -76,6 +76,13 @@ def _change(entry: DiffEntry) -> TensorChange:
     )
 
 
+def _sides(left: Any, right: Any) -> Any:
+    """Return what both sides have, or what each has."""
+    if left == right or None in (left, right):
+        return right if left is None else left
+    return " -> ".join(str(list(side) if isinstance(side, tuple) else side) for side in (left, right))
+
+
 class DiffResult(ResultTable[TensorChange], PlottedTable):
     """The differences between two checkpoints: a sequence of `TensorChange`.
 
@@ -110,6 +117,20 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
+
+    def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row without what is the same on both sides twice, what is asked most beside the name."""
+        found = super()._of_people(row)
+        both = {what: (found.pop(f"left_{what}"), found.pop(f"right_{what}")) for what in ("dtype", "shape")}
+        source, first = found.pop("old_key"), ("key", "change", "rel_l2", "cosine")
+        if source:
+            found["key"] = f"{plain_key(source)} -> {found['key']}"
+        measured = {name: value for name, value in found.items() if name not in first}
+        return {
+            **{name: found[name] for name in first},
+            **measured,
+            **{k: _sides(*v) for k, v in both.items()},
+        }
 
     def _plots(self) -> Sequence[Plot]:
         from .plots import Bars

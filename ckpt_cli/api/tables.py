@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from formats.core.escape import escape
+from formats.model.object_names import plain_key
 
 from ..render.tables import Column, lay_out
 from ..render.text import human_size
@@ -70,9 +71,10 @@ class RowTable(ABC):
     def _repr_html_(self) -> str:
         from formats.core.notebook import table
 
-        names = [name for name in self._names() if name != "object_path"]
-        rows = (self._shown(dict(zip(self._names(), row, strict=True))) for row in self._rows())
-        shown = table(names, rows, self._count())
+        names = self._names()
+        of_people = (self._of_people(dict(zip(names, row, strict=True))) for row in self._rows())
+        rows = ([_cell(name, value) for name, value in row.items()] for row in of_people)
+        shown = table([*self._of_people(dict.fromkeys(names))], rows, self._count())
         plots = self._plots()
         if plots:
             from .plots import svg
@@ -80,10 +82,12 @@ class RowTable(ABC):
             shown = svg(plots) + shown
         return shown
 
-    def _shown(self, row: dict[str, Any]) -> list[str]:
+    def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row as a notebook shows it: a tensor is named by its object path if it has one."""
         path = row.pop("object_path", None)
-        return [_cell(name, path or value if name == "key" else value) for name, value in row.items()]
+        if row.get("key"):
+            row["key"] = path or plain_key(row["key"])
+        return row
 
     def _plots(self) -> Sequence[Plot]:
         """Return what can be drawn of the result."""
