@@ -92,6 +92,8 @@ class _StateTree:
             if kind in ("slot", "optimizer")
             and (optimizer_at(paths[key]) is not None or len(paths[key]) == 1)
         ]
+        roots = {key: optimizer_at(paths[key]) for key in self.members}
+        self._beside = {paths[key][: at - 1] for key, at in roots.items() if at} or {()}
         every = slots_of(paths, reader.specs)
         self.accumulated = {key: slot for key, slot in every.items() if slot.name == _ACCUMULATED}
         self.owned = {key: slot for key, slot in every.items() if key not in self.accumulated}
@@ -115,7 +117,8 @@ class _StateTree:
         kinds = self._reader.kinds
         counts = {self._value(key) for key in found[ITERATIONS]}
         for key, path in self._paths.items():
-            is_step = kinds[key] == "state" and path[-1] == "step" and self._is_count(key)
+            is_state = path[:-1] in self._beside and kinds[key] == "state"
+            is_step = is_state and path[-1] == "step" and self._is_count(key)
             if is_step and not found[ACCUMULATED_STEPS] and (not counts or counts == {self._value(key)}):
                 found[ITERATIONS].append(key)
         return {name: keys for name, keys in found.items() if keys}

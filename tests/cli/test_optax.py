@@ -106,3 +106,18 @@ def test_a_weights_file_does_not_name_the_weights_of_its_slots(tmp_path: Path, c
         assert done.code == 3
         assert "use a .keras or .h5 file of the model" in done.err
         assert ckpt("convert", source, tmp_path / target, *options, "--keep-optimizer").code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "follows"),
+    [("step", 0, True), ("step", 3, False), ("loader/step", 0, False), ("rngs/dropout/count", 0, False)],
+)
+def test_a_step_beside_the_optimizer_follows_if_it_counts_the_same(
+    tmp_path: Path, ckpt: Callable, key: str, before: int, *, follows: bool
+) -> None:
+    trees = Trees(tmp_path, ckpt, **{key: np.array(before, np.int32)})
+    options = ("--like", trees.path, "--map", trees.there, "--optimizer", "Adam")
+    done = ckpt("convert", KERAS, tmp_path / "made", *options)
+    assert done.code == 0, done.err
+    with open_reader(local_location(str(tmp_path / "made"))) as reader:
+        assert reader[key].read() == (trees.values["optimizer/vars/0"] if follows else before)
