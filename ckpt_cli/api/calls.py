@@ -1,4 +1,4 @@
-"""What all functions of the API do around their work: they check arguments, and keep what is said."""
+"""The common frame of all functions of the API: check arguments, and collect notes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _given(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> Itera
 
 @contextmanager
 def collecting() -> Iterator[Collected]:
-    """Keep notes and warnings, also those that are told while files are read and written."""
+    """Collect notes and warnings, including those from reading and writing files."""
     said = Collected()
     with notices.listening(said.note, said.warning):
         yield said
@@ -166,7 +166,7 @@ _FORMATS_ELSEWHERE = {
     "json": "listing",
     "fp16 half bf16 float16 bfloat16 fp32 float32 f16": "--cast",
 }
-"""What other programs call formats, and an option that some take for one."""
+"""Other programs' names for formats, and an option that is sometimes taken for one."""
 
 _ONLY_READ = (
     *("savedmodel", "saved_model", "saved-model", "onnx", "tflite", "gguf", "graphdef", "pb", "tfjs"),
@@ -206,7 +206,7 @@ def counting(name: str, value: int | None, least: int = 1) -> None:
 
 
 def location(path: PathLike) -> Location:
-    """Return where a path leads, which is looked at anew; OptionError for one that names nothing."""
+    """Return the location of a path, read again. Raises OptionError for a path that names nothing."""
     where = path if isinstance(path, Location) else _parsed(path)
     where.store.forget_listings()
     return where

@@ -61,7 +61,7 @@ class KeyChanges(NamedTuple):
             raise OptionError(str(error)) from error
 
     def framework_layout(self, *, every_map: bool = False) -> FrameworkLayout | None:
-        """Return the layout that is asked for, by its name or by a map with operations; None where none is.
+        """Return the requested layout, by its name or by a map with operations, or None.
 
         With `every_map` a map that changes names alone is one, too.
         """

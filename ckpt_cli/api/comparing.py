@@ -55,15 +55,15 @@ RULES = (
 
 
 class CompareOptions(NamedTuple):
-    """What is compared, under which keys, and what a person is told of it."""
+    """What is compared, by which keys, and which messages appear."""
 
     settings: DiffOptions = DiffOptions()
     selection: Selection = Selection()
     changes: KeyChanges = KeyChanges()
     everything: bool = False
-    """Whether tensors that are the same are told, too."""
+    """Whether equal tensors are reported, too."""
     is_quiet: bool = False
-    """Whether nobody reads which checkpoint was chosen, or what would have been paired."""
+    """Whether notes about the chosen checkpoint and suggested pairs are left out."""
     with_names: bool = False
     """Whether keys are shown by the names that people know them by."""
     workers: Workers = SERIAL
@@ -145,8 +145,8 @@ def _laid_out(
 ) -> FormatReader:
     """Return LEFT in another layout; back in TensorFlow's, it has the keys of the model in RIGHT.
 
-    What is not chosen is left out, so that it need not be explained: tensors of LEFT that are excluded, and
-    an optimizer's state where no kind of it is wanted.
+    Excluded tensors need no counterpart: tensors of LEFT that are not chosen, and optimizer state if none of
+    its kinds is chosen.
     """
     left_out = sift(
         left,
@@ -180,7 +180,9 @@ def _nbytes(right: FormatReader, pairs: list[KeyPair]) -> int:
 def _suggest(
     left: FormatReader, right: FormatReader, pairs: list[KeyPair], by: str, reporter: Reporter
 ) -> None:
-    """Where nothing was paired, say what would have been: two formats name one thing differently."""
+    """If nothing was paired, say which option would pair tensors: two formats name the same thing
+    differently.
+    """
     if any(pair.left is not None and pair.right is not None for pair in pairs):
         return
     better = better_by(left, right, by)
@@ -189,7 +191,7 @@ def _suggest(
 
 
 class Sides(NamedTuple):
-    """The checkpoints of two directories by name, and apart what of one of them is no checkpoint."""
+    """The checkpoints of two directories by name, and the files in them that are no checkpoints."""
 
     left: dict[str, CheckpointLocation]
     right: dict[str, CheckpointLocation]
@@ -221,7 +223,7 @@ def sides(left: Location, right: Location, *, recursive: bool) -> Sides:
 def _members(
     path: Location, unread: dict[str, CheckpointError], *, recursive: bool
 ) -> dict[str, CheckpointLocation]:
-    """Return a directory's checkpoints by name; `unread` gets those whose format cannot be told."""
+    """Return a directory's checkpoints by name; `unread` gets those of unknown format."""
     if not is_directory(path):
         raise OptionError(f"--each needs two directories; {path} is not one")
     from formats.find.directory import Directory, directories_below
@@ -237,7 +239,7 @@ def _members(
 
 
 class Failing(NamedTuple):
-    """What a comparison fails on: sorts of changes, but for what an earlier result has."""
+    """The changes on which a comparison fails, except those in an earlier result."""
 
     fail_on: FailOn = FailOn()
     known: Baseline | None = None

@@ -88,7 +88,7 @@ LARGEST_RATE = 1e38
 
 
 class ConvertOptions(NamedTuple):
-    """What becomes of a checkpoint that is converted."""
+    """The options of a conversion."""
 
     selection: Selection = Selection()
     changes: KeyChanges = KeyChanges()
@@ -117,13 +117,13 @@ class ConvertOptions(NamedTuple):
 
     @property
     def strictness(self) -> pairing.Strictness:
-        """What pairing with TEMPLATE allows; weights alone leave its optimizer as it is."""
+        """What pairing with TEMPLATE allows; weights alone leave its optimizer unchanged."""
         keeps = self.keep_optimizer or self.selection.kinds == ("variable",)
         return pairing.Strictness(self.pair_by_shape, self.partial, keeps, self.cast, self.given)
 
 
 class _Rehearsal:
-    """Shows progress, and says nothing: what there is to say is said when it is done."""
+    """Shows progress, and keeps messages until the work is done."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.progress = reporter.progress
@@ -229,7 +229,7 @@ def _plan(
         if options.save_map:
             _save_map(options.save_map, laid.names.rows, options)
         reader, keys = laid.reader, list(laid.reader.specs)
-        given = Given() if laid.holds_optimizer else given  # which the layout has taken
+        given = Given() if laid.holds_optimizer else given  # the layout has consumed the options
     is_for_keras = layout is None and (into.family is Family.KERAS or into.has_object_graph)
     step, chosen = keras_step(reader, keys) if is_for_keras else None, keys
     if step is not None:
@@ -269,7 +269,7 @@ def _plan_like(
     layout, laid = options.changes.framework_layout(), None
     if layout is not None:
         if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
-            layout = layout._replace(like=template)  # which tells the model, too
+            layout = layout._replace(like=template)  # it also identifies the model
         beside = reader.format.is_tree != template.format.is_tree
         keeps = options.strictness.keep_optimizer
         if beside and keeps:
@@ -277,14 +277,14 @@ def _plan_like(
         laid = lay_out(reader, keys, layout._replace(given=options.given, carries=beside and not keeps))
         reader, keys = laid.reader, list(laid.reader.specs)
     names = _renamed(reader, layout, options, reporter)
-    template.prove_specs()  # of which no more than these is taken, as a rule
+    template.prove_specs()  # usually only the specs of TEMPLATE are used
     _check_format(template, reader, target, options.to)
     strictness = options.strictness
     step = None if reader.format.is_tree or names is not None else keras_step(template, list(template.specs))
     if step is not None and (reader.format.family is Family.KERAS or reader.object_graph is not None):
         return _filled_step(reader, keys, (step, target), options)
     if options.save_map:
-        # Before the plan, which is refused where pairs are missing: the map is there to add them.
+        # Before the plan, which rejects missing pairs: the map is there to add them.
         pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
         rows = (row_of(mine, theirs) for theirs, mine in pairs.rows().items())
         _save_map(options.save_map, rows, options)
@@ -329,7 +329,7 @@ def _save_map(path: Location, rows: Iterable[MapRow], options: ConvertOptions) -
 
 
 def _check_format(template: FormatReader, reader: FormatReader, target: Location, to: str | None) -> None:
-    """Refuse to write another format than TEMPLATE's where one is asked for, or said by DST's suffix."""
+    """Reject another format than TEMPLATE's, from an option or from DST's suffix."""
     own: Format = template.format
     if to is not None:
         into, what = planner.target_format(reader, target, to), "--to asks for"
@@ -346,7 +346,7 @@ def _check_format(template: FormatReader, reader: FormatReader, target: Location
 
 
 class RunConverted(NamedTuple):
-    """What became of a run directory: of each checkpoint, and the members that are damaged."""
+    """The result of converting a run directory: each checkpoint, and the damaged members."""
 
     target: Location
     damaged: list[Member]
@@ -370,7 +370,7 @@ def convert_run(
     if not sound:
         directory.require_latest()
     names = converted_names(_formats_of(sound, target, options.to), target)
-    # All of it is rehearsed first, so that what cannot be converted is refused while nothing is written.
+    # Everything is rehearsed first, so that impossible conversions are rejected before anything is written.
     rehearsal = options._replace(write=options.write._replace(dry_run=True))
     _convert_members(sound, (target, names), rehearsal, _Rehearsal(reporter))
     if converted_state(directory, names) is not None and not options.write.overwrite:

@@ -228,7 +228,7 @@ def _convert(
         options.resume.forget()
     if not each:
         (result,) = results
-        result.warnings = tuple(said.warnings)  # with what was found out about the source
+        result.warnings = tuple(said.warnings)  # includes those about the source
         return result
     errors = [member.error for member in found.damaged if member.error is not None]
     run = RunConversion(found.target, results, errors)

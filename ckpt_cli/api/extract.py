@@ -45,7 +45,7 @@ class ExtractOptions(NamedTuple):
 
 
 def output_named(target: Location) -> Output:
-    """Return what a target asks for; OptionError where its name does not say."""
+    """Return the kind of output for a target. Raises OptionError if its name does not show it."""
     try:
         return output_of(target)
     except ValueError as error:

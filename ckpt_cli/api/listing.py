@@ -120,7 +120,7 @@ def _require(where: Where | None, known: Collection[str], what: str) -> None:
 
 
 def arranged(tensors: Tensors, options: ListOptions) -> Tensors:
-    """Return the tensors that are listed, in the order asked for, when all is known of them."""
+    """Return the listed tensors in the requested order, once all their columns are known."""
     if options.is_plain:
         return tensors
     if options.where is not None:
@@ -135,7 +135,7 @@ def lists_directory(options: ListOptions) -> bool:
 
 
 def arranged_directory(found: dict[str, Any], options: ListOptions) -> dict[str, Any]:
-    """Return the document of a directory with the checkpoints that are chosen, in the order asked for."""
+    """Return a directory's document with the chosen checkpoints in the requested order."""
     rows = found["checkpoints"]
     if options.where is not None:
         told = {*OF_CHECKPOINTS} - {"stored_step", "identity"} | {*(rows[0] if rows else OF_CHECKPOINTS)}
@@ -180,7 +180,7 @@ def digests_of(
 
 
 def warn_of_missing(reader: FormatReader, reporter: Reporter) -> None:
-    """Warn of each data shard that is not there."""
+    """Warn about each missing data shard."""
     for message in missing_shards(reader):
         reporter.warning(message)
 
@@ -239,7 +239,7 @@ def directories_found(path: Location, *, long: bool, jobs: int) -> Iterator[Dire
 
 
 def _found_in(path: Location, *, long: bool, recursive: bool, jobs: int = 1) -> DirectoryFound:
-    from ..operations.runs.listing import directory_document  # which a checkpoint does not need
+    from ..operations.runs.listing import directory_document  # not needed for a checkpoint
 
     try:
         return DirectoryFound(*directory_document(path, long=long, recursive=recursive, jobs=jobs))
@@ -269,7 +269,7 @@ def add_identities(found: dict[str, Any], workers: Workers, reporter: Reporter) 
 
 
 def _identity(path: Location, workers: Workers, reporter: Reporter) -> str:
-    """Return the identity of a checkpoint, of which the listing has said the rest."""
+    """Return the identity of a checkpoint that a listing has described."""
     with opened(path, reporter, noted=False) as reader:
         return checkpoint_identity(reader, workers, reporter)
 
@@ -284,7 +284,7 @@ def checkpoint_identity(reader: FormatReader, workers: Workers, reporter: Report
 
 
 def refuse_not_a_folder(path: Location) -> None:
-    """Raise OptionError where what is to be gone through is no directory."""
+    """Raise OptionError if the path of a recursive listing is not a directory."""
     if not path.is_folder():
         path.require_access()
         raise OptionError(f"--recursive needs a directory; {path} is not one")

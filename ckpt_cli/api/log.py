@@ -45,11 +45,11 @@ LONGEST_INTERVAL = 86400.0
 """Seconds between two looks at a directory, at most."""
 
 _MOST_TAGS = 10
-"""Tags named where the one asked for is not there."""
+"""The most tags that an error lists if the requested one does not exist."""
 
 
 class LogOptions(NamedTuple):
-    """Which tensors are watched, whether values are read, and which number of the event files is told."""
+    """Which tensors are watched, whether values are read, and which number of the event files is shown."""
 
     selection: Selection = Selection()
     values: bool = True
@@ -114,7 +114,7 @@ class RunHistory(ResultTable[LogRow], PlottedTable):
 def run_history(
     path: Location, state_path: Location, options: LogOptions, workers: Workers, reporter: Reporter
 ) -> RunHistory:
-    """Return a run over time, with the numbers of the event files beside it."""
+    """Return a run over time, with the numbers of its event files."""
     told = read_curve(options.events or path, options.tag)
     run, rows = _look(partial(Directory, path, state_path), told.curve, options, workers, reporter)
     for text in [*run.directory.notes, *told.notes, *run.notes, *_without_tag(told, options.tag)]:
@@ -206,7 +206,7 @@ def _warn_once(text: str, said: set[str], reporter: Reporter) -> None:
 
 
 def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
-    """Return a note where the event files lack the number that was asked for."""
+    """Return a note if the event files lack the requested number."""
     if tag is None or told.curve.steps:
         return []
     there = ", ".join(told.tags[:_MOST_TAGS]) or "none"

@@ -46,7 +46,7 @@ def planned_rename(
 ) -> Iterator[tuple[Job, Rename]]:
     """Yield what gives a checkpoint other keys, in place where there is no target."""
     if target is None:
-        source.is_object()  # raises for what is only read, before anybody is asked for it
+        source.is_object()  # raises for read-only stores, before any request
     rules = options.changes.rules()
     if not rules:
         raise OptionError("nothing to change; pass --sub, --strip-prefix, --add-prefix or --map")

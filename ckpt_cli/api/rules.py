@@ -1,4 +1,4 @@
-"""Which options need another, and which cannot stand together: an option that would do nothing is an error.
+"""Rules about combinations of options: an option that would have no effect is an error.
 
 Each command has one table of rules, by the names that its help shows.  Its function in Python has the same:
 
@@ -7,8 +7,8 @@ Each command has one table of rules, by the names that its help shows.  Its func
         excludes("--config", "--like"),
     )
 
-A wish that is fulfilled whatever is done is no error: `--overwrite` where nothing is there,
-`--no-verify` with `--dry-run`, `--merge-slices` where nothing is sliced.
+An option whose effect already holds is no error: `--overwrite` if nothing is there, `--no-verify` with
+`--dry-run`, `--merge-slices` if nothing is sliced.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHOOSING = ("KEY", "--match", "--exclude", "--regex", "--ignore-case", "--dtype"
 """The parameters that choose tensors."""
 
 PLAIN, STORED = KEY_NAMES = ("plain", "stored")
-"""What keys of objects are called where there are no objects."""
+"""The names of object keys in formats without objects."""
 
 
 class OptionError(ValueError):
@@ -45,7 +45,7 @@ class OptionError(ValueError):
 
 
 class Rule(NamedTuple):
-    """What a parameter cannot do without (one of `others`, if `wanted`), or beside (any of them)."""
+    """The parameters that another one needs (one of `others`, if `wanted`), or excludes (each of them)."""
 
     name: str
     others: tuple[str, ...]
@@ -71,21 +71,21 @@ def needs(name: str, *others: str) -> Rule:
 
 
 def excludes(name: str, *others: str, unless: str | None = None) -> Rule:
-    """Return the rule that `name` does nothing beside any of `others`."""
+    """Return the rule that `name` has no effect together with any of `others`."""
     return Rule(name, others, wanted=False, unless=unless)
 
 
 _PATTERNS = ("KEY", "--match", "--exclude")
 
 CHOOSING_RULES = (needs("--regex", *_PATTERNS), needs("--ignore-case", *_PATTERNS))
-"""What goes for the parameters that choose tensors."""
+"""The rules for parameters that choose tensors."""
 
 SHARING_RULES = (excludes("--executor", "--jobs"),)
-"""What goes for the parameters that say who does the work."""
+"""The rules for parameters that choose who does the work."""
 
 
 VERIFY_RULES = (excludes("--verify", "--no-verify"),)
-"""What goes for the parameters that say how what was written is proved."""
+"""The rules for parameters that choose how output is verified."""
 
 
 def check(rules: Iterable[Rule], given: Collection[str]) -> None:

@@ -51,7 +51,7 @@ SORTS = sortable(COLUMNS)
 
 
 class StatsOptions(NamedTuple):
-    """Which tensors are gone through, and what a person waits for: with `fail_on` NaN or infinities."""
+    """Which tensors are read, and the condition of `fail_on`: NaN or infinities."""
 
     selection: Selection = Selection()
     fail_on: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class TensorStats(NamedTuple):
 def tensor_stats(
     reader: FormatReader, options: StatsOptions, workers: Workers, reporter: Reporter
 ) -> Iterator[TensorStats]:
-    """Yield the statistics of the chosen tensors, in the order asked for.
+    """Yield the statistics of the chosen tensors in the requested order.
 
     Raises NothingSelectedError where an expression chooses none of them.
     """
@@ -148,7 +148,7 @@ def _has_numbers(reader: FormatReader, key: str) -> bool:
 
 
 def refuse_no_directory(path: Location) -> None:
-    """Raise OptionError where what is to be gone through is no directory of checkpoints."""
+    """Raise OptionError if the path is not a directory of checkpoints."""
     if not is_directory(path):
         raise OptionError(f"--recursive needs a directory; {path} is not one")
 

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _THERE_AND_BACK = ("writing", "verifying", "writing back", "verifying back")
-"""What is done to each byte of a round trip."""
+"""The stages of a round trip; each reads every byte."""
 
 _SMALL = 64 << 20
 """Bytes of a checkpoint up to which one process reads it alone, where others read others."""
@@ -81,7 +81,7 @@ class VerifyOptions(NamedTuple):
 def verify_each(
     paths: Sequence[Location], options: VerifyOptions, workers: Workers, reporter: Reporter
 ) -> list[Result]:
-    """Verify the checkpoints that paths name, each once, and go on after what is found."""
+    """Verify the checkpoints at some paths, each once, and continue after findings."""
     places = _places(paths, options, workers.jobs, reporter)
     known = _of_small_ones(places, workers, reporter)
     found = [
@@ -139,7 +139,9 @@ def _with_origins(
 def _places(
     paths: Sequence[Location], options: VerifyOptions, jobs: int, reporter: Reporter
 ) -> list[CheckpointLocation | Result]:
-    """Return what is to be verified; of what is `locked`, all that has a lock beside it."""
+    """Return what to verify; if only `locked` ones are wanted, the checkpoints with a lock file next to
+    them.
+    """
     if options.locked:
         paths = [path.removesuffix(".lock") for path in paths]
     places, notes = expand(paths, recursive=options.recursive, jobs=jobs)
@@ -151,7 +153,7 @@ def _places(
 
 
 def _lock_of(place: CheckpointLocation) -> str:
-    """Return the lock that lies beside a checkpoint; nothing where there is none."""
+    """Return the lock file next to a checkpoint, or ""."""
     locks = (path + ".lock" for path in (place.head, place.path))
     return next((path for path in locks if path.is_file()), "")
 

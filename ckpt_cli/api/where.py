@@ -23,7 +23,7 @@ def parsed(
         return None
     if not isinstance(text, str):
         raise OptionError(f"--where: expected text, found {type(text).__name__}")
-    from ..operations.select.where import WhereError, parse_where  # which few command lines need
+    from ..operations.select.where import WhereError, parse_where  # needed by few command lines
 
     try:
         return parse_where(text, columns, aliases)

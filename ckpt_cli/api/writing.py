@@ -1,4 +1,4 @@
-"""What the writing commands and functions do around a plan: carry it out, and tell what came of it.
+"""The common frame of commands and functions that write: carry out a plan, and report the result.
 
     job     a plan, and what carries it out or rehearses that
     how     what the options say of it
@@ -51,7 +51,7 @@ PROOFS = (FULL, SENT, NONE)
 
 
 class PlanRunner(Protocol):
-    """Carries a plan out, or in a dry run refuses what would be refused; returns what came of it."""
+    """Carries a plan out, or in a dry run raises the same errors, and returns the result."""
 
     def __call__(
         self,
@@ -65,7 +65,7 @@ class PlanRunner(Protocol):
 
 
 class WriteOptions(NamedTuple):
-    """What options say of writing; `verify` is full, sent or none, and None where the target decides."""
+    """The options for writing; `verify` is full, sent or none, or None if the target decides."""
 
     workers: Workers = SERIAL
     overwrite: bool = False
@@ -112,7 +112,7 @@ class Job(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What carrying out a plan came to."""
+    """The result of carrying out a plan."""
 
     plan: Plan
     outcome: Outcome
@@ -136,7 +136,7 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
     """Carry out a plan, or rehearse it."""
     plan, run, how, label, nbytes = job
     if how.update_state:
-        state_beside(plan.target)  # One that cannot be read is refused before anything is written.
+        state_beside(plan.target)  # a damaged state file is an error before anything is written
     label = os.path.basename(plan.target) if label is None else label
     nbytes = plan.nbytes if nbytes is None else nbytes
     with reporter.progress(nbytes, label, passes(how.proved == FULL)) as advance:

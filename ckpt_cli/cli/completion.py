@@ -1,4 +1,4 @@
-r"""What the shells complete after `ckpt`: commands, options, checkpoints, keys.
+r"""Shell completion after `ckpt`: commands, options, checkpoints, keys.
 
 A script in the shell (`ckpt completion SHELL` prints it) runs `ckpt` with two variables:
 
@@ -42,7 +42,7 @@ _SUFFIXES = (
     ".weights.json",
 )
 _PATIENCE = 1.0
-"""Seconds that servers have to say what lies there."""
+"""The most seconds to wait for a server's listing."""
 
 _MOST_KEYS = 100
 """Keys that are offered whole; of more, the next component."""
@@ -72,13 +72,13 @@ def checkpoints(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     found = [_item(head + name, "path") for name in _checkpoint_names(_meant(head), names)]
     below = _directories(head, names)
     if not found and not below:
-        # It may be one under a name that tells nothing.
+        # A checkpoint may have a name without a known suffix.
         found = [_item(head + name, "path") for name in names]
     return sorted(found + below, key=lambda item: item.value)
 
 
 def paths(incomplete: str) -> Items:
-    """Offer whatever a path can name: checkpoints, other files, directories."""
+    """Offer everything a path can name: checkpoints, other files, directories."""
     from formats.model.checkpoint_files import is_part
 
     head, names = _listing(incomplete)
@@ -171,7 +171,7 @@ def failures(ctx: click.Context, param: click.Parameter, incomplete: str) -> Ite
 
 
 def _behind_comma(words: Iterable[str], incomplete: str) -> Items:
-    """Offer words of which several may be given, behind the last comma; none twice."""
+    """Complete the last word of a list that commas separate, without repetition."""
     before, comma, last = incomplete.rpartition(",")
     left = (word for word in words if word not in before.split(","))
     return [_item(before + comma + word, "part") for word in left if word.startswith(last)]
@@ -235,7 +235,9 @@ def _checkpoint_names(directory: Location, names: list[str]) -> list[str]:
 
 
 def _looks_like_one(path: Location) -> bool:
-    """Whether a file is a table, as V1 checkpoints are, or a listing; nobody asks a server for each."""
+    """Whether a file is a table, as V1 checkpoints are, or a listing; on servers files are not read for
+    this.
+    """
     if "://" in path:
         return False
     from formats.errors import CheckpointError
@@ -269,7 +271,7 @@ def _typable(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _by_component(names: list[str], typed: int) -> Items:
-    """Offer names, or, where they are many, how they go on up to the next slash."""
+    """Offer names; if there are many, only up to the next slash."""
     if len(names) > _MOST_KEYS:
         ends = {name: name.find("/", typed) + 1 for name in names}
         parts = dict.fromkeys(name[:end] if (end := ends[name]) else name for name in names)
@@ -282,7 +284,7 @@ def _by_component(names: list[str], typed: int) -> Items:
 
 
 class _Completion(ShellComplete):
-    """What the shells have in common: how words come in and how answers go out."""
+    """The common part of the shells: how words arrive and answers leave."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         words = [_unquoted(word) for word in os.environ["COMP_WORDS"].split("\n")]
@@ -315,7 +317,7 @@ def _in_time(find: Callable[[], Items]) -> Items:
     found: Items = []
 
     def fill() -> None:
-        with suppress(CheckpointError, ValueError):  # ValueError: what is no URL yet
+        with suppress(CheckpointError, ValueError):  # ValueError: not a complete URL yet
             found.extend(find())
 
     thread = threading.Thread(target=fill, daemon=True)
@@ -325,7 +327,7 @@ def _in_time(find: Callable[[], Items]) -> Items:
 
 
 def _in_short(item: CompletionItem[str]) -> str:
-    """Return what is said of an item, in a line, as its command's help says it."""
+    """Return an item's help text as one line, as its command's help has it."""
     return " ".join((item.help or "").partition("\f")[0].split())
 
 
@@ -336,7 +338,7 @@ def _unquoted(word: str) -> str:
 
 
 class BashCompletion(_Completion):
-    """bash splits words also at `:` and `=`, and replaces only what stands behind the last of them."""
+    """bash also splits words at `:` and `=`, and replaces only the text after the last of them."""
 
     name = "bash"
 
@@ -353,7 +355,7 @@ class BashCompletion(_Completion):
         last = merged[-1]
         self.cut = 0 if last.startswith(("'", '"')) else max(last.rfind(":"), last.rfind("=")) + 1
         if last.startswith("--") and "=" in last:
-            # click completes what stands behind the first `=`, so that far nothing is repeated.
+            # click completes the text after the first `=`, so the part before it is not repeated.
             self.cut = max(0, self.cut - last.index("=") - 1)
         words = [_unquoted(word) for word in merged]
         return words[1:-1], words[-1]

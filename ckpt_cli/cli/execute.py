@@ -1,4 +1,4 @@
-"""What the writing commands print of a plan that was carried out, or would be."""
+"""Print the result of a plan that was carried out, or of its dry run."""
 
 from __future__ import annotations
 

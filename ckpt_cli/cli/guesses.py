@@ -89,7 +89,7 @@ _COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
 """Words that other programs have for commands: what the user wants, and the command that does it.
 
 PATH is the first argument of the command line, MORE the ones after it, PATHS all of them, DIR the directory
-of the first, NAME its last part; DST is the second argument, or stays DST.
+of the first, and NAME its last part. DST is the second argument, or stays DST.
 """
 
 _OPTIONS: dict[str, tuple[str, str]] = {
@@ -129,7 +129,7 @@ _COMPARES_SHAPES = "--no-values --shapes --shapes-only --shape-only --no-digest 
 
 
 class NoCommandError(click.UsageError):
-    """The first word is no command; its hints name the ones that do what the word says."""
+    """The first word is not a command; hints name the commands that do what it says."""
 
     def __init__(self, message: str, context: click.Context, hints: tuple[str, ...] = ()) -> None:
         super().__init__(message, context)
@@ -137,7 +137,7 @@ class NoCommandError(click.UsageError):
 
 
 def no_command(args: Sequence[str], names: list[str], context: click.Context) -> NoCommandError:
-    """Return the error for a command line whose first word is no command."""
+    """Return the error for a command line whose first word is not a command."""
     word, *rest = args
     message = f"no command {word!r}"
     if "://" in word or os.path.exists(word) or os.path.exists(f"{word}.index"):

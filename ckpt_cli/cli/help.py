@@ -1,7 +1,7 @@
-"""What `ckpt COMMAND --help` shows: a screen, on which each option is a line in the group it belongs to.
+"""`ckpt COMMAND --help`: one screen, with a line for each option, in groups.
 
-What the docstring of a command, or the help of an option, says behind a form feed is left to the manual
-page and to docs/reference.md, as click has it with docstrings.
+Text after a form feed, in the docstring of a command or the help of an option, is only for the manual page
+and docs/reference.md, as in click's docstrings.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _GROUPS = {
         *("--jobs", "--executor", "--format", "--json", "--color", "--quiet", "--verbose", "--help"),
     ),
 }
-"""Headings, in their order, and the options below them: `key_names` is --keys, but for that of ls."""
+"""Headings, in their order, and the options below them. `key_names` is --keys, except that of ls."""
 
 
 _GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
 
 class Subcommand(click.Command):
-    """A command with the options that all have, whose help tells them in groups.
+    """A command with the options that all commands have; its help shows options in groups.
 
-    What a `paged` one prints goes through a pager, where that is a terminal.
+    The output of a `paged` command goes through a pager on a terminal.
     """
 
     def __init__(self, *args: Any, paged: bool = False, **settings: Any) -> None:
@@ -94,7 +94,7 @@ class Subcommand(click.Command):
             if rows:
                 formatter.write_heading(group)
                 with formatter.indentation():
-                    # Terms of one width, so that the texts of all groups stand below each other.
+                    # Terms of one width, so that the texts of all groups are aligned.
                     formatter.write_dl([(term.ljust(longest), text) for term, text in rows])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -50,7 +50,7 @@ def _bash() -> CompletionFile:
     own, _, _ = os.environ.get("BASH_COMPLETION_USER_DIR", "").partition(":")
     data = own or os.path.join(_folder("XDG_DATA_HOME", "~/.local/share"), "bash-completion")
     path = os.path.join(data, "completions", "ckpt")
-    if "-D" in _answer("bash", "complete -p -D").split():  # what loads completions when they are wanted
+    if "-D" in _answer("bash", "complete -p -D").split():  # the loader of completions, which runs on demand
         return CompletionFile(path, "new shells complete ckpt through bash-completion")
     needed = f"load bash-completion, or add to ~/.bashrc: . {shlex.quote(path)}"
     return CompletionFile(path, f"bash-completion is not loaded, so bash will not find this file; {needed}")

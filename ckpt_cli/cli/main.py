@@ -43,7 +43,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class ReaderGoneError(Exception):
-    """Who read our output went away before the command came to its answer (click makes an OSError a 1)."""
+    """The reader of our output went away before the command had its answer (click makes an OSError a 1)."""
 
 
 class CommandsByFile(click.Group):
@@ -58,7 +58,7 @@ class CommandsByFile(click.Group):
             return None
         import importlib
 
-        from formats.core import notices  # which every command imports, and completion does not
+        from formats.core import notices  # every command imports it, and completion does not
 
         notices.listen(note, warning)
         command: click.Command = importlib.import_module(f"ckpt_cli.commands.{cmd_name}").command
@@ -124,7 +124,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     "-v",
     "--verbose",
     is_flag=True,
-    is_eager=True,  # before --version, which tells more then
+    is_eager=True,  # before --version, which then prints more
     help="Show more with --version. Each command has its own --verbose.",
 )
 @color_option
@@ -156,16 +156,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             raise
         code = _report_exhausted(error)
     if not has_said_all() and code in (0, None, ANSWER_IS_NO, USAGE):
-        code = CANNOT  # An answer that came with words that nobody could read is none.
+        code = CANNOT  # A result is none if its explanation could not be written.
     _let_go_of_output()
-    # What is left to do at exit is freeing memory, which the system does faster.
+    # Only freeing memory would be left at exit, and the system does that faster.
     sys.exit(code or 0)
 
 
 def _prepare() -> None:
     """Have streams, colors and threads be as every command wants them."""
     for stream in (sys.stdout, sys.stderr):
-        # What the locale cannot show is escaped, never an error.
+        # Characters that the locale cannot show are escaped, never an error.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     choose_color("auto")
     choose_quiet(False)
@@ -186,8 +186,8 @@ def _run(words: list[str]) -> int | None:
             code = cli.main(words, prog_name="ckpt", standalone_mode=False, obj=words)
             sys.stdout.flush()
     except (BrokenPipeError, ReaderGoneError):
-        # The reader of our output has seen enough: the answer stands if there is one already, and is
-        # neither yes nor no if not.
+        # The reader of our output has seen enough. An answer that is already known stands; without one the
+        # exit code is neither yes nor no.
         pass
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
         _remove_stagings()
@@ -202,11 +202,11 @@ def _run(words: list[str]) -> int | None:
 
 
 def _report_interrupt(error: BaseException) -> int:
-    """Say how to go on after Ctrl-C or another signal, and return the exit code that it has."""
+    """Say how to resume after Ctrl-C or another signal, and return the exit code for it."""
     # click raises an error of its own in place of an interrupt; some of its versions name no cause.
     interrupt = error.__context__ if isinstance(error, click.Abort) else error
-    with contextlib.suppress(BrokenPipeError):  # Nobody reads it; the exit code stands.
-        for line in getattr(interrupt, "__notes__", ()):  # the command that goes on
+    with contextlib.suppress(BrokenPipeError):  # stderr has no reader; the exit code stands
+        for line in getattr(interrupt, "__notes__", ()):  # the command that resumes
             remark(line)
     return exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)
 
@@ -218,7 +218,7 @@ def _is_exhausted(error: BaseException) -> bool:
 
 
 def _report_exhausted(error: Exception) -> int:
-    """Say that there is no memory, or no stack, where nobody knows for which file."""
+    """Report a lack of memory, or of stack, if the file that caused it is unknown."""
     from formats.errors import exhausted
 
     found = exhausted(error)
@@ -229,7 +229,7 @@ def _report_exhausted(error: Exception) -> int:
 def _have_threads_end_quietly() -> None:
     """Have no traceback printed of a helper thread, or of clearing up, that finds no memory.
 
-    Who waits for the thread's work is told, or goes on without a bar of progress.
+    The caller that waits for the thread gets the error, or continues without a progress bar.
     """
     said_by_thread, said_by_python = threading.excepthook, sys.unraisablehook
     if __name__ in (said_by_thread.__module__, said_by_python.__module__):
@@ -302,7 +302,7 @@ def _report(error: Exception, words: list[str]) -> int:
 
     hints = hints_for(error, words)
     if isinstance(error, click.ClickException):
-        # Where a hint says what an option is called, what is merely spelled alike is left out.
+        # If a hint names the right option, similar spellings are left out.
         said = error.message if hints and isinstance(error, click.NoSuchOption) else error.format_message()
         message, code = " ".join(said.split()), USAGE
         context = getattr(error, "ctx", None)
@@ -322,6 +322,6 @@ def _report(error: Exception, words: list[str]) -> int:
 
 
 def _complain(message: str, hints: tuple[str, ...] = ()) -> None:
-    """Print an error; where who read stderr went away, the exit code tells."""
+    """Print an error. If stderr has no reader, only the exit code remains."""
     with contextlib.suppress(BrokenPipeError):
         error_lines(message, hints)

@@ -38,9 +38,11 @@ class NumberRange(click.FloatRange):
 
 
 class LocalPath(click.Path):
-    """A path, taken literally, or a URL of a store; others are refused before anything takes them for paths.
+    """A path, taken literally, or a URL of a store.
 
-    What cannot be read is an error when it is opened, not one of usage.
+    Other URLs are rejected, so that they are never taken for paths.
+
+    A path that cannot be read is an error when it is opened, not a usage error.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -57,7 +59,7 @@ class LocalPath(click.Path):
 
 
 class TargetPath(LocalPath):
-    """A path that is written to; a URL of what is only read is refused before anything is asked of it.
+    """A path to write to; a URL of a read-only store is rejected before any request.
 
     A URL of a store keeps the `/` at its end, which says that a directory is meant.
     """
@@ -107,7 +109,7 @@ def set_quiet(_: click.Context, __: click.Parameter, value: bool) -> bool:
 
 
 _VERBOSE = "ckpt.verbose"
-"""What of a command's context says that -v was given."""
+"""The key in a command's context that records -v."""
 
 
 def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> None:
@@ -174,7 +176,7 @@ FORMS = ("text", "json", "sarif", "junit", "markdown", "github", "gitlab")
 
 
 def form_option(function: F) -> F:
-    """Add the option that says how findings are shown, of which --json is one way."""
+    """Add the option for the format of findings; --json is a short form of it."""
     function = click.option(
         "--format",
         "form",
@@ -265,7 +267,7 @@ def _tell_shares(workers: Workers) -> None:
 def recursive_option(
     help: str = "Include the checkpoints in subdirectories.",  # noqa: A002  click's word
 ) -> Callable[[F], F]:
-    """Return the option that takes in what lies below a directory."""
+    """Return the option that includes subdirectories."""
     return click.option("-R", "--recursive", is_flag=True, help=help)
 
 
@@ -350,7 +352,7 @@ def fail_on_option(help: str, **settings: Any) -> Callable[[F], F]:  # noqa: A00
 
 
 def failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """Return the sorts of values that `--fail-on nan,inf` names."""
+    """Parse the kinds of values in `--fail-on nan,inf`."""
     names = tuple(value.split(",")) if value else ()
     for name in names:
         if name not in ("nan", "inf"):
@@ -383,12 +385,12 @@ def overwrite_option(help: str = "Replace DST if it exists.") -> Callable[[F], F
 
 
 def dry_run_option(help: str = "Print the plan and write nothing.") -> Callable[[F], F]:  # noqa: A002
-    """Return the option with which a command says what it would do."""
+    """Return the option that prints the plan of a command."""
     return click.option("-n", "--dry-run", is_flag=True, help=help)
 
 
 def verify_options(other: str = "SRC") -> Callable[[F], F]:
-    """Return the options that say how what was written is held against `other`."""
+    """Return the options for comparing the written output with `other`."""
 
     def add(function: F) -> F:
         function = click.option("--no-verify", is_flag=True, help="Same as --verify none.")(function)

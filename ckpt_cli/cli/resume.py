@@ -1,4 +1,4 @@
-"""What `--resume` means on the command line: the options that count, and the command that goes on."""
+"""`--resume` on the command line: the options that count, and the command that resumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _said(value: Any) -> str:
 
 @contextmanager
 def going_on(context: click.Context, resume: Resume | None) -> Iterator[None]:
-    """Have the last line of what is interrupted, or fails and can go on, be the command that goes on."""
+    """Print the command that resumes as the last line of an interrupted or failed conversion."""
     try:
         yield
     except (KeyboardInterrupt, EndedBySignal) as error:
@@ -68,5 +68,5 @@ def _public(word: str) -> str:
         return word
     try:
         return name + equals + parse_location(value)
-    except CheckpointError:  # it is refused
+    except CheckpointError:  # the target is rejected
         return name + equals + public(value)

@@ -1,9 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first ends a command as an exception, a second ends the process at once.
 
-An exception goes up through everything that tidies up after itself, and that can take a
-while: threads come to the end of their pieces, a staging directory of gigabytes is removed.
-Whoever does not want to wait for that sends another signal.  What was ignored when the
-program started stays ignored: `nohup ckpt convert …` outlives its terminal.
+An exception passes through all code that cleans up after itself, and that can take a while: threads finish
+their pieces, a staging directory of gigabytes is removed. A second signal ends the wait. A signal that was
+ignored at the start stays ignored: `nohup ckpt convert ...` outlives its terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class EndedBySignal(BaseException):
-    """A signal asks to end; no Exception, as nothing is to go on after it."""
+    """A signal ends the program. It is no Exception, because no code should continue after it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -44,10 +43,10 @@ def exit_code(number: int) -> int:
 def ending_by_signals() -> Iterator[None]:
     """Raise EndedBySignal at the first signal of this block, for Ctrl-C KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Only the main thread is told of signals.
+        yield  # Only the main thread receives signals.
         return
     before = {number: signal.getsignal(number) for number in _ENDING}
-    # None is a handler of whoever embeds the interpreter.
+    # None is the handler of a program that embeds the interpreter.
     ours = [number for number, own in before.items() if own not in (signal.SIG_IGN, None)]
     handler = _Handler(ours)
     hook, sys.unraisablehook = sys.unraisablehook, handler.raise_again
@@ -57,7 +56,7 @@ def ending_by_signals() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if handler.came:  # what tidying up ran into hides no signal
+        if handler.came:  # an error of the clean-up does not hide the signal
             raise handler.came[-1] from error
         raise
     finally:

@@ -6,7 +6,10 @@ __all__ = ["version_lines"]
 
 
 def version_lines(*, verbose: bool) -> list[str]:
-    """Return what `ckpt --version` prints; packages are asked for their numbers, not imported."""
+    """Return the output of `ckpt --version`.
+
+    The versions of packages are looked up without importing them.
+    """
     from formats.core.version import VERSION  # with all of `formats`, which no other start needs
 
     lines = [f"ckpt {VERSION}"]

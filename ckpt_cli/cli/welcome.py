@@ -1,4 +1,4 @@
-"""`ckpt` alone, in a directory that has checkpoints: they are listed, and three commands go on from there."""
+"""`ckpt` alone, in a directory with checkpoints: list them, and suggest three commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["next_steps"]
 
 
 def next_steps(path: Location) -> list[str]:
-    """Return three lines that say how to go on in a directory; none where it has no checkpoint."""
+    """Return three suggestions for a directory, or [] if it has no checkpoint."""
     members = []
     with suppress(CheckpointError, OSError):
         if is_directory(path):

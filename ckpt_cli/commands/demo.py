@@ -31,7 +31,7 @@ RUNS = {"tf_ckpts": 0.1, "tf_ckpts_slower": 0.02}
 """Each run's directory and its learning rate: the guide's, and another."""
 
 _UNTRAINED: dict[str, Any] = {"steps": None, "loss": None, "checkpoints": []}
-"""What is known of a run before it is trained."""
+"""The facts of a run before its training."""
 
 _TRY = (
     ("ls", "{first}"),
@@ -91,7 +91,7 @@ def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: boo
 
 
 def _train(places: Mapping[str, Location]) -> dict[Location, dict[str, Any]]:
-    """Train every run beside its place; only when all are there, the first of them is moved to its own."""
+    """Train every run next to its final path; once all are complete, the first one is moved."""
     from formats.store.local.links import followed
     from formats.store.local.staging import Staging
 

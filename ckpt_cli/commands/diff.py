@@ -181,7 +181,7 @@ def command(left: Location, right: Location, **options: Any) -> int:
 
 
 def _has_form(options: dict[str, Any]) -> bool:
-    """Whether findings are to be shown in one of the forms for services."""
+    """Whether findings have a format for CI services."""
     return options["form"] not in ("text", "json")
 
 
@@ -200,7 +200,7 @@ def _report(
 
 
 def _asked(options: dict[str, Any]) -> CompareOptions:
-    """Return what is to be compared, and how."""
+    """Return the options of the comparison."""
     quiet, failing, where = options["quiet"], options["failing"], options["where"]
     settings = DiffOptions(
         options["by"],

@@ -117,7 +117,7 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
 
 
 def _read(path: str) -> tuple[bytes, int]:
-    """Return the end of a text, and how many bytes stand before it."""
+    """Return the end of a text, and the number of bytes before it."""
     from formats.errors import CheckpointNotFoundError, UnknownFormatError, UnsupportedFeatureError
     from formats.store.urls import public, scheme_of
 
@@ -173,5 +173,5 @@ def _show(match: Explanation) -> None:
     for word, text in match.entries:
         first, *more = textwrap.wrap(text, max(30, width - wide - 6), break_on_hyphens=False) or [""]
         render.lines([f"    {word:{wide}}  {first}", *(f"    {'':{wide}}  {line}" for line in more)])
-    # Whatever a message named is filled in only if it is printable, so commands can be pasted as they are.
+    # Names from a message are inserted only if they are printable, so commands can be pasted unchanged.
     render.lines(f"    {render.styled(line, fg='green')}" for line in match.commands)

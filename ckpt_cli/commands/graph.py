@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 _PAGE = ".html"
 
 _LEVEL = 4
-"""Cells by which a level of the tree stands to the right of the one above it."""
+"""The indentation of each level of the tree, in cells."""
 
 _FEWEST_ROWS = 20
 """Rows of a tree on the smallest terminal."""
 
 _OTHER_LINES = 3
-"""Lines of a terminal beside the rows: the command, the note and the prompt."""
+"""The lines of a terminal besides the rows: the command, the note and the prompt."""
 
 _LEFT_OUT = (
     (re.compile(r"(\+[0-9,]+ slots?) \([^()]*\)"), r"\1"),
     (re.compile(r"  \+[0-9,]+ slots?"), ""),
 )
-"""What a line leaves out, one after the other, until it fits: the names of slots, then their count."""
+"""What a line drops, in this order, until it fits: the names of slots, then their count."""
 
 _STYLES: dict[str, dict[str, Any]] = {
     "red": {"fg": "red"},
@@ -145,7 +145,7 @@ def _check(target: str | None, engine: str | None) -> None:
 
 
 def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | None) -> bytes:
-    """Return a picture in the language that its file's suffix asks for."""
+    """Return a picture in the language of its file's suffix."""
     if engine == "dot":
         from ..operations.graph.graphviz import laid_out
 
@@ -158,7 +158,7 @@ def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | N
 
 
 def _say_collapsed(drawing: Drawing) -> None:
-    """Say how much there is that was not asked for, and how to ask."""
+    """Say how much is collapsed, and which option expands it."""
     hidden = drawing.hidden
     if hidden:
         verb = "is" if hidden == 1 else "are"
@@ -211,7 +211,7 @@ def _tree_lines(drawing: Drawing, tree: Span, room: int) -> Iterator[str]:
     ended: list[bool] = []  # of each level above a row, whether nothing follows there
     for row, is_last in zip(rows[1:], _are_last(rows[1:]), strict=True):
         del ended[row.level - 1 :]
-        # Of a deep one the end is kept: beside what it stands, not how far it is from the root.
+        # The end of a deep path is kept: its neighbours matter, not its distance from the root.
         lead = "".join("    " if end else "│   " for end in ended[-most:])
         begin = lead + ("└── " if is_last else "├── ")
         name, more = _fitted(render.escape(row.name), _told(row, drawing, tree, shared), room - len(begin))
@@ -233,7 +233,7 @@ def _are_last(rows: list[TreeRow]) -> list[bool]:
 
 
 def _told(row: TreeRow, drawing: Drawing, tree: Span, shared: set[int]) -> str:
-    """Return what stands behind a name: where an alias leads; else what is stored, and how much of it."""
+    """Return the text after a name: the target of an alias, or what is stored, and its size."""
     told = render.escape(row.told)
     if row.is_alias:
         return f"-> {told}" if told else ""
@@ -243,7 +243,7 @@ def _told(row: TreeRow, drawing: Drawing, tree: Span, shared: set[int]) -> str:
 
 
 def _fitted(name: str, more: str, room: int) -> tuple[str, str]:
-    """Return a name and what stands behind it, with two blanks between them, cut to fit a line."""
+    """Return a name and the text after it, with two blanks between them, cut to fit a line."""
     for pattern, kept in _LEFT_OUT:
         if render.width(name) + render.width(more) + 2 > room:
             more = pattern.sub(kept, more)

@@ -132,11 +132,11 @@ def _follow(path: Location, state_path: Location, options: dict[str, Any]) -> in
         if render.is_terminal(sys.stderr):
             raise
         raise EndedBySignal(signal.SIGINT) from None  # for which click prints no empty line
-    raise AssertionError  # it goes on until it is interrupted
+    raise AssertionError  # it runs until it is interrupted
 
 
 def _recursively(path: Location, options: dict[str, Any]) -> int:
-    """Show each run below; what cannot be looked into is said, and raised in the end."""
+    """Show each run below; directories that cannot be read are reported, and raised at the end."""
     errors: list[CheckpointError] = []
     documents: list[dict[str, Any]] = []
     for below in directories_below(path):

@@ -182,7 +182,7 @@ def _show_pointer(path: Location) -> bool:
 
 
 class _Folder(NamedTuple):
-    """A directory among several paths, of which the checkpoints are listed."""
+    """A directory among several paths, whose checkpoints are listed."""
 
     path: Location
 
@@ -252,7 +252,7 @@ def _list_checkpoint(
 
 
 def _list_directory(path: Location, asked: ListOptions, look: Look, options: dict[str, Any]) -> int:
-    from ..render import listing_directory  # which a checkpoint does not need
+    from ..render import listing_directory  # not needed for a checkpoint
 
     jobs = options["workers"].jobs
     found = list_directory(path, SCREEN, reverse=asked.reverse, long=look.long, jobs=jobs)

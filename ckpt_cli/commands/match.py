@@ -101,7 +101,7 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
 
 
 def _note_counter(found: Match, command: str) -> None:
-    """Where only a save counter is missing or left over, say how to match without it."""
+    """If only a save counter is missing or unused, say how to match without it."""
     from ..operations.compare.match import COUNTER_KEY
 
     if found.lacks_only_counter:

@@ -117,7 +117,9 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
 
 
 def _named_after(path: Location) -> Location:
-    """Return where a page goes without --output: beside nothing else, under the last part of PATH."""
+    """Return the path of a page without --output: in the current directory, named after the last part of
+    PATH.
+    """
     return parse_location((path.absolute().name or "report") + ".html")
 
 
@@ -170,7 +172,7 @@ def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
 
 
 def _latest(directory: Directory, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the page tells of a run's latest checkpoint; None where it cannot be opened."""
+    """Return the page's part about a run's latest checkpoint, or None if it cannot be opened."""
     latest = directory.latest
     if latest is None:
         return None
@@ -226,7 +228,7 @@ def _of_several(paths: list[Location], target: Location, options: dict[str, Any]
 
 
 def _command(path: Location, others: Sequence[Location], options: dict[str, Any]) -> str:
-    """Return the command line that makes the page, whatever its name, without secrets of URLs."""
+    """Return the command line that makes the page, without its output name and without secrets of URLs."""
     matches = [word for text in options["matches"] for word in ("--match", text)]
     return command_line("report", path, *others, *matches)
 

@@ -230,7 +230,7 @@ def _unread(reader: FormatReader, spec: TensorSpec) -> str:
 
 
 def _pipeline(found: Pipeline) -> None:
-    """Show what the state of an iterator tells: what is next, and what each step counts and holds."""
+    """Show the state of an iterator: its next element, and the counts and elements of each step."""
     rows = [(step.depth, step.name, _numbers(step), _held(step)) for step in found.steps]
     if not render.is_terminal():
         render.tsv([("pipeline", found), ("next", found.place)])
@@ -243,7 +243,7 @@ def _pipeline(found: Pipeline) -> None:
 
 
 def _numbers(step: Step) -> str:
-    """Return what is not zero, of which only a place says something."""
+    """Return the numbers of a step that are not zero, without those of its position."""
     shown = {name: value for name, value in step.numbers.items() if value or name in ("i", "index", "next")}
     return ", ".join(f"{name} {value}" for name, value in shown.items())
 

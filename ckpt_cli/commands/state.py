@@ -87,7 +87,7 @@ def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any)
         carry_out(run, plan)
         try:
             run = Run(directory)
-        except CheckpointNotFoundError:  # A folder of a bucket goes with the last that lay in it.
+        except CheckpointNotFoundError:  # a folder of a bucket disappears with its last object
             run.leftovers = ()
     if as_json:
         render.document(run.document() | {"changes": [change.document() for change in plan.changes]})

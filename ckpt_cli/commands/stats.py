@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _FIELDS = Statistics._fields
 _WORTHS = {"zeros": 1, "l2": 2, "std": 3, "mean": 4, "max": 5, "min": 5}
-"""What goes first where a terminal is narrow; how many are NaN or infinite always stays."""
+"""The columns by importance on a narrow terminal; the counts of NaN and infinities always stay."""
 
 
 @subcommand("stats", paged=True)
@@ -145,7 +145,7 @@ class _StatsPrinter:
         """Whether the rows of tensors in which nothing is bad are left out, as a hook's reader wants it."""
 
     def one(self, path: Location) -> int:
-        """Show one checkpoint as it is gone through."""
+        """Show one checkpoint while it is read."""
         with opened(path) as reader:
             bad = _Bad(self._fail_on)
             rows = self._rows(reader, bad)
@@ -157,7 +157,7 @@ class _StatsPrinter:
         return bad.code(path)
 
     def several(self, path: Location, places: Iterable[CheckpointLocation | CheckpointError]) -> int:
-        """Show checkpoints; what cannot be opened is said, and raised in the end."""
+        """Show checkpoints; those that cannot be opened are reported, and raised at the end."""
         errors: list[CheckpointError] = []
         documents: list[dict[str, Any]] = []
         codes = []
@@ -254,7 +254,7 @@ def _print_table(reader: FormatReader, rows: list[dict[str, Any]], look: _StatsL
 
 
 def _first(rows: Iterable[dict[str, Any]], top: int | None) -> Iterator[dict[str, Any]]:
-    """Yield the first rows; all are gone through, for the exit code is of all."""
+    """Yield the first rows; all are read, because the exit code covers all."""
     for number, row in enumerate(rows):
         if top is None or number < top:
             yield row

@@ -225,7 +225,7 @@ def _exit_code(results: list[Result]) -> int:
         return 0
     findings = [finding for result in results for finding in result.findings]
     if all(finding.code == MEMORY for finding in findings if finding.severity == "error"):
-        return 3  # which is no answer
+        return 3  # no answer
     return 1 if any(result.listed or result.is_empty for result in results) else 3
 
 
@@ -239,7 +239,7 @@ def _sentence(result: Result) -> str:
 _NO_DAMAGE = frozenset(
     ("contract", "signature", "roundtrip", "outputs", "training", "config-shape", "origin", *NOT_READ)
 )
-"""Codes of findings about a model, or about who asks; the file itself may be sound."""
+"""Codes of findings about a model, or about signatures; the file itself may be intact."""
 
 
 def _is_damaged(result: Result) -> bool:
@@ -315,7 +315,7 @@ def _totals(results: list[Result]) -> str:
 
 
 def _show_all(results: list[Result]) -> None:
-    """Print results on a terminal, their statuses below each other; what is an error alone is said as one."""
+    """Print results on a terminal with aligned statuses; a lone error is printed as one."""
     shown = [result for result in results if not (result.unreadable and len(result.findings) == 1)]
     width = max((render.width(render.escape(result.path)) for result in shown), default=0)
     longest = max((len(_MARKS[_status(result)][0]) for result in shown), default=0)

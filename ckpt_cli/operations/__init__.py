@@ -1,1 +1,1 @@
-"""What the commands do, as functions over readers and writers that return data and never print."""
+"""The work of the commands, as functions over readers and writers that return data and never print."""

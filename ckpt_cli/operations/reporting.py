@@ -1,6 +1,6 @@
-"""What an operation says while it works: notes, warnings and progress, told to a reporter.
+"""Messages of a running operation: notes, warnings and progress, passed to a reporter.
 
-The command line prints what it is told.  The functions of `import ckpt_cli` keep it for their results.
+The command line prints them. The functions of `import ckpt_cli` collect them for their results.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MOST_LISTED = 20
 
 
 class Reporter(Protocol):
-    """Is told what there is to know beside the result."""
+    """Receives messages beyond the result."""
 
     def note(self, text: str) -> None:
         """Take what was chosen and why, in one line."""
 
     def remark(self, text: str) -> None:
-        """Take what only --verbose asks for."""
+        """Receive a remark for --verbose."""
 
     def warning(self, text: str) -> None:
         """Take what makes the result less than it seems."""
@@ -54,7 +54,7 @@ class Collected:
         self.notes.append(text)
 
     def remark(self, text: str) -> None:
-        """Keep nothing: nobody asked."""
+        """Discard it."""
 
     def warning(self, text: str) -> None:
         self.warnings.append(text)
@@ -62,7 +62,7 @@ class Collected:
     @contextmanager
     def progress(
         self,
-        total: int,  # noqa: ARG002  nobody looks
+        total: int,  # noqa: ARG002  not shown
         label: str,  # noqa: ARG002
         stages: Sequence[str] = ("reading",),  # noqa: ARG002
     ) -> Iterator[Callable[[int], None]]:
@@ -103,7 +103,7 @@ def opened(
 
 
 def say_choice(location: CheckpointLocation, reporter: Reporter) -> None:
-    """Say which checkpoint was chosen and why; where nothing was in doubt, only to who asks."""
+    """Say which checkpoint was chosen and why; if there was no choice, only with --verbose."""
     if location.note:
         reporter.note(location.note)
     if location.reason:
@@ -122,7 +122,7 @@ def say_findings(reader: FormatReader, reporter: Reporter, said: str = "") -> No
 
 @contextmanager
 def kept(errors: list[CheckpointError]) -> Iterator[None]:
-    """Keep what goes wrong with one of many, and go on with the next."""
+    """Keep the error of one item, and continue with the next."""
     from formats.errors import CheckpointError
 
     try:

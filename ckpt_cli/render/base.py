@@ -1,4 +1,4 @@
-"""What people and programs see: tables and trees on a terminal, TSV and JSON in a pipe.
+"""Output for people and programs: tables and trees on a terminal, TSV and JSON in a pipe.
 
 Nothing from a file reaches a terminal or a TSV line raw: control characters, bytes that are
 not UTF-8, marks that turn the writing direction, and the backslash are escaped.
@@ -90,7 +90,7 @@ _color = "auto"
 
 
 def choose_color(choice: str) -> None:
-    """Set what --color says, also for errors that are printed when no command runs any more."""
+    """Apply --color, also to errors that are printed after the command."""
     global _color  # noqa: PLW0603  a terminal is global
     _color = choice
 
@@ -108,7 +108,7 @@ def is_dumb() -> bool:
 
 
 def styled(text: str, stream: IO[str] | None = None, **style: Any) -> str:
-    """Return text in colour, where colour is shown; on stdout unless told otherwise."""
+    """Return text in colour, if the stream shows colour; the default is stdout."""
     return click.style(text, **style) if use_color(stream or sys.stdout) else text
 
 
@@ -123,7 +123,7 @@ def choose_quiet(choice: bool) -> None:
 
 
 def choose_verbose(choice: bool) -> None:
-    """Set what --verbose says: whether progress is told where no bar can be drawn."""
+    """Apply --verbose: whether progress is printed if no bar can be drawn."""
     global _verbose  # noqa: PLW0603  as with colour
     _verbose = choice
 
@@ -140,14 +140,17 @@ _is_unsaid = False
 
 
 def has_said_all() -> bool:
-    """Whether all that was to be said on stderr since this was last asked could be written there."""
+    """Whether everything for stderr since the last call could be written."""
     global _is_unsaid
     unsaid, _is_unsaid = _is_unsaid, False
     return not unsaid
 
 
 def _say(text: str) -> None:
-    """Print a line on stderr.  A full or closed one ends no work; the exit code tells (`has_said_all`)."""
+    """Print a line on stderr.
+
+    A full or closed stream ends no work; the exit code reports it (`has_said_all`).
+    """
     global _is_unsaid  # noqa: PLW0603  as with colour
     try:
         print(without_commands(text), file=sys.stderr, flush=True)
@@ -170,7 +173,7 @@ def last_line(what: str, more: str) -> None:
 
 
 def remark(text: str) -> None:
-    """Say on stderr what --verbose asked for."""
+    """Print a remark of --verbose on stderr."""
     _say(printable(text))
 
 
@@ -207,7 +210,7 @@ def _known_way_out(message: str) -> tuple[str, ...]:
     from ..operations.look.explain import way_out
 
     command = way_out(message)
-    if command is None or set(shlex.split(command)[1:]) <= set(sys.argv):  # which is what has just failed
+    if command is None or set(shlex.split(command)[1:]) <= set(sys.argv):  # the command that has just failed
         return ()
     return (f"this may help: {command}",)
 
@@ -218,7 +221,7 @@ def _known_way_out(message: str) -> tuple[str, ...]:
 def lines(rows: Iterable[str], *, for_programs: bool = False) -> None:
     """Print lines, joined before they are written: a listing can have a million.
 
-    Those `for_programs` alone are the same wherever they are printed.
+    Lines `for_programs` alone are the same in a terminal and in a pipe.
     """
     left = iter(rows)
     while batch := list(itertools.islice(left, 10_000)):
@@ -233,7 +236,7 @@ def tsv(rows: Iterable[Sequence[object]]) -> None:
 
 def csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows as RFC 4180 has them, escaped as in TSV; without a header below rows of the same columns."""
-    import csv as library  # which few command lines need
+    import csv as library  # needed by few command lines
 
     write = library.writer(sys.stdout).writerow
     if header:
@@ -268,7 +271,7 @@ def _finite(value: Any) -> Any:
 
 @functools.cache
 def _encoder(indent: int | None) -> Callable[[Any], str]:
-    import json  # which tables and TSV do not need
+    import json  # not needed for tables and TSV
 
     return json.JSONEncoder(allow_nan=False, indent=indent).encode
 
@@ -301,7 +304,7 @@ def line_document(fields: dict[str, Any]) -> None:
 def long_document(
     fields: dict[str, Any], name: str, rows: Iterable[Any], last: Callable[[], dict[str, Any]]
 ) -> None:
-    """Print a JSON document whose field `name` is long, a line a row, as the rows come.
+    """Print a JSON document whose field `name` is long, one line per row, as the rows arrive.
 
     A row that is text is JSON already.  `last()` gives the fields behind it, when the rows are through.
     """

@@ -1,4 +1,4 @@
-"""How `ckpt diff` shows what changed: by layer, the largest change first, or a line a tensor."""
+"""The output of `ckpt diff`: by layer, the largest change first, or one line per tensor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "same": {"dim": True},
 }
 _WEIGHTS = {"shape": 5, "dtype": 4, "removed": 3, "added": 3, "value": 2, "renamed": 1, "same": 0}
-"""What to look at first: what keeps a checkpoint from being restored comes before what training does."""
+"""The order of changes: those that prevent restoring come before those of training."""
 
 _BAR, _LONGEST_STAT = 12, 50
 """Characters of the longest bar."""

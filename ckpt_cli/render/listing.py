@@ -1,4 +1,4 @@
-"""How `ls` is asked to list, whether a directory or a checkpoint."""
+"""The format options of `ls`, for directories and checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Look(NamedTuple):
-    """What the options of `ls` say of the form.
+    """The options of `ls` about its output.
 
     Of several paths each has a `prefix`, with which its lines begin, and puts its document
     into `documents`.  CSV has its header before the first of them.
@@ -58,7 +58,7 @@ def write_null(names: Iterable[str]) -> None:
 
 
 def write_names(names: Iterable[str]) -> None:
-    """Write keys or names, one a line."""
+    """Write keys or names, one per line."""
     render.lines(map(render.escape, names), for_programs=True)
 
 

@@ -1,4 +1,4 @@
-"""`ls` of a directory: its checkpoints, and what lies beside them."""
+"""`ls` of a directory: its checkpoints, and other files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _first_of(names: list[str]) -> str:
 
 
 def _show_beside(found: dict[str, Any]) -> None:
-    """Print what lies beside the checkpoints of a run, a line for each sort of file."""
+    """Print the other files of a run, one line for each kind."""
     for what in ("events", "graphs"):
         files = [
             f"{render.escape(file['name'])} ({render.human_size(file['nbytes'])})" for file in found[what]

@@ -30,13 +30,13 @@ _DEEPEST = 200
 _NUMBERS = ("shard", "offset", "crc32c")
 _NAMES = ("object_path", "full_name")
 _WORTHS = {"stored": 6, "full_name": 0, "object_path": 1, "shard": 2, "crc32c": 3, "offset": 4}
-"""What goes first where a terminal is narrow; a digest, that was asked for, stays."""
+"""The columns by importance on a narrow terminal; a requested digest always stays."""
 
 _LONG = ("kind", "shard", "offset", "crc32c", "object_path", "full_name")
 
 
 def show(tensors: Tensors, look: Look) -> None:
-    """Print the tensors of a checkpoint in the form that is asked for."""
+    """Print the tensors of a checkpoint in the requested format."""
     if look.as_json:
         _as_json(tensors, look)
     elif look.null:
@@ -89,7 +89,7 @@ def _as_json(tensors: Tensors, look: Look) -> None:
 
 
 def _json_rows(tensors: Tensors, kinds: list[str | None], *, long: bool) -> Iterator[str]:
-    """Yield `tensors.rows` as text, of which most repeats from tensor to tensor; add their kinds to those."""
+    """Yield `tensors.rows` as text, most of which repeats from tensor to tensor, and add their kinds."""
     keys, numbers, specs, _ = tensors.columns
     shown = (listing.shown(spec) | (spec.stored_document if long else {}) for spec in specs)
     behind = [render.json_text(fields)[1:-1] for fields in shown]
@@ -181,7 +181,7 @@ def _as_rows(tensors: Tensors, look: Look) -> None:
 
 
 def _tsv_rows(tensors: Tensors, look: Look, more: tuple[str, ...]) -> Iterator[str]:
-    """Yield TSV rows with the fields that are asked for besides the spec."""
+    """Yield TSV rows with the requested fields after the spec."""
     fields = tensors.fields(long=look.long)
     places = [fields.index(field) for field in more]
     keys, numbers, specs, _ = tensors.columns

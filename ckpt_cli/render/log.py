@@ -1,4 +1,4 @@
-"""How `ckpt log` shows a run: a line a checkpoint, curves below, and what stands out."""
+"""The output of `ckpt log`: one line per checkpoint, curves below, and anomalies."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class LinePrinter:
             cells[-1] = f"NaN in {render.escape(row.first_nan)}"
         is_first = not self._shown
         self._shown = [*self._shown[-1:], cells]
-        # Laid out with a line of usual width, so that lines stand below each other from the first on.
+        # Aligned with a line of typical width, so that all lines align from the first on.
         laid = render.laid_out(_columns(curve), [[*self._TYPICAL, ""], *self._shown])
         if is_first and laid.heading is not None:
             render.lines([render.styled(laid.heading, bold=True)])

@@ -24,7 +24,7 @@ def rows(result: Result) -> Iterator[tuple[object, ...]]:
 
 
 def show(result: Result) -> None:
-    """Show each weight, what it is made of, the rule, the verdict and the error beside its bound."""
+    """Show each weight, its sources, the rule, the verdict, and the error next to its bound."""
     weights = result.computed.get("made_from", {}).get("weights", ())
     if not weights:
         return

@@ -42,7 +42,7 @@ _SCRIPTS = (
     "start.js",
 )
 _MOST_ROWS = 200
-"""Rows of a table that is there without the script: what is more than that nobody reads."""
+"""The most rows of a table without the script; longer ones are unreadable."""
 
 _LONGEST = 300
 """Characters of a name in such a table."""
@@ -94,7 +94,7 @@ def _hash(content: str) -> str:
 
 
 def text(value: object, longest: int = _LONGEST) -> str:
-    """Return a name, or whatever, as HTML shows it: what cannot be seen spelled out, the end cut off."""
+    """Return a value as HTML text: invisible characters spelled out, the end cut off."""
     shown = str(value)
     more = f"… ({len(shown):,} characters)" if len(shown) > longest else ""
     return escape_markup(render.escape(shown[:longest]) + more)
@@ -171,7 +171,7 @@ def _alarm(messages: Collection[str]) -> list[str]:
 
 
 def _layers(names: Sequence[str], sizes: Sequence[int], separator: str) -> str:
-    """Return the sizes of layers: what stands before the last part of a name, of a slot its variable's."""
+    """Return the sizes of layers: the part of a name before the last, or that of a slot's variable."""
     layers: dict[str, list[int]] = {}
     for name, size in zip(names, sizes, strict=True):
         found = layers.setdefault(split_layer(name, separator)[0], [0, 0])

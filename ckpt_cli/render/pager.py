@@ -1,8 +1,8 @@
 """Long results on a terminal go through a pager, as git's do.
 
-$CKPT_PAGER is it, else $PAGER, else less; an empty one, or cat, is none.  It is begun with the first
-thing that is printed, so that progress is seen before, and ended before errors are told.  What goes
-to stderr meanwhile would be drawn over: where that is the same terminal, it is shown in its place.
+The pager is $CKPT_PAGER, $PAGER, or less; an empty one, or cat, means none. It starts with the first output,
+so that progress is visible before, and ends before errors are printed. Text for stderr on the same terminal
+would be drawn over, so the pager shows it, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["paging"]
 
 _USUAL = "less"
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
-"""What less does unless told: end where all fits a screen, show colours, leave the screen as it is."""
+"""The defaults for less: end if everything fits on a screen, show colours, leave the screen unchanged."""
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def paging() -> Iterator[None]:
 
 
 def _chosen() -> str | None:
-    """Return the command line of the pager; None where there is to be none."""
+    """Return the command line of the pager, or None for none."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
     asked = os.environ.get("CKPT_PAGER", os.environ.get("PAGER"))
@@ -72,7 +72,7 @@ def _is_there(command: str) -> bool:
 
 
 def _has_keyboard() -> bool:
-    """Whether somebody can press a key: a pager that nobody asked for would wait without end."""
+    """Whether a key can be pressed: without a keyboard a pager would wait for ever."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR))
     except OSError:
@@ -134,7 +134,7 @@ class _Paged(io.TextIOBase):
         is_main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
         try:
-            # What is left unread of a whole answer changes nothing about it.
+            # an unread rest changes nothing about the answer
             with suppress(BrokenPipeError):
                 self._pipe.close()
             self._process.wait()
@@ -144,7 +144,7 @@ class _Paged(io.TextIOBase):
 
 
 class _Beside(io.TextIOBase):
-    """What takes the place of stderr: no terminal, on which bars could be drawn, but the pager's text."""
+    """Replaces stderr: not a terminal for progress bars, but the pager's text."""
 
     def __init__(self, pipe: io.TextIOWrapper) -> None:
         self._pipe = pipe
@@ -156,7 +156,7 @@ class _Beside(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        # Who has left the pager is not to lose the answer for a note.
+        # a note must not cost the answer after the pager has ended
         with suppress(BrokenPipeError, ValueError):
             return self._pipe.write(text)
         return len(text)

@@ -1,8 +1,8 @@
 """How far a command has come: a bar on a terminal, with -v a line each half a minute where there is none.
 
-What is counted are the bytes that are gone through, by whoever does it: threads, processes, workers of
-a cluster, requests to a server.  Work that goes through them more than once has a stage for each pass.
-The only module that imports rich, and only where a bar is drawn.
+Progress counts the bytes that are processed by threads, processes, workers of a cluster, or requests to a
+server. Work that processes them more than once has a stage for each pass. This is the only module that
+imports rich, and only to draw a bar.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _NARROWEST, _WIDEST = 8, 40
 """Cells that a bar has at least, and at most."""
 
 _TITLE = 16
-"""Cells of what is said to be worked on that the figures leave free."""
+"""The cells of the title that remain next to the figures."""
 
 
 @contextmanager
 def progress(total: int, what: str, stages: Sequence[str] = ("reading",)) -> Iterator[Callable[[int], None]]:
     """Show how far the work has come, if it takes long.
 
-    Yields a function that is told how many bytes were done.  All `total` bytes are gone through
-    in each of `stages`, of which is said which one it is.
+    Yields a function that is called with the number of processed bytes. All `total` bytes are processed in
+    each of `stages`, and the bar names the current one.
     """
     work = _WorkDone(total, what, stages)
     if is_quiet():
@@ -56,7 +56,7 @@ def progress(total: int, what: str, stages: Sequence[str] = ("reading",)) -> Ite
 
 
 class _WorkDone:
-    """What is done of how much, and since when."""
+    """The processed and total bytes, and the start time."""
 
     def __init__(self, total: int, what: str, stages: Sequence[str]) -> None:
         self.total, self._what, self._stages = total, what, stages
@@ -72,7 +72,7 @@ class _WorkDone:
 
     @property
     def title(self) -> str:
-        """What is worked on, and what is done to it."""
+        """The thing that is processed, and the current stage."""
         return escape(f"{self._what} {self._stages[self._number]}")
 
     @property
@@ -153,7 +153,7 @@ def _begun(work: _WorkDone) -> Live:
         grid.add_row(Text(title), bar, Text(figures))
         return grid
 
-    # What is printed meanwhile on stdout are results, which may be for another program.
+    # output on stdout meanwhile is results, which may be for another program
     bar = Live(
         get_renderable=drawn, console=console, refresh_per_second=10, transient=True, redirect_stdout=False
     )

@@ -1,4 +1,4 @@
-"""What several commands tell: of a checkpoint they open, of a directory that holds none."""
+"""Notes that several commands share: about an opened checkpoint, and about a directory without any."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How a table fits a terminal: which columns it keeps, what it shows of a name, and on which line.
 
-Widths are cells of a terminal, as Unicode's East Asian width has them (UAX #11): 2 for what is
-wide or full, 0 for marks that stand on the character before them.
+Widths are cells of a terminal, by Unicode's East Asian width (UAX #11): 2 for wide and full characters, 0 for
+marks on the previous character.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NARROWEST = 8
 """Cells that they keep when no column is left that may go."""
 
 _BELOW = "    "
-"""Begins the lines of prose that stands below its row."""
+"""The indentation of prose below its row."""
 
 
 class Column(NamedTuple):
     """A table's column.
 
-    `fold`: names, of which long ones are shortened.  `prose`: sentences, which are never cut but
-    go on below their row.  `worth`: columns of the least go first; without one it stays.
+    `fold`: names; long ones are shortened. `prose`: sentences, which are never cut, but continue below their
+    row. `worth`: the columns of least worth are dropped first; a column without one stays.
     """
 
     name: str
@@ -53,7 +53,7 @@ class TableLines(NamedTuple):
 
 @functools.lru_cache(4096)
 def _cells(character: str) -> int:
-    import unicodedata  # which names in ASCII do not need
+    import unicodedata  # not needed for names in ASCII
 
     if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
         return 0
@@ -124,14 +124,14 @@ def _widths(columns: Sequence[Column], natural: Sequence[int], kept: Sequence[in
 
 
 class _Table(NamedTuple):
-    """What is known of a table when its rows are written."""
+    """The facts about a table when its rows are written."""
 
     columns: Sequence[Column]
     widths: Sequence[int]
     first: int | None
-    """The first column of names: what of it cannot be shortened stands on a line before its row."""
+    """The first column of names: a name that cannot be shortened is on a line before its row."""
     texts: Sequence[dict[str, str]]
-    """Of each column the names that are shortened where they stand in their row."""
+    """For each column, the names that are shortened inside their row."""
     alone: dict[str, str]
     """Names of the first that are shortened where they have a line of their own."""
     room: int
@@ -144,7 +144,7 @@ class _Table(NamedTuple):
         return _GAP.join(padded).rstrip()
 
     def row(self, cells: list[str]) -> list[str]:
-        """Return a row's lines: before it the name that stands alone, below it the prose that does."""
+        """Return a row's lines: before it a name alone, after it the prose."""
         before: list[str] = []
         below: list[str] = []
         for at, (column, cell, room) in enumerate(zip(self.columns, cells, self.widths, strict=True)):
@@ -182,7 +182,7 @@ def shorten(name: str, room: int) -> str | None:
     left = room - width(head) - width(tail)
     if len(parts) < 3 or left < 0:
         return None
-    # From both ends in turn, the end first: what tells tensors of a layer apart stands there.
+    # From both ends in turn, the end first: it distinguishes the tensors of a layer.
     first, last = 1, len(parts) - 1
     from_end = True
     while last - first > 1:

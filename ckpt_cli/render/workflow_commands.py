@@ -1,8 +1,8 @@
 r"""Text that GitHub Actions does not take for commands.
 
-The runner reads what a step prints, and obeys lines such as `::add-mask::x`, also behind white space.
-It obeys its older commands, `##[add-mask]x`, wherever they stand in a line.  A key can be either, so in a
-step the first character of such a command is printed as `\xNN`.
+The runner reads the output of a step, and obeys lines such as `::add-mask::x`, also after white space. It
+obeys its older commands, `##[add-mask]x`, anywhere in a line. A key can be either, so in a step the first
+character of such a command is printed as `\xNN`.
 https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs
 """
 

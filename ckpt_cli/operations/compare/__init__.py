@@ -1,1 +1,1 @@
-"""What is different, and what would match."""
+"""Differences, and predictions of a restore."""

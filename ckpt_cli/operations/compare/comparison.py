@@ -1,13 +1,11 @@
-"""Comparing the values of two tensors of one dtype and shape, whatever their size.
+"""Compare the values of two tensors of one dtype and shape, of any size.
 
-Both are read in step, a piece of each at a time.  Pieces are compared as bytes first,
-which costs no more than reading them; only those that differ are looked at as numbers.
-Where both files store a checksum of the same bytes, nothing is read: equal checksums
-mean equal values, as they do for whoever reads the tensor.
+Both are read in step, a piece of each at a time. Pieces are compared as bytes first, which costs no more than
+reading them; only different ones are compared as numbers. If both files store a checksum of the same bytes,
+nothing is read: equal checksums mean equal values, as for any reader of the tensor.
 
-Where both tensors lie in files just as they are, ranges of them are tasks that do not
-depend on each other (`formats.store.work.workers`): a comparison is their list, and a last step that
-puts together what they found.
+If both files store the tensors unchanged, ranges of them are independent tasks
+(`formats.store.work.workers`): a comparison is their list, and a last step that combines their results.
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ class Operand(NamedTuple):
 def same_checksum(left: LazyTensor, right: LazyTensor) -> bool | None:
     """Whether two tensors of one spec have the same stored checksum; None where theirs do not compare.
 
-    A checksum is of bytes as stored: those of a swapped tensor are others, and one
-    that lies in slices has none of its own.
+    A checksum covers the stored bytes, so that of a byte-swapped tensor differs, and a tensor in slices has
+    none of its own.
     """
     one, other = left.stored, right.stored
     if one.crc32c is None or other.crc32c is None or one.big_endian != other.big_endian:
@@ -90,9 +88,9 @@ def checksum(tensor: LazyTensor) -> int:
 class Comparison:
     """The comparison of two tensors: what is found at once, or tasks and what they find.
 
-    `exact` reads them even where their stored checksums agree.  A task is of `step` bytes.
-    Whoever works on `tasks` gives the results to `add`, in their order, and then calls `finish`.
-    With `asks_norms` differences have them.
+    `exact` reads them even if their stored checksums agree. A task covers `step` bytes. The caller passes the
+    results of `tasks` to `add`, in their order, and then calls `finish`. With `asks_norms` differences
+    include norms.
     """
 
     def __init__(
@@ -114,7 +112,7 @@ class Comparison:
         self._asks_norms = asks_norms = asks_norms and one.spec.dtype.is_mapped
         self._norms = Norms()
         self._ranges: tuple[FileRange, FileRange] | None = None
-        # What differs may be damaged rather than another value, which only the last byte tells.
+        # a difference may be damage instead, which only the checksum after the last byte shows
         self.may_stop_early = not (left.reader.has_checksums or right.reader.has_checksums)
         same = same_checksum(one, other)
         readable = left.has_values and right.has_values
@@ -156,7 +154,7 @@ class Comparison:
         return self.difference
 
     def finish(self) -> None:
-        """Hold the checksums of what was read against those stored; ChecksumError names the tensor."""
+        """Compare the checksums of the read bytes with the stored ones; ChecksumError names the tensor."""
         if self._ranges is not None:
             for side, found in zip(self._ranges, self._sums, strict=True):
                 side.check(found)
@@ -179,7 +177,7 @@ class ComparisonTask(NamedTuple):
 
 
 class ComparedRange(NamedTuple):
-    """What a task found: how the ranges differ, and the checksum of each where one is stored."""
+    """The result of a task: how the ranges differ, and the checksum of each that has a stored one."""
 
     difference: Difference
     sums: tuple[Sum, Sum]
@@ -226,9 +224,8 @@ def compare(
 ) -> Difference:
     """Return how two tensors of one dtype and shape differ; SAME where they do not.
 
-    `exact` reads them even where their stored checksums agree; `stop_early` gives up
-    counting where something differs, unless checksums are to be compared.  `advance` is
-    told of bytes gone through.
+    `exact` reads them even if their stored checksums agree. `stop_early` stops counting at the first
+    difference, unless checksums must be compared. `advance` is called with the number of compared bytes.
     """
     comparison = Comparison(left, right, tolerance, exact=exact)
     if comparison.difference is None:
@@ -254,7 +251,7 @@ def _same(dtype: DType) -> Difference:
 def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: bool) -> bool:
     """Whether what a listing says of a tensor is what the other side's values come to.
 
-    Digests count before checksums, which are no proof against people; `same` is what those say.
+    Digests take precedence over checksums, which can be forged; `same` is the result of the checksums.
     """
     listed = [side.tensor.listed_digest for side in (left, right)]
     for side, digest, other in ((left, listed[0], right), (right, listed[1], left)):

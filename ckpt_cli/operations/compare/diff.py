@@ -1,8 +1,7 @@
 """What changed between two checkpoints: specs first, then values.
 
-Tensors of the two sides are paired by what they are called (`BY`); what is left over on
-one side was added or removed, or found again under another key where that is asked for.
-Paired tensors differ in shape, else in dtype, else, perhaps, in values.
+Tensors of the two sides are paired by name (`BY`). Unpaired ones were added or removed, or renamed if the
+caller looks for that. Paired tensors differ in shape, otherwise in dtype, otherwise perhaps in values.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 
 CHANGES = ("added", "removed", "dtype", "shape", "value")
-"""What can be found, and failed on; a renamed tensor is one added and one removed."""
+"""The kinds of changes, which can be failures; a renamed tensor is one added and one removed."""
 
 
 MEASURES = ("max_abs", "max_rel", "differing", "rel_l2", "cosine")
@@ -106,7 +105,7 @@ def _ascending(number: float | None) -> tuple[int, float]:
 
 
 class DiffOptions(NamedTuple):
-    """What to compare, and how; with `stop_on`, no further than to the first of these changes."""
+    """What to compare, and how; with `stop_on`, only up to the first of these changes."""
 
     by: str = "key"
     values: bool = True
@@ -123,8 +122,7 @@ DEFAULTS = DiffOptions()
 class KeyPair(NamedTuple):
     """Keys of the two sides that name one tensor; None where a side has none.
 
-    `key` is what the pair is called: the right side's key, or the left one's, with
-    the changes that were asked for.
+    `key` is the name of the pair: the right side's key, or the left one's after the requested changes.
     """
 
     key: str
@@ -142,11 +140,11 @@ class DiffEntry(NamedTuple):
     right: TensorSpec | None
     difference: Difference = Difference()
     apart: str | None = None
-    """How far two iterators stand apart, in words."""
+    """How far two iterators are apart, in words."""
 
     @property
     def untold(self) -> str:
-        """What is said of a value that is another one, where nobody can tell in how many elements."""
+        """The text for a changed value whose number of changed elements is unknown."""
         is_unmapped = self.right is not None and self.right.dtype.is_unmapped
         return "bytes differ" if is_unmapped else "checksums differ"
 
@@ -198,8 +196,8 @@ def _spec_document(spec: TensorSpec | None) -> dict[str, Any] | None:
 class Diff(NamedTuple):
     """All entries of a comparison, in the order of the bytes of their keys.
 
-    Beside them there are tensors that are the `same`, and of which no more is told.  Where `has_values` is
-    false, only shapes and dtypes were compared.
+    The number of `same` tensors has no further details. If `has_values` is false, only shapes and dtypes were
+    compared.
     """
 
     left: str
@@ -241,7 +239,7 @@ class Diff(NamedTuple):
         return table(("change", "key", *MEASURES), rows, len(shown))
 
     def head(self) -> dict[str, Any]:
-        """Return the document of `diff --json` but for its entries."""
+        """Return the document of `diff --json` without its entries."""
         return {"left": self.left, "right": self.right, "summary": self.summary}
 
     def rows(self, *, everything: bool = False) -> Iterator[dict[str, Any]]:
@@ -303,7 +301,7 @@ def pair_up(
 def _labels_of_both(
     left: FormatReader, right: FormatReader, by: str, changed: Renamed | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels of two checkpoints, of which one may be an export of the other's objects."""
+    """Return the labels of two checkpoints, one of which may be an export of the other's objects."""
     names, others = labels(left, by, changed), labels(right, by)
     if by == "key" and Family.ARRAYS in (left.format.family, right.format.family):
         return _plain(left, names), _plain(right, others)
@@ -311,7 +309,7 @@ def _labels_of_both(
 
 
 def _plain(reader: FormatReader, names: dict[str, str]) -> dict[str, str]:
-    """Return keys as an export has them, where that tells all of them apart."""
+    """Return keys as an export has them, if these are unique."""
     own = reader.own_keys
     plain = {key: plain_key(own.get(key, key) if name == key else name) for key, name in names.items()}
     return plain if len(set(plain.values())) == len(plain) else names
@@ -363,7 +361,7 @@ def diff_pairs(
     *,
     workers: Workers = SERIAL,
 ) -> Diff:
-    """Compare pairs of tensors; `advance` is told how many bytes of the right side are done with."""
+    """Compare pairs of tensors; `advance` is called with the number of compared bytes of the right side."""
     entries = []
     with closing(_entries(left, right, pairs, options, advance, workers=workers)) as found:
         for entry in found:
@@ -428,7 +426,7 @@ def _held(  # noqa: PLR0917  as `_steps`
     workers: Workers,
     advance: Callable[[int], None],
 ) -> dict[str, str]:
-    """Return the digests of values that are held against a listing's, by the keys of their pairs."""
+    """Return the digests of values to compare with a listing's, by the keys of their pairs."""
     if left.format.has_values == right.format.has_values:
         return {}
     listing, values = (left, right) if right.format.has_values else (right, left)
@@ -458,9 +456,9 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
     advance: Callable[[int], None],
     held: Mapping[str, str],
 ) -> Iterator[_DiffStep]:
-    """Yield what is to be done for a pair: nothing, or tasks; what must be streamed is done here.
+    """Yield the tasks of a pair, if any; values that must be streamed are compared here.
 
-    Where specs are the answer they are proved; elsewhere the values are read, and that proves both.
+    If the specs already differ, they are proved; otherwise the values are read, which proves both.
     """
     one = left.specs[pair.left] if pair.left is not None else None
     other = right.specs[pair.right] if pair.right is not None else None
@@ -516,7 +514,7 @@ def _with_values(entry: DiffEntry, difference: Difference) -> DiffEntry:
 
 
 def _with_places(entry: DiffEntry, left: FormatReader, right: FormatReader) -> DiffEntry:
-    """Return the entry of two iterators that differ with how far they stand apart."""
+    """Return the entry of two iterators that differ, with how far they are apart."""
     one, other = entry.left, entry.right
     if entry.change not in ("value", "shape") or one is None or other is None:
         return entry

@@ -1,9 +1,8 @@
-"""What may differ between two large bundles, told by their indexes alone.
+"""The tensors that may differ between two large bundles, by their indexes alone.
 
-Of a million tensors that stand in both, most often all but a few have the checksum that they
-had.  Their indexes are gone through in step, in the order of keys, and the columns of dtypes,
-shapes and checksums are held against each other.  What these do not tell to be the same is left
-to be compared.
+Of a million tensors in both, most keep their checksum. The indexes are read in step, in the order of keys,
+and their columns of dtypes, shapes and checksums are compared. Only tensors that these do not show to be
+equal remain to be compared.
 """
 
 from __future__ import annotations
@@ -82,10 +81,10 @@ def _in_common(one: list[str], other: list[str]) -> int:
 
 
 class _Side:
-    """One side: the part of its columns that one stands in, and where.
+    """One side: the current part of its columns, and the position in it.
 
-    It `tells` something as long as checksums are among the columns; else it has no more.
-    `numbers` are those of specs, on both sides: there may be as many specs as tensors.
+    It `tells` something as long as its columns include checksums; otherwise it has ended. `numbers` are those
+    of specs, on both sides: there may be as many specs as tensors.
     """
 
     def __init__(self, parts: Iterator[SpecColumns], numbers: dict[TensorSpec, int]) -> None:
@@ -97,7 +96,7 @@ class _Side:
         self.tells = True
 
     def has_more(self) -> bool:
-        """Whether there is another tensor; goes on to the next part where this is at its end."""
+        """Whether there is another tensor; moves on to the next part at the end of this one."""
         while self.tells and self.at == len(self.keys):
             part = next(self._parts, None)
             if part is None:

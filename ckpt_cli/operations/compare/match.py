@@ -1,11 +1,10 @@
-"""What `restore()` of a checkpoint would do to the objects that another checkpoint was saved from.
+"""Predict what `restore()` of a checkpoint would do to the objects from which another checkpoint was saved.
 
-TARGET's object graph stands for the program (or, where both are name-based, TARGET's names,
-as for the Savers of TensorFlow 1 and the Estimators; of Orbax and Flax, the keys of TARGET's tree): each of
-its nodes, slot variables included, counts as an object that is there, and
-`restore` adds a missing save counter.
-The matching is `formats.tf.graph.matching`, the one that the runtime restores with.  What an
-optimizer does when a slot variable comes that it has not:
+TARGET's object graph stands for the program. (If both are name-based, TARGET's names do, as for the Savers of
+TensorFlow 1 and the Estimators; for Orbax and Flax, the keys of TARGET's tree.) Each of its nodes, slot
+variables included, counts as an existing object, and `restore` adds a missing save counter. The matching is
+`formats.tf.graph.matching`, with which the runtime restores. An optimizer receives slot variables that it
+lacks as follows:
 
     Keras 2 legacy (edges `iter` and `decay`), or any with slots   makes it
     Keras 2.11 and later (edge `_iterations`)                      refuses: the restore fails
@@ -62,7 +61,7 @@ class Mismatch(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a restore would do; keys in the order of their bytes."""
+    """The result of a restore; keys in the order of their bytes."""
 
     checkpoint: str
     target: str
@@ -74,7 +73,7 @@ class Match(NamedTuple):
     shape_mismatch: list[Mismatch]
     dtype_mismatch: list[Mismatch]
     failures: list[str]
-    """What makes the restore fail as a whole, beside mismatches."""
+    """What makes the whole restore fail, apart from mismatches."""
     by: str = BY_OBJECT
     """How values are matched: BY_OBJECT, BY_FULL_NAME, BY_KEY or BY_STRUCTURE."""
     read: bool = False
@@ -122,7 +121,7 @@ def graph_of(reader: FormatReader, role: str, target: FormatReader | None = None
     if reader.object_graph is not None:
         return reader.object_graph
     if reader.format.has_object_graph:
-        flaw = reader.findings[-1]  # what looking for the graph came across
+        flaw = reader.findings[-1]  # found during the search for the graph
         raise CorruptCheckpointError(
             flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
         )
@@ -182,7 +181,7 @@ class _Program(GraphTarget):
         if found is not None or optimizer >= len(self.graph.nodes):
             return found
         edges = self._edge_names.get(optimizer)
-        if edges is None:  # of an optimizer that is asked for a hundred thousand slots
+        if edges is None:  # for an optimizer whose slots are looked up a hundred thousand times
             edges = self._edge_names[optimizer] = {edge for edge, _ in self.graph.children(optimizer)}
         if self.graph.nodes[optimizer].slot_variables or {"iter", "decay"} <= edges:
             return self.made.setdefault((optimizer, variable, name), self.counter + 1 + len(self.made))
@@ -225,7 +224,7 @@ class _Program(GraphTarget):
 
 
 class _Fate:
-    """What becomes of each value, as pair after pair is found."""
+    """The fate of each value, updated pair by pair."""
 
     def __init__(self) -> None:
         self.restored: list[RestoredPair] = []
@@ -239,7 +238,7 @@ class _Fate:
     def take(
         self, key: str | None, spec: TensorSpec | None, source: TensorSpec, *, shaped: bool = True
     ) -> None:
-        """Hold a value of CHECKPOINT against its place in TARGET."""
+        """Compare a value of CHECKPOINT with its place in TARGET."""
         self.used.add(source.key)
         fits = True
         if key is not None and spec is not None:
@@ -311,7 +310,7 @@ def _give(
     by_suffix = {suffix: (place, spec) for place, spec, suffix in places}
     for source in found:
         suffix = source.key[len(key) :]
-        # Iterators and tables are replaced whole, whatever their size.
+        # Iterators and tables are replaced as a whole, whatever their size.
         if suffix in by_suffix:
             fate.take(*by_suffix[suffix], source, shaped=attribute.name == VARIABLE_VALUE)
 
@@ -346,9 +345,9 @@ def match_by_name(checkpoint: FormatReader, into: ObjectGraph, target: FormatRea
 def match_names(checkpoint: FormatReader, specs: Mapping[str, TensorSpec], target: FormatReader) -> Match:
     """Match two name-based checkpoints as a Saver restores: every value of TARGET by its key.
 
-    `specs` are CHECKPOINT's, or what new names would make of them.  What CHECKPOINT has
-    besides is passed over.  Where shapes differ TensorFlow 1 fails; with resource variables,
-    as Estimators of TensorFlow 2 have them, it silently goes on with CHECKPOINT's shapes.
+    `specs` are CHECKPOINT's, perhaps under new names. Its other tensors are ignored. If shapes differ,
+    TensorFlow 1 fails; with resource variables, as Estimators of TensorFlow 2 have them, it silently
+    continues with CHECKPOINT's shapes.
     """
     fate = _Fate()
     for key, spec in target.specs.items():

@@ -1,8 +1,8 @@
-"""What would make a restore work: likely renames, and a command that was tried out on the graphs.
+"""Find likely renames, and a command that makes a restore work, tried on the graphs.
 
-A rename is likely where a value that nobody takes and an object without a value have one
-dtype and shape, and paths that end alike.  A command is proposed when what it would write,
-planned as the command itself plans it, is found to restore.
+A rename is likely if an unused value and an object without a value have the same dtype and shape, and similar
+ends of their paths. A command is proposed if its output, planned as the command itself plans it, would
+restore.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def _way(
 ) -> _Way | None:
     """Return what `convert --like TARGET` would carry, None where it fails or leaves a doubt.
 
-    It pairs by full names first.  Where paths say otherwise, these count layers of which there were others.
+    It pairs by full names first. If paths disagree, full names may count layers that were numbered
+    differently.
     """
     strictness = Strictness(partial=_PARTIAL in flags, keep_optimizer=_KEEP in flags)
     keys = [k for k in _values(checkpoint) if _WEIGHTS not in flags or checkpoint.kinds.get(k) == "variable"]
@@ -305,5 +306,5 @@ def _restores_into_itself(target: FormatReader) -> bool:
 
 
 def _is_whole(found: Match) -> bool:
-    """Whether a restore gives every object its value, but for a save counter where none was saved."""
+    """Whether a restore gives every object its value, except a save counter that was not saved."""
     return found.existing_matched or found.lacks_only_counter

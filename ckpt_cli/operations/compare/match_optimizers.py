@@ -1,10 +1,9 @@
-"""What a restore would do to optimizers' state: which slots it loses, and which it takes for others.
+"""Predict what a restore would do to optimizer state: which slots it loses, and which it confuses.
 
-TensorFlow restores by edges and numbers.  `_variables/3` of one generation, or of one
-optimizer, is another slot in the next, and where both have one shape nobody is told.
-A slot is taken for another where it gets another meaning, or comes to another variable than its own.
-Which variable of TARGET is its own is known by what is restored or, where the variable itself is not,
-by how the paths of both end.
+TensorFlow restores by edges and numbers. `_variables/3` of one generation, or of one optimizer, is another
+slot in the next, and TensorFlow reports nothing if both have the same shape. A slot is confused if it gets
+another meaning, or reaches another variable than its own. Its own variable of TARGET is known from the
+restored variables or, if the variable itself is not restored, from the ends of both paths.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Fate(NamedTuple):
-    """What becomes of an optimizer of CHECKPOINT: of its `slots` so many are `lost`, so many `mistaken`.
+    """The fate of an optimizer of CHECKPOINT: how many of its `slots` are `lost`, and how many `mistaken`.
 
     `target` are TARGET's optimizers, as people call them; `why` is what keeps even
     `convert --like TARGET` from carrying it.

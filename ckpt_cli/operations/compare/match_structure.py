@@ -1,4 +1,4 @@
-"""Which weight of an Orbax or Flax tree is which of a checkpoint of TensorFlow or Keras, by structure.
+"""Pair the weights of an Orbax or Flax tree with those of a TensorFlow or Keras checkpoint, by structure.
 
     params/Dense_1/kernel    float32 [5, 3]    dense_1/kernel of a .keras file
 
@@ -28,7 +28,7 @@ _WORDS = {"scale": "gamma", "var": "variance"}
 
 _MODELS = (Family.KERAS, Family.TENSORFLOW)
 _FLOAT = BY_NAME["float32"]
-"""What stands for every floating-point dtype: training in another one changes no structure."""
+"""Represents every floating-point dtype: training in another one changes no structure."""
 
 
 def is_tree_beside_model(checkpoint: FormatReader, target: FormatReader) -> bool:
@@ -84,7 +84,7 @@ def _weights(reader: FormatReader) -> list[Candidate]:
 
 
 def _in_keras(name: str, reader: FormatReader) -> str:
-    """Return a tree's name of a weight with Keras' word for it; a bias beside a scale is beta there."""
+    """Return a tree's name of a weight in Keras' words; a bias next to a scale is beta there."""
     parts = name.split("/")
     at = len(parts) - 1 - (parts[-1] == "value" and len(parts) > 1)
     beside = "/".join([*parts[:at], "scale", *parts[at + 1 :]])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .diff import DiffEntry, KeyPair
 
 TOP_LEVEL = "(top level)"
-"""What tables call the layer of tensors whose names have no prefix."""
+"""The layer of tensors without a prefix, as tables name it."""
 
 _Distances = dict[tuple[int, int], Norms]
 
@@ -44,10 +44,12 @@ class Group(NamedTuple):
     prefix: str
     rel_l2: list[list[float | None]]
     is_telling: bool
-    """Whether it has a tensor that is no scalar and not all zero: others are equal without a reason."""
+    """Whether it has a tensor that is neither a scalar nor all zero: any two others may be equal by
+    chance.
+    """
 
     def is_equal(self, one: int, other: int) -> bool:
-        """Whether two checkpoints have the same values, and that tells something."""
+        """Whether two checkpoints have equal values, other than by chance."""
         return self.is_telling and self.rel_l2[one][other] == 0
 
 
@@ -178,7 +180,7 @@ def _keys_of(at: int, pairs: Mapping[tuple[int, int], list[KeyPair]]) -> set[str
 
 
 class _Looked(NamedTuple):
-    """What is known of a checkpoint's tensors: statistics and finite norms of floating ones, and damage."""
+    """The facts about a checkpoint's tensors: statistics and finite norms of floating ones, and damage."""
 
     statistics: dict[str, Statistics]
     norms: dict[str, float]
@@ -192,7 +194,7 @@ def _look_at(
     advance: Callable[[int], None],
     tell: Callable[[CheckpointError], None] | None,
 ) -> _Looked:
-    """Read the chosen tensors: if damage is told, all of them, otherwise the floating-point ones."""
+    """Read the chosen tensors: all of them if damage must be reported, otherwise the floating-point ones."""
     keys = [key for key in reader.specs if key in chosen]
     if tell is None:
         keys = [key for key in keys if _is_floating(reader.specs[key])]

@@ -1,9 +1,8 @@
 """How far two arrays of numbers are apart: in how many elements, and at most by how much.
 
-Differences are those of float64.  Of floating numbers they are taken in float32 first,
-in which memory holds and the processor handles twice as many at a time.  Rounding keeps
-the order: what is smaller in float32 is not larger in float64.  So float32 tells which
-few elements can be the farthest apart, and float64 by how much they are.
+Differences are computed in float64. For floating numbers float32 comes first, in which memory and processor
+handle twice as many at a time. Rounding keeps the order: what is smaller in float32 is not larger in float64.
+So float32 finds the few elements that can be the farthest apart, and float64 measures them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _BLOCK = 1 << 14
 """Elements looked at together in float64: arrays of 128 KB, had and given back for nothing."""
 
 _NARROW_BLOCK = 1 << 18
-"""Elements looked at together in float32: a piece of them, for threads stand in line at every call."""
+"""The elements measured together in float32: a part of a piece, because threads queue up at every call."""
 
 _FIRST = 1 << 10
 """Elements that tell what is far: of what comes after them, only what is farther counts."""
@@ -95,9 +94,9 @@ class Norms(NamedTuple):
 class Difference(NamedTuple):
     """How two tensors differ: in how many elements, at most by how much.
 
-    `max_abs` is the largest |a-b|, `max_rel` the largest |a-b|/|b|; NaN where a NaN
-    stands on one side only.  None is what cannot be told: of strings how much they
-    differ, of a listing without values even in how many places.  `norms` are there if they were requested.
+    `max_abs` is the largest |a-b|, and `max_rel` the largest |a-b|/|b|; NaN if only one side is NaN. None is
+    unknown: how much strings differ, and for a listing without values even how many elements do. `norms` are
+    set if they were requested.
     """
 
     differing: int | None = None
@@ -126,7 +125,7 @@ _SMALLEST = 1e-280
 
 
 def norms(left: Chunk, right: Chunk, dtype: DType, *, are_equal: bool = False) -> Norms:
-    """Return the norms of two stretches of bytes; NaN where a NaN or an infinity stands on one side only."""
+    """Return the norms of two ranges of bytes; NaN if only one side has a NaN or an infinity."""
     import numpy as np
 
     one, other = np.frombuffer(left, dtype.numpy), np.frombuffer(right, dtype.numpy)
@@ -152,8 +151,8 @@ def _row_sums(
 ) -> tuple[np.ndarray[Any, Any], list[Norms]]:
     """Return sums by row of so many values, and the norms of rows whose squares float64 cannot hold.
 
-    The sums are the squares of a-b, a and b, and the product of a and b.  The rows alone decide what they
-    come to, and not how many are gone through at a time.
+    The sums are the squares of a-b, a and b, and the product of a and b. They depend on the rows alone, not
+    on how many are summed at a time.
     """
     import numpy as np
 
@@ -238,9 +237,9 @@ EQUAL = Tolerance()
 def measured(
     left: Chunk, right: Chunk, dtype: DType, tolerance: Tolerance, found: Difference = SAME
 ) -> Difference:
-    """Return what was found and how two stretches of bytes differ as numbers, a NaN being equal to a NaN.
+    """Add how two ranges of bytes differ as numbers to an earlier result; a NaN equals a NaN.
 
-    Of a type that is not mapped nobody knows more than that they differ.
+    For an unmapped type only the fact of a difference is known.
     """
     import numpy as np
 
@@ -275,7 +274,7 @@ def _measure_blocks(
 
 
 def together(one: Difference, other: Difference) -> Difference:
-    """Return how two tensors differ of which that is known of two parts."""
+    """Combine the differences of two parts of a tensor."""
     if one.differing is None or other.differing is None:
         return Difference()
     differing = one.differing + other.differing
@@ -331,7 +330,7 @@ def _measure_narrow(
         far |= distance == largest
     if np.count_nonzero(far) > _FEW * far.size:
         return None
-    # What is equal has a distance of zero, in bits, too, and integers are counted faster.
+    # Equal elements have a distance of zero, in bits too, and integers are counted faster.
     differing = np.count_nonzero(distance.view(f"i{distance.itemsize}"))
     places = np.flatnonzero(far)
     one, other = one[places], other[places]
@@ -382,7 +381,7 @@ def _measure(
     """Return how two flat arrays differ, in float64, a NaN being equal to a NaN."""
     import numpy as np
 
-    # What is equal is left out first; infinities of one sign are equal, and their difference is none.
+    # Equal elements are left out first; infinities of one sign are equal, and their difference is NaN.
     unequal = left != right
     left, right = left[unequal], right[unequal]
     if dtype.family in ("float", "complex"):

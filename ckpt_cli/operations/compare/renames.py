@@ -1,8 +1,8 @@
 """Finding tensors again under another key: the same dtype, shape and bytes on both sides.
 
-Only tensors whose dtype and shape occur on both sides are looked at, by their checksums.
-Where several have the same content, as biases of zeros do, those go together whose keys
-end alike: `enc/bias` and `encoder/bias` rather than `enc/bias` and `dec/beta`.
+Only tensors whose dtype and shape occur on both sides are compared, by their checksums. If several have the
+same content, as biases of zeros do, keys with similar ends are paired: `enc/bias` and `encoder/bias` rather
+than `enc/bias` and `dec/beta`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _DEEPEST_SUFFIX = 8
-"""Components from the end of a key that are compared; layers are told apart by fewer."""
+"""The components from the end of a key that are compared; fewer distinguish layers."""
 
 _CHECKSUM_BITS = 32
 
@@ -73,7 +73,7 @@ def _contents(
 
 
 def _is_same(left: Operand, right: Operand) -> bool:
-    """Whether checksums that were stored agree, or else the values: one that was computed is no proof."""
+    """Whether stored checksums agree, or else the values, because a computed checksum is no proof."""
     return bool(same_checksum(left.tensor, right.tensor)) or compare(left, right).differing == 0
 
 

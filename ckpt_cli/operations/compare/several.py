@@ -1,4 +1,4 @@
-"""What a page tells of several checkpoints: how far they are apart, and their tensors in a column each."""
+"""The data of a page about several checkpoints: their distances, and a column of tensors for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIELDS = ("l2", "mean", "std", "min", "max", "nan")
 
 
 def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Callable[[int], None]) -> Page:
-    """Return what a page tells of several checkpoints; damaged tensors are named and left out."""
+    """Return the page's data about several checkpoints; damaged tensors are named and left out."""
     flaws, damage = Flaws(), list[str]()
 
     def tell(error: CheckpointError) -> None:

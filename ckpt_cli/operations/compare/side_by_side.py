@@ -1,7 +1,7 @@
-"""What a page tells of two checkpoints: what `diff` finds, and how both sides of what changed look.
+"""The data of a page about two checkpoints: the result of `diff`, and both sides of each change.
 
-Tensors are paired by their keys, or where no key is on both sides by what pairs the most.  One that
-cannot be read is told of as damaged, and the others are compared all the same.
+Tensors are paired by their keys, or, if no key is on both sides, by the name that pairs the most. A tensor
+that cannot be read is reported as damaged, and the others are still compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def two(
     workers: Workers,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Page:
-    """Return what a page tells of two checkpoints; `matches` are patterns of tensors that are to be drawn.
+    """Return the page's data about two checkpoints; `matches` are patterns of tensors to draw.
 
     Raises NothingSelectedError where one of them matches nothing on either side.
     """
@@ -87,7 +87,7 @@ def two(
 
 
 def _names_of(left: FormatReader, right: FormatReader) -> list[str]:
-    """Return what tells two checkpoints apart: their names, or if these are equal, their folders too."""
+    """Return names that distinguish two checkpoints: their own, or if these are equal, with their folders."""
     names = [left.location.name, right.location.name]
     if names[0] != names[1]:
         return names
@@ -104,7 +104,7 @@ def _entries(
     workers: Workers,
     advance: Callable[[int], None],
 ) -> Iterator[DiffEntry]:
-    """Yield the entries of pairs that can be compared; of the others `tell` is told the flaw.
+    """Yield the entries of pairs that can be compared; `tell` is called with the errors of the others.
 
     Damage ends a comparison, so what cannot be compared together is compared in halves.
     """

@@ -1,4 +1,4 @@
-"""What a comparison fails on: changes, values that are far apart, and what is new since an earlier result."""
+"""The conditions on which a comparison fails: changes, distances, and changes since an earlier result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Bound(NamedTuple):
     number: float
 
     def is_passed(self, difference: Difference) -> bool:
-        """Whether values are farther apart; what cannot be told (NaN, strings, a listing's) may be so."""
+        """Whether values are farther apart; unknown distances (NaN, strings, a listing's) count as
+        farther.
+        """
         found: float | None = getattr(difference, _MEASURES[self.measure])
         if self.measure != "cosine":
             return found is None or not found <= self.number
@@ -44,7 +46,7 @@ class Bound(NamedTuple):
 
 
 class FailOn(NamedTuple):
-    """Sorts of changes, those of values perhaps only beyond bounds."""
+    """Kinds of changes, and bounds for those of values."""
 
     changes: tuple[str, ...] = CHANGES
     bounds: tuple[Bound, ...] = ()
@@ -81,9 +83,9 @@ class FailOn(NamedTuple):
 class Baseline:
     """An earlier document of `ckpt diff --json`: what it shows is known, and no reason to fail.
 
-    Values are known that are no farther apart than they were; where only a count of elements tells, those
-    of which no more differ.  Of several pairs each is held against its own.  Raises CheckpointError for
-    another file.
+    A change of values is known if they are no farther apart than they were, or, if only a count of elements
+    is known, if no more differ. With several pairs, each is compared with its own earlier result. Raises
+    CheckpointError for another kind of file.
     """
 
     def __init__(self, path: Location) -> None:
@@ -106,7 +108,7 @@ class Baseline:
             raise _no_document(path) from error
 
     def knows(self, entry: DiffEntry, pair: str | None = None) -> bool:
-        """Whether an entry stands there, too, of the pair of that name where there are several."""
+        """Whether the earlier result has an entry, in the pair of that name if there are several."""
         row = entry.document()
         before = self._entries.get((pair, *_identity(row)))
         return before is not None and not any(map(_is_larger, _apart(row), before))
@@ -122,7 +124,7 @@ def _identity(entry: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _apart(entry: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return how far values are apart; where that is no number, how many differ."""
+    """Return the distance of values, and the number of different elements if the distance is unknown."""
     largest = _number(entry["max_abs"])
     return largest, _number(entry["differing"]) if largest is None else None
 

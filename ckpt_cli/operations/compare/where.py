@@ -1,4 +1,6 @@
-"""Which pairs of a comparison an expression chooses: by their specs, before values are read, and by all."""
+"""Choose pairs of a comparison by an expression: first by their specs, before values are read, then by all
+columns.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _OF_SPECS = {"from", "dtype", "shape", "nbytes"} | {
     f"{side}_{field}" for side in ("left", "right") for field in ("dtype", "shape")
 }
 _OF_RENAMES = {"dtype", "shape", "nbytes"}
-"""What a tensor that one side has says of the pair that it may become with one of the other side."""
+"""The columns of an unpaired tensor that its possible pair after renames shares."""
 
 _OF_GRAPH = ("kind", "object_path")
 
@@ -65,7 +67,7 @@ class ChosenPairs(NamedTuple):
         return found._replace(entries=entries)
 
     def _named(self, entry: DiffEntry) -> dict[str, Any]:
-        """Return the columns that the object graph tells."""
+        """Return the columns that come from the object graph."""
         reader, spec = (self.right, entry.right) if entry.right is not None else (self.left, entry.left)
         assert spec is not None
         told: dict[str, Callable[[str], Any]] = {

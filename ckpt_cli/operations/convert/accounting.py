@@ -1,6 +1,6 @@
-"""What becomes of every tensor of TEMPLATE: it gets SRC's value, or is kept on request, or is an error.
+"""Account for every tensor of TEMPLATE: it gets SRC's value, is kept on request, or is an error.
 
-A tensor that nobody accounts for would be an untrained weight in a checkpoint that looks converted.
+An unaccounted tensor would be an untrained weight in a checkpoint that looks converted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 KEEP_OPTIMIZER = "pass --keep-optimizer to convert the weights and keep TEMPLATE's optimizer state"
-"""The hint where an optimizer cannot go on as TEMPLATE's, but all weights have their values."""
+"""The hint if the optimizer cannot continue as TEMPLATE's, but all weights have their values."""
 
 _OF_MODEL, _OF_OPTIMIZER = frozenset(("variable", "state")), frozenset(("slot", "optimizer"))
 """Kinds of what a model needs, and of what its training does."""
@@ -32,7 +32,7 @@ _OF_MODEL, _OF_OPTIMIZER = frozenset(("variable", "state")), frozenset(("slot", 
 _MOST_LISTED = 10
 _MOST_WARNED = 100
 _MOST_LEFT_OUT = 8
-"""More is no line that a person wants to paste."""
+"""A longer command line is not worth pasting."""
 
 
 class Account(NamedTuple):
@@ -75,7 +75,10 @@ class Account(NamedTuple):
         return [key for key in self.missing if is_step(key, specs[key], kinds.get(key))]
 
     def check(self, *, partial: bool, keep_optimizer: bool) -> tuple[str, ...]:
-        """Return warnings of what TEMPLATE keeps; ConversionError for what nobody allowed it to keep."""
+        """Return warnings about what TEMPLATE keeps.
+
+        Raises ConversionError for what no option allows it to keep.
+        """
         weights, slots = self.weights, [] if keep_optimizer else self.slots
         if (weights or slots) and not partial:
             self._refuse_missing(weights, slots)
@@ -114,7 +117,7 @@ class Account(NamedTuple):
         return look_at_names(self.source, self.template)
 
     def _refuse_untrained(self) -> None:
-        """Refuse to write a template as it is, where weights of SRC were to be carried."""
+        """Reject the unchanged template as a result if weights of SRC were to be converted."""
         chosen = self._chosen_weights
         if not chosen or self._is_any_weight_paired:
             return

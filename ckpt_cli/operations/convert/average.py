@@ -55,10 +55,9 @@ def last_of(directory: Directory, count: int, target: Location) -> list[Checkpoi
 def plan_average(readers: Sequence[FormatReader], target: Location) -> Plan:
     """Return the plan of averaging checkpoints that agree in keys, dtypes and shapes.
 
-    The shape of a variant says of how many parts the state of an iterator is, which changes from
-    step to step: it is not asked for, as variants are those of the last checkpoint.
-    Raises ConversionError, naming a tensor, where they do not, and where their format
-    cannot be written.
+    The shape of a variant is the number of parts of an iterator's state, which changes from step to step. It
+    is not compared, because variants are those of the last checkpoint. Raises ConversionError, naming a
+    tensor, if others differ, and if their format cannot be written.
     """
     last = readers[-1]
     for reader in readers[:-1]:

@@ -1,7 +1,8 @@
 """Writing a bundle to a store with the help of other processes: a task sends one whole object.
 
-Nobody can write at a place inside of an object, so a data shard is the task: its tensors, read where they
-lie, and between them what waits here (strings, the object graph).  The index goes last, from this process.
+Objects cannot be written in part, so a data shard is the task: its tensors, which the task reads itself, and
+between them the bytes that this process holds (strings, the object graph). The index goes last, from this
+process.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class Whole(NamedTuple):
 
 
 class WrittenObject(NamedTuple):
-    """What lies there now, and the checksums of all values in it."""
+    """The object as stored, and the checksums of all values in it."""
 
     entry: Entry
     sums: list[Sums]
 
 
 def can_be_shared(plan: Plan) -> bool:
-    """Whether all that a plan moves is read in ranges, but for strings, of which there are few."""
+    """Whether all data of a plan is read in ranges, except a few strings."""
     waiting = [len(plan.object_graph.encode())] if plan.object_graph is not None else []
     if plan.slices:
         return False

@@ -1,14 +1,13 @@
 """Moving tensors from one checkpoint into another: a plan, carrying it out, and the proof.
 
-A plan says for each tensor of the target where its values come from.  It is made before
-anything is written, so `--dry-run` prints the very plan that a real run executes.
-Carrying it out is a list of tasks and a last step.  A task copies a range of one tensor
-from the files that its values lie in to the place that the writer has given it, and
-returns checksums; tasks do not depend on each other, so it does not matter who does them,
-or when (`formats.store.work.workers`).  What cannot be read or written in ranges (strings, slices to
-be joined, compressed values) is written in its turn while tasks are handed out.  The last
-step writes the index.  Before the result is moved to its place it is opened again and
-every tensor compared with its source, bit for bit, by tasks of the same kind.
+A plan names the source of values for each tensor of the target. It is made before anything is written, so
+`--dry-run` prints the same plan that a real run executes. Executing it is a list of tasks and a last step. A
+task copies a range of one tensor from the files of its source to the place that the writer has assigned, and
+returns checksums. Tasks are independent, so any worker may run them at any time
+(`formats.store.work.workers`). Data that cannot be read or written in ranges (strings, slices to be joined,
+compressed values) is written in its turn while tasks are handed out. The last step writes the index. Before
+the result is moved into place, it is opened again, and every tensor is compared with its source, bit for bit,
+by tasks of the same kind.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 
 
 _LAST = Spot(1 << 62, 0, 0)
-"""Where in an order what has no place in it stands."""
+"""The position of moves that have no place in the order."""
 
 
 def cast_chunks(tensor: LazyTensor, spec: TensorSpec) -> Iterator[Chunk]:
@@ -79,13 +78,13 @@ def _chunks(move: Move) -> Iterator[Chunk]:
 
 
 def _checked_chunks(move: Move) -> Iterator[Chunk]:
-    """Yield a move's chunks, held against its spec as a writer does."""
+    """Yield a move's chunks, compared with its spec as by a writer."""
     return chunks_of(move.spec, _chunks(move))
 
 
 @contextmanager
 def _ended_by_errors(journal: Journal | None) -> Iterator[None]:
-    """Let a journal go where nobody stages anything in its directory after all."""
+    """Remove a journal if in the end nothing was staged in its directory."""
     try:
         yield
     except BaseException:
@@ -128,12 +127,11 @@ def execute(
 ) -> Outcome:
     """Write the plan's target and move it to its place.
 
-    Nothing is left behind where anything fails, and an old target is untouched.  A dry
-    run writes nothing, and refuses what the real one would before its first byte.
-    `ways` are those in which a file of the sources may be a data shard of the target
-    (`formats.tf.bundle.shards`); without any, all values are copied.  Where it is to `resume`, what is
-    finished is kept when it is interrupted, and gone on with.
-    Raises CheckpointExistsError, ConversionError and what reading the source raises.
+    Nothing is left behind after a failure, and an old target is untouched. A dry run writes nothing, and
+    raises the errors that the real run would raise before its first byte. `ways` are the ways in which a file
+    of the sources may become a data shard of the target (`formats.tf.bundle.shards`); without any, all values
+    are copied. With `resume`, finished work is kept after an interrupt, and used again. Raises
+    CheckpointExistsError, ConversionError, and the errors of reading the source.
     """
     _refuse_at_once(plan, ways)
     create = _creator(plan, shard_size, workers, prove_sent=proof != NONE, resumes=resume is not None)
@@ -209,7 +207,7 @@ def _carried_out(
     workers: Workers,
     advance: Callable[[int], None],
 ) -> Outcome:
-    """Share, copy and compare all tensors, and have the target moved to its place."""
+    """Share, copy and compare all tensors, and move the target into place."""
     shares, ledger = Shares(), Ledger(journal)
     with _about(plan.source), writer, letting_go(journal, plan):
         if ways:
@@ -247,9 +245,9 @@ def _refuse_to_lose(writer: FormatWriter) -> None:
 
 
 def _in_order(plan: Plan) -> Sequence[Move]:
-    """Return the moves in the order in which they will be written, as far as a layout tells."""
+    """Return the moves in the order in which they will be written, as far as the placement fixes it."""
     if not plan.target.is_object():
-        return plan.moves  # to which shard a tensor goes need not be known before
+        return plan.moves  # the shard of a tensor need not be known beforehand
     layout = plan.layout()
     return sorted(plan.moves, key=lambda move: layout.get((move.spec.key, None), _LAST))
 
@@ -261,11 +259,13 @@ _ANOTHER = (
     UnknownFormatError,
     UnsupportedFeatureError,
 )
-"""What is raised where something else lies at a target than would be written."""
+"""The errors if the target holds anything but the planned output."""
 
 
 def _is_made(plan: Plan, rehearsed: FormatWriter, workers: Workers, advance: Callable[[int], None]) -> bool:
-    """Whether what lies at the target is what would be written: a kill can come when its journal is gone."""
+    """Whether the target already holds the planned output, as after a kill that came once the journal was
+    gone.
+    """
     if not rehearsed.existing(rehearsed.target.path):
         return False
     try:
@@ -285,7 +285,7 @@ def _compare_in_place(
     workers: Workers,
     advance: Callable[[int], None],
 ) -> None:
-    """Compare the one object that nobody could read before it was there; take it away where it differs."""
+    """Compare the one object that could not be read before it was published; delete it if it differs."""
     try:
         with writer.reopen() as written:
             _compare(plan, written, Shares(), made, workers, advance)
@@ -310,8 +310,8 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
 ) -> dict[Name, Copied]:
     """Write all tensors that are not shared; return what has become of what could be written in ranges.
 
-    The order of what is laid out is the plan's, whoever does the copying.  Where that `proves` it, what is
-    written is read back at once, by the thread that has it in its cache, while others write.
+    The order of placements is the plan's, whoever copies. If the copy `proves` it, each thread reads back at
+    once what it has written, while it is cached and others write.
     """
     if not writer.target.is_local and writer.target.is_shared:
         assert isinstance(writer, BundleWriter)
@@ -389,7 +389,7 @@ def _write(plan: Plan, writer: FormatWriter, advance: Callable[[int], None], uni
 # The proof ------------------------------------------------------------------------
 
 
-def _compare(  # noqa: PLR0917  what is held against what, then who does it
+def _compare(  # noqa: PLR0917  what is compared, then who does it
     plan: Plan,
     written: FormatReader,
     shares: Shares,
@@ -397,15 +397,14 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
     workers: Workers,
     advance: Callable[[int], None],
 ) -> None:
-    """Hold every written tensor against its source; ConversionError where one differs.
+    """Compare every written tensor with its source; ConversionError if one differs.
 
-    What was read back from its place on the way, and found to be the same bytes, must lie in that place
-    for whoever opens what was written, with the checksum of those bytes, and in no other tensor's.
-    Of the rest, where target and source store checksums, what came from the source was held against
-    its own on the way, so reading what was written against the checksum that passed is
-    the proof.  Otherwise both are read again and compared, byte by byte; what was held against
-    checksums on the way is not held against them twice.  Of what is shared there is but one, and
-    the index alone is held against where it lies.
+    A range that was read back on the way, with equal bytes, must be where a reader of the output looks for
+    it, with the checksum of those bytes, and in no other tensor's range. For the rest, if target and source
+    store checksums, the source's bytes were compared with theirs on the way, so comparing the written bytes
+    with the same checksum is the proof. Otherwise both are read again and compared, byte by byte; checksums
+    that were compared on the way are not compared twice. Shared data exists only once, so only the index is
+    compared with its placement.
     """
     _check_specs(plan, written)
     comparisons = _comparisons(plan, written, shares, made, workers, advance)
@@ -421,7 +420,7 @@ def _compare(  # noqa: PLR0917  what is held against what, then who does it
 
 
 def _check_index(plan: Plan, writer: BundleWriter) -> None:
-    """Hold the index that was written against what it is to say of what is shared, and all else."""
+    """Compare the written index with the plan for shared data, and everything else."""
     flaw = writer.index_flaw()
     if flaw is not None:
         raise broken(plan.target, flaw)

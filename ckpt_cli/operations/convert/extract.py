@@ -71,7 +71,7 @@ _MOST_EMPTY_LISTS = 100_000
 
 
 class Output(NamedTuple):
-    """Where tensors go: `kind` is a format's id, npy, json, directory or stdout."""
+    """The destination of tensors: `kind` is a format's id, npy, json, directory or stdout."""
 
     kind: str
     path: Location
@@ -92,7 +92,7 @@ class Output(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in messages and documents."""
+        """Its name in messages and documents."""
         return "npy" if self.kind in ("directory", "stdout") else self.kind
 
     def holds(self, dtype: DType) -> bool:
@@ -104,7 +104,7 @@ class Output(NamedTuple):
 
 
 def output_of(path: Location) -> Output:
-    """Return what a target asks for; ValueError where its name does not say."""
+    """Return the output for a target. Raises ValueError if its name does not show the kind."""
     if path == "-":
         return Output("stdout", path)
     if path.endswith("/") or path.is_folder():
@@ -131,7 +131,7 @@ def plan_extract(
     by_name: bool = True,
     stored_keys: bool = False,
 ) -> Plan:
-    """Return the plan of extracting parts; `by_name` where they were asked for, and not just everything.
+    """Return the plan of extracting parts; `by_name` if they were named, rather than all tensors.
 
     With `stored_keys`, those of objects keep their suffix.
     Of everything, state and graph that the target cannot hold are left out and listed.
@@ -300,7 +300,7 @@ def _check_target(output: Output, *, overwrite: bool) -> None:
 
 
 _FOLDER = "tensors"
-"""The staged directory: one below the staging directory, into which nobody else may look."""
+"""The staged directory: one below the staging directory, which other users cannot enter."""
 
 
 def _stage_files(plan: Plan, staging: Staging, advance: Callable[[int], None]) -> None:
@@ -388,7 +388,7 @@ def _nested(spec: TensorSpec, elements: Iterable[str]) -> Iterator[bytes]:
     if spec.size == 0:
         yield _empty(spec).encode()
         return
-    # Where so many elements are through, so many lists end and begin.
+    # After this many elements, this many lists end and begin.
     periods = [math.prod(spec.shape[axis:]) for axis in range(1, spec.rank)]
     batch = ["[" * spec.rank]
     for number, element in enumerate(elements):

@@ -1,10 +1,10 @@
 """A checkpoint in the layout of PyTorch, or of TensorFlow again: names and axes of another library.
 
-What becomes what is told by a map, or by a model: one made from a configuration, or from the names
-of an object graph, where these tell the classes of its layers (`formats.keras.in_pytorch` knows which
-there are).  Either way it is rows of names and operations, which are held against the tensors that
-there are (`choose.relations`), and the result is a reader of the other layout (`choose.relaid`).  A map
-is written from TensorFlow to PyTorch; `tensorflow` asks for its inverse.
+A map or a model defines the conversion. The model comes from a configuration, or from the names of an object
+graph if they show the classes of its layers (`formats.keras.in_pytorch` lists the known ones). Either way it
+is rows of names and operations, which are compared with the existing tensors (`select.relations`). The result
+is a reader of the other layout (`select.view`). A map is written from TensorFlow to PyTorch; `tensorflow`
+needs its inverse.
 """
 
 from __future__ import annotations
@@ -74,12 +74,14 @@ _HUB_CONFIG = "pass the config.json of the model with --config FILE"
 
 
 def _model_hints() -> tuple[str, ...]:
-    """Return the hints that name what tells a model's names and axes."""
+    """Return the hints that name the sources of a model's names and axes."""
     return _CONFIG, _MAP, packs_hint()
 
 
 class FrameworkLayout(NamedTuple):
-    """What is asked for: `way` is one of the above, None with a map alone; what tells names and axes."""
+    """The requested layout: `way` is one of the above, or None with a map alone; and the sources of names and
+    axes.
+    """
 
     way: str | None = None
     names: NameMap | None = None
@@ -88,10 +90,10 @@ class FrameworkLayout(NamedTuple):
     """A checkpoint whose keys are wanted: of Keras, where the way is TENSORFLOW."""
 
     nests: bool = False
-    """Whether what is written has a place for an optimizer's state beside the weights."""
+    """Whether the target has a place for optimizer state next to the weights."""
 
     given: Given = Given()
-    """What is said of the optimizer that no file says."""
+    """The options about the optimizer that no file contains."""
 
     hub: HubConfig | None = None
     """A configuration of transformers that is given."""
@@ -105,14 +107,14 @@ class FrameworkLayout(NamedTuple):
 
 
 class LayoutResult(NamedTuple):
-    """A checkpoint in another layout, the map by which it was laid out, and what is to be said of it."""
+    """A checkpoint in another layout, the map that was used, and notes about it."""
 
     reader: Relaid
     names: NameMap
     dropped: tuple[Dropped, ...]
     notes: tuple[str, ...]
     facts: Facts = Nothing()
-    """What is written beside the tensors."""
+    """The facts to write with the tensors."""
 
     optimizer: TrainingState | None = None
     """The state of an optimizer as Keras' layouts list it, on the way back."""
@@ -150,7 +152,7 @@ class LayoutResult(NamedTuple):
         )
 
     def _check_names(self, plan: Plan) -> None:
-        """Refuse other keys and dtypes where what stands beside the tensors depends on them."""
+        """Reject other keys and dtypes if the facts depend on them."""
         if not self.holds_optimizer:
             return
         for move in plan.moves:
@@ -163,7 +165,7 @@ class LayoutResult(NamedTuple):
 def compared_with(layout: FrameworkLayout, right: FormatReader) -> FrameworkLayout:
     """Return the layout to be compared with a checkpoint: back, in the keys of the model that it holds.
 
-    Where that has an optimizer's state, this one's is laid out, too.
+    If the other side has optimizer state, this side's is converted, too.
     """
     if layout.names is not None:
         return layout
@@ -203,8 +205,8 @@ def check_target(into: Format, layout: FrameworkLayout, target: str) -> None:
 def lay_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) -> LayoutResult:
     """Return the chosen tensors of a checkpoint in another layout.
 
-    Raises ConversionError, which names tensors and rows, where it cannot be told what becomes of
-    a tensor, where one is missing, and where an operation does not fit.
+    Raises ConversionError, which names tensors and rows, if the counterpart of a tensor is unknown or
+    missing, or if an operation does not fit.
     """
     keys, copies = without_copies(reader, keys)
     try:
@@ -298,7 +300,7 @@ def _of_keys(relations: Iterable[Relation], called: Mapping[str, str]) -> list[R
 
 
 def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Dropped]:
-    """Return what is dropped of tensors that nothing tells of; ConversionError for weights and slots."""
+    """Return the dropped tensors that no row mentions. Raises ConversionError for weights and slots."""
     kinds = {
         key: "state"
         if key.rpartition(".")[2] == COUNT or is_seed(reader.specs[key], reader.full_names.get(key, ""))
@@ -451,7 +453,7 @@ class _Model(NamedTuple):
 
 
 def _model_of(reader: FormatReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
-    """Return the model of a checkpoint that a configuration tells, or else the names of its object graph."""
+    """Return the model of a checkpoint, from a configuration or else from the names of its object graph."""
     if facts.config is not None:
         return _Model(_filled(facts.config, reader), facts)
     variables = _variables(reader, keys)
@@ -541,7 +543,7 @@ def _optimizer(
 def _constants(
     fillers: Iterable[Filler], relations: Iterable[Relation], reader: FormatReader
 ) -> list[Constant]:
-    """Return what PyTorch's layers have beside: of layers that are there."""
+    """Return the additional tensors of PyTorch's layers, for layers that exist."""
     made = {
         target: reader.specs[relation.sources[0]] for relation in relations for target in relation.targets
     }
@@ -575,7 +577,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
     dropped += _left_over(reader, left, model.lack)
     relations = _of_keys(related.relations, called)
     notes = model.notes(back=True)
-    if facts.config is not None:  # Which holds the shapes against it.
+    if facts.config is not None:  # The configuration checks the shapes.
         fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
     every = reader.facts.beside() if isinstance(reader.facts, Rich) else ()
     beside = FirstNames(name for name in every if torch is None or not name.startswith(torch.path))
@@ -596,7 +598,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
 def _model_back(layout: FrameworkLayout) -> _Model:
     """Return the model whose names and axes are wanted again; with the keys of `like`, where there is one.
 
-    What of that is not told stays out: whoever takes its keys sees what has no value.
+    Unknown parts stay out: loading its keys shows which have no value.
     """
     facts, like = layout.config or KerasFacts(), layout.like
     if facts.config is not None:
@@ -611,7 +613,7 @@ def _model_back(layout: FrameworkLayout) -> _Model:
 
 
 def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the keys of a model's tensors by their names in PyTorch, wherever in the file its dictionary is.
+    """Return the keys of a model's tensors by their names in PyTorch, wherever the file nests its dictionary.
 
     Raises ConversionError where no dictionary has all of them, or several have.
     """

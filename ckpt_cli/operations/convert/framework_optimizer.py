@@ -123,7 +123,7 @@ class _Following:
         return Followed(relations, made, TorchFacts(structure=NestedStructure(root)), idle, self._notes())
 
     def _check_whole(self, weights: ModelWeights) -> None:
-        """Refuse slots whose weight is not there: PyTorch's optimizer has no parameter for them."""
+        """Reject slots without their weight, because PyTorch's optimizer would have no parameter for them."""
         there = {source for relation in weights.relations for source in relation.sources}
         lost = next((key for key in self._trained if key not in there), None)
         if lost is not None:

@@ -4,9 +4,9 @@
     step                     iterations; all parameters have taken the same number of steps
     param_groups             the rate, and whose the numbers are, by `param_names`
 
-What comes of it is an `Optimizer` as Keras' own files give one, so that each layout of Keras lists
-it as it lists others.  Keras has one group of parameters, and goes on with the numbers of its own
-configuration: where those are others than PyTorch's, it is said.
+The result is the same record that Keras' own files produce, so that each layout of Keras writes it like any
+other. Keras has one group of parameters, and continues with the hyperparameters of its own configuration; a
+note reports those that differ from PyTorch's.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ReturnedWeights(NamedTuple):
 
 
 def chosen_optimizer(reader: FormatReader, wanted: Collection[str], given: Given) -> TorchOptimizer | None:
-    """Return the optimizer of which tensors are chosen; ConversionError where they are of several.
+    """Return the optimizer whose tensors are chosen. Raises ConversionError if they belong to several.
 
     One that keeps none, as SGD without momentum, is meant where the steps are given that it has taken.
     """
@@ -168,7 +168,7 @@ class _Returning:
             for name, value in {**self._settings, RATE: self._rate}.items()
             if isinstance(settings.get(name), bool | int | float)
             and abs(value - settings[name]) > _CLOSE * abs(value)
-            and name != "initial_accumulator_value"  # which begins a sum, and this one has begun
+            and name != "initial_accumulator_value"  # it begins a sum, and this one has already begun
         ]
         goes_on = "Keras uses the configuration, except for a learning rate stored in the file"
         remark = remark_on(self._name, generation, self._settings)
@@ -192,7 +192,7 @@ class _Returning:
         return True
 
     def _check_whole(self, trained: Sequence[Relation]) -> None:
-        """Hold parameters against the model's variables, of which Keras lists those that it trains."""
+        """Compare parameters with the model's variables, of which Keras lists the trainable ones."""
         sources = {source for relation in trained for source in relation.sources}
         lost = next((name for name in self._numbers if name not in sources), None)
         if lost is not None:
@@ -215,7 +215,7 @@ class _Returning:
         return Relation(keys, targets, relation.steps, relation.row, scale)
 
     def _kept(self, name: str, slot: str) -> str:
-        """Return the key of what is kept of a parameter, of which nothing else is."""
+        """Return the key of the only value that is kept for a parameter."""
         state = self._torch.states.get(self._numbers[name], {})
         found = state.get(slot)
         if not isinstance(found, KeptTensor):

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def state_beside(path: Location) -> StateFile | None:
-    """Return what the state file beside a checkpoint says; CorruptCheckpointError where it cannot be read."""
+    """Return the state file next to a checkpoint. Raises CorruptCheckpointError if it cannot be read."""
     state_path = path.beside(FILE_NAME)
     return StateFile.read(state_path) if state_path.is_file() else None
 
 
 def make_latest(path: Location) -> None:
-    """Make a checkpoint the latest in the state file beside it, a bundle by its prefix whatever named it."""
+    """Make a checkpoint the latest in the state file next to it; a bundle is recorded by its prefix."""
     directory, name = bundle_prefix(path).split_name()
     with holding(directory):
         state = state_beside(path) or StateFile(name)

@@ -1,8 +1,7 @@
 """Tensors made of other tensors, element by element: another dtype, a mean, a multiple.
 
-What makes the elements is a value of its own, so that a task can carry it to where the
-bytes are.  `values_of` says what a tensor's bytes are made of where that can be read in
-ranges: of files that hold the values just as they are.
+The recipe for the elements is a value of its own, so that a task can carry it to the bytes. `values_of` says
+which ranges of files make up a tensor's bytes, if files store its values unchanged.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Scale(NamedTuple):
 
 
 Make: TypeAlias = Cast | Mean | Scale
-"""Makes a stretch of values of the same stretch of every source, taken one at a time; plain data."""
+"""Computes a range of values from the same range of every source, one source at a time; plain data."""
 
 _MOST_HELD = 16 * PIECE
 """Bytes of sources held at a time where they are streamed, however many they are."""
@@ -151,8 +150,8 @@ def cast(tensor: LazyTensor, dtype: DType) -> LazyTensor:
 class Sums:
     """Unmasked checksums of a range: of what was made, and of the sources that it was computed from.
 
-    `kept` are the bytes that were in their place already, from an interrupted conversion.  What was made
-    `is_proved` where it was written, read back from there, and found to be the same.
+    `kept` are the bytes that an interrupted conversion had already written. The result `is_proved` if it was
+    read back after writing, and equal.
     """
 
     __slots__ = ("is_proved", "kept", "made", "read")
@@ -194,7 +193,7 @@ class LazyValues(NamedTuple):
     def pieces(self, begin: int, end: int, sums: Sums, most: int = PIECE) -> Iterator[Chunk]:
         """Yield the bytes from `begin` to `end`, at most so many at a time, and add to their checksums.
 
-        A piece is gone when the next one is asked for.
+        A piece is valid until the next one is requested.
         """
         buffer, _ = buffers()
         for source in self.sources:
@@ -230,7 +229,7 @@ class LazyValues(NamedTuple):
         return sums
 
     def check(self, sums: Sums) -> None:
-        """Hold the checksums of all that was read against those stored; ChecksumError names the source."""
+        """Compare the checksums of everything read with the stored ones; ChecksumError names the source."""
         for source, read in zip(self.sources, sums.read if self.make else (sums.made,), strict=True):
             source.check(read)
 

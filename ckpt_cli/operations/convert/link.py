@@ -1,9 +1,9 @@
 """Sharing a source's files with the bundle that is made of it: what `--link` does.
 
-A bundle's index may point anywhere in a data shard.  So a tensor whose bytes lie in a file
-just as a data shard holds them (`LazyTensor.shard_range`) need not move: the file itself becomes a
-shard, as a clone or under a second name, and the index says where in it the tensor lies.
-What has another value, or is stored in another way, goes to a shard of the bundle's own.
+A bundle's index may point anywhere in a data shard. So a tensor whose bytes a file stores as a data shard
+would (`LazyTensor.shard_range`) need not move: the file itself becomes a shard, as a clone or under a second
+name, and the index points to the tensor in it. Tensors with other values, or stored in another way, go to a
+shard of the bundle's own.
 
 A format without a checksum that a bundle could take over has it computed, which reads the values
 and writes nothing.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _File(NamedTuple):
-    """What became of a file: how it came to be a shard, if it did, and its number then."""
+    """What became of a file: how it was shared, if at all, and its number as a shard."""
 
     shard: int
     brought: Brought
@@ -49,10 +49,10 @@ class _File(NamedTuple):
 
 
 class Shares:
-    """The tensors and slices that stay where they are are counted, and the files that they lie in.
+    """Counts the tensors and slices that stay in place, and the files that hold them.
 
-    Of a file that can be no shard here the tensors are copied like all others.  What is
-    `left` to be written is known once the shares are taken; None where nobody has asked for any.
+    If a file cannot become a shard, its tensors are copied like all others. `left` is set once files are
+    shared; it is None if no sharing was requested.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Shares:
     def take(
         self, plan: Plan, writer: BundleWriter, ways: Sequence[str]
     ) -> Iterator[tuple[WriteUnit, FileRange]]:
-        """Make shards of files in the first of `ways` that works; yield the units that lie in them."""
+        """Share files in the first of `ways` that works, and yield the units in them."""
         self.left = []
         for unit, found in _ranges(plan):
             if found is not None and found.size and found.file.path not in self._files:
@@ -85,7 +85,7 @@ class Shares:
                 self._count(unit, shared=False)
 
     def rehearse(self, plan: Plan) -> None:
-        """Count what would be shared, as far as that can be told without doing it."""
+        """Count what would be shared, as far as that is known without sharing."""
         for unit, found in _ranges(plan):
             if found is not None and found.size and found.file.path not in self._files:
                 refusal = why_not_shared(_location(found), plan.target)
@@ -126,7 +126,7 @@ class Shares:
 
 
 def _is_over_itself(plan: Plan) -> bool:
-    """Whether the source was written again in its own place, and its files are nobody else's."""
+    """Whether the source is rewritten in place, and no other checkpoint has its files."""
     head = bundle(bundle_prefix(plan.target)).head
     return plan.sources[0].location.head.real() == head.real()
 
@@ -149,9 +149,11 @@ def _ranges(plan: Plan) -> Iterator[tuple[WriteUnit, FileRange | None]]:
 
 
 def shard_range(plan: Plan, unit: WriteUnit) -> FileRange | None:
-    """Return where the values of a unit lie as a data shard holds them; None where they must be written."""
+    """Return where a file holds the values of a unit as a data shard would, or None if they must be
+    written.
+    """
     move, extents = unit
-    # What is TEMPLATE's own is no reason to keep all of TEMPLATE's data for as long as this bundle.
+    # TEMPLATE's own tensors are no reason to keep all of TEMPLATE's data as long as this bundle.
     if move.source is None or move.tensor is None or (extents is None and move.spec.key in plan.slices):
         return None
     found = cast(move.tensor, move.spec.dtype).shard_range()

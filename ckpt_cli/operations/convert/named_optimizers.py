@@ -1,4 +1,4 @@
-"""What optimizers of TensorFlow 1 need to go on as Keras', in an object graph that is made of names.
+"""Make TensorFlow 1's optimizers continue as Keras', in an object graph that is made of names.
 
     beta1_power     optimizer/iter, the count of steps that follows of it
     w/Momentum      SGD/w/momentum, -learning_rate times that, and SGD/iter, where a rate is given
@@ -50,7 +50,7 @@ class _Optimizer(NamedTuple):
 
     @property
     def keeps_sums(self) -> bool:
-        """Whether it keeps sums of gradients, of which Keras' SGD makes a step."""
+        """Whether it keeps sums of gradients, which Keras' SGD multiplies into a step."""
         turning = {slot.tf1 for row in self.state.known for slot in row.slots if slot.turns}
         return bool(self.state.slot_names & turning)
 
@@ -71,7 +71,7 @@ class NamedOptimizers:
         return self._names.get(name, name)
 
     def turn(self, named: Mapping[str, TensorSpec], invented: Invented) -> dict[str, TensorSpec]:
-        """Return the names of which the graph is to be made anew; none where it stays as it is."""
+        """Return the names from which the graph is made again, or none if it stays unchanged."""
         sums = [one for one in self._optimizers(invented) if one.keeps_sums]
         if self.given.learning_rate is None:
             self.notes += [f"{one.state.path}: {_SUM_OF_GRADIENTS}" for one in sums]
@@ -96,10 +96,10 @@ class NamedOptimizers:
         return move._replace(spec=move.spec._replace(stored=None), tensor=turned)
 
     def counts(self, invented: Invented) -> list[Move]:
-        """Return counts of steps, by which Keras' optimizers go on; the graph gets those that it lacks."""
+        """Return step counts, with which Keras' optimizers continue; the graph gets those that it lacks."""
         moves = [self._count(invented.keys[name], name, steps) for name, steps in self._counts.items()]
         for one in self._optimizers(invented):
-            # What is called as a count is there already, whatever it holds.
+            # a tensor with the name of a count already exists, whatever its content
             if not one.state.known or one.keeps_sums or ITERATIONS in one.state.numbers:
                 continue
             steps = self._steps(one)

@@ -1,12 +1,11 @@
 """Carrying optimizers' state from one checkpoint into another by what it means.
 
-Each optimizer of TEMPLATE is found in SRC, by the variables that it trains; then each of
-its slots is taken from the slot of the same variable that means the same, whatever the
-generation calls it and wherever it lists it.  A value that means the same in another way
-is turned: TensorFlow 1's momentum is a sum of gradients, Keras' is -learning_rate times
-that.  Counts of steps, powers of beta and the rate follow; what a program says of itself,
-and a generation does not save, stays with the program.  Where one optimizer is not
-the other, or keeps what the other does not, nothing is carried: that is an error.
+Each optimizer of TEMPLATE is found in SRC by the variables that it trains. Each of its slots comes from the
+slot of the same variable with the same meaning, whatever its name and position in SRC's generation. A value
+that has the same meaning in another form is converted: TensorFlow 1's momentum is a sum of gradients, and
+Keras' is -learning_rate times that. Step counts, powers of beta and the rate follow. Hyperparameters that a
+generation does not save stay with the program. If the optimizers differ, or one keeps state that the other
+lacks, nothing is converted: that is an error.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _ALIKE = frozenset((LEARNING_RATE, ITERATIONS, MOMENTUM_PRODUCT, "loss_scale", "
 
 
 class OptimizerError(ConversionError):
-    """SRC's optimizer cannot go on as TEMPLATE's."""
+    """SRC's optimizer cannot continue as TEMPLATE's."""
 
 
 GENERATIONS = (KERAS2, KERAS3)
@@ -80,7 +79,7 @@ GENERATIONS = (KERAS2, KERAS3)
 
 
 class Given(NamedTuple):
-    """What options say of an optimizer that no file does."""
+    """The options about an optimizer that no file contains."""
 
     iterations: int | None = None
     learning_rate: float | None = None
@@ -119,7 +118,7 @@ def changes_nothing(source: FormatReader, option: str, why: str) -> ConversionEr
 
 
 class _Carrying:
-    """What `Carried` becomes while one optimizer after another is looked at."""
+    """`Carried` in progress, optimizer by optimizer."""
 
     def __init__(self) -> None:
         self.origins: dict[str, Origin] = {}
@@ -129,7 +128,7 @@ class _Carrying:
 
 
 class Origin(NamedTuple):
-    """Where a value comes from: a tensor of SRC, as it is or times a factor, or a number."""
+    """The source of a value: a tensor of SRC, unchanged or times a factor, or a number."""
 
     key: str | None = None
     factor: float | None = None
@@ -137,7 +136,7 @@ class Origin(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What becomes of optimizers' state, by keys of TEMPLATE, and of SRC for what is dropped.
+    """The result for optimizer state, by keys of TEMPLATE, and by keys of SRC for what is dropped.
 
     `kept` are values that TEMPLATE keeps since SRC's program, not its checkpoint, had them.
     """
@@ -163,8 +162,8 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
 ) -> Carried:
     """Return what becomes of optimizers' state; `pairs` are those of variables, TEMPLATE's key first.
 
-    Raises ConversionError where an optimizer cannot go on as TEMPLATE's; where `partial`,
-    that keeps its own state, and SRC's is dropped.
+    Raises ConversionError if an optimizer cannot continue as TEMPLATE's. With `partial`, TEMPLATE keeps its
+    own state, and SRC's is dropped.
     """
     if not mine and _may_have_descended(source, there):
         mine = [_without_slots()]
@@ -261,7 +260,7 @@ def _counterpart(
 
 
 class _Pair(NamedTuple):
-    """An optimizer of SRC, and the one of TEMPLATE that goes on with its state."""
+    """An optimizer of SRC, and the one of TEMPLATE that continues with its state."""
 
     source: FormatReader
     template: FormatReader
@@ -391,7 +390,7 @@ class _Pair(NamedTuple):
 
     @property
     def _are_called_alike(self) -> bool:
-        """Whether nothing but the variables tells slots apart, which have one name on both sides."""
+        """Whether only the variables distinguish the slots, which have one name on both sides."""
         mine, theirs = self.mine, self.theirs
         return (
             not mine.unowned
@@ -458,7 +457,9 @@ class _Pair(NamedTuple):
         return factor_between(row.slot(meaning), *ways, lambda: self._rate(row, notes))
 
     def _rate(self, row: Optimizer, notes: list[str]) -> float:
-        """Return the learning rate by which momentum is turned: SRC's, or that of TEMPLATE, which goes on."""
+        """Return the learning rate for the conversion of momentum: SRC's, or that of TEMPLATE, which
+        continues.
+        """
         if self.given.learning_rate is not None:
             return self.given.learning_rate
         for side, reader, state in (
@@ -548,7 +549,7 @@ class _Pair(NamedTuple):
         return StepCount(0, "not stored in SRC, and not needed")
 
     def _check_bias(self, row: Optimizer, into: Optimizer, steps: int) -> None:
-        """Refuse to go on with a correction of bias that SRC's optimizer has not made, while that matters."""
+        """Reject a bias correction that SRC's optimizer has not made, as long as it matters."""
         correction = (1 - 0.999**steps) ** 0.5 / (1 - 0.9**steps) if steps else 0.0
         if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
             return

@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 class Strictness(NamedTuple):
-    """What pairing allows beyond equal names, and what options say that no file does."""
+    """What pairing allows beyond equal names, and the options that no file contains."""
 
     by_shape: bool = False
     partial: bool = False
     keep_optimizer: bool = False
-    """Whether TEMPLATE's slots and optimizer stay, whatever SRC has of them."""
+    """Whether TEMPLATE's slots and optimizer stay, whatever SRC has."""
 
     cast: DType | None = None
     given: Given = Given()
@@ -82,7 +82,7 @@ class Pairing(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """What is to be paired, and how: keys of SRC, by their new names if any, and TEMPLATE."""
+    """The input of pairing: keys of SRC, by their new names if any, and TEMPLATE."""
 
     source: FormatReader
     keys: Sequence[str]
@@ -134,7 +134,7 @@ def pair(
 
 
 def _pair_weights(given: _Given) -> Pairing:
-    """Pair all but optimizers' state, of which TEMPLATE keeps its own."""
+    """Pair everything except optimizer state, of which TEMPLATE keeps its own."""
     source, keys, template = given.source, given.keys, given.template
     here, there = _state_in(source), _state_in(template)
     others, notes = [key for key in keys if key not in here], list[str]()
@@ -148,7 +148,7 @@ def _pair_weights(given: _Given) -> Pairing:
 
 
 def _pair_files(given: _Given) -> Pairing:
-    """Pair where nothing tells of a model: optimizers' state by names, which mean the same in one class.
+    """Pair without a model: optimizer state by names, which have the same meaning within one class.
 
     Raises ConversionError where one side's optimizer is not the other's, unless `partial`:
     then TEMPLATE keeps its own.
@@ -229,7 +229,7 @@ def _pair_by_names(
     full_names = names.full_names if names else called[0]
     paths = names.object_paths if names else source.edge_paths
     if source.object_graph is None:
-        # Where there are no objects, names stand for their paths; below, the other way round, too.
+        # Without objects, names serve as paths; below, the reverse, too.
         paths = {key: key for key in new.values()}
     values = [key for key in _in_order(template) if template.kinds.get(key) != "graph"]
     wanted = [key for key in values if key not in without]
@@ -248,7 +248,7 @@ def _pair_by_names(
         said: list[tuple[_Naming, _Naming]] = [*places, (new.get, called[1].get)]
         for mine, theirs in said:
             _join(pairs, [k for k in keys if k in names.mapped or new[k] != k], wanted, mine, theirs)
-        # What a map says goes there or nowhere.
+        # A mapped key goes to its target or nowhere.
         keys = [key for key in keys if key not in names.mapped]
     _join(pairs, keys, wanted, lambda key: full_names.get(new[key]), called[1].get)
     for mine, theirs in places:
@@ -428,6 +428,6 @@ def _extents(template: FormatReader, key: str) -> list[tuple[tuple[int, int], ..
 
 
 def _in_order(template: FormatReader) -> list[str]:
-    """Return TEMPLATE's keys in the order in which its data lie, where it tells."""
+    """Return TEMPLATE's keys in the order of their data, if known."""
     places = {key: template[key].stored for key in template.specs}
     return sorted(places, key=lambda key: (places[key].shard or 0, places[key].offset or 0))

@@ -1,8 +1,7 @@
-"""In which order a plan is written, and where tensors lie in the bundle that is written again.
+"""The order in which a plan is written, and the placement of tensors in a bundle that is written again.
 
-Tensors stand in the order of the plan, or as the writer wants them.  Where a bundle becomes
-one of its own format they stand as they stood, in as many shards: what did not change has
-TensorFlow's bytes.
+Tensors have the order of the plan, or the writer's. A bundle that becomes one of its own format keeps its
+order and its number of shards: unchanged tensors keep TensorFlow's bytes.
 """
 
 from __future__ import annotations
@@ -39,13 +38,15 @@ Name = tuple[str, Extents | None]
 """A tensor's key in the target; of a slice, which one, too."""
 
 Layout = Mapping[Name, Spot]
-"""The place of each tensor and slice; empty where they have none that is to be kept."""
+"""The place of each tensor and slice; empty if no placement must be kept."""
 
 _GRAPH: Name = (GRAPH_KEY, None)
 
 
 def layout_of(reader: FormatReader, names: Iterable[tuple[str, str]]) -> Layout:
-    """Return where the tensors of a bundle lie; `names` gives their keys in the target and in it."""
+    """Return the placement of a bundle's tensors; `names` gives their keys in the target and in the
+    bundle.
+    """
     layout: dict[Name, Spot] = {}
     if not reader.format.is_bundle:
         return layout
@@ -65,7 +66,7 @@ def _spot(tensor: LazyTensor) -> Spot:
 
 
 class WriteUnit(NamedTuple):
-    """What is written in one piece: a move, or one slice of it, whose own shape its spec then has."""
+    """A unit of writing: a move, or one slice of it, with the slice's own shape in its spec."""
 
     move: Move
     extents: Extents | None = None
@@ -80,7 +81,7 @@ class WriteUnit(NamedTuple):
 
 
 def units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[WriteUnit]:
-    """Yield what is to be written: slices one by one where the source has them, too."""
+    """Yield the units to write: slices one by one if the source has them, too."""
     moves = {move.spec.key: move for move in plan.moves}
     for key in order or moves:
         move = moves[key]
@@ -96,7 +97,7 @@ def units(plan: Plan, order: Iterable[str] | None = None) -> Iterator[WriteUnit]
 
 
 def laid_out(plan: Plan, writer: FormatWriter) -> Iterator[WriteUnit]:
-    """Yield what is to be written in its order; begin shards, and write the graph, where the layout does."""
+    """Yield the units in order; begin shards, and write the graph, where the placement does."""
     layout = {} if writer.order is not None else plan.layout()
     if not layout:
         yield from units(plan, writer.order)

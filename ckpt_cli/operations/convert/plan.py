@@ -1,4 +1,4 @@
-"""What a conversion does, as data: for each tensor of the target where its values come from.
+"""A conversion as data: the source of the values of each tensor of the target.
 
 A plan is made before anything is written, so `--dry-run` prints the very plan that a real run
 executes (`transfer`).
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 FULL, SENT, NONE = "full", "sent", "none"
-"""How what was written is proved: read back and compared, held against what a store says, or not at all."""
+"""How output is verified: read back and compared, compared with the store's entry, or not at all."""
 
 
 def usual_proof(target: Location) -> str:
-    """Return how a target is proved where nobody says."""
+    """Return the default verification of a target."""
     return SENT if target.is_object() else FULL
 
 
@@ -47,7 +47,7 @@ class Move(NamedTuple):
     """Keys of other tensors of SRC that it is made of, where it is made of several."""
 
     operations: str = ""
-    """What is done to the axes on the way, as maps spell it."""
+    """The operations on its axes, as maps spell them."""
 
 
 class Dropped(NamedTuple):
@@ -60,9 +60,9 @@ class Dropped(NamedTuple):
 class Plan(NamedTuple):
     """Everything a conversion does.
 
-    `moves` stand in the order in which they are written, unless `layout`, which is asked when
-    values are copied, says where they lie in the bundle that is written again.  `sources` are
-    the open checkpoints that values come from, none of which may change meanwhile.
+    `moves` are in the order of writing, unless `layout`, which is evaluated when values are copied, gives
+    their placement in a bundle that is written again. `sources` are the open checkpoints that hold the
+    values; none of them may change meanwhile.
     """
 
     source: str
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     sources: tuple[FormatReader, ...] = ()
     layout: Callable[[], Layout] = dict
     warnings: tuple[str, ...] = ()
-    """What is written although it is not SRC's."""
+    """Warnings about written tensors that do not come from SRC."""
 
     beside: Mapping[str, Location | bytes] = {}
     """Files to copy next to the target, or their contents, by name, unless that name exists."""
@@ -118,7 +118,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What carrying out a plan came to: notes for the person, and whether its data are shared with SRC's."""
+    """The result of executing a plan: notes, and whether its data are shared with SRC's."""
 
     notes: list[str]
     shared: bool = False
@@ -127,6 +127,6 @@ class Outcome(NamedTuple):
 def verification(proof: str, *, shared: bool = False) -> dict[str, Any]:
     """Return what a document says of how the result was compared with its source.
 
-    Data shards that are `shared` with it are its files, of which nothing new was made to be compared.
+    `shared` data shards are SRC's own files, so there are no new bytes to compare.
     """
     return {"verified": proof != NONE, "verification": "linked" if shared and proof != NONE else proof}

@@ -46,10 +46,10 @@ ALIASES = {
 
 
 def target_format(source: FormatReader, path: Location, to: str | None) -> Format:
-    """Return the format to write: the one asked for, that of the path's suffix, or the source's own.
+    """Return the format to write: the requested one, that of the path's suffix, or the source's own.
 
-    Raises ConversionError where the suffix says another than is asked for, where it is one that is
-    not written, or a listing, which nobody gets who did not ask for it.
+    Raises ConversionError if the suffix contradicts the request, if the format is read-only, and for a
+    listing that was not requested by name.
     """
     if to is not None:
         into = format_named(ALIASES.get(to, to))
@@ -68,7 +68,7 @@ def target_format(source: FormatReader, path: Location, to: str | None) -> Forma
 
 _SUFFIX = re.compile(r"\.[a-z][a-z0-9_]{0,9}")
 _IN_PREFIXES = frozenset((".ckpt", ".model", ".tf", ".checkpoint"))
-"""What the names of TensorFlow's checkpoints often end in."""
+"""Suffixes that are common in the names of TensorFlow's checkpoints."""
 
 
 def unknown_suffix(path: Location) -> str | None:
@@ -137,7 +137,7 @@ def _names(moves: Sequence[Move]) -> dict[str, str]:
 
 
 def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
-    """Yield a note of what a file holds beside its tensors, where that is carried into another format."""
+    """Yield a note for each thing next to the tensors that another format cannot hold."""
     facts = source.facts
     if source.format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):
         names = FirstNames(facts.beside())
@@ -146,7 +146,7 @@ def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
 
 
 def _refuse_idle(source: FormatReader, into: Format, settings: Settings) -> None:
-    """Refuse what is said of an optimizer where tensors are taken as they are, whatever is said."""
+    """Reject options about an optimizer if tensors are copied unchanged, so that they have no effect."""
     given, has_objects = settings.given, source.object_graph is not None
     if settings.generation is not None and not keras_plan.has_generation(source.format, into):
         why = "only an object graph or a .weights.h5 file, made from another layout, has one"

@@ -1,7 +1,7 @@
 """The same checkpoint under other keys: what becomes what, and how it is written.
 
-A bundle gets a new index and keeps its data shards (`formats.tf.bundle.rename`); every
-other format is read and written anew.  Both are beside the target until all is proven.
+A bundle gets a new index and keeps its data shards (`formats.tf.bundle.rename`); any other format is
+rewritten. Both results are next to the target until everything is verified.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def plan_rename(
 ) -> Rename:
     """Return the renaming of a checkpoint to `target`, or in place where that is None.
 
-    Everything that can be refused is refused here: keys that collide, an object graph
-    that cannot be as asked for, a target that is there, a format that is not written.
+    Every rejection happens here: keys that collide, an impossible object graph, an existing target, a
+    read-only format.
     """
     _refuse_saved_model(reader)
     _refuse_only_read(reader)
@@ -109,7 +109,7 @@ def plan_rename(
 
 
 def _plan(reader: FormatReader, path: Location, names: Renamed) -> Plan:
-    is_bundle = reader.format.is_bundle  # whose values stay where they are
+    is_bundle = reader.format.is_bundle  # its values stay in place
     _refuse_unread(reader)
     moves = [
         Move(reader.specs[old]._replace(key=new), old, None if is_bundle else reader[old])
@@ -164,7 +164,7 @@ _CONVERT = "to write another format, pass the same rules to convert"
 
 
 def _refuse_only_read(reader: FormatReader) -> None:
-    """Refuse a format that is only read, whatever the target."""
+    """Reject a read-only format, whatever the target."""
     if reader.format.writer is None:
         message = f"rename keeps the format, {reader.format.name}, which ckpt does not write"
         raise ConversionError(message, path=reader.location.path, hints=(_CONVERT,))

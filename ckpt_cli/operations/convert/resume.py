@@ -1,8 +1,8 @@
-"""Going on with a conversion that was interrupted: `ckpt convert --resume`.
+"""Resume an interrupted conversion: `ckpt convert --resume`.
 
-What is done is known by the version, the identities of the sources, the options and the plan that came
-of them.  All of it stands in the journal (`formats.store.journal`), so that whoever gives another
-source or option is told which; the staging directory's name is a digest of it, so that it is found again.
+A conversion is identified by the version, the identities of the sources, the options and the resulting plan.
+The journal has all of them (`formats.store.journal`), so that an error can name a different source or option.
+The staging directory's name is a digest of them, so that it is found again.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _INDEXES = (".index", ".json", ".metadata")
 
 
 class Resume:
-    """The wish to go on, and what became of it: `options` are those that the result depends on, as text.
+    """The request to resume, and its result: `options` are those that affect the output, as text.
 
-    What is finished is remembered as that until somebody says `forget`,
-    so that a kill after the last byte, or between two of several conversions, loses nothing.
+    Finished work counts as finished until `forget`, so that a kill after the last byte, or between two of
+    several conversions, loses nothing.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -56,8 +56,8 @@ class Resume:
     def journal(self, plan: Plan, writer: FormatWriter) -> Journal:
         """Return the journal of a plan, for a writer that rehearses it.
 
-        Raises ConversionError where the target cannot be gone on with, CheckpointError where something else
-        was begun in its place.
+        Raises ConversionError if the target cannot be resumed, and CheckpointError if another conversion was
+        begun in its place.
         """
         path = writer.target.path
         if not writer.is_resumable:
@@ -82,13 +82,13 @@ class Resume:
         for directory, other in journal.others():
             raise _refusal(directory, header, _difference(other, header))
         if changed and isinstance(journal, UploadJournal) and journal.is_doubtful:
-            raise another_source(journal, plan)  # of what was sent, nothing is read again
+            raise another_source(journal, plan)  # sent objects are not read again
         self._journals.append(journal)
         return journal
 
     @property
     def has_kept(self) -> bool:
-        """Whether there is something to go on with."""
+        """Whether there is anything to resume."""
         return any(journal.is_kept for journal in self._journals)
 
     def forget(self) -> None:
@@ -103,10 +103,9 @@ class Resume:
 def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
     """Return by what the sources' files are known again, and when they were last changed.
 
-    File systems give an inode to the next file, and archives set times: so a digest of what a file begins
-    and ends with, its index or header as a rule, is a part of the first.  The index of a bundle has
-    checksums of all values; of other files, that were changed since, values are read again.  CheckpointError
-    where a server tells nothing.
+    File systems reuse inodes, and archives set times, so the first includes a digest of each file's start and
+    end, usually its index or header. The index of a bundle has checksums of all values; in other files that
+    have changed since, values are read again. Raises CheckpointError if a server does not identify its files.
     """
     found: dict[str, list[int | str]] = {}
     changed: dict[str, int] = {}
@@ -143,7 +142,7 @@ def _ends_digest(path: Location) -> str:
 
 
 def _digest(plan: Plan) -> str:
-    """Return a digest of all that is written, but for the values that the sources have."""
+    """Return a digest of everything that is written, except the sources' values."""
     found = hashlib.sha256(repr((plan.format, plan.slices, plan.facts)).encode("utf-8", "surrogatepass"))
     if plan.object_graph is not None:
         found.update(plan.object_graph.encode())
@@ -157,14 +156,14 @@ def _digest(plan: Plan) -> str:
 
 
 def _refusal(directory: str, header: Mapping[str, Any], why: str) -> CheckpointError:
-    """Return why what was begun cannot be gone on with."""
+    """Return the error that says why a conversion cannot be resumed."""
     hints = (f"to start again, delete its files: rm -r {directory}",)
     message = f"another conversion to {header['target']} was interrupted: {why}"
     return CheckpointError(message, path=directory, hints=hints)
 
 
 def another_source(journal: Journal, plan: Plan) -> CheckpointError:
-    """Return the error of what was finished, and may be of other files than lie there now."""
+    """Return the error if finished work may come from other files than the current ones."""
     why = f"its source {plan.source} may have been replaced: its ctime has changed"
     return _refusal(journal.directory, journal.header, why)
 
@@ -197,7 +196,7 @@ def _option(name: str, before: object, now: object) -> str:
 
 
 class Ledger:
-    """What is filled is noted here, in a journal if there is one; `kept` counts bytes that were there."""
+    """Notes what is filled, in a journal if there is one; `kept` counts bytes that already existed."""
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
@@ -269,7 +268,9 @@ def _sum_of(chunks: Iterator[Chunk]) -> Sum:
 
 @contextmanager
 def letting_go(journal: Journal | None, plan: Plan) -> Iterator[None]:
-    """Give up what cannot be gone on with, whatever is tried: it is wrong, or a source has changed."""
+    """Remove the journal of a conversion that cannot be resumed, because it is wrong, or a source has
+    changed.
+    """
     try:
         yield
     except CheckpointError as error:
@@ -295,7 +296,7 @@ def finished(journal: Journal, plan: Plan, rehearsed: FormatWriter, *, dry_run: 
 
 
 def known(journal: Journal, plan: Plan, *, dry_run: bool) -> Outcome:
-    """Return the outcome of a conversion of which the target alone is left, and was compared."""
+    """Return the outcome of a conversion whose only remains are the target, which was already compared."""
     if not dry_run:
         journal.sweep()
     return Outcome([*plan.notes, f"{plan.target}: already finished; all of it was compared"])

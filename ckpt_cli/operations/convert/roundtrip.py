@@ -1,9 +1,8 @@
 """To another format and back: does a checkpoint survive the journey?
 
-Both conversions are those of `ckpt convert`, into a temporary folder.  The way back
-fills the structure of the checkpoint itself (`--like`) where that cannot be had from
-names alone: an object graph, a Keras layout.  Then every tensor is held against the one
-it began as, bit for bit; that it found its way back to its own key is a part of it.
+Both conversions are those of `ckpt convert`, into a temporary folder. If names alone are not enough, as for
+an object graph or a Keras layout, the second conversion fills the structure of the checkpoint itself
+(`--like`). Then every tensor is compared with the original under its own key, bit for bit.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def roundtrip(
 ) -> tuple[Finding, ...]:
     """Return what a checkpoint loses or changes on its way to format `to` and back.
 
-    What a format has no place for by its nature (an object graph, an iterator's state) is
-    a warning, anything else an error.  Raises ConversionError where the way is barred.
+    A part that a format cannot hold by its nature (an object graph, an iterator's state) is a warning;
+    everything else is an error. Raises ConversionError if a conversion is impossible.
     """
     with open_location(location) as source, scratch_directory() as made:
         folder = local_location(made)
@@ -67,7 +66,7 @@ def roundtrip(
                 there = plan_conversion(source, keys, middle, into, settings)
             execute(there, advance=advance)
         except ConversionError as error:
-            error.path = location.path  # nobody knows the temporary folder
+            error.path = location.path  # the temporary folder means nothing to the user
             raise
         with open_reader(middle) as between:
             back_path = folder / "back" / _name(location, source.format)
@@ -100,7 +99,7 @@ def _plan_back(between: FormatReader, source: FormatReader, path: Location) -> P
         return plan_conversion(between, keys, path, source.format, Settings(config=facts))
     if source.object_graph is None and source.format.family is not Family.KERAS:
         return plan_conversion(between, keys, path, source.format, Settings())
-    # Slots that could not be told apart on the way keep no value; that is found by the comparison.
+    # slots that became ambiguous have no value, which the comparison finds
     return plan_like(between, keys, source, path, Strictness(partial=True))[0]
 
 

@@ -1,9 +1,9 @@
 """A run directory that is converted: which file becomes which, and its state file.
 
-The state file goes along as it is, under the new names: the same entries in the same
-order, since a CheckpointManager removes the first of them, with their times, by which it
-keeps one every few hours.  What it does not list stays unlisted, or a manager would remove
-what somebody meant to keep.  Entries whose files are gone have nothing to become.
+The state file is converted with the new names: the same entries in the same order, because a
+CheckpointManager removes the first of them, and with their times, by which it keeps one every few hours.
+Unlisted checkpoints stay unlisted, so that no manager removes one that was meant to stay. Entries whose files
+are gone are dropped.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 def converted_name(member: Member, into: Format) -> str:
     """Return the name of what a member becomes in the new directory: its own, with the format's suffix."""
-    is_elsewhere = member.name.startswith(os.pardir + os.sep)  # A state file may list what lies anywhere.
+    is_elsewhere = member.name.startswith(os.pardir + os.sep)  # a state file may list checkpoints anywhere
     name = os.path.basename(member.name) if is_elsewhere else member.name
     if into.suffixes[:1] == (".index",) and spelling(member.location) != member.location.path:
-        return name + ".index"  # else it would be taken for the index of another prefix
+        return name + ".index"  # otherwise it would be taken for the index of another prefix
     suffix = into.suffixes[0] if into.suffixes and into.suffixes[0] != ".index" else ""
     return name if name.endswith(into.suffixes) else without_suffix(name) + suffix
 

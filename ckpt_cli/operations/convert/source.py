@@ -1,4 +1,4 @@
-"""What is carried of a source into another format: which tensors, under which keys, into which graph."""
+"""What another format takes from a source: the tensors, their keys, and the graph."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """How a conversion is to be done, beyond what goes where."""
+    """The options of a conversion, apart from source and target."""
 
     cast: DType | None = None
     merge_slices: bool = False
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
     """The source's keys, object paths and graph after rules that change them, where there are any."""
 
     given: Given = Given()
-    """What is said of the optimizer that no file says."""
+    """The options about the optimizer that no file contains."""
 
     config: KerasFacts | None = None
     """The configuration of the Keras model, where it is given, and what comes with it."""
@@ -96,7 +96,7 @@ def plain_names(names: Mapping[str, str], source: FormatReader) -> dict[str, str
 
 
 class Chosen:
-    """The tensors of a source that are to be carried, and what became of the others."""
+    """The chosen tensors of a source, and what became of the others."""
 
     def __init__(self, source: FormatReader, keys: Sequence[str], into: Format, settings: Settings) -> None:
         self.source = source
@@ -126,7 +126,7 @@ class Chosen:
         raise UnsupportedDtypeError(reason, path=self.source.location.path, key=key, hints=hints)
 
     def _kind(self, key: str) -> str | None:
-        return self.source.kinds.get(key)  # for which names are gone through: it is asked where it matters
+        return self.source.kinds.get(key)  # kinds are computed from names, so only on demand
 
     def _dtype(self, spec: TensorSpec) -> DType:
         cast = self.settings.cast
@@ -178,7 +178,7 @@ class Chosen:
         return sorted(moves, key=lambda move: move.spec)
 
     def _names_of_objects(self) -> dict[str, str]:
-        """Return a name for each key: the full names where they tell all apart, else the object paths."""
+        """Return a name for each key: the full names if they are unique, otherwise the object paths."""
         source = self.source
         weights, tables, unnamed = [], [], []
         for key in self.keys:

@@ -1,9 +1,8 @@
 """The tasks that carrying out a plan is cut into, and what they add up to.
 
-A task reads a range of one tensor from the files that its values lie in, and returns checksums.
-It is data: files, ranges, numbers.  What it is a part of, the unit, stays with who hands it out.
-Tasks do not depend on each other, so it does not matter who does them, or when
-(`formats.store.work.workers`).
+A task reads a range of one tensor from the files of its source, and returns checksums. It is data: files,
+ranges, numbers. Its unit stays with the process that hands it out. Tasks are independent, so any worker may
+run them at any time (`formats.store.work.workers`).
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class UnitRange(NamedTuple):
-    """A range of a unit's bytes.  Copied, it goes to `place`; compared, it is held against `other`.
+    """A range of a unit's bytes. A copy goes to `place`; a comparison is with `other`.
 
-    What is copied is read back at once where that `proves` it.
+    A copy is read back at once if that `proves` it.
 
-    What a journal claims to be in its place is not copied again if it is there.  Where it is `doubtful`
-    whether that came of this source, the source is read again, too.
+    A range in a journal is not copied again if its bytes are there. If it is `doubtful` whether they came
+    from this source, the source is read again, too.
     """
 
     values: LazyValues
@@ -121,9 +120,9 @@ def done(
 ) -> Generator[tuple[WriteUnit, UnitRange, Sums]]:
     """Have parts worked on; yield each unit with its last part and the checksums of the whole.
 
-    `note` is told of each part, and its own checksums, when it is done, whatever goes before it.
-    Whoever stops before the end closes this: parts that are being copied would go on into
-    files that are removed.
+    `note` is called with each part and its own checksums as soon as it is done, in any order. A caller that
+    stops early must close this generator: parts in progress would otherwise continue into files that are
+    removed.
     """
     waiting: deque[tuple[WriteUnit, UnitRange]] = deque()
 

@@ -4,12 +4,11 @@
     slot v of dense/kernel    dense/kernel/Adam_1
     iterations                beta1_power, beta2_power, and global_step
 
-The number behind a name counts the slots that optimizers of that name have on a variable,
-that behind a power the optimizers that have powers.  Values mean the same but for
-momentum, which TensorFlow 1 keeps as a sum of gradients.  Numbers that it does not save, the rate
-for one, keep their own names, as a saver passes over them; so does all of what has no slots and
-is no optimizer of the table, which may be anything with an edge `_iterations`.  A legacy optimizer's
-full names are those that TensorFlow 1 knows it by, in a graph, so it keeps them.
+The number after a name counts the slots that optimizers of that name have on a variable; that after a power
+counts the optimizers that have powers. Values have the same meaning except momentum, which TensorFlow 1 keeps
+as a sum of gradients. Numbers that it does not save, such as the rate, keep their own names, because a saver
+ignores them. So does everything without slots that is no optimizer of the table, which may be anything with
+an edge `_iterations`. A legacy optimizer in a graph keeps its full names, by which TensorFlow 1 knows it.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ LEAVE_OUT = "pass --weights-only to leave out optimizer state, or --exclude to l
 
 
 class Named(NamedTuple):
-    """What becomes of optimizers' state: moves by the key in the source, moves of what is made, and notes."""
+    """The result for optimizer state: moves by the key in the source, moves of computed values, and notes."""
 
     moves: dict[str, Move]
     made: list[Move]

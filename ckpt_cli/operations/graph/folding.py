@@ -1,4 +1,4 @@
-"""What a picture of an object graph shows: a row for each object, and one row for many that are alike.
+"""The rows of a picture of an object graph: one for each object, and one for many that are alike.
 
     slots      hang on their variable, which counts them; with `slots` they are rows below it
     names      an object that hangs on another by several names has one row: `layer-0 = dense`
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS = 40
-"""Rows of a picture, unless a depth is asked for: about a screen."""
+"""The rows of a picture without a requested depth: about a screen."""
 
 _MOST_CHILDREN = 100
-"""Rows below one object, unless a depth is asked for."""
+"""The most rows below one object without a requested depth."""
 
 _MOST_DRAWABLE = 30_000
-"""Rows beyond which no picture is made, whatever depth was asked for; a terminal has no such bound."""
+"""The most rows of a picture at any depth; a terminal has no such limit."""
 
 _MOST_ALIASES = 3
 """Edges to what is shown elsewhere that have a row each; of more there is one row with their count."""
@@ -66,7 +66,7 @@ class TreeRow(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What stands behind the name: what is stored, how many it stands for, what is not drawn."""
+        """The text after the name: what is stored, how many objects the row stands for, what is not drawn."""
         count = f"({len(self.members):,} alike)" if len(self.members) > 1 else ""
         hidden = f"+{counted(self.hidden, 'node')}" if self.hidden else ""
         return "  ".join(filter(None, (self.remark, count, hidden)))
@@ -75,7 +75,7 @@ class TreeRow(NamedTuple):
 class Drawing(NamedTuple):
     """The rows of a picture, parents before their children, and the graph they show.
 
-    `depth` is that of the deepest row, `deeper` the first depth of which rows are missing.
+    `depth` is that of the deepest row, and `deeper` the first depth with missing rows.
     """
 
     title: str
@@ -91,11 +91,11 @@ class Drawing(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """What hangs where: `below` of each node its children, alike ones together, under a name for all.
+    """The structure of rows: `below` has the children of each node, similar ones grouped under one name.
 
-    `slots` are (name, node) by variable, `aliases` (name, node) by where they begin, `names` of each node
-    those by which it hangs where it hangs; `owners` are the variables of slots; `counts` how many nodes
-    hang below each, but for slots.
+    `slots` are (name, node) by variable, `aliases` (name, node) by their start, and `names` the names of each
+    node under its parent; `owners` are the variables of slots; `counts` are the nodes below each, without
+    slots.
     """
 
     below: dict[int, list[tuple[str, tuple[int, ...]]]]
@@ -168,7 +168,7 @@ def _name(names: list[str]) -> str:
 
 
 def _together(rows: list[tuple[str, int]], looks: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
-    """Return rows in which those that are alike, but for a number in their names, are one."""
+    """Group rows that differ only in a number in their names."""
     if len(rows) < _FEWEST_ALIKE:
         return [(name, (child,)) for name, child in rows]
     groups: dict[tuple[str, str, int], list[tuple[str, str, int]]] = {}
@@ -217,7 +217,7 @@ def draw(
 ) -> Drawing:
     """Return what a picture shows of a graph: down to a depth, or as much as `screen` rows have room for.
 
-    Raises ConversionError where a depth was asked for at which there are more than `drawable` rows.
+    Raises ConversionError if a requested depth has more than `drawable` rows.
     """
     hanging = hang(nodes, tree)
     first = TreeRow(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
@@ -249,7 +249,7 @@ def _opened(
 ) -> tuple[set[int], int]:
     """Return the nodes of the last level below which rows are drawn, and how many rows these are.
 
-    Where there is room for `free` rows only, those below which most nodes hang come first.
+    If there is room for only `free` rows, the objects with the most nodes below them come first.
     """
     below = {row.id: hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias}
     total = sum(below.values())
@@ -305,7 +305,7 @@ def _below(
 
 
 def remark(node: GraphNode, hanging: Hanging, *, slots: bool) -> str:
-    """Return what stands behind an object's name: its tensor, and the slots that are not shown."""
+    """Return the text after an object's name: its tensor, and the slots that are not shown."""
     names = dict.fromkeys(name for name, _ in hanging.slots.get(node.id, ())) if not slots else {}
     own = sum(slot in hanging.owners for _, _, slot in node.slots)
     parts = (
@@ -319,7 +319,7 @@ def remark(node: GraphNode, hanging: Hanging, *, slots: bool) -> str:
 def foldable(nodes: list[GraphNode], tree: Span) -> dict[str, Any]:
     """Return all of a graph as data for a page, whose script makes the rows that are unfolded.
 
-    Of each node its colour and what is told of it are numbers of `palette` and of `words`.
+    Each node's colour and texts are indexes into `palette` and `words`.
     """
     hanging = hang(nodes, tree)
     palette = sorted({node.color for node in nodes})

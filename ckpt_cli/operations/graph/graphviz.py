@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .folding import Drawing
 
 _PATIENCE = 300
-"""Seconds that dot has: it takes long for what nobody can read."""
+"""The timeout of dot in seconds: unreadably large graphs take long."""
 
 
 def laid_out(drawing: Drawing) -> bytes:

@@ -29,10 +29,10 @@ _ROW, _RADIUS, _CHARACTER, _MARGIN = 22, 5, 7, 16
 """Pixels: a row, a dot, a character of the 12 pixel monospace font, the border."""
 
 _STEP, _WIDEST = 24, 720
-"""Pixels by which a level stands to the right of the one above it, and all levels together at most."""
+"""The indentation of a level in pixels, and the most for all levels together."""
 
 _LONGEST_NAME, _LONGEST = 60, 110
-"""Characters of a name, and of all that stands in a row; the title of its node has all of them."""
+"""The most characters of a name, and of a row; the title of its node has all of them."""
 
 
 def visible(text: str) -> str:
@@ -101,7 +101,7 @@ def _middle(at: int) -> float:
 
 
 def _label(row: TreeRow) -> tuple[str, str]:
-    """Return what stands in a row: its name, and what is known of it."""
+    """Return the text of a row: its name, and its details."""
     name = _short(row.name)
     more = f"→ {row.told}" if row.is_alias and row.told else row.told
     return name, _short(more, max(20, _LONGEST - len(name)))

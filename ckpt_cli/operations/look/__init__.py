@@ -1,1 +1,1 @@
-"""What is in a checkpoint, and whether it is sound."""
+"""The content of a checkpoint, and whether it is intact."""

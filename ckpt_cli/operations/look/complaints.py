@@ -1,6 +1,6 @@
-"""The table of what programs say about checkpoints; `complaints.toml` tells what its fields are.
+"""The table of programs' messages about checkpoints; `complaints.toml` describes its fields.
 
-A row is a complaint, which is found in a text by its patterns, or a topic, which is asked for by name.
+A row is a complaint, found in a text by its patterns, or a topic, found by its name.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def placeholders() -> dict[str, str]:
 
 @cache
 def naming() -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of where a text names a checkpoint, whatever it complains of."""
+    """Return patterns for the name of a checkpoint in a text, whatever its complaint."""
     return tuple(map(_pattern, _table()["named"]))
 
 

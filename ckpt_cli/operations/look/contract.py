@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Contract:
-    """What a listing says that tensors are; read once, for all checkpoints that are held against it."""
+    """The tensors that a listing promises; read once for all checkpoints that are compared with it."""
 
     of_files = False
-    """Whether files are compared, whatever can be read of the tensors in them."""
+    """Whether files are compared, even if their tensors cannot be read."""
 
     def __init__(self, path: Location, specs: Mapping[str, TensorSpec], digests: Mapping[str, str]) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Contract:
     def listed(cls, path: str) -> Contract:
         """Return what a saved listing says.
 
-        Raises UnsupportedFeatureError where `path` is no listing, or one without digests.
+        Raises UnsupportedFeatureError if `path` is not a listing, or has no digests.
         """
         with open_reader(path) as reader:
             where = reader.location.path
@@ -61,7 +61,7 @@ class Contract:
 
     @property
     def remark(self) -> str:
-        """What is proved where nothing is found, if that is worth a note."""
+        """What the absence of findings proves, if that is worth a note."""
         return ""
 
     def findings(
@@ -74,8 +74,8 @@ class Contract:
     ) -> list[Finding]:
         """Return in what a checkpoint is another than the listing says, in the order of keys.
 
-        `advance` is told how many bytes were gone through.  `damage` is what verifying found: the tensors
-        that it names are not read again, and what keeps another from being read is a finding of that one.
+        `advance` is called with the number of read bytes. `damage` are the findings of verifying: the tensors
+        that they name are not read again, and an error in reading another is a finding of that one.
         """
         found: dict[str, Finding] = {}
         named = {finding.key for finding in damage}
@@ -101,7 +101,7 @@ class Contract:
                     differs(key, f"values cannot be compared: {text.message}")
                 elif text != listed[key]:
                     differs(key, f"values differ: {text}, but {self.path} has {listed[key]}")
-            if not damage:  # else verifying has said so
+            if not damage:  # otherwise verifying has reported it
                 reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
 
@@ -145,7 +145,7 @@ def _each_apart(
 ) -> Iterator[tuple[str, str | CheckpointError]]:
     """Yield digests as `digests_like` does, or what keeps a tensor from being read; the others are read on.
 
-    Of a file that cannot be opened nothing is said by tensor.
+    A file that cannot be opened has no findings by tensor.
     """
     for key, text in listed.items():
         try:

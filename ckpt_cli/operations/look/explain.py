@@ -1,4 +1,4 @@
-"""What an error message means, and the commands that help, with what the message names filled in.
+"""The meaning of an error message, and the commands that help, with names from the message filled in.
 
 The text comes from anywhere and is only searched: what it names goes into a command as one word
 of a shell's, and only if it is printable.  Time is bounded by the patterns, which take no more
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "explain", "explain_topic", "read_end", "troubleshooting_markdown", "way_out"]
 
 MOST_BYTES = 1_000_000
-"""Bytes of a text that are searched, its last ones: an error stands at the end of a log."""
+"""The bytes of a text that are searched, from its end, because an error ends a log."""
 
 
 class Explanation(NamedTuple):
-    """What was found: a complaint's or a topic's row, with its commands filled in.
+    """A result: a row of a complaint or a topic, with its commands filled in.
 
-    `stand_ins` tells what the words in capitals stand for that are left in the commands.
+    `stand_ins` explains the words in capitals that remain in the commands.
     """
 
     title: str
@@ -57,7 +57,7 @@ def read_end(file: IO[bytes]) -> tuple[bytes, int]:
 
 
 def explain(text: str) -> list[Explanation]:
-    """Return what is known of the complaints in a text, in the order in which they stand there."""
+    """Return explanations of the complaints in a text, in their order."""
     text = _COLOUR.sub("", text.replace("\r\n", "\n"))
     found = [(place, row, told) for row in complaints() for place, told in _look_for(row, text)]
     found.sort(key=lambda one: one[0])
@@ -66,7 +66,7 @@ def explain(text: str) -> list[Explanation]:
 
 
 def way_out(message: str) -> str | None:
-    """Return a command that helps with an error of ours, if one is known that can be typed as it stands."""
+    """Return a command that helps with one of ckpt's errors, if one is known that can be typed unchanged."""
     for match in explain(f"ckpt: error: {message}"):
         for command in match.commands:
             if not _stand_ins((command,)):
@@ -96,7 +96,7 @@ def _maps() -> tuple[tuple[str, str], ...]:
 
 
 _ENTRIES: dict[str | None, Any] = {"formats": _formats, "maps": _maps, None: tuple}
-"""What the entries of a topic are made from, by the word that its row has for it."""
+"""The source of a topic's entries, by the word in its row."""
 
 
 # Looking ------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ _MOST_MATCHES = 100
 
 
 def _look_for(row: Complaint, text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield where a complaint stands first, and what all of its patterns tell, if it is there."""
+    """Yield the first position of a complaint, and the values that all of its patterns capture."""
     places: list[int] = []
     told: dict[str, str] = {}
     for pattern in row.patterns:
@@ -127,12 +127,12 @@ def _said(match: re.Match[str]) -> dict[str, str]:
 
 
 def _filled_in(row: Complaint, told: dict[str, str], near: str | None) -> Explanation:
-    """Return a row whose commands have what it tells itself, or else the checkpoint that is named near it."""
+    """Return a row whose commands have its own captures, or the checkpoint that is named near it."""
     path = _as_path(told.get("path", near))
     key = _as_key(told["key"] if "key" in told else _object_path(told.get("node")))
     found = {"path": path, "dir": path and (os.path.dirname(path) or "."), "key": key}
     words = {name: shlex.quote(value) for name, value in found.items() if value}
-    # A command that asks for one tensor helps nobody who is not told which.
+    # a command about one tensor is of no use without its key
     commands = [command for command in row.commands if key or "{key}" not in command]
     filled = tuple(dict.fromkeys(_fill(command, _HOLES | words) for command in commands))
     left = tuple(_fill(command, _HOLES | dict.fromkeys(words, "")) for command in commands)
@@ -140,7 +140,7 @@ def _filled_in(row: Complaint, told: dict[str, str], near: str | None) -> Explan
 
 
 _HOLES = {"path": "CHECKPOINT", "dir": "DIR", "key": "KEY"}
-"""What stands in a command where a text does not tell what belongs there."""
+"""The placeholders of a command if the text does not have the value."""
 
 
 def _fill(command: str, words: dict[str, str]) -> str:
@@ -171,13 +171,13 @@ def _object_path(node: str | None) -> str | None:
 
 
 def _as_key(value: str | None) -> str | None:
-    """Return a key that can stand in a command; a variable's name loses the number of its output."""
+    """Return a key that can be part of a command; a variable's name loses the number of its output."""
     value = re.sub(r":\d{1,9}\Z", "", value or "")
     return value if value.isprintable() and value and not value.startswith("-") else None
 
 
 def _as_path(value: str | None) -> str | None:
-    """Return a path that can stand in a command, without what TensorFlow puts behind it."""
+    """Return a path that can be part of a command, without TensorFlow's suffixes."""
     value = (value or "").partition(" [Op:")[0].partition(" [[")[0].rstrip()
     if not value or not value.isprintable() or value == "-":
         return None

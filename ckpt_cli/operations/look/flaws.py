@@ -1,4 +1,4 @@
-"""What is wrong with tensors of one checkpoint: the first errors, and how many there are."""
+"""Errors of a checkpoint's tensors: the first ones, and their number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_KEPT = 20
 
 
 class Flaws:
-    """Errors of which the `first` are kept, and all are counted.
+    """Errors, of which the `first` are kept, and all are counted.
 
     Of a damaged shard every tensor has the same to say, and an error holds kilobytes: its traceback.
     """

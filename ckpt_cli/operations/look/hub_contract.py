@@ -33,7 +33,7 @@ def is_repository(path: Location) -> bool:
 
 
 class HubContract(Contract):
-    """The files of a repository, to hold local ones against: those of a checkpoint, and all that both have.
+    """The files of a repository, to compare with local ones: those of a checkpoint, and all that both have.
 
     Raises CheckpointError where the Hub does not list the repository.
     """

@@ -1,4 +1,4 @@
-"""What `ls` shows of a checkpoint: its tensors, as data."""
+"""The tensors of a checkpoint, as `ls` lists them, as data."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 
 LONG = ("object_path", "full_name", "shard", "offset", "crc32c", "trainable")
-"""What is told of a tensor where more is asked for."""
+"""The additional columns of a long listing."""
 
 
 class Tensors(NamedTuple):
-    """What is listed: tensors in their order; where asked, digests, which are trained, and by which graph."""
+    """The listed tensors in their order; on request with digests, whether they are trained, and the graph
+    that shows that.
+    """
 
     reader: FormatReader
     columns: SpecColumns
@@ -46,7 +48,7 @@ class Tensors(NamedTuple):
         return ("kind", *LONG * long, *("digest",) * (self.digests is not None))
 
     def cells(self, *, long: bool) -> Iterator[tuple[Any, ...]]:
-        """Yield what is told of each tensor besides its spec; None for what cannot be told."""
+        """Yield the columns of each tensor after its spec; None for unknown values."""
         reader, keys = self.reader, self.columns.keys
         digests = [] if self.digests is None else [map(self.digests.__getitem__, keys)]
         if not long:
@@ -69,15 +71,15 @@ class Tensors(NamedTuple):
 
 
 def shown(spec: TensorSpec) -> dict[str, Any]:
-    """Return what a spec says but for the key; null where the dtype is not known."""
+    """Return the columns of a spec without the key; null if the dtype is unknown."""
     return {"dtype": spec.dtype_name, "shape": list(spec.shape), "nbytes": spec.nbytes}
 
 
 def index_is_asked(reader: FormatReader, path: Location) -> bool:
-    """Whether what a bundle's index says is all that is to be told of values: it lies alone, or git asks.
+    """Whether only the index of a bundle may be used for values: it is alone, or git compares.
 
-    Git hands over the index of a commit alone (textconv), and for that of the work tree its own path, beside
-    which shards lie.  Both must be told in the same words, or what is the same would seem to differ.
+    Git passes the index of a commit alone (textconv), and for that of the work tree its own path, next to its
+    shards. Both must produce the same words, or equal checkpoints would seem to differ.
     """
     is_git = "GIT_PREFIX" in os.environ and path == reader.location.head != reader.location.path
     return reader.format.is_bundle and (is_git or reader.is_index_alone)
@@ -86,8 +88,8 @@ def index_is_asked(reader: FormatReader, path: Location) -> bool:
 def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[str, int]:
     """Return tensors, parameters (floating and complex elements of kind variable) and stored bytes.
 
-    Tensors and parameters are counted by each of their names; of those that are one, bytes are once.
-    `kinds` are those of the tensors, where somebody has them.
+    Tensors and parameters are counted under each of their names; bytes of tied tensors count once. `kinds`
+    are those of the tensors, if known.
     """
     keys, numbers, specs, _ = tensors.columns
     kinds = tensors.kinds() if kinds is None else kinds
@@ -161,7 +163,7 @@ def rows_before_values(
 ) -> dict[str, dict[str, Any]]:
     """Return what is known of tensors before values are read, by key: of those that may be chosen.
 
-    What is left out is proved, and so is the object graph where its names choose.
+    Skipped tensors are proved, and so is the object graph if its names choose.
     """
     if not {"kind", "object_path", "full_name"}.isdisjoint(columns):
         prove_graph(reader)
@@ -211,7 +213,7 @@ def _only(tensors: Tensors, keys: Iterable[str]) -> Tensors:
 
 
 def missing_shards(reader: FormatReader) -> list[str]:
-    """Return a warning for each data file that tensors of the listing lie in and that is not there.
+    """Return a warning for each missing data file that holds listed tensors.
 
     There is none where a listing would take a request more for each of them.
     """

@@ -1,4 +1,4 @@
-"""What a page tells of a checkpoint, as data: its tensors in columns, those that are drawn, its object graph.
+"""The data of a page about a checkpoint: its tensors in columns, the drawn ones, its object graph.
 
 Columns, because a page holds a hundred thousand tensors: keys, dtypes and shapes are spelled once.
 A number is given with eight digits, which is more than a page shows and what float32 has.
@@ -43,7 +43,7 @@ _FEWEST_CELLS = 64
 
 
 class Page(NamedTuple):
-    """What a page tells, and why some of it could not be read."""
+    """The data of a page, and why some of it could not be read."""
 
     document: dict[str, Any]
     flaws: Flaws
@@ -67,9 +67,9 @@ def checkpoint(
     workers: Workers,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Page:
-    """Return what a page tells of a checkpoint; `matches` are patterns of tensors that are to be drawn.
+    """Return the page's data about a checkpoint; `matches` are patterns of tensors to draw.
 
-    Raises NothingSelectedError where one of them matches nothing.  Damaged tensors are told of.
+    Raises NothingSelectedError if one of them matches nothing. Damaged tensors are reported.
     """
     specs = list(reader.specs.values())
     keys = [spec.key for spec in specs]

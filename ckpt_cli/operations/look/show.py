@@ -1,4 +1,4 @@
-"""What `show` tells of a checkpoint, and of one tensor, as data."""
+"""The data of `show` about a checkpoint, and about one tensor."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Shown(NamedTuple):
 
 
 def tensor(reader: FormatReader, part: TensorSlice, max_values: int) -> Shown:
-    """Return what `show PATH KEY` tells."""
+    """Return the data of `show PATH KEY`."""
     spec = part.spec._replace(shape=part.shape)
     if part.text and spec.dtype.is_unmapped:
-        part.read(reader)  # which says so: nobody knows which bytes make a part of it
+        part.read(reader)  # raises the error: the bytes of a part are unknown
     found = statistics(part.arrays(reader), spec.dtype)
     shown = spec.dtype is not VARIANT and spec.dtype.is_mapped and spec.size <= max_values
     fields = {
@@ -95,7 +95,7 @@ def tensor(reader: FormatReader, part: TensorSlice, max_values: int) -> Shown:
 
 
 LARGEST_ITERATOR = 1 << 28
-"""Bytes of a state that is taken apart: a larger one is mostly elements that are held."""
+"""The largest decoded state in bytes: a larger one consists mostly of buffered elements."""
 
 
 def iterator(reader: FormatReader, key: str) -> Pipeline | None:
@@ -109,7 +109,7 @@ def iterator(reader: FormatReader, key: str) -> Pipeline | None:
 
 
 def iterator_state(reader: FormatReader, key: str) -> State | None:
-    """Return the state of an iterator, taken apart; None of what is none, or not understood."""
+    """Return the decoded state of an iterator, or None if it is not one, or not understood."""
     spec = reader.specs[key]
     if spec.dtype is not VARIANT or len(spec.shape) != 1 or (spec.nbytes or 0) > LARGEST_ITERATOR:
         return None
@@ -119,7 +119,7 @@ def iterator_state(reader: FormatReader, key: str) -> State | None:
     try:
         return decode(elements)
     except ValueError:
-        return None  # Variants of another type: they are carried, and told by their bytes.
+        return None  # variants of another type are copied, and compared by their bytes
 
 
 def _iterator(found: Pipeline) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a tensor looks like: statistics, a histogram and a heat map, of values that pass once.
+"""A sketch of a tensor: statistics, a histogram and a heat map, from a single pass over its values.
 
     histogram    counts in bins whose width is a power of two, and whose edges are multiples of it.  Where
                  values come that do not fit, bins are put together two by two, so that the result
@@ -6,7 +6,7 @@
     heat map     the means of cells.  A tensor is slices of rows and columns, its last two axes; of many
                  slices some are taken, evenly spread.  A cell with a NaN or an infinity says so
 
-Both are of bounded size, whatever the size of the tensor.
+Both are of bounded size, for a tensor of any size.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class StreamingHistogram(NamedTuple):
 class HeatMap(NamedTuple):
     """Means of cells of `slices` of a tensor, whose numbers among `of` they are.
 
-    `shape` is that of a slice, `rows` and `columns` how many cells it is cut into.  `cells` are signed
-    bytes, row by row and slice by slice: -128 where a mean is not finite, else in steps of `scale / 127`.
+    `shape` is that of a slice, and `rows` and `columns` the number of cells. `cells` are signed bytes, row by
+    row and slice by slice: -128 if a mean is not finite, otherwise in steps of `scale / 127`.
     """
 
     shape: tuple[int, int]
@@ -81,14 +81,16 @@ class HeatMap(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """What a tensor looks like; None of what it has not: complex numbers no order, scalars no cells."""
+    """A sketch of a tensor; None for parts it cannot have: complex numbers have no order, and scalars no
+    cells.
+    """
 
     histogram: StreamingHistogram | None
     heat: HeatMap | None
 
 
 class Looked(NamedTuple):
-    """What is known of a tensor after reading it: `flaw` says why that failed; strings have no statistics."""
+    """The result of reading a tensor: `flaw` says why that failed; strings have no statistics."""
 
     statistics: Statistics | None = None
     sketch: Sketch | None = None
@@ -153,7 +155,7 @@ class _Counting:
         np.floor(numbers, out=numbers)
         numbers -= kind(base)
         counts = np.bincount(numbers.astype(np.intp), minlength=BINS + 1)
-        counts[last] += counts[last + 1 :].sum()  # what is a hair below zero, and has become zero
+        counts[last] += counts[last + 1 :].sum()  # values just below zero that became zero
         self._counts[: last + 1] += counts[: last + 1]
 
     def result(self) -> StreamingHistogram | None:
@@ -293,7 +295,7 @@ class _Sketching:
 def look(arrays: Iterable[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: DType, cells: int) -> Looked:
     """Return what values come to that arrive in flat arrays; with no `cells`, statistics alone.
 
-    What reading them raises is the flaw.
+    An error in reading them is the flaw.
     """
     sketching = _Sketching(shape, dtype, cells) if cells else None
     try:
@@ -304,7 +306,7 @@ def look(arrays: Iterable[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: 
 
 
 class _SketchTask(NamedTuple):
-    """A tensor to be looked at; None for values that nobody but who asks can read.  Plain data."""
+    """A tensor to sketch; None for values that only the calling process can read. Plain data."""
 
     values: FileTask | None
     shape: tuple[int, ...]
@@ -318,7 +320,7 @@ class _SketchTask(NamedTuple):
 def look_at(
     reader: FormatReader, keys: Sequence[str], sketched: Collection[str], cells: int, workers: Workers
 ) -> Generator[tuple[str, Looked]]:
-    """Yield what each tensor comes to, in this order, whoever works on them.
+    """Yield the result for each tensor, in this order, for any number of workers.
 
     Each is read once.  Those of `sketched` are drawn, in heat maps of so many cells.
     """
@@ -343,7 +345,7 @@ def _do(task: _SketchTask) -> Looked | None:
 
 
 def _here(reader: FormatReader, key: str, cells: int) -> Looked:
-    """Look at what lies in no file in one piece; of strings it is known that they can be read."""
+    """Sketch data that no file stores contiguously; for strings the result is only that they can be read."""
     spec = reader.specs[key]
     try:
         if spec.dtype.is_unmapped:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Statistics(NamedTuple):
-    """What is told of a tensor's values; null where it has none, or none that can be ordered.
+    """The statistics of a tensor's values; null if it has none, or none with an order.
 
-    NaN are counted and left out of everything else; `std` is the population's, `l2` the
-    Euclidean norm.  Of complex numbers only `l2` and the counts are told.
+    NaN are counted and left out of everything else; `std` is the population's, `l2` the Euclidean norm.
+    Complex numbers have only `l2` and the counts.
     """
 
     min: float | None = None
@@ -56,7 +56,7 @@ COLUMNS = {
     "object_path": TEXT,
     **dict.fromkeys(Statistics._fields, NUMBER),
 }
-"""The columns of statistics, and what is known of tensors beside."""
+"""The columns of statistics, and the other columns of tensors."""
 
 
 def statistics(arrays: Iterable[np.ndarray[Any, Any]], dtype: DType) -> Statistics | None:
@@ -80,7 +80,7 @@ def _moments(arrays: Iterable[np.ndarray[Any, Any]]) -> Moments:
 
 
 class FileTask(NamedTuple):
-    """The values of a tensor that lie in a file just as they are; plain data."""
+    """The values of a tensor that a file stores unchanged; plain data."""
 
     values: FileRange
     dtype: DType
@@ -106,7 +106,7 @@ class _RangeTask(NamedTuple):
 def statistics_of(
     reader: FormatReader, keys: Sequence[str], workers: Workers
 ) -> Generator[tuple[str, Statistics]]:
-    """Yield the statistics of tensors of numbers, in this order, whoever works on them.
+    """Yield the statistics of numeric tensors, in this order, for any number of workers.
 
     Tensors that are stored in one piece are handed out in ranges; the others are read here,
     when it is their turn.
@@ -161,11 +161,14 @@ def _here(reader: FormatReader, key: str) -> Statistics | None:
 
 
 def file_task(reader: FormatReader, key: str) -> FileTask | None:
-    """Return the task of reading a tensor; None for one that is read, and its flaws told, in its turn."""
+    """Return the task of reading a tensor, or None for one that is read, and its errors reported, in its
+    turn.
+    """
     try:
         values = reader[key].file_range()
     except CheckpointError:
-        return None  # Raised again by reading it: what is said must not depend on how far ahead one looks.
+        # Reading raises it again in its turn, so that messages do not depend on how far the reader is ahead.
+        return None
     return None if values is None else FileTask(values, reader.specs[key].dtype)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def as_json(array: np.ndarray[Any, Any], dtype: DType) -> Any:
-    """Return an array as nested lists: text where it is UTF-8, else base64; complex numbers as pairs."""
+    """Return an array as nested lists: UTF-8 as text, other bytes as base64; complex numbers as pairs."""
     if dtype.itemsize is None:
         return _nested(array, _text_or_base64)
     if dtype.family == "complex":

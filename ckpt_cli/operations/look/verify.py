@@ -1,4 +1,4 @@
-"""Verifying checkpoints: every path, every byte, on past whatever is found."""
+"""Verify checkpoints: every path, every byte, continuing after findings."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _Answer = TypeVar("_Answer")
 class Result(NamedTuple):
     """What verifying one checkpoint found.
 
-    `tensors` and `nbytes` count what was read and found sound, `listed` the keys
-    there are; nothing can be said of a checkpoint of which not one key can be listed.
+    `tensors` and `nbytes` count what was read and found intact, and `listed` the keys. A checkpoint of which
+    not one key can be listed has no such numbers.
     """
 
     path: Location
@@ -153,7 +153,7 @@ def _is_none(path: Location, error: CheckpointError) -> bool:
 def verify_one(
     location: CheckpointLocation, workers: Workers = SERIAL, advance: Callable[[int], None] = lambda _: None
 ) -> Result:
-    """Verify one checkpoint; `advance` is told how many bytes were gone through."""
+    """Verify one checkpoint; `advance` is called with the number of read bytes."""
     if _needs_a_child(location):
         found = _in_a_child(location, partial(_verify_here, location))
         result = found if isinstance(found, Result) else Result(location.path, None, (found,))
@@ -215,8 +215,8 @@ def _verify_here(
         return _unreadable(spelling(location), error, reader.format.name)
 
 
-# HDF5 is read by a library that a damaged file can crash or send round in circles, so it
-# is read in a process of its own: whatever becomes of that process is a finding.
+# A damaged file can crash the HDF5 library, or make it loop, so HDF5 is read in a process of its own: the end
+# of that process is a finding.
 
 _HDF5_SUFFIXES = (".h5", ".hdf5")
 _LARGE_DIRECTORY = 16 << 20
@@ -233,7 +233,7 @@ def _needs_a_child(location: CheckpointLocation) -> bool:
             if not probe.head.startswith(ZIP):
                 return False
             if directory_size(probe.tail) > _LARGE_DIRECTORY:
-                return True  # which is not read twice
+                return True  # not read twice
             return probe.zip is None or any(name.endswith(_HDF5_SUFFIXES) for name in probe.zip.names)
     except CorruptCheckpointError:
         return True  # the directory of the archive cannot be read
@@ -268,7 +268,7 @@ def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _A
 
 
 def _report_to(sender: Connection, work: Callable[[], object], head: str, counting: bool) -> None:
-    if counting:  # what was read before it is not its own
+    if counting:  # bytes read before belong to another file
         count_reads()
     try:
         answer: object = work()
@@ -281,7 +281,7 @@ def _report_to(sender: Connection, work: Callable[[], object], head: str, counti
 def end_of_child(code: int, location: CheckpointLocation) -> tuple[str, str]:
     """Return what became of a process that read a checkpoint and gave no answer, and its finding code.
 
-    A crash is laid to the checkpoint; of any other end nobody can tell.
+    A crash counts as damage of the checkpoint; the cause of any other end is unknown.
     """
     if code >= 0:
         return f"the process that read it ended with exit code {code}", MEMORY
@@ -310,7 +310,7 @@ def _verify_open(reader: FormatReader, workers: Workers, advance: Callable[[int]
         tensors += step.tensors
         nbytes += step.nbytes
         advance(step.nbytes)
-    if workers.sent == before:  # what cannot be read in ranges is gone through in order
+    if workers.sent == before:  # data that cannot be read in ranges is read in order
         workers.kept = [workers.kept[0] + tensors, workers.kept[1] + nbytes]
     findings += unread.values()
     if findings and reader.has_changed():

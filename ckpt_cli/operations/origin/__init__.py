@@ -1,1 +1,1 @@
-"""What an export was made of: each weight's source tensors, and the rule that turns one into the other."""
+"""The origin of an export: each weight's source tensors, and the rule that turns them into it."""

@@ -1,7 +1,7 @@
 """How the axes of a weight may be arranged: transposed, then reshaped, into the shape that an export has.
 
-Where several orders of axes give one shape, as of a square kernel, the operation that uses the weight
-decides.  Orders are those of Keras' kernels; those of PyTorch are the orders of ONNX.
+If several orders of axes give one shape, as for a square kernel, the operation that uses the weight decides.
+Orders are those of Keras' kernels; those of PyTorch are the orders of ONNX.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def arrangements(before: Shape, after: Shape, operation: str, role: str) -> list
         told = _told(before, operation, role)
         found = [order for order in found if told is None or _same(order, told, before)] or found[:1]
         if told is None:
-            found = found[:1]  # the axes as they are: nothing else can be told from it
+            found = found[:1]  # the axes unchanged: nothing distinguishes the others
     return [Arrangement(order, after) for order in found]
 
 

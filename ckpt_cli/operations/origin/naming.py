@@ -1,4 +1,4 @@
-"""Which layers of a source the names in an export mention.
+"""The layers of a source that the names in an export mention.
 
 A layer is mentioned by a name that has all components of its path, in their order.  Components that all
 layers share say nothing, and those of a cell are optional.  Keras 3 appends `_1` to the names of layers,
@@ -53,7 +53,7 @@ class LayerNames:
         return list(found.values())
 
     def _best(self, hint: tuple[str, ...], end: str) -> list[Mention]:
-        """Return the layers with the longest path of which a name has all components."""
+        """Return the layers with the longest path whose components are all in a name."""
         found: list[tuple[int, Mention]] = []
         for layer, path in self._paths:
             at = _behind(path, hint, end)
@@ -77,7 +77,7 @@ def _hints(name: str) -> list[tuple[str, ...]]:
 
 
 def _behind(path: tuple[str, ...], hint: tuple[str, ...], end: str) -> int | None:
-    """Return where a name goes on behind a path; None where it does not have all of it."""
+    """Return where a name continues after a path, or None if it does not have all of it."""
     at = 0
     for part in path:
         numbered = bool(end) and not part.isdigit()

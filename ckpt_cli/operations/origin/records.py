@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a rule gives: values, and by how much arithmetic in float32 may change each."""
+    """The result of a rule: values, and how much arithmetic in float32 may change each."""
 
     values: Array
     slack: Array | float = 0.0
@@ -49,7 +49,7 @@ class Derivation(NamedTuple):
     """The number of the layer that it is a weight of."""
 
     signature: tuple[str, ...]
-    """What is done to which weights of a layer: equal for the weights of alike layers."""
+    """The operations on which weights of a layer: equal for the weights of similar layers."""
 
     compute: Callable[[Values, Rows | None], Expected]
     """Computes all of the weight, or some of its rows, from tensors of the source."""
@@ -119,7 +119,7 @@ class Origins(NamedTuple):
     weights: tuple[WeightOrigin, ...]
     unused: tuple[str, ...]
     constants: int
-    """Numbers of the graph that are no weights and were not compared."""
+    """Numbers of the graph that are not weights and were not compared."""
 
     def document(self) -> dict[str, Any]:
         return {"source": self.source, "weights": [one.document() for one in self.weights]}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _EPSILONS = (1e-3, 1e-5, 1e-6, 1e-12)
-"""The defaults of Keras, PyTorch and others, tried where no configuration tells one."""
+"""The defaults of Keras, PyTorch and others, tried if no configuration has one."""
 
 ROUNDINGS = 8 * 2.0**-24
 """How far float32 arithmetic may be off, relative to the terms of a sum: a few roundings."""
@@ -50,7 +50,7 @@ class DerivationRules(NamedTuple):
     ) -> Iterator[Derivation]:
         """Yield the ways to make a weight from one layer, and from BatchNormalization behind it.
 
-        Where `named` layers normalize, only these are folded.
+        If `named` layers normalize, only these are folded.
         """
         yield from gates(self.specs, layer, target)
         if target.operation in RECURRENT:

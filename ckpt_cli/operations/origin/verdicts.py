@@ -69,7 +69,7 @@ class Attempt(NamedTuple):
 
 
 class Judge:
-    """Holds the weights of an export against a source.
+    """Compares the weights of an export with a source.
 
     `told` says of keys of the export which key of the source they are made of.
     """
@@ -98,7 +98,7 @@ class Judge:
         self._names = LayerNames(self._layers, names)
 
     def judge(self, advance: Callable[[int], None] = lambda _: None) -> Origins:
-        """Return the verdict on every weight; `advance` is told how many bytes were compared."""
+        """Return the verdict on every weight; `advance` is called with the number of compared bytes."""
         found: dict[str, Paired] = {}
         constants = 0
         for key, spec in self._export.specs.items():

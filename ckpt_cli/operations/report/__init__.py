@@ -1,1 +1,1 @@
-"""What commands found, as one list that services can be told."""
+"""The findings of commands as one list for CI services."""

@@ -1,4 +1,4 @@
-"""One list of findings for whoever reports them: what was looked at, what was found in it, what to do.
+"""One list of findings for all report formats: what was checked, what was found, what to do.
 
 `verify`, `diff` and `stats --fail-on` make one; `ckpt_cli.render.findings` writes it in the forms
 that services read.
@@ -31,8 +31,8 @@ class FindingsTable(NamedTuple):
 class Subject(NamedTuple):
     """A checkpoint that was looked at, or two that were compared.
 
-    `file` is the one that says what it is.  Findings of severity `error` are those to fail on; `cases` are
-    names of which each was looked at by itself, as the keys of a comparison.
+    `file` identifies it. Findings of severity `error` are failures; `cases` are names that were each checked
+    separately, as the keys of a comparison.
     """
 
     path: str
@@ -84,7 +84,7 @@ class Identified(NamedTuple):
 
 
 def place(path: str) -> str:
-    """Return a path as services take it: relative to the working directory where it lies below."""
+    """Return a path as services expect it: relative to the working directory if it is below it."""
     if scheme_of(path):
         return path
     below = os.path.relpath(path)

@@ -1,1 +1,1 @@
-"""What is left of a damaged checkpoint."""
+"""Save the intact part of a damaged checkpoint."""

@@ -8,8 +8,8 @@ checkpoint is only read.
           "sibling"    it is to the last bit what a sibling has under this key
           None         nothing contradicts it, and nothing proves it; the document says why
 
-HDF5 is read by a library that damage can crash, so files that it reads are surveyed in a
-process of its own.  If that dies, the tensor it was reading is lost, and another goes on.
+Damage can crash the HDF5 library, so files that it reads are surveyed in a process of its own. If that dies,
+the tensor it was reading is lost, and another process continues.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = 60
-"""Seconds without a word after which a process that reads HDF5 is taken for stuck."""
+"""Seconds without a message after which a process that reads HDF5 counts as stuck."""
 
 
 class Lost(NamedTuple):
-    """A tensor that cannot be saved; `key` is None for all those of which not even that is known."""
+    """A tensor that cannot be saved; `key` is None for all tensors without a known key."""
 
     key: str | None
     spec: TensorSpec | None
@@ -80,7 +80,7 @@ class Lost(NamedTuple):
 
 
 class Rescue(NamedTuple):
-    """What is to be saved, by a plan as converting has one, and what is lost.
+    """The tensors to save, as a plan like that of a conversion, and the lost ones.
 
     `graph` says what becomes of the object graph: kept, trimmed, sibling or rebuilt;
     `refusal` why the damaged checkpoint could not be opened at all.
@@ -179,7 +179,7 @@ _FOR_ONLY_READ = {"safetensors": ".safetensors", "npz": ".npz"}
 def _refused(source: Location, target: Location, sibling: Location | None, error: CheckpointError) -> Rescue:
     """Return what a source that cannot be opened comes to: all of it is lost, for this reason.
 
-    What may not be read is not lost, so that error is raised.
+    A tensor without read permission is not lost, so that error is raised.
     """
     if isinstance(error, InaccessibleError):
         raise error

@@ -1,4 +1,4 @@
-"""What event files tell of a number over the steps of a run."""
+"""A number of event files over the steps of a run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 LOSS = "loss"
 _LOSSES = (LOSS, "epoch_loss")
-"""What Estimators and Keras call it; with a scope before it, in programs of one's own."""
+"""The loss's tags of Estimators and Keras; a scope may precede them in a user's own programs."""
 
 _MOST_TAGS = 1000
 
 
 class Curve:
-    """A number by step.  A step that is told again counts as it was told last."""
+    """A number by step. The last value of a repeated step counts."""
 
     def __init__(self, tag: str = "") -> None:
         self.tag = tag
@@ -36,7 +36,7 @@ class Curve:
             self.values.insert(at, value)
 
     def forget_from(self, step: int) -> None:
-        """Forget a step and what follows it: a run that began there anew takes it back."""
+        """Forget a step and everything after it: a run that restarted there discards them."""
         at = bisect_left(self.steps, step)
         del self.steps[at:], self.values[at:]
 
@@ -47,7 +47,7 @@ class Curve:
 
 
 class EventCurves(NamedTuple):
-    """What the event files of a directory told: the curve, the files, their other tags, what is amiss."""
+    """The content of a directory's event files: the curve, the files, their other tags, problems."""
 
     curve: Curve
     files: tuple[str, ...]
@@ -58,7 +58,7 @@ class EventCurves(NamedTuple):
 def read_curve(directory: Location, tag: str | None = None) -> EventCurves:
     """Return the numbers under a tag; without one, those of the loss.
 
-    What is cut off or damaged gives what is whole, and a note.
+    A damaged file, or one that was cut off, yields its intact part, and a note.
     """
     curves: dict[str, Curve] = {}
     tags: dict[str, None] = {}

@@ -27,7 +27,7 @@ INTERVAL, INTERVAL_OF_URLS = 2.0, 30.0
 
 
 class Poll(NamedTuple):
-    """What a look at a directory found: checkpoints that became complete, oldest first, and obstacles."""
+    """The result of a poll: checkpoints that became complete, oldest first, and obstacles."""
 
     directory: Directory | None
     complete: list[Member]
@@ -48,7 +48,7 @@ class Follower:
     def poll(self) -> Poll:
         """List the directory once, and look into what has changed.
 
-        A directory that is not there, for the moment or for good, holds nothing.
+        A missing directory is empty.
         """
         self._path.store.forget_listings()
         try:

@@ -1,8 +1,8 @@
-"""What a page tells of a run: its log as columns, and by layer and step what changed, how large, by how much.
+"""The data of a page about a run: its log as columns, and changes by layer and step, with norms and ratios.
 
-What changed is told by checksums alone.  How far the weights moved takes reading the weights that changed
-of two checkpoints that follow each other, in step.  An update ratio is the norm of that movement by
-the norm of the weights before it.
+Checksums alone show changes. To measure how far the weights moved, the changed weights of two consecutive
+checkpoints are read in step. An update ratio is the norm of that movement divided by the norm of the weights
+before it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class History:
                 keys = [key for key in weights if same[key] is not False and _alike(reader, other, key)]
                 found.update(_distances(other, reader, keys, self._workers))
         except CheckpointError:
-            return found  # what is wrong is said of the checkpoint that it is wrong with
+            return found  # the checkpoint's own row reports the error
         return found
 
 
@@ -174,7 +174,7 @@ def _ratio(keys: Collection[str], before: Mapping[str, Seen], moved: Mapping[str
 
 
 class _PairTask(NamedTuple):
-    """Two tensors that lie in files in one piece; plain data."""
+    """Two tensors that files store contiguously; plain data."""
 
     left: FileRange
     right: FileRange
@@ -202,7 +202,7 @@ def _task(left: LazyTensor, right: LazyTensor) -> _PairTask | None:
 
 
 def _do(task: _PairTask | None) -> float | None:
-    """Return the norm of a difference; None where one of the sides is damaged, as the log tells."""
+    """Return the norm of a difference, or None if one side is damaged, which the log reports."""
     if task is None:
         return None
     from formats.store.ranges import buffers
@@ -261,7 +261,7 @@ def _squares(dtype: DType, left: Chunk, right: Chunk) -> float:
 def history_document(
     directory: Location, name: str, run: RunLog, rows: Sequence[LogRow], seen: History
 ) -> dict[str, Any]:
-    """Return what a page tells of a run."""
+    """Return the page's data about a run."""
     curve = run.curve
     layers = sorted({layer for row in rows for layer in seen.rows.get(row.path, ())}, key=_order)
     by_layer = {
@@ -290,7 +290,7 @@ def history_document(
 
 
 def _order(layer: str) -> tuple[bool, list[tuple[int, str]]]:
-    """Sort layer_2 before layer_10, and what is no variable behind them."""
+    """Sort layer_2 before layer_10, and everything but variables last."""
     parts = re.split(r"(\d{1,9})", layer)
     return layer.startswith("("), [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
@@ -301,7 +301,7 @@ def _of(seen: History, row: LogRow, layer: str, field: str) -> float | int | str
 
 
 def _thinned(curve: Curve) -> list[list[float | int | str | None]]:
-    """Return the points of a curve, of very many the least and the largest of each stretch."""
+    """Return the points of a curve; of very many, the smallest and the largest of each range."""
     points = list(zip(curve.steps, curve.values, strict=True))
     stretch = max(1, 2 * len(points) // _MOST_POINTS)
     if stretch > 2:

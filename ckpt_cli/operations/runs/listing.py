@@ -1,4 +1,4 @@
-"""What `ls` shows of a directory: its checkpoints and what lies beside them, as data."""
+"""The checkpoints of a directory, and its other files, as `ls` lists them, as data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GRAPHS = ("graph.pbtxt", "graph.pb")
 
 
 def iso_time(seconds: float) -> str | None:
-    """Return a time as JSON and TSV show it: ISO 8601, UTC; None where a store tells none."""
+    """Return a time as JSON and TSV show it: ISO 8601, UTC; None if a store has none."""
     if not seconds:
         return None
     return (
@@ -111,7 +111,7 @@ def _member_rows(directory: Directory, jobs: int, *, long: bool) -> Iterator[_Li
 def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> None:
     """Say of each checkpoint how many bytes it has in common with others: files that are hard links to one.
 
-    Of the others, no more are named than anybody reads.
+    Only the first of the others are named.
     """
     owners: dict[Identity, list[str]] = {}
     for fields, files in rows:
@@ -203,7 +203,7 @@ def _beside(path: Location) -> dict[str, list[dict[str, Any]]]:
 
 
 def _interrupted(path: Location) -> list[str]:
-    """Return notes on interrupted conversions that somebody may go on with, with their age and size."""
+    """Return notes on interrupted conversions that can be resumed, with their age and size."""
     names = [name for name, is_folder in _entries(path) if is_folder and is_leftover(name, directory=True)]
     if not names:
         return []

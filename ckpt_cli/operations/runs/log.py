@@ -1,9 +1,9 @@
 """A run over time: what changed from checkpoint to checkpoint, the norm of the weights, NaN, the loss.
 
-What changed is told by stored checksums, so by the indexes alone.  Norms and NaN take reading,
-in pieces, and a tensor that has not changed is not read again; formats that store no checksums
-are read whole, and theirs are computed on the way.  A directory that somebody is saving into
-is taken as it is found: what goes away meanwhile is left out and named.
+Stored checksums show changes, so the indexes are enough for them. Norms and NaN need values, which are read
+in pieces; an unchanged tensor is not read again. Formats without checksums are read whole, and their
+checksums are computed on the way. A directory in use is shown as found: files that disappear meanwhile are
+left out and named.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ Fingerprint = tuple[object, ...]
 
 
 class Measure(NamedTuple):
-    """What reading a tensor told: its norm without NaN (None without numbers), how many NaN, infinities."""
+    """The result of reading a tensor: its norm without NaN (None without numbers), and the counts of NaN and
+    infinities.
+    """
 
     l2: float | None
     nan: int
@@ -73,7 +75,7 @@ Watch = Callable[[FormatReader, Mapping[str, Seen], Mapping[str, Seen], "Collect
 
 
 class _Look(NamedTuple):
-    """What is known of a tensor before it is read, and who is to read it: a worker, or whoever asks."""
+    """What is known of a tensor before it is read, and its reader: a worker, or the calling process."""
 
     seen: Seen
     task: FileTask | None = None
@@ -84,14 +86,13 @@ class _Look(NamedTuple):
 class LogRow(NamedTuple):
     """One checkpoint of a run; null is what is not known.
 
-    `changed` and `unchanged` count the chosen tensors that the checkpoint before has as well (the
-    one before of the same prefix, where names have steps), `added` and `removed` those that only one
-    of them has; `uncompared` are those whose checksums do not compare.  `l2` is of the floating
-    tensors of kind variable that are trained, `untrained_l2` of the others: moving means, averages.
-    `nan` and `inf` are counted in all that were chosen.  `global_step` is the training step that the
-    checkpoint itself holds; `loss` is the last that was told up to there since the checkpoint before,
-    at `loss_step`.  `metrics` are the numbers that the checkpoint itself holds, as Orbax' steps do; where no
-    event file tells the loss, it is one of them.
+    `changed` and `unchanged` count the chosen tensors that the previous checkpoint has as well (the previous
+    one of the same prefix, if names have steps). `added` and `removed` count those that only one of them has,
+    and `uncompared` those whose checksums do not compare. `l2` covers the floating tensors of kind variable
+    that are trained, and `untrained_l2` the others: moving means, averages. `nan` and `inf` are counted in
+    all chosen tensors. `global_step` is the training step that the checkpoint itself stores. `loss` is the
+    last value since the previous checkpoint, at `loss_step`. `metrics` are the numbers that the checkpoint
+    itself stores, as Orbax' steps do; without a loss in event files, it is one of them.
     """
 
     name: str
@@ -119,9 +120,9 @@ class LogRow(NamedTuple):
 class RunLog:
     """Goes through a directory's checkpoints, oldest first.
 
-    `rows()` yields them; after that `frozen` has the weights that no checkpoint changed, and
-    `notes` and `warnings` what there is to know beside.  `watch` is told of each that is open,
-    what was found in the one before, and in it.
+    `rows()` yields them. Afterwards `frozen` has the weights that no checkpoint changed, and `notes` and
+    `warnings` further facts. `watch` is called with each open checkpoint, the results for the previous one,
+    and its own.
     """
 
     def __init__(
@@ -144,13 +145,13 @@ class RunLog:
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self._before: dict[str, dict[str, Seen]] = {}
-        """What the last checkpoint of each series held."""
+        """The content of the last checkpoint of each series."""
         self._marks: Mapping[str, bool] | None = None if values else {}
         """Whether tensors are trained, by the graph of the run, which is looked for once."""
         self._compared: dict[str, bool] = {}
         """Weights that were compared at least once, and whether they were ever found changed."""
         self._told: dict[str, int] = {}
-        """Up to which step of each series the curve was told."""
+        """The step of each series up to which the curve was shown."""
 
     @property
     def frozen(self) -> list[str]:
@@ -203,7 +204,7 @@ class RunLog:
         return row._replace(loss_step=found[0], loss=found[1]) if found else row
 
     def _tell(self, step: int, row: LogRow) -> None:
-        """Add the loss, or metric that was asked for, of a checkpoint itself, if event files tell none."""
+        """Add the loss, or the requested metric, of a checkpoint itself, if event files have none."""
         if not self._is_told:
             tag = self.curve.tag or LOSS
             if row.metrics is not None and tag in row.metrics:
@@ -271,7 +272,7 @@ class RunLog:
     ) -> Generator[tuple[str, Seen, CheckpointError | None]]:
         """Yield what each tensor is found to be, in this order, and why it cannot be read.
 
-        What lies in a file in one piece is read by the workers, the rest here, when it is its turn.
+        Workers read contiguous data; the rest is read here, in its turn.
         """
         looks, again = tee(self._look_of(reader, key, before.get(key)) for key in keys)
         with closing(self._workers.map(_read_by_worker, looks, _bytes_of_task)) as results:
@@ -339,7 +340,7 @@ def _read_by_worker(look: _Look) -> Seen | CheckpointError | None:
 
 
 def _read_here(tensor: LazyTensor, stored: Fingerprint | None) -> Seen | CheckpointError:
-    """Measure a tensor's numbers; where no stored checksum tells it from others, compute one."""
+    """Measure a tensor's numbers; without a stored checksum, compute one."""
     floating = tensor.spec.dtype.family in ("float", "complex")
     crc = 0
 
@@ -433,7 +434,7 @@ def _stored_fingerprint(tensor: LazyTensor) -> Fingerprint | None:
 
 
 def has_changed(before: Fingerprint | None, now: Fingerprint | None) -> bool | None:
-    """Whether a tensor changed; None where it cannot be told."""
+    """Whether a tensor changed, or None if unknown."""
     if before is None or now is None:
         return None
     if before[:2] != now[:2]:

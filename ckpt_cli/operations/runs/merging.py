@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Places:
     """Where checkpoints belong in a list: before the first entry that is newer.
 
-    Entries are compared by step where both names have one, else by time; an entry that is not there has
-    none.  The list need not be in order.
+    Entries are compared by step if both names have one, otherwise by time; a missing file has no time. The
+    list need not be in order.
     """
 
     def __init__(self, entries: Sequence[StateEntry], modified: Callable[[StateEntry], float]) -> None:
@@ -46,11 +46,11 @@ def merged(
     modified: Callable[[StateEntry], float],
     entry_of: Callable[[Member, bool], StateEntry | None],
 ) -> list[StateEntry]:
-    """Return entries with others among them, each in the place that `Places` tells.
+    """Return entries with others among them, each in the place that `Places` finds.
 
-    `members` come oldest first, as `Member.order` has it: those without a step before the others, and none of
-    them newer than one that follows.  `entry_of` makes an entry of one, and is told whether it is newer than
-    all that were there; where it returns None the member is left out.
+    `members` come oldest first, as `Member.order` sorts them: those without a step before the others, and
+    none newer than one that follows. `entry_of` makes an entry of one, and is called with whether it is newer
+    than all existing ones; if it returns None, the member is left out.
     """
     found = list(entries)
     by_kind: dict[bool, list[Member]] = {False: [], True: []}

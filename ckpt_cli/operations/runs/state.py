@@ -1,4 +1,4 @@
-"""The state file of a directory beside what is there: entries, checkpoints it does not list, leftovers."""
+"""The state file of a directory, compared with its content: entries, unlisted checkpoints, leftovers."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def is_inside(name: str) -> bool:
 
 
 def is_absolute(name: str) -> bool:
-    """Whether a name says where it lies by itself: as a path from the root on, or a URL."""
+    """Whether a name is complete by itself: an absolute path, or a URL."""
     return os.path.isabs(name) or bool(scheme_of(name))
 
 
 def _plain(name: str) -> str:
-    """Return the one spelling of a name; a URL, as what lies elsewhere in a store is called, has one."""
+    """Return the normal form of a name; URLs, which name entries elsewhere in a store, are unchanged."""
     return name if scheme_of(name) else os.path.normpath(name)
 
 
 def _inside(path: Location, folder: Location) -> str:
-    """Return by which name a path lies in a folder; one that `is_inside` denies where it does not."""
+    """Return the name of a path inside a folder; for a path outside, one that `is_inside` rejects."""
     if scheme_of(path) == scheme_of(folder):
         return path.real().relative_to(folder.real())
     return path
@@ -82,10 +82,10 @@ def flaw_of(location: CheckpointLocation) -> str | None:
 class Run:
     """A directory and its state file, as they are at one moment.
 
-    `entries` stand in the order of the file, `unlisted` are the checkpoints it does not
-    have, oldest first.  Old sets that are `waiting` in leftovers to be put back count as there.
-    Where it `is_in_store` leftovers are what `--resume` goes on with: parts of uploads nobody sees.  Where
-    it `is_only_read` nothing is changed.
+    `entries` are in the order of the file, and `unlisted` are the checkpoints it lacks, oldest first. Old
+    sets that are `waiting` in leftovers to be put back count as existing. If it `is_in_store`, leftovers are
+    those that `--resume` continues with; parts of uploads are invisible. If it `is_only_read`, nothing is
+    changed.
     """
 
     def __init__(self, path: Location) -> None:
@@ -124,7 +124,9 @@ class Run:
         return find_leftovers(self.path, prefixes, has_checkpoints=has_checkpoints)
 
     def entry(self, listed: str, timestamp: float | None = None) -> StateEntry:
-        """Return what a listed path names: in this directory if it is here, else where the path says."""
+        """Return the entry for a listed path: in this directory if it is here, otherwise at the path
+        itself.
+        """
         names = [listed]
         if is_absolute(listed):
             inside = _inside(self.path.of(listed), self.path)
@@ -203,7 +205,7 @@ def places_of(path: Location) -> tuple[Location, Location]:
 
 
 def _suggest_directory(path: Location) -> tuple[str, ...]:
-    """Return a hint for a path that is not there: where it is called like a checkpoint, the run it was in."""
+    """Return a hint for a missing path: if it has a checkpoint's name, the run it was in."""
     run = path.parent or path.of(".")
     if step_of(path) is not None and run.is_folder() and Directory(run).members:
         return (f"pass its directory: {run}",)

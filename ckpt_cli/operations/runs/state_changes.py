@@ -14,11 +14,10 @@ kill in between, the state file names checkpoints that are gone, but never as th
 Nothing outside the directory is ever deleted: the state file of a copied directory may
 name, by absolute paths, the checkpoints of the original.
 
-Two traits of TensorFlow's CheckpointManager shape what is written.  It deletes what the
-list has first, so the latest stands last.  And it forgets, without deleting, what is not
-newer than `last_preserved_timestamp`, which is how it keeps a checkpoint every few hours;
-so what is added to the list and is older than the rest gets no later time than that.
-tensorflow/python/checkpoint/checkpoint_management.py
+Two traits of TensorFlow's CheckpointManager determine what is written. It deletes the first entries of the
+list, so the latest comes last. And it forgets, without deleting, checkpoints that are not newer than
+`last_preserved_timestamp`, which is how it keeps one every few hours; so an added entry older than the rest
+gets no later time than that. tensorflow/python/checkpoint/checkpoint_management.py
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _RECENT = 600
 
 
 class Wish(NamedTuple):
-    """What is asked for: a checkpoint to be the latest, mending, how many to keep."""
+    """The requested changes: a checkpoint to be the latest, repairs, how many to keep."""
 
     latest: str | None = None
     fix: bool = False
@@ -89,7 +88,7 @@ class Change(NamedTuple):
 
 
 class StatePlan(NamedTuple):
-    """What is to be done.  `state` is what the state file shall say, None where it stays as it is."""
+    """The planned changes. `state` is the new content of the state file, or None if it stays unchanged."""
 
     changes: list[Change]
     state: StateFile | None
@@ -390,7 +389,7 @@ class _StatePlanner:
 
 
 def _to_delete(entry: StateEntry, spared: set[str]) -> tuple[Location, ...]:
-    """Return the files of a checkpoint but for those that others have as well."""
+    """Return the files of a checkpoint without those that others share."""
     assert entry.location is not None
     return tuple(path for path in files_of(entry.location) if path not in spared)
 
@@ -497,18 +496,18 @@ def _state_in(path: Location) -> StateFile | None:
 
 
 def _delete(files: tuple[Location, ...]) -> None:
-    """Delete the files of a checkpoint.  What has gone meanwhile is what was wanted."""
+    """Delete the files of a checkpoint. A file that is already gone is no error."""
     failed = Attempts()
     for number, path in enumerate(files):
         with refusing(path), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         if number == 0:
-            # From here on it is no checkpoint, also after a loss of power.
+            # from here on it is no checkpoint, even after a loss of power
             with failed.going_on(), refusing(path):
                 sync_directory(os.path.dirname(path) or ".")
     failed.raise_first()
 
 
 def _is_tensorflows(location: CheckpointLocation) -> bool:
-    """Whether TensorFlow restores it; what it does not is on the list only if somebody put it there."""
+    """Whether TensorFlow restores it; other checkpoints are on the list only if the user put them there."""
     return format_named(detect_format(location)).family is Family.TENSORFLOW

@@ -1,7 +1,8 @@
-"""Which tensors of a checkpoint a program trains: told by the graph beside it, `PREFIX.meta`, and by names.
+"""The tensors of a checkpoint that a program trains, from the graph next to it, `PREFIX.meta`, and from
+names.
 
-A graph of another step tells as much as the checkpoint's own, since a run has one graph; which one
-was taken is said.  One whose variables have other shapes is another model's and is not believed.
+A graph of another step is as good as the checkpoint's own, because a run has one graph; a note says which one
+was used. A graph whose variables have other shapes belongs to another model and is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Trainable(NamedTuple):
-    """Whether a tensor is trained, by key, for those of which it is known, and the graph that tells it.
+    """Whether a tensor is trained, by key, as far as known, and the graph that shows it.
 
     `borrowed` says that this is the graph of another step, `flaws` what is wrong with it.
     """
@@ -34,7 +35,7 @@ class Trainable(NamedTuple):
 
 
 def trainable_tensors(reader: FormatReader) -> Trainable:
-    """Return what the graph beside a checkpoint tells; without one, nothing."""
+    """Return the content of the graph next to a checkpoint, which is empty without one."""
     shard = V1_SHARD.fullmatch(reader.location.path)
     prefix = reader.location.path.of(shard["prefix"]) if shard else reader.location.path
     path = _graph_beside(prefix)
@@ -103,7 +104,7 @@ _UNTRAINED = frozenset(
         *("running_mean", "running_var", "ExponentialMovingAverage"),
     )
 )
-"""What frameworks call the statistics and averages that training moves, and no gradient."""
+"""The frameworks' names for statistics and averages, which training changes without gradients."""
 
 _STATISTICS = "batch_stats"
 """The collection of these in Flax."""

@@ -1,1 +1,1 @@
-"""Which tensors, and under which keys."""
+"""Choose tensors, and change their keys."""

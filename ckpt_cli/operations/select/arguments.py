@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 
 
 class _NamedCheckpoint(Protocol):
-    """What a path names: a checkpoint's location, or what is to be said in its place."""
+    """The result of resolving a path: a checkpoint's location, or a message instead."""
 
     @property
     def path(self) -> Location: ...
@@ -38,8 +38,8 @@ class _NamedCheckpoint(Protocol):
 def paths_and_keys(first: Location, words: Sequence[str]) -> tuple[list[Location], tuple[str, ...]]:
     """Tell the paths among words that follow a path from the keys, which stay in their order.
 
-    A key or object path of the first checkpoint is a key, whatever lies on the disk.  Else what is
-    there is a path, and the rest are keys and globs.
+    A key or object path of the first checkpoint is a key, whatever is on disk. Otherwise an existing path is
+    a path, and the rest are keys and globs.
     """
     meant = {word: parse_location(word) for word in words}
     there = {word for word, path in meant.items() if path.exists() or find(path) is not None}
@@ -64,7 +64,7 @@ def checkpoints_below(path: Location, jobs: int = 1) -> Iterator[CheckpointLocat
 
     As many processes as there are `jobs` share a large number of directories.
     """
-    from formats.find.directory import directories_below  # which one checkpoint does not need
+    from formats.find.directory import directories_below  # not needed for one checkpoint
     from formats.store.work.forked import each_of_many
 
     for found in each_of_many(_checkpoints_in, [*directories_below(path)], jobs, path.store):

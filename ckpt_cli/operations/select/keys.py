@@ -39,7 +39,7 @@ _SLOT_PATH = re.compile(r"(?P<variable>.*) \((?P<name>.*) of (?P<optimizer>.*)\)
 _TAIL = f"/{ATTRIBUTES}/"
 
 Step = tuple[str, "Callable[[str], str | None]"]
-"""What a rule is called, and the rule: a name's new name, None where it does not apply."""
+"""The name of a rule, and the rule: it returns a name's new name, or None if it does not apply."""
 
 
 class Rules(NamedTuple):
@@ -92,7 +92,7 @@ def _stripper(prefix: str) -> Callable[[str], str | None]:
     def strip(name: str) -> str | None:
         if not name.startswith(prefix) or name == prefix:
             return None
-        # `bert` as well as `bert/` strips that component: nobody wants names that begin with a slash.
+        # `bert` as well as `bert/` strips that component, because names must not begin with a slash.
         return name[len(prefix) :].removeprefix("" if prefix.endswith("/") else "/")
 
     return strip
@@ -120,7 +120,7 @@ class Renamed:
         self.object_graph = graph
         self.notes: list[str] = []
         self.mapped: frozenset[str] = frozenset()
-        """The old keys of which a map says what they become."""
+        """The old keys that a map mentions."""
 
     @property
     def changed(self) -> dict[str, str]:
@@ -237,7 +237,7 @@ def _by_key(reader: FormatReader, rules: Rules) -> Renamed:
 
 
 def _check_utf8(old: str, new: str) -> None:
-    """Refuse a rule that spoils a name: no program asks for one that is not UTF-8."""
+    """Reject a rule that makes a name invalid: no program looks for one that is not UTF-8."""
     if is_utf8(old) and not is_utf8(new):
         raise ConversionError(f"cannot become {new!r}, which is not UTF-8", key=old)
 
@@ -255,7 +255,7 @@ def _check_edges(old: str, new: str) -> None:
 def _slots(reader: FormatReader) -> dict[str, NamedSlot]:
     """Return the slots by key, with what surrounds their variable's key in theirs."""
     slots = named_slots(reader.specs)
-    if reader.format.is_by_name:  # whose kinds know no slots but these
+    if reader.format.is_by_name:  # its kinds have no other slots
         return slots
     for key, kind in reader.kinds.items():
         if kind != "slot" or key in slots:
@@ -398,7 +398,7 @@ def _full_names(graph: ObjectGraph, rules: Rules) -> dict[str, str]:
     for slot in graph.slots:
         for variable in of_nodes[slot.variable]:
             for name in of_nodes[slot.node]:
-                # Adam/dense/kernel/m: the variable's name stands in it between slashes.
+                # Adam/dense/kernel/m: the variable's name is between slashes in it.
                 within = f"/{name}/".find(f"/{variable}/")
                 if names[name] == name and names[variable] != variable and within >= 0:
                     names[name] = name[:within] + names[variable] + name[within + len(variable) :]

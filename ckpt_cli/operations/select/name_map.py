@@ -36,24 +36,24 @@ LARGEST_MAP = 1 << 28  # bytes; a line for each of a million tensors is less
 _ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-fA-F]{2}))")
 _CAPTURE = re.compile(rb"\{(\*?[a-z][a-z0-9_]{0,30})\}")
 _ANY = "*"
-"""What a capture begins with that stands for any text."""
+"""The start of a capture that matches any text."""
 
-_DIGITS = "[0-9]{1,18}+"  # all that there are, so that a name is gone through once
+_DIGITS = "[0-9]{1,18}+"  # possessive, so that a name is read once
 _NUMBERS = re.compile("[0-9]+")
 _MOST_CAPTURES = 8
 _MOST_TRIED = 5_000_000
-"""Names held against lines with captures, all together; a map of a model's needs a few for each name."""
+"""The most comparisons of names with captures in total; a map of a model needs a few for each name."""
 
 
 class Name(NamedTuple):
-    """A name with captures: what stands before, between and behind them, and what they are called."""
+    """A name with captures: the text before, between and after them, and their names."""
 
     literals: tuple[str, ...]
     captures: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, column: bytes) -> Name:
-        """Return the name that a column spells; ValueError where its captures cannot be told apart."""
+        """Return the name in a column. Raises ValueError if its captures are ambiguous."""
         parts = _CAPTURE.split(column)
         literals = tuple(key_text(_ESCAPED.sub(_unescape_one, part)) for part in parts[::2])
         captures = tuple(part.decode() for part in parts[1::2])
@@ -114,7 +114,7 @@ def _pattern(name: Name) -> re.Pattern[str]:
 
 
 class MapRow(NamedTuple):
-    """A line of a map; `place` says where it stands."""
+    """A line of a map; `place` is its position."""
 
     old: Name
     new: Name
@@ -277,8 +277,8 @@ def packs_hint() -> str:
 def read_map(path: Location) -> NameMap:
     """Return the map in a file, or the one of ckpt's own that is called so where there is no such file.
 
-    A folder of that name is no file: a checkpoint of BERT often lies in one called `bert`.
-    Raises CheckpointError where it is none of both kinds, or contradicts itself.
+    A folder of that name is no file: a checkpoint of BERT is often in one called `bert`. Raises
+    CheckpointError if it is neither kind of map, or contradicts itself.
     """
     if "/" not in path and (path.is_folder() or not path.exists()):
         if path in packs():
@@ -302,7 +302,7 @@ def parse_map(data: bytes, path: str) -> NameMap:
 
 
 def _refuse_contradictions(rows: Sequence[MapRow], path: str) -> None:
-    """Refuse two new names for one old name, but for those of what is cut."""
+    """Reject two new names for one old name, except for tensors that are split."""
     first: dict[Name, MapRow] = {}
     for row in rows:
         other = first.setdefault(row.old, row)

@@ -2,12 +2,11 @@
 
     bert/encoder/layer_0/attention/self/query/kernel    model/encoder/layers/0/attention/query/kernel
 
-Only tensors of one dtype and shape are proposed for each other, and of what their names
-call a kernel, a bias, a gamma only the like.  Among these three things tell, in this order:
-the place in stacks of layers (`layer_0`, `layers/0`, `dense_2`), the words of the names,
-rare ones above common ones, and at last the order.  Each proposal says which; nobody but
-its reader can say whether it is true.  What the order alone says is ambiguous: another pair of
-one shape fits as well.
+Only tensors of one dtype and shape are proposed for each other, and a tensor that its name calls a kernel, a
+bias or a gamma only for another of the kind. Among these, three things decide, in this order: the position in
+stacks of layers (`layer_0`, `layers/0`, `dense_2`), the words of the names, rare ones above common ones, and
+last the order. Each proposal says which one decided; only its reader can say whether it is right. A pair by
+order alone is ambiguous, because another pair of the same shape fits as well.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _SAME = {"weight": "kernel", "bia": "bias"}
 """Words without a last `s`, and what they mean."""
 
 _ROLES = frozenset({"kernel", "bias", "gamma", "beta", "mean", "variance", "embedding"})
-"""What a variable is to its layer, as the last word of its name; a layer has one of each."""
+"""The role of a variable in its layer, as the last word of its name; a layer has one of each."""
 
 
 class Candidate(NamedTuple):
-    """A variable without a partner: its path, as people read it, tells what it is."""
+    """A variable without a partner, and its path as users see it."""
 
     key: str
     path: str
@@ -54,7 +53,7 @@ class Proposal(NamedTuple):
 
 
 class _CandidateName(NamedTuple):
-    """A candidate taken apart: its words, its role, and its rank in each stack that it is in."""
+    """A parsed candidate: its words, its role, and its rank in each of its stacks."""
 
     candidate: Candidate
     words: frozenset[str]
@@ -72,7 +71,7 @@ _ALIKE: tuple[Callable[[_CandidateName], object], ...] = (
     lambda named: named.ranks,
     lambda _: None,
 )
-"""What those have in common that are held against each other, the most telling first."""
+"""What compared candidates share, the most specific first."""
 
 
 def propose(sources: Sequence[Candidate], targets: Sequence[Candidate]) -> list[Proposal]:
@@ -131,7 +130,7 @@ def _taken_apart(candidates: Sequence[Candidate]) -> list[_CandidateName]:
 def _numbers(path: str, stacks: Mapping[str, object] | None = None) -> Iterator[tuple[str, int]]:
     """Yield the stacks of layers that a path is in, each with its number there.
 
-    Where `stacks` are known, a part without a number is before the first of them.
+    If `stacks` are known, a part without a number comes before the first of them.
     """
     before = ""
     for part in path.split("/"):
@@ -145,7 +144,7 @@ def _numbers(path: str, stacks: Mapping[str, object] | None = None) -> Iterator[
 
 
 def _weights(sides: Iterable[Sequence[_CandidateName]]) -> dict[str, float]:
-    """Return how much a word tells: nothing where all names have it, most where one has."""
+    """Return the weight of each word: none if all names have it, the most if one has."""
     weights: dict[str, float] = {}
     for side in sides:
         counts = Counter(chain.from_iterable(named.words for named in side))
@@ -192,9 +191,9 @@ def _within(
 def _by_words(
     mine: list[_CandidateName], theirs: list[_CandidateName], weights: Mapping[str, float]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of which each is more like the other than like anything that is left.
+    """Yield the pairs whose members are each other's most similar remaining candidate.
 
-    Where two are equally like a third, words do not tell, and none of them is paired by fewer words.
+    If two are equally similar to a third, words do not decide, and neither is paired by fewer words.
     """
     by_likeness: defaultdict[float, list[tuple[int, int]]] = defaultdict(list)
     for a, b in itertools.product(range(len(mine)), range(len(theirs))):

@@ -1,8 +1,8 @@
-"""Which tensors another layout has, and of which ones of this each is made, by which operations.
+"""The tensors of another layout: which ones of this layout each is made from, by which operations.
 
-A map's rows are about names; here they are held against the tensors that there are.  What is
-left over or missing, made twice, does not fit, or would come back as something else is refused
-with the rows that say so: what is related goes there and back.
+A map's rows refer to names; here they are compared with the existing tensors. Unused and missing tensors,
+duplicates, operations that do not fit, and results that the inverse would not restore are rejected, with
+their rows: every relation is invertible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Relation(NamedTuple):
     steps: AxisOperations
     row: MapRow | None = None
     scale: float = 1.0
-    """By what all elements are multiplied in the end."""
+    """The factor of all elements, applied last."""
 
 
 class Related(NamedTuple):
@@ -81,7 +81,7 @@ def relate(names: NameMap, shapes: Mapping[str, Shape]) -> Related:
 
 
 class _Relating:
-    """Rows held against one name after the other; what is joined waits until all of them are through."""
+    """Applies rows to one name after another; joined tensors wait until all parts have arrived."""
 
     def __init__(self, names: NameMap, shapes: Mapping[str, Shape]) -> None:
         self._names = names
@@ -188,7 +188,7 @@ def _refuse_doubles(relations: Iterable[Relation], names: NameMap) -> None:
 
 
 def _refuse_detours(relations: Sequence[Relation], names: NameMap) -> None:
-    """Refuse rows of which the way back would find others: names that come back are the same names.
+    """Reject rows whose inverse would find other names: names must survive the round trip.
 
     Of the steps those alone count here that join and cut; the others undo themselves.
     """

@@ -1,13 +1,12 @@
-"""Keys as paths of files, and of datasets in one.  Files stay below one directory, whatever a key says.
+"""Keys as paths of files, or of datasets in one. Files stay below one directory, for any key.
 
     net/l1/kernel        net/l1/kernel
     ../../x  /etc/x      %2E%2E/%2E%2E/x   %_/etc/x
     a\\n:b  50%           a%0A%3Ab          50%25
 
-A component keeps letters, digits and what file systems agree on; other bytes stand as
-%XX, so that no two keys become one path; an empty component is `%_`.  What is too long
-for a name ends in a piece of its hash.  Where two paths are one to a file system that
-does not tell `A` from `a`, the second gets a number.
+A component keeps letters, digits and the characters that file systems agree on. Other bytes become %XX, so
+that two keys never share a path; an empty component is `%_`. A name that is too long ends in a part of its
+hash. If a file system does not distinguish two paths, as `A` and `a`, the second gets a number.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _component(text: str) -> str:
     data = key_bytes(text)
     if not data:
         return "%_"
-    # Bytes that are no UTF-8 are surrogates in the key; no file system need take them.
+    # bytes that are not UTF-8 are surrogates in the key, which a file system may reject
     safe = _UNSAFE.sub(_spell, data)
     name = safe.decode("utf-8", "backslashreplace").replace("\\x", "%")
     if set(name) == {"."}:

@@ -25,7 +25,7 @@ class NothingSelectedError(CheckpointError):
 class Selection(NamedTuple):
     """Which tensors are wanted.  Without anything to keep, all are.
 
-    Of what to keep, `words` that match no key stand for all keys that contain them.
+    `words` that match no key stand for all keys that contain them.
     """
 
     keep: tuple[str, ...] = ()
@@ -81,12 +81,12 @@ def _pattern(text: str, selection: Selection) -> re.Pattern[str]:
 
 
 def with_words(selection: Selection, *readers: FormatReader) -> Selection:
-    """Return a selection in which words that are no keys of any reader are globs of what contains them.
+    """Return a selection in which words that are no reader's keys become globs.
 
     A note says how many tensors that are.  Expressions, and what matches nothing even so, stay as they are.
     """
     if selection.regex or not selection.words or any(reader.paths_flaw for reader in readers):
-        return selection  # whether a word is an object path cannot be told where the graph is damaged
+        return selection  # a damaged graph cannot show whether a word is an object path
     keep = list(selection.keep)
     for at, text in enumerate(keep):
         if text not in selection.words or not _IN_GLOBS.isdisjoint(text):
@@ -101,7 +101,7 @@ def with_words(selection: Selection, *readers: FormatReader) -> Selection:
 
 
 class Sifted(NamedTuple):
-    """What a selection makes of one checkpoint: keys chosen, keys dropped, patterns that match nothing.
+    """The result of a selection for one checkpoint: chosen keys, dropped keys, patterns without a match.
 
     Of these, `unmatched` are patterns of what to keep, `idle` of what to drop.
     """
@@ -115,8 +115,8 @@ class Sifted(NamedTuple):
 def sift(reader: FormatReader, selection: Selection, *, listed: bool = False) -> Sifted:
     """Return what a selection chooses and drops, in the order of the checkpoint.
 
-    Where dtypes or kinds choose, what they leave out is proved, unless all is merely
-    `listed`: of what is chosen values are read, with the checksums that cover both.
+    If dtypes or kinds choose, dropped tensors are proved, unless everything is only `listed`. Chosen tensors
+    are read, with the checksums that cover both.
     """
     specs = reader.specs
     kept: set[str] | None = set() if selection.keep else None
@@ -176,7 +176,7 @@ def choose(
 
 
 def prove_graph(reader: FormatReader) -> None:
-    """Have what tells object paths, full names and kinds been read, for whoever answers by them.
+    """Read the source of object paths, full names and kinds before they are used.
 
     Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
     """
@@ -200,7 +200,7 @@ def say_idle(reader: FormatReader, patterns: Iterable[str]) -> None:
 def unmatched(reader: FormatReader, text: str) -> CheckpointError:
     """Return the error of a pattern that matches nothing, with close keys.
 
-    Where what tells the object paths is damaged, or may not be read, nobody knows what they are.
+    If the source of object paths is damaged, or cannot be read, they are unknown.
     """
     flaw = reader.paths_flaw
     if flaw is not None:

@@ -75,7 +75,7 @@ class TensorSlice(NamedTuple):
 
 
 class _PartTensor(LazyTensor):
-    """A part of a tensor, of which a bounded piece is held at a time, however large it is."""
+    """A part of a tensor of any size; only a bounded piece is in memory at a time."""
 
     def __init__(self, whole: LazyTensor, part: TensorSlice) -> None:
         super().__init__(part.spec._replace(shape=part.shape, stored=None))
@@ -96,7 +96,7 @@ class _PartTensor(LazyTensor):
 def find_part(reader: FormatReader, text: str, *, ignore_case: bool = False) -> TensorSlice:
     """Return the one tensor, or part of one, that `text` names; NothingSelectedError where it names none.
 
-    A word that is no key names the one that contains it.
+    A word that is not a key means the key that contains it.
     """
     named = _named(reader, text)
     if named is not None:
@@ -128,7 +128,7 @@ def find_parts(reader: FormatReader, texts: tuple[str, ...], selection: Selectio
     wanted = selection._replace(keep=(*plain, *selection.keep))
     for key in choose(reader, wanted) if wanted.keep or not parts else ():
         parts.setdefault(key, []).insert(0, TensorSlice(key, reader.specs[key]))
-    # What the other options drop, they drop of slices, too.
+    # The other options drop slices, too.
     left = [key for key in sift(reader, selection._replace(keep=())).chosen if key in parts]
     if not left:
         raise NothingSelectedError("the selection leaves no tensors", path=reader.location.path)
@@ -136,7 +136,7 @@ def find_parts(reader: FormatReader, texts: tuple[str, ...], selection: Selectio
 
 
 def whole(parts: list[TensorSlice], path: str) -> list[str]:
-    """Return the keys of parts; SliceError for a slice, which tells nothing of another layout's axes."""
+    """Return the keys of parts. Raises SliceError for a slice, because another layout has other axes."""
     for part in parts:
         if part.region is not None:
             message = f"slice {part.text}: --layout does not support slices"
@@ -146,7 +146,7 @@ def whole(parts: list[TensorSlice], path: str) -> list[str]:
 
 
 def _sliced(reader: FormatReader, text: str, how: Selection) -> TensorSlice | None:
-    """Return the part that `KEY[SLICE]` names; None where it is no slice, or rather a pattern."""
+    """Return the part that `KEY[SLICE]` names, or None if it is not a slice, or more likely a pattern."""
     sliced = _SLICED.fullmatch(text)
     if not sliced:
         return None

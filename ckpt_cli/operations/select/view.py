@@ -1,8 +1,8 @@
 """A checkpoint in another layout: a reader whose tensors are made of another's, one at a time.
 
-Whoever reads it sees the other layout's keys, shapes and values, so that everything that is done
-with a checkpoint is done with it, too.  Tensors that get another name alone are read as
-before; of one that is permuted, joined or cut, it and what it is made of are held in memory.
+Its users see the other layout's keys, shapes and values, so that every operation on a checkpoint works on it,
+too. Tensors that are only renamed are read as before; a permuted, joined or cut tensor is in memory together
+with its sources.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Relaid(FormatReader):
 
 
 def _spelled(relation: Relation) -> str:
-    """Return what is done to a tensor: a scale is no operation of maps, and told all the same."""
+    """Return the operations on a tensor, including a scale, which maps cannot spell."""
     scale = f"scale({relation.scale:.9g})" if relation.scale != 1 else ""
     return f"{relation.steps} {scale}".strip()
 

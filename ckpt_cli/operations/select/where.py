@@ -107,7 +107,7 @@ class _Not(NamedTuple):
 
 
 class _Several(NamedTuple):
-    """Parts of which each must hold, or one where `decisive` is True: the verdict that decides alone."""
+    """Parts that must all hold, or one of which must if `decisive` is True: the result that decides alone."""
 
     decisive: bool
     parts: tuple[_Node, ...]
@@ -126,7 +126,7 @@ _Node = _Comparison | _Not | _Several
 
 
 class Where(NamedTuple):
-    """A parsed expression, with the columns it names and where each of them first stands in its text."""
+    """A parsed expression, with the columns it names and the first position of each in its text."""
 
     text: str
     node: _Node
@@ -149,7 +149,10 @@ class Where(NamedTuple):
 
 
 def parse_where(text: str, columns: Mapping[str, str], aliases: Mapping[str, str] = ALIASES) -> Where:
-    """Parse an expression over columns of certain kinds; WhereError tells what is wrong, and where."""
+    """Parse an expression over columns of certain types.
+
+    Raises WhereError with the mistake and its position.
+    """
     parser = _Parser(text, columns, aliases)
     node = parser.expression(0)
     parser.take("end", "'and', 'or' or the end")
@@ -164,7 +167,7 @@ class _Parser:
         self.positions: dict[str, int] = {}
 
     def take(self, kind: str, expected: str) -> _Token:
-        """Return the next token, which is of a kind, and go on to the one behind it."""
+        """Return the next token, which must be of a kind, and advance."""
         token = self._next
         if token.kind != kind:
             raise self._error(f"expected {expected}, found {token.shown}", token)

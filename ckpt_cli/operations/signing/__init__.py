@@ -1,1 +1,1 @@
-"""Signed statements of tensors: keys, envelopes, and what is held against them."""
+"""Signed statements about tensors: keys, envelopes, and comparisons with them."""

@@ -30,10 +30,10 @@ _NOTHING = Statement({}, {}, "", "")
 
 
 class SignedContract(Contract):
-    """What a signed statement says that tensors are, and whether a key proves it.
+    """The tensors of a signed statement, and whether a key proves it.
 
-    `view` returns a checkpoint in the names and layout that were signed, and new names for its keys.
-    Raises UnsupportedFeatureError where `path` is no envelope.
+    `view` returns a checkpoint in the names and layout that were signed, and new names for its keys. Raises
+    UnsupportedFeatureError if `path` is not an envelope.
     """
 
     def __init__(self, path: Location, key: PublicKey, view: View) -> None:

@@ -29,7 +29,7 @@ _TO_MAKE = {
 
 
 class _Key:
-    """What a public key tells, and the private key it may belong to."""
+    """A parsed public key, and its private key if known."""
 
     def __init__(self, key: Any, path: str) -> None:
         ed25519, ec = _library(path)[:2]
@@ -139,9 +139,9 @@ def _loaded(data: bytes, path: str) -> Any:
 
 
 def _no_key(error: Exception, path: str, half: str) -> CheckpointError:
-    """Return why a file is no key, without a word of its content.
+    """Return why a file is not a key, without any of its content.
 
-    The library raises ValueError, TypeError and errors of its own for what is no key.
+    For a file that is not a key the library raises ValueError, TypeError and errors of its own.
     """
     if isinstance(error, MemoryError):
         raise error

@@ -34,7 +34,7 @@ _UNMAPPED = unmapped("")
 
 
 class Statement(NamedTuple):
-    """What was signed: specs and digests by name, the checkpoint's name and when that was."""
+    """The signed content: specs and digests by name, the checkpoint's name and the time."""
 
     specs: dict[str, TensorSpec]
     digests: dict[str, str]
@@ -64,7 +64,10 @@ def payload_of(reader: FormatReader, tensors: Iterable[CanonicalTensor], time: s
 
 
 def read_statement(payload: bytes) -> Statement:
-    """Return what a payload states; ValueError, with the reason, where it is no statement about tensors."""
+    """Return the statement in a payload.
+
+    Raises ValueError, with the reason, if it is not one about tensors.
+    """
     document = parsed_json(payload)
     fields = document if isinstance(document, dict) else {}
     for name, expected in (("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)):

@@ -1,7 +1,7 @@
 """Markdown for a pull request: what was found, the largest first, totals, what to do.
 
-Names come from files: they stand in code spans, in which nothing means anything but a longer row of
-backticks.  A comment of GitHub holds 64 KB, so what is longer is cut, and how much is said.
+Names come from files, so they are in code spans, which only a longer row of backticks can end. A comment of
+GitHub holds 64 KB, so longer text is cut, with a count of what is left out.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _table(table: FindingsTable) -> str:
 
 
 def code(text: str) -> str:
-    """Return text as a code span, whatever stands in it."""
+    """Return any text as a code span."""
     text = base.escape(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if text.startswith("`") or text.endswith("`") else ""

@@ -1,7 +1,7 @@
 """SARIF 2.1.0, which code scanning of GitHub and others read.
 
-A checkpoint has no lines: what is damaged is told by its offset in bytes, and where a line must
-stand it is the first.  https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+A checkpoint has no lines: damage has an offset in bytes, and a required line is the first.
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What several forms say in the same words."""
+"""The words that several formats share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printing findings in the form that --format asks for."""
+"""Print findings in the format of --format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def write(report: Report, form: str) -> None:
-    """Print a report in one of the forms, each of which is a module of this room; UTF-8 in every locale."""
+    """Print a report in one of the formats, each a module of this room, in UTF-8 in every locale."""
     text: str = importlib.import_module(f"{__package__}.{form}").render(report)
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))

@@ -1,7 +1,7 @@
 """The way back: PyTorch weights under the names of transformers' TensorFlow and Flax models.
 
-The table `back.tsv` has the variables of each class.  What each becomes in PyTorch is known (`layout`), and
-that is undone here.  `{model}` in a name stands for the model's own scope, `{n}` for the number of a layer.
+The table `back.tsv` has the variables of each class. `layout` computes what each becomes in PyTorch, and this
+module inverts that. `{model}` in a name stands for the model's own scope, `{n}` for the number of a layer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .layout import HubModel
 
 _OLD_LAST = {"gamma": "weight", "beta": "bias"}
-"""What parameters of LayerNorm are called in old PyTorch files."""
+"""The names of LayerNorm's parameters in old PyTorch files."""
 
 _BUFFERS = re.compile(r"(^|\.)embeddings\.position_ids$|\.attn\.(masked_)?bias$")
 _SCOPE = "{model}"
@@ -90,7 +90,7 @@ _SHARED = {
 
 
 class WayBack(NamedTuple):
-    """What the tensors of another library are made of, and what of PyTorch's has no place there."""
+    """The sources of another library's tensors, and the tensors of PyTorch that have no place there."""
 
     relations: list[Relation]
     names: NameMap
@@ -125,7 +125,7 @@ def way_back(
         return WayBack(relations, names, dropped, None)
     layers = _layers(made, variables, scope)
     shared = _shared(layers, model, scope)
-    if like is not None:  # which may store them once
+    if like is not None:  # it may store them once
         shared = {name: its for name, its in shared.items() if name not in like.specs}
     relations = [one for relation in relations for one in _repeated(relation, shared)]
     return WayBack(relations, names, dropped, _facts(layers, shared))

@@ -43,7 +43,7 @@ def of_tensorflow(name: str, rank: int) -> PyTorchName:
     """Return what a variable of this full name is called in PyTorch."""
     name = _DOUBLED.sub(r"/\1/", name.removesuffix(":0"))
     levels = re.sub("//+", "/", name.replace("_._", "/")).split("/")
-    if len(levels) > 1:  # else it is a variable of the model itself, which has no scope
+    if len(levels) > 1:  # otherwise it is a variable of the model itself, which has no scope
         levels = levels[1:]
     last = levels[-1]
     changes: tuple[Change, ...] = ()

@@ -1,4 +1,4 @@
-"""Weights that are tied to other ones, and are left out: what is said if their values differ."""
+"""Weights tied to other ones, which are left out: the warning if their values differ."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def is_copied(chosen: Chosen) -> bool:
         and have_one_layout(source.format, into)
         and chosen.settings.given == Given()
         and chosen.settings.optimizer is None
-        and all(key.rpartition("/")[0].endswith("vars") for key in chosen.keys)  # not laid out anew
+        # copied without a new structure
+        and all(key.rpartition("/")[0].endswith("vars") for key in chosen.keys)
         and (has_config or keras_facts(source.facts).config is not None)
     )
 

@@ -1,4 +1,4 @@
-"""What Keras 3's `export` stores twice, and a conversion by meaning takes once."""
+"""The variables that Keras 3's `export` stores twice; a conversion by meaning takes each once."""
 
 from __future__ import annotations
 

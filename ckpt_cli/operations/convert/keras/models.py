@@ -3,15 +3,13 @@
     Keras 2    layer_with_weights-K            kernel         full name d0/kernel
     Keras 3    _functional/_operations/N       _kernel        full name net/d0/kernel
 
-A layer is its place among those that have weights, those of models within the model in
-theirs; a weight is its name in the layer.  Layers'
-names tell which is which where both have the same ones; else their order does, as it does
-where Keras loads a file by topology, and that is said.  Where layers of equal shapes could
-change places, their order decides only between names that Keras made up, which count: that
-`a` is `x` and not `y` is for a person to say.  It is all or nothing: both models have the same
-number of layers with weights, and each the same weights of the same shapes.  Objects that
-are no such models are the same where the names of the edges that lead to them are, but
-for the underscore before the last, which Keras 3 has.
+A layer is its position among the layers with weights, counting those of nested models at their positions; a
+weight is its name in the layer. If both models have the same layer names, these identify layers; otherwise
+their order does, as when Keras loads a file by topology, and a note says so. If layers of equal shapes could
+be swapped, the order decides only between names that Keras generated, which count: only the user can say that
+`a` is `x` and not `y`. It is all or nothing: both models have the same number of layers with weights, and
+each the same weights of the same shapes. Objects that are no such models are equal if the edge names that
+lead to them are, except for Keras 3's underscore before the last.
 """
 
 from __future__ import annotations
@@ -59,8 +57,8 @@ def pairs_between_models(
 ) -> dict[str, str]:
     """Return the key in `source` for each weight in `template` of a model that both have.
 
-    `called` are the full names of both by their keys.
-    Raises ConversionError where nothing tells which of several layers is which.
+    `called` are the full names of both by their keys. Raises ConversionError if nothing distinguishes several
+    layers.
     """
     found = _by_names(_names(source, here, called[0]), _names(template, there, called[1]))
     if not found and source.object_graph is not None and template.object_graph is not None:
@@ -244,7 +242,9 @@ class _ModelObjects:
         return found
 
     def _layer_nodes(self, node: int, seen: set[int]) -> Iterator[int]:
-        """Yield a model's layers, those of models within it in their places; of what is no model none."""
+        """Yield a model's layers, including those of nested models at their positions; nothing if it is no
+        model.
+        """
         seen.add(node)
         waiting = self._members(node)[::-1]
         while waiting:
@@ -258,7 +258,7 @@ class _ModelObjects:
                 yield at
 
     def _members(self, node: int) -> list[int]:
-        """Return a model's layers and models, all or those with weights; none where a node is no model."""
+        """Return a model's layers and models, all or those with weights; none if a node is no model."""
         edges = dict(self.graph.children(node))
         if "_functional" in edges:  # as Sequential of Keras 3 has
             edges = dict(self.graph.children(edges["_functional"]))

@@ -7,9 +7,8 @@
     ITEM/metrics_variables/...
     model_config/config                        the model's configuration, a text
 
-The configuration tells the layers, and by them which variable each tensor is.  From then on the step is
-read as a file of Keras 3.
-keras/src/callbacks/orbax_checkpoint.py (Keras 3.15)
+The configuration describes the layers, and through them the variable of each tensor. From then on the step is
+read as a file of Keras 3. keras/src/callbacks/orbax_checkpoint.py (Keras 3.15)
 """
 
 from __future__ import annotations
@@ -249,7 +248,7 @@ class _Step:
         return held.get(f"{path}_{slot}") if slot else None
 
     def _refuse_rest(self, keys: Sequence[str], used: set[str]) -> None:
-        """Raise ModelError for a variable, or the state of an optimizer, that no layer tells of."""
+        """Raise ModelError for a variable, or optimizer state, that belongs to no layer."""
         for key in keys:
             is_state = self._reader.kinds.get(key) == "state" or is_seed(self._reader.specs[key])
             if key not in used and not is_state:

@@ -61,7 +61,7 @@ KERAS_2, KERAS_3 = "2.15.0", "3.0.0"
 
 
 class KerasPlacement(NamedTuple):
-    """Where everything of a conversion goes, and what the target says of itself."""
+    """The placement of everything in a conversion, and the facts of the target."""
 
     moves: list[Move]
     object_graph: ObjectGraph | None = None
@@ -69,7 +69,7 @@ class KerasPlacement(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What there is to be laid out: variables with their keys in SRC, the optimizer's, versions and texts."""
+    """The model to write: variables with their keys in SRC, the optimizer's, versions and texts."""
 
     unit: Unit
     state: TrainingState | None
@@ -111,7 +111,7 @@ def _is_json(file: File) -> bool:
 
 @contextmanager
 def structure_in(path: Location | None, into: Format) -> Iterator[FormatReader | None]:
-    """Yield a file that is given for its configuration if its weights' places are needed, too; else None."""
+    """Yield the file of the configuration if its weights' places are needed, too; otherwise None."""
     if path is None or into.family is not Family.KERAS:
         yield None
         return
@@ -137,7 +137,10 @@ def has_generation(source: Format, target: Format) -> bool:
 
 
 def lay_out(chosen: Chosen) -> KerasPlacement:
-    """Return where the chosen tensors go; ConversionError, with the remedy, where that cannot be told."""
+    """Return the placement of the chosen tensors.
+
+    Raises ConversionError, with the remedy, if it is unknown.
+    """
     source, target = chosen.source, chosen.into.name
     if source.format is chosen.into and not _is_for_another_keras(chosen):
         return _same_layout(chosen)
@@ -184,7 +187,7 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
     config, facts = chosen.settings.config, keras_facts(chosen.source.proved_facts())
     if config is None:
         return False
-    # In .weights.h5 only Keras 3 gives names to objects, beside which nothing tells a version.
+    # In .weights.h5 only Keras 3 names objects; nothing else there shows the version.
     major = facts.major if facts.version else "3" if facts.object_names else "2"
     generations = {generation_told(config), generation_told(facts)} - {None}
     states = {wanted.state for wanted in (wanted_by(config), wanted_by(facts)) if wanted is not None}
@@ -247,7 +250,7 @@ _State = TypeVar("_State")
 
 
 def _state_of(chosen: Chosen, model: Model, lay: Callable[[StateList], _State]) -> _State | None:
-    """Return where an optimizer's state lies; None where there is none, or but counts, without a place."""
+    """Return the placement of optimizer state, or None if there is none, or only counts, without a place."""
     if model.optimizer is None:
         return None
     try:
@@ -278,7 +281,7 @@ def _laid(
     graph: ObjectGraph | None = None,
     facts: Facts | None = None,
 ) -> KerasPlacement:
-    """Return the moves of weights and of an optimizer's state; what has no place is listed or refused."""
+    """Return the moves of weights and optimizer state; tensors without a place are listed or rejected."""
     held = {variable.key for variable, _ in placed}
     source, target = chosen.source, chosen.into.name
     idle = model.optimizer.idle if model.optimizer is not None else set()
@@ -319,7 +322,7 @@ def _refuse_unloadable(chosen: Chosen, facts: KerasFacts, moves: list[Move]) -> 
 
 
 def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
-    """Refuse what is said of an optimizer where the target has no tensor for it."""
+    """Reject options about an optimizer if the target has no tensor for it."""
     given, optimizer = chosen.settings.given, model.optimizer
     for option, said, variable in (
         ("--iterations", given.iterations, optimizer and optimizer.iteration),
@@ -500,7 +503,7 @@ def _archive(chosen: Chosen, model: Model) -> KerasPlacement:
 
 
 def _as_in_archives(chosen: Chosen, model: Model) -> Model:
-    """Return a model of Keras 2 that another format tells of, with its configuration as archives have it.
+    """Return a Keras 2 model from another format, with its configuration as archives have it.
 
     They say how a model is compiled in another form, so this is only for models without an optimizer.
     """

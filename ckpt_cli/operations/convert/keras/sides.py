@@ -1,8 +1,7 @@
 """The two sides of a conversion: optimizers' state on each and, where one is a file of Keras, the model.
 
-What an object graph tells of itself, a file's configuration does: which variables there are, what
-they are called and whose each slot is.  A file without one, as .weights.h5 is, goes by that of the
-other side.
+An object graph and a file's configuration both describe the variables, their names, and whose each slot is. A
+file without either, such as .weights.h5, uses the other side's.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Side(NamedTuple):
 
 
 def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | Differing | None:
-    """Return both; None where only a model would tell what they have, and nothing tells of one of both."""
+    """Return both sides, or None if only a model would describe them, and one of them has none."""
     if source.format.is_tree != template.format.is_tree:
         return _beside_tree(source, template, given)
     mine, theirs = states_of(source), states_of(template)
@@ -84,7 +83,7 @@ _UNTOLD = (
 def _beside_tree(
     source: FormatReader, template: FormatReader, given: Given
 ) -> tuple[Side, Side] | Differing | None:
-    """Return a tree that has the state of optax, and a checkpoint of another library; else None."""
+    """Return a tree with optax state, and a checkpoint of another library; otherwise None."""
     both = side_of(source, given), side_of(template, given)
     if both[0] is not None and both[1] is not None:
         return both[0], both[1]
@@ -93,7 +92,7 @@ def _beside_tree(
 
 
 def side_of(reader: FormatReader, given: Given) -> Side | None:
-    """Return a checkpoint with what it tells of its optimizers by itself; None where it tells nothing."""
+    """Return a checkpoint with the optimizers that it describes itself, or None if it describes none."""
     if isinstance(reader, Relaid):
         return Side(reader.full_names, reader.states)
     if isinstance(reader.facts, TorchFacts):
@@ -113,7 +112,7 @@ def side_of(reader: FormatReader, given: Given) -> Side | None:
 
 
 def _unit_of(config: str | None) -> Unit | None:
-    """Return the model of a configuration; None if there is none, or it tells no layers."""
+    """Return the model of a configuration, or None if there is none, or it describes no layers."""
     if config is not None:
         with suppress(ModelError):
             return from_config(config)
@@ -174,7 +173,7 @@ def _walked(
     trained: Sequence[tuple[str, str]],
     given: Given,
 ) -> Side:
-    """Return a side whose variables the other one tells.
+    """Return a side whose variables the other one describes.
 
     `trained` are the keys and full names of those that are trained, in the model's order.
     """
@@ -204,10 +203,10 @@ def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | No
 
 
 def differing_optimizers(source: FormatReader, template: FormatReader, said: str | None = None) -> str | None:
-    """Return why the state of one is not that of the other, whatever its names are; None where it is.
+    """Return why the optimizers differ, whatever their names, or None if they do not.
 
-    In .weights.h5 and .keras slots have numbers for names, which another class counts otherwise.
-    Of what only has such names, an .npz that was made of one, they are all there is to tell.
+    In .weights.h5 and .keras slots have numbers for names, which mean something else in another class. An
+    .npz made from such a file has only these numbers.
     """
     if any(
         reader.format.family is not Family.KERAS and reader.object_graph is None
