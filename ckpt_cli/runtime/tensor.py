@@ -75,7 +75,7 @@ class TensorLike:
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(self._value.shape)
+        return tuple.__new__(TensorShape, self._value.shape)  # An array's dimensions need no check.
 
     def get_shape(self) -> TensorShape:
         return self.shape

@@ -306,7 +306,7 @@ _LEAST_SIDE = 128
 def _product(x: Any, y: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     if x.ndim < 2 or y.ndim < 2:
         raise ValueError(f"In[0] and In[1] ndims must be >= 2, got {x.ndim} and {y.ndim}")
-    if x.dtype.name in ("int8", "int16", "bool") and x.ndim == y.ndim == 2:
+    if x.dtype.kind in "bi" and x.dtype.itemsize < 4 and x.ndim == y.ndim == 2:
         raise ValueError(f"Value for attr 'T' of {x.dtype} is not in the list of allowed values")
     x, y = x.swapaxes(-1, -2) if transpose_a else x, y.swapaxes(-1, -2) if transpose_b else y
     if y.ndim != 2 or x.ndim < 2 or x.shape[-1] != len(y) or x.size * y.shape[1] < 2 * _LEAST_PRODUCTS:
