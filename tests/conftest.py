@@ -49,7 +49,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def _try_one_example(_: int) -> None:
     """Have hypothesis take numpy's generator of random numbers under its control before anything is frozen.
 
-    It asks the collector who refers to that, is told of nobody that is frozen, and warns.
+    It asks the collector for references, which does not know frozen objects, and warns.
     """
 
 

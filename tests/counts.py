@@ -1,7 +1,7 @@
 """How much the tests of damage tried, and what came of it: printed at the end of the test run.
 
-A test says `count("truncations", 412)`; what is said under one name adds up, in the order
-in which the names first came.  `state` keeps a sentence that is no sum.
+A test calls `count("truncations", 412)`; counts of one name are added, in the order in which the names first
+came. `state` keeps a sentence that is no sum.
 """
 
 from __future__ import annotations

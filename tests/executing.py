@@ -1,4 +1,6 @@
-"""What every executor must come to: lines over checkpoints of all formats, and what they print and write."""
+"""The same results from every executor: lines over checkpoints of all formats, and what they print and
+write.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ LINES = {
     "cast": "convert SRC out/c.safetensors --kind variable --cast bfloat16 --json",
     "average": "average SRC OTHER -o out/TARGET --json",
 }
-"""A line of each command that shares its work; each may be refused, and is so alike by all."""
+"""A line of each command that shares its work. Each may fail, and must fail alike with every executor."""
 
 
 class Came(NamedTuple):

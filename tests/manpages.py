@@ -51,7 +51,7 @@ def _page(command: click.Command, context: click.Context, others: list[str]) -> 
 
 
 def _paragraph(text: str) -> list[str]:
-    """Return a paragraph; one that click is told to leave alone keeps its lines."""
+    """Return a paragraph; one that click leaves alone keeps its lines."""
     if text.startswith("\b\n"):
         return [".PP", ".nf", *(_line(line) for line in text.splitlines()[1:]), ".fi"]
     return [".PP", _line(" ".join(text.split()))]

@@ -1,4 +1,4 @@
-"""Names as hypothesis makes them, of parts that mean something to somebody, and checkpoints of them."""
+"""Names that hypothesis makes of meaningful parts, and checkpoints of them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PARTS = [
         "x (m of optimizer)",
     ),
 ]
-"""Parts of names that mean something to somebody: to TensorFlow, to its optimizers, to us, to a terminal."""
+"""Parts of names with a meaning to TensorFlow, to its optimizers, to ckpt, or to a terminal."""
 
 NAMES = st.lists(
     st.one_of(st.sampled_from(PARTS), st.text(st.characters(codec="utf-8"), max_size=4)),

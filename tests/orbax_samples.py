@@ -1,4 +1,4 @@
-"""The samples of tests/data/orbax, and how their truth is told."""
+"""The samples of tests/data/orbax, and their expected content."""
 
 from __future__ import annotations
 

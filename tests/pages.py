@@ -1,4 +1,4 @@
-"""What is in a page that `ckpt report` wrote, as a browser and as a reader of its source find it."""
+"""The content of a page that `ckpt report` wrote, as a browser and as a reader of its source find it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEADS_AWAY = ("src", "href", "action", "formaction", "data", "srcset", "poster"
 
 
 class PageSource(HTMLParser):
-    """A page, gone through as HTML: its elements, the text of those that hold any, its policy."""
+    """A parsed page: its elements, the text of those that hold any, its policy."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__()
@@ -37,12 +37,12 @@ class PageSource(HTMLParser):
             self.texts.append((self.elements[-1][0], data))
 
     def of(self, tag: str) -> list[str]:
-        """Return the texts of a sort of element."""
+        """Return the texts of all elements of a tag."""
         return [text for name, text in self.texts if name == tag]
 
     @property
     def still(self) -> str:
-        """What is there to be read without the script."""
+        """The text that is readable without the script."""
         return "\n".join(text for tag, text in self.texts if tag not in ("script", "style", "title"))
 
     @property
@@ -94,7 +94,7 @@ HOSTILE = (
     "a/b/c",
     "עברית/kernel",
 )
-"""Keys that mean something to somebody: HTML, JavaScript, terminals, who reads from right to left."""
+"""Keys with a meaning to HTML, JavaScript, terminals, or to text from right to left."""
 
 
 def shown(key: str | bytes) -> str:

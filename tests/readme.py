@@ -152,7 +152,7 @@ _WRITTEN = {
     "troubleshooting": troubleshooting_markdown,
     "cases": table.markdown,
 }
-"""What makes the text between `<!-- NAME -->` or `<!-- NAME: OF -->` and `<!-- end -->`."""
+"""The functions that make the text between `<!-- NAME -->` or `<!-- NAME: OF -->` and `<!-- end -->`."""
 
 
 def on_terminal(arguments: list[str], directory: str) -> str:

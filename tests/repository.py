@@ -1,4 +1,4 @@
-"""A git repository for tests, made by git itself, which nobody's configuration touches."""
+"""A git repository for tests, made by git itself, independent of the user's configuration."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def size(few: int, whole: int) -> int:
 def turn(items: Sequence[Item], few: int, number: int) -> list[Item]:
     """Return `few` of the items for thing number `number`: those that follow what the one before it has.
 
-    So as many things as there are items get each of them `few` times.  Which ones the first gets, the
-    commit decides.  Where CKPT_WHOLE is set, everything gets all of them.
+    If there are as many cases as items, each item is used `few` times. The commit determines the first ones.
+    With CKPT_WHOLE every case gets all items.
     """
     if os.environ.get("CKPT_WHOLE"):
         return list(items)

@@ -1,7 +1,7 @@
 """The JSON schemas of docs/schemas: what each command prints with --json.
 
-`python -m tests.schemas` writes today's; a test fails when they are stale, and one when a
-command prints something else.  Fields are always there, unless they stand in `beside`.
+`python -m tests.schemas` writes the current ones. A test fails if they are stale, and another if a command
+prints something else. Fields are always present, except those in `beside`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def by_name(schema: Schema) -> Schema:
 
 
 def fields(found: dict[str, Schema], beside: dict[str, Schema] | None = None) -> Schema:
-    """Return a schema of an object that has these fields, and may have those beside, and no others."""
+    """Return a schema of an object that has these fields, may have those in `beside`, and has no others."""
     return {
         "type": "object",
         "properties": found | (beside or {}),

@@ -1,4 +1,4 @@
-"""What the tests share: the checkpoints of tests/data, what is true of them, and bundles made by hand.
+"""Shared by the tests: the checkpoints of tests/data, their expected content, and bundles made by hand.
 
 A hand-made bundle is laid out by `write_bundle`, which writes what TensorFlow would write;
 `edit` changes the decoded entries before they go to the index, and `write_table` writes
@@ -171,7 +171,7 @@ def write_table(path: str, entries: Sequence[tuple[bytes, bytes]], **options: An
 
 
 class Stored(NamedTuple):
-    """A tensor's bytes as they are to lie in a shard, and what its entry is to say."""
+    """A tensor's bytes as stored in a shard, and the content of its entry."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -236,8 +236,8 @@ def write_bundle(
 ) -> Entries:
     """Write a bundle of arrays and `Stored` tensors, in the order given, and return its entries.
 
-    `edit` may change, add and remove entries before they are written; `header=None`
-    leaves it out.  What else is given goes to the TableBuilder.
+    `edit` may change, add and remove entries before they are written; `header=None` leaves it out. All other
+    arguments go to the TableBuilder.
     """
     shards = [bytearray() for _ in range(num_shards)]
     entries: Entries = {}

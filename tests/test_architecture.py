@@ -43,7 +43,7 @@ def parsed(module: str) -> ast.Module:
 
 @cache
 def imports(module: str, *, for_types: bool = False) -> frozenset[str]:
-    """Return the modules that a module's import statements name, those for annotations only if asked for."""
+    """Return the modules that a module's import statements name; those for annotations only on request."""
     path = modules()[module]
     package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
     found: set[str] = set()
@@ -76,7 +76,9 @@ ROOMS = (
     "known",
     "find",
 )
-"""The rooms of `formats`, each of which imports what stands before it; those in one place not each other."""
+"""The rooms of `formats`, each of which may import earlier ones; rooms in one entry may not import each
+other.
+"""
 
 FORMATS = sorted(name for name in modules() if name.startswith("formats.known."))
 
@@ -89,7 +91,7 @@ def named(beginning: str) -> list[str]:
 
 
 def room(module: str) -> str:
-    """Return the room of a module of `formats`; the package itself stands above all.
+    """Return the room of a module of `formats`; the package itself is above all.
 
     A location names its store, and stores take and give locations: they are one room.
     """
@@ -98,12 +100,12 @@ def room(module: str) -> str:
 
 
 def floor(name: str) -> int:
-    """Return how high a room lies."""
+    """Return the level of a room."""
     return next((at for at, names in enumerate(ROOMS) if name in names.split()), len(ROOMS))
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the circles of imports: sets of modules from each of which one gets to each other (Tarjan)."""
+    """Return the circles of imports: sets of modules that all reach each other (Tarjan)."""
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
@@ -173,7 +175,8 @@ def test_formats_do_not_import_each_other() -> None:
 
 def test_only_the_registry_knows_formats_and_by_name_alone() -> None:
     for module in modules():
-        # Salvaging, which stands above the formats as the registry does, makes their readers out of remains.
+        # Salvaging, which is above the formats like the registry, makes their readers from the rest of a
+        # file.
         assert module in (*FORMATS, "formats.find.salvage") or not imports(module) & set(FORMATS), module
 
 
@@ -216,7 +219,7 @@ def test_there_is_no_circle_of_folders() -> None:
 
 
 def _folder(module: str) -> str:
-    """Return the folder of a module, which is a room; what lies deeper than a room belongs to it.
+    """Return the folder of a module, which is a room; deeper modules belong to it.
 
     The folders of the store are one room: files and objects of a bucket stand in for each other.
     """
@@ -294,7 +297,7 @@ _SYSTEM = "access fstat fwalk listdir lstat open pread preadv readlink scandir s
 _PATHS = "exists getmtime getsize isdir isfile islink lexists realpath samefile"
 ASKING = {f"os.{name}" for name in _SYSTEM.split()} | {f"os.path.{name}" for name in _PATHS.split()}
 ASKING |= {"open", "io.open", "io.FileIO", "mmap.mmap", "pathlib", "glob", "tempfile"}
-"""What asks the system about files, or opens them."""
+"""Functions that look up or open files."""
 
 MAY_ASK = {
     "ckpt_cli.commands.explain": "reads text, also from a pipe, which no store opens",
@@ -324,11 +327,11 @@ MAY_ASK = {
     "formats.tf.run.events": "writes a file",
     "formats.tf.run.leftovers": "is `ckpt state`, which removes what lies around on this machine",
 }
-"""Which modules outside the store room do so, and why; readers ask a `formats.location.Location`."""
+"""Modules outside the store room that do so, with the reason; readers use a `formats.location.Location`."""
 
 
 def dotted(node: ast.expr) -> str:
-    """Return `os.path.exists` of the expression that says so, and nothing of what is no chain of names."""
+    """Return `os.path.exists` for that expression, and "" for anything but a chain of names."""
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
@@ -467,7 +470,7 @@ def test_listing_a_bundle_imports_these_modules_alone() -> None:
 
 
 def test_nobody_tells_a_format_by_its_name() -> None:
-    """What formats differ in, they say themselves (formats.model.reader.Format)."""
+    """Formats state their differences themselves (formats.model.reader.Format)."""
     ids = {found.name for found in all_formats()}
     for module in modules():
         for node in ast.walk(parsed(module)):

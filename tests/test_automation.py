@@ -1,4 +1,4 @@
-"""What runs the checks elsewhere asks for what is here: targets of make, Pythons that are supported."""
+"""External automation uses existing targets of make and supported Pythons."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ sys.exit(int(os.environ["ENDS"]))
 
 
 class Step(NamedTuple):
-    """What became of the step of the action that runs `ckpt`."""
+    """The result of the action's step that runs `ckpt`."""
 
     code: int
     shown: str

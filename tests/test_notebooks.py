@@ -1,4 +1,4 @@
-"""What notebooks show of checkpoints; names in it are text, whatever they want to be."""
+"""Notebooks show checkpoints; names in them are text, whatever they contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = b"<script>alert('&')</script>\xff"
 
 
 def cells(html: str) -> list[str]:
-    """Return the texts of a table that has nothing but cells in it; pictures may stand before it."""
+    """Return the texts of a table that consists of cells; pictures may precede it."""
     root = ElementTree.fromstring(f"<div>{html}</div>")
     for picture in root.findall(f"{SVG}svg"):
         root.remove(picture)

@@ -48,7 +48,7 @@ def _lines_to_run(text: str) -> list[str]:
 
 
 def _scripts() -> Iterator[Any]:
-    """Yield the lines of each page that are to be run; those of a recipe are run by themselves."""
+    """Yield the lines of each page that are run; those of a recipe are run separately."""
     for page in PAGES:
         text = _text(page)
         parts = re.split(r"^## ", text, flags=re.MULTILINE) if "recipes" in page else [text]
@@ -116,7 +116,9 @@ def test_every_command_is_described() -> None:
 
 @pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=os.path.basename)
 def test_links_also_work_where_the_page_is_shown_elsewhere(page: str) -> None:
-    """An index of packages shows README.md, docs/ shows CONTRIBUTING.md: neither has the files beside it."""
+    """A package index shows README.md, and docs/ shows CONTRIBUTING.md, both without the files next to
+    them.
+    """
     relative = [link for link in re.findall(r"\]\(([^)]+)\)", _text(page)) if not link.startswith("https://")]
     assert relative == []
 

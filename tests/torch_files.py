@@ -101,7 +101,7 @@ def zipped(
     members: Mapping[str, bytes] = {},
     method: int = zipfile.ZIP_STORED,
 ) -> bytes:
-    """Return a file in the zip form; `members` are those beside the object and the storages."""
+    """Return a file in the zip form; `members` are additional to the object and the storages."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr("archive/data.pkl", pickled(value))
@@ -142,7 +142,7 @@ def size(*counts: int) -> Call:
 
 
 class Piece(NamedTuple):
-    """A chunk of a tensor, and where it is said to lie."""
+    """A chunk of a tensor, and its stated position."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]

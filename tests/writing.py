@@ -1,4 +1,4 @@
-"""What the tests of writers share: checkpoints written again as they are, and a specimen of everything."""
+"""Shared by the tests of writers: checkpoints rewritten unchanged, and a specimen of everything."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def in_file_order(reader: FormatReader) -> Iterator[tuple[str, Extents | None, LazyTensor]]:
-    """Yield all tensors and slices of a bundle in the order in which their data lie."""
+    """Yield all tensors and slices of a bundle in the order of their data."""
     placed = []
     for key in reader:
         tensor = reader[key]
         pieces = tensor.pieces() or [(None, tensor)]
-        # What is empty shares its offset with what follows it.
+        # An empty tensor shares its offset with the next one.
         placed += [(*_place(piece), key, extents, piece) for extents, piece in pieces]
     for *_, key, extents, piece in sorted(placed, key=lambda row: row[:3]):
         yield key, extents, piece

@@ -280,7 +280,7 @@ def test_a_map_may_be_a_mapping(place: Path) -> None:
 
 
 def test_what_is_said_meanwhile_is_in_the_notes(place: Path) -> None:
-    """Such as a pattern that drops nothing, of which an operation tells whoever listens."""
+    """Such as a pattern that drops nothing, which an operation reports to its listener."""
     found = ckpt.ls("run/ckpt-10", exclude="*nothing*")
     assert found.notes == ("run/ckpt-10: no tensor matches --exclude '*nothing*'",)
 

@@ -28,7 +28,7 @@ def _blocks(text: str) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Lay out what the examples speak of, in the current directory."""
+    """Create the files of the examples in the current directory."""
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "run")
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -27,7 +27,7 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
     yield name, partial(_equal, name, directory, source, same, scale)
     name = "diff --exact 2 GB, as fast as cmp"
     yield name, partial(_exact, name, source, same, scale)
-    # What h5diff takes minutes for is not compared whole.
+    # h5diff would take minutes for all of it.
     nbytes = scale.of(400 << 20)
     h5 = [large_h5(os.path.join(directory, f"{seed}.h5"), 40, nbytes, seed) for seed in (1, 2)]
     bundles = [large_bundle(os.path.join(directory, f"{seed}-1"), 40, nbytes, seed) for seed in (1, 2)]

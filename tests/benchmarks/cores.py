@@ -205,7 +205,7 @@ def drawn(rows: Sequence[CoresRow]) -> str:
 
 
 def publish(said: str, rows: Sequence[CoresRow]) -> None:
-    """Write the table into the page, and the picture beside it."""
+    """Write the table into the page, and the picture next to it."""
     with open(PAGE, encoding="utf-8") as file:
         page = file.read()
     text = section(said, rows)

@@ -63,7 +63,7 @@ def _tensors(size: int) -> dict[str, Hole]:
 
 
 def _written(path: str, head: bytes, size: int) -> str:
-    """Write a file of which all but the head is a hole."""
+    """Write a file that is a hole except for its head."""
     with open(path, "wb") as file:
         file.write(head)
         file.truncate(len(head) + size)
@@ -94,7 +94,7 @@ def _listed(name: str, large: str, small: str, scale: Scale) -> Row:
 
 def _dequantized(name: str, directory: str, scale: Scale) -> Row:
     """Both read tensors of 16 MB one after the other, and let each go."""
-    blocks, count = 493_440, scale.of(64)  # whose bytes are a multiple of the alignment
+    blocks, count = 493_440, scale.of(64)  # its bytes are a multiple of the alignment
     nbytes = blocks * 34
     hole = Hole((blocks, 32), np.dtype(np.float32), (_Q8_0, nbytes))
     header = gguf({f"blk.{number}.weight": hole for number in range(count)})

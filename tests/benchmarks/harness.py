@@ -5,7 +5,7 @@ between two of its rival's, and the median of the ratios is what counts.  Every
 command is a whole process.  Its peak memory is the most anonymous memory seen in looks
 2 ms apart: what the system keeps of a finished process counts files and its parent, too.
 
-A bar of None is no bar: the row is there to be looked at.
+A row with a bar of None is only informative.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FREE_PAGE_REPORTING = "/sys/module/page_reporting"
 
 
 class Run(NamedTuple):
-    """One finished process: wall seconds, peak anonymous bytes where asked for, and what it printed."""
+    """A finished process: wall seconds, peak anonymous bytes on request, and its output."""
 
     seconds: float
     peak: int
@@ -231,7 +231,7 @@ def seconds_at_most(
 ) -> Row:
     """Return a row that holds where the median of what is measured is at most `bar` seconds.
 
-    `before` is what an earlier version took, which stands where a rival's figure does.
+    `before` is the time of an earlier version, which takes the place of a rival's.
     """
     median = statistics.median(measure() for _ in range(rounds))
     text, holds = ("", None) if bar is None else (f"<= {bar:g} s", median <= bar)
@@ -247,7 +247,7 @@ def memory(name: str, ours: Sequence[str], base: Sequence[str], megabytes: float
 
 
 def supply_memory(nbytes: int) -> None:
-    """See to it that so much free memory is really there, for whoever writes files next.
+    """Make sure that this much free memory really exists, for the next writer of files.
 
     A virtual machine may give free memory back to its host, in passes 2 s apart.  A page
     that is used again then costs 4 to 11 microseconds, 3 s in a GiB, and chance decides who

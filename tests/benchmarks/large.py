@@ -1,6 +1,6 @@
-"""Many tensors, and what is large in one respect: seconds and memory, beside TensorFlow and 0.1.0.
+"""Many tensors, and other large checkpoints: seconds and memory, compared with TensorFlow and 0.1.0.
 
-What 0.1.0 took was measured on the machine of docs/performance.md.
+0.1.0 was measured on the machine of docs/performance.md.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def let_in(call: Call) -> float:
     def look() -> None:
         while not over.is_set():
             looks.append(time.perf_counter())
-            time.sleep(0)  # which hands the lock on
+            time.sleep(0)  # passes the lock on
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(60)  # no thread is forced to release it

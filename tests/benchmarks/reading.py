@@ -121,7 +121,7 @@ def rows(directory: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]
 
 def _read(name: str, path: str, bar: float, scale: Scale, *, shuffled: bool = False) -> Row:
     timed = TIMED.format(most=1_000_000)
-    # TensorFlow takes minutes to read 100,000 in random order; a twentieth of them tells as much.
+    # TensorFlow takes minutes to read 100,000 in random order; a twentieth of them shows as much.
     some = 5_000 if shuffled else 1_000_000
     ours = python(READ_OURS.format(path=path, shuffled=shuffled) + timed)
     theirs = tensorflow(READ_TENSORFLOW.format(path=path, shuffled=shuffled) + TIMED.format(most=some))

@@ -1,7 +1,7 @@
 """Reading from a bucket on this machine, and writing to it, against boto3 and s3fs; and reading over http.
 
-The server is SeaweedFS, from the environment of `make servers`; the rivals have one of their own.  Where a
-request shall take 50 ms, a proxy waits before it hands on an answer.
+The server is SeaweedFS, from the environment of `make servers`; the rivals have an environment of their own.
+For requests of 50 ms a proxy waits before it passes an answer on.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Bucket:
         return os.path.join(self.directory, name)
 
     def ours(self, url: str, *words: str) -> float:
-        """Return the seconds of a command; whoever runs it has obstore."""
+        """Return the seconds of a command in an environment with obstore."""
         command = [os.path.join(SERVERS, "bin", "python"), "-m", "ckpt_cli", *words]
         return run(["env", f"PYTHONPATH={ROOT}", *_settings(url), *command], watch=False).seconds
 
@@ -192,7 +192,7 @@ def _verify(name: str, bucket: _Bucket, scale: Scale) -> Row:
 
 
 def _verify_http(name: str, bucket: _Bucket, scale: Scale) -> Row:
-    """Anybody may read from the bucket, so its objects are files of a web server, too."""
+    """The bucket is public, so its objects are files of a web server, too."""
     url, prefix = bucket.url, bucket.path("fetched-1")
 
     def rival() -> float:

@@ -102,7 +102,7 @@ net = stack(*block(), *block(), layers.GlobalAveragePooling2D(), layers.Dense(10
 
 
 class Steps(NamedTuple):
-    """Steps of one model: a program, its inputs and outputs, and by how much ours is to be the faster.
+    """Steps of one model: a program, its inputs and outputs, and the required speed-up.
 
     `loaded` is the bar with a process that competes for each processor, on both sides.
     """
@@ -138,8 +138,8 @@ MODELS = (
     ),
 )
 
-# Sixteen variables of 64 MiB.  TensorFlow does not sync what it writes, so that is done for it.  Each is
-# done twice and timed the second time: the first touches a gigabyte of new memory, whoever asks for it.
+# Sixteen variables of 64 MiB. TensorFlow does not sync its output, so the benchmark does. Each is done twice
+# and timed the second time: the first touches a gigabyte of new memory.
 GIGABYTE = """
 import os, time
 root = tf.train.Checkpoint(v=[tf.Variable(tf.ones([4096, 4096])) for _ in range({count})])

@@ -55,11 +55,11 @@ tensors = {name.replace("/", "."): tf.Variable(reader.get_tensor(name)) for name
 tf.train.Checkpoint(tensors=tensors).write(sys.argv[2])
 print(time.perf_counter() - started)
 """
-"""What a conversion of names to objects is to whoever has TensorFlow alone."""
+"""The equivalent of converting names to objects with TensorFlow alone."""
 
 
 def _remove(prefix: str) -> None:
-    """Remove a bundle, which is not there where the row that writes it was not chosen."""
+    """Remove a bundle, which is missing if the row that writes it was not chosen."""
     for suffix in (".index", SHARD):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(prefix + suffix)
@@ -79,7 +79,7 @@ class Conversion:
         return self.source + SHARD if os.path.exists(self.source + SHARD) else self.source
 
     def clean(self) -> None:
-        """Begin anew, with all of the source in memory, and room there for the result.
+        """Start over, with the whole source in memory, and space for the result.
 
         Some systems take pages of files out of memory after a minute.
         """
@@ -210,7 +210,7 @@ def _renaming(directory: str, source: str, scale: Scale) -> Iterator[tuple[str, 
 
 
 def _linking(directory: str, bundle: str, h5: str, scale: Scale) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """Conversions that share the source's files: what they take beyond start-up, and beside copying them."""
+    """Conversions that share the source's files: their time beyond start-up, compared with copying."""
     sparse = sparse_bundle(os.path.join(directory, "sparse-1"), 200, 1 << 40)
     safetensors, npz = (os.path.join(directory, f"source{suffix}") for suffix in (".safetensors", ".npz"))
     for path in (safetensors, npz):

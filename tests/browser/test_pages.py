@@ -44,7 +44,7 @@ def made(folder: Path) -> Callable[..., str]:
 
 
 class Opened:
-    """A page in a browser; what it logs and what it asks for is kept."""
+    """A page in a browser; its log and its requests are kept."""
 
     def __init__(self, page: Page, path: str) -> None:
         self.page = page
@@ -77,7 +77,7 @@ class Opened:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Callable[..., Opened]]:
-    """Open a page; in the end, nothing was complained of and nothing asked for but the file."""
+    """Open a page; at the end, it has logged no error and requested nothing but the file."""
     found: list[tuple[Opened, str]] = []
 
     def open_page(path: str, **settings: Any) -> Opened:
@@ -231,7 +231,7 @@ def test_layers_that_are_alike_are_one_row_that_unfolds(
     one.page.locator("#graph .edge").first.click()
     assert one.page.locator("#graph .row[aria-selected=true]").inner_text().startswith("tied")
     scale = one.page.locator("#graph .row", has_text="scale{0..2}  float32 []  (3 alike)")
-    assert scale.get_by_role("button").count() == 0  # of which it would show one
+    assert scale.get_by_role("button").count() == 0  # it would show only one
     one.page.locator("#graph .row", has_text=alike).locator(".twist").click()
     assert {f"block_{number}  +1 node" for number in ("08", "10", "11", "12")} <= set(one.rows("#graph"))
     one.page.locator("#graph .row", has_text="block_10").locator(".twist").click()
@@ -290,7 +290,7 @@ def pages(folder: Path, made: Callable[..., str]) -> dict[str, str]:
 def test_axe_finds_nothing(
     sort: str, width: int, theme: str, pages: dict[str, str], opened: Callable[..., Opened]
 ) -> None:
-    """What axe-core knows of WCAG 2, with a row chosen where rows can be."""
+    """axe-core checks WCAG 2, with a row selected if rows are selectable."""
     import axe_playwright_python
 
     folder = os.path.dirname(axe_playwright_python.__file__)
@@ -523,7 +523,7 @@ def test_the_policy_lets_nothing_in(guide: str, opened: Callable[..., Opened]) -
     assert {"img-src", "connect-src"} <= set(blocked)
     assert one.page.title() == "ckpt-10 - ckpt report"
     assert one.said != []
-    one.said.clear()  # what it was made to try is complained of
+    one.said.clear()  # the attempted violation is reported
     one.asked = [url for url in one.asked if not url.startswith("http://127.0.0.1:9/")]
 
 
@@ -648,7 +648,7 @@ def test_a_graph_is_a_picture_without_script(
     page.goto(f"file://{drawn}")
     text = page.locator("svg text", has_text="layer_{0..2,4..11}")
     assert text.count() == 1
-    # Text that is text can be chosen; a style that the policy refused would not have this colour.
+    # Text that is text can be selected; a rejected style would not have this colour.
     assert (
         page.locator("svg .remark").first.evaluate("one => getComputedStyle(one).fill")
         == "rgb(102, 102, 102)"

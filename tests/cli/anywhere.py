@@ -1,4 +1,4 @@
-"""Lines that read, run where checkpoints lie on this machine, and once more where they lie elsewhere."""
+"""Reading lines, run on checkpoints of this machine, and again on checkpoints elsewhere."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _LINES = [
     and option not in ("--jobs", "--executor", "--color", "--verbose", "--in-place", "--link")
 ]
 _OF_PLACE = re.compile(r" -v( |$)| --format (gitlab|sarif)| -o there.html$")
-"""Lines whose output tells the place in other words than its path: requests, fingerprints, URIs.
+"""Lines whose output depends on the location in other ways than its path: requests, fingerprints, URIs.
 
-Or those that are refused before anything is read.
+Also lines that are rejected before anything is read.
 """
 
 _LINES = [each for each in _LINES if not _OF_PLACE.search(each[1])]
@@ -78,7 +78,7 @@ def some_lines(number: int, few: int) -> list[str]:
 
 
 def forget(stores: Iterable[ServerStore]) -> None:
-    """Have what lies in stores asked for anew."""
+    """Forget the listings of stores."""
     location._kept.clear()
     content_cache._kept.files.clear()
     for store in stores:
@@ -122,7 +122,7 @@ def _unpacked(page: bytes) -> str:
 
 
 class Place:
-    """A directory of this machine, laid out by `lay_out`, in a copy of which each line is run."""
+    """A directory of this machine, made by `lay_out`; each line runs in a copy of it."""
 
     def __init__(
         self, laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
@@ -146,7 +146,7 @@ class Place:
         return done, files
 
     def compare(self, line: str, folder: str, anew: Callable[[], None], *, dates: bool = True) -> None:
-        """Assert that a line comes to the same where what it reads lies in a folder elsewhere.
+        """Assert that a line has the same result if its input is in a folder elsewhere.
 
         `dates` says whether files have the same dates there; some servers tell none.
         """

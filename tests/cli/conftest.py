@@ -71,7 +71,7 @@ def offered(ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Cal
 
 @pytest.fixture(scope="session")
 def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory that the lines of `examples` speak of, in copies of which they are run."""
+    """Return the directory for the lines of `examples`; they run in copies of it."""
     from tests.cli.examples import lay_out
 
     directory = tmp_path_factory.mktemp("laid") / "place"
@@ -84,7 +84,7 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def place(
     laid_out: Path, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> Place:
-    """Return what runs lines in such a copy, and where what they read lies elsewhere."""
+    """Return the fixture that runs lines in such a copy, and with their input elsewhere."""
     from tests.cli.anywhere import Place
 
     return Place(laid_out, tmp_path, ckpt, monkeypatch)

@@ -2,8 +2,8 @@
 
     python -m tests.cli.starter
 
-Reads an order a line, in JSON: `{"arguments", "cwd", "environment"}`.  Writes what it came to, a line in
-JSON: exit code, stdout, stderr.  What is tried is what a person starts, but for how long importing takes.
+Reads one order per line, in JSON: `{"arguments", "cwd", "environment"}`. Writes one line of JSON with the
+result: exit code, stdout, stderr. That equals a start by a user, except for the time of imports.
 """
 
 from __future__ import annotations

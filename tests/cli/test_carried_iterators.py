@@ -84,7 +84,7 @@ def test_what_cannot_hold_an_iterator_says_so(tmp_path: Path, ckpt: Callable) ->
 
 
 def test_a_converted_iterator_goes_on(tmp_path: Path, ckpt: Callable) -> None:
-    """At the very next element, wherever in a shuffle it was saved."""
+    """It continues at the very next element, from any position in a shuffle."""
 
     def opened() -> tuple[tf.train.Checkpoint, object]:
         data = tf.data.Dataset.range(40).map(lambda x: x * 2).shuffle(7, seed=3).batch(4).repeat(2)

@@ -200,7 +200,7 @@ def test_rules_see_object_paths_and_keys_follow() -> None:
 
 
 def test_an_optimizer_goes_with_its_hyperparameters() -> None:
-    """Rules that see only what lies below a container mean the container, slot triples and all."""
+    """Rules that match only paths below a container apply to the container, including slot triples."""
     assert changed(OBJECTS, "^optimizer/=>opt/") == changed(OBJECTS, "^optimizer=>opt")
 
 
@@ -221,7 +221,7 @@ def test_rules_that_match_no_path_are_tried_on_keys() -> None:
 
 
 def test_the_attribute_is_not_ours_to_change() -> None:
-    """Trap 13: the live object asks for its own attribute's name."""
+    """Trap 13: the live object looks for its own attribute's name."""
     with pytest.raises(ConversionError, match="belongs to the program's object"):
         keys(OBJECTS, "VARIABLE_VALUE$=>OTHER")
     with pytest.raises(ConversionError, match="belongs to the program's object"):
@@ -252,7 +252,7 @@ def test_slots_are_their_variables() -> None:
 
 
 def test_a_rule_for_every_path_leaves_slots_with_their_variables() -> None:
-    """`net/l1/kernel (m of optimizer)_x` is no slot's path; the rule means the variable."""
+    """`net/l1/kernel (m of optimizer)_x` is no slot's path; the rule applies to the variable."""
     new = changed(OBJECTS, "$=>_x")[f"net/l1/kernel{SLOT}m{VALUE}"]
     assert new == f"net/l1/kernel_x/.OPTIMIZER_SLOT/optimizer_x/m{VALUE}"
 

@@ -56,7 +56,7 @@ CHANGED = {**TENSORS, "b": np.ones(3, np.float32), "c": np.zeros((3, 2), np.floa
 
 @pytest.fixture
 def locked(tmp_path: Path, ckpt: Callable) -> Path:
-    """Two folders of other weights, with the same lock beside them; it is newer than the model."""
+    """Two folders of different weights, with the same lock file, which is newer than the model."""
     for name, value in (("a", 1.0), ("b", 2.0)):
         (tmp_path / name).mkdir()
         np.savez(tmp_path / name / "model.npz", w=np.full(3, value, np.float32))
@@ -160,7 +160,7 @@ def test_the_same_values_in_another_format_keep_the_contract(
 def test_a_flipped_bit_is_found_in_every_format(
     tmp_path: Path, ckpt: Callable, lock: Callable, name: str, path: str
 ) -> None:
-    """Wherever it is: what is not found has changed no value."""
+    """Anywhere in the file: if it is not found, no value has changed."""
     folder = tmp_path / "there"
     shutil.copytree(os.path.dirname(data_path(path)), folder)
     place = folder / os.path.basename(path)
@@ -229,7 +229,7 @@ def test_a_checkpoint_in_a_store_is_held_to_it(tmp_path: Path, ckpt: Callable, l
 def test_damage_hides_no_other_difference(
     tmp_path: Path, ckpt: Callable, lock: Callable, suffix: str
 ) -> None:
-    """After damage nothing was held against the lock any more."""
+    """After damage nothing was compared with the lock file any more."""
     many = {"hit": np.arange(500, dtype=np.float32), **TENSORS}
     write_bundle(str(tmp_path / "left-1"), {**many, "gone": np.int64(1)})
     model = lock(tmp_path / "left-1")

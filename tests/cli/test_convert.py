@@ -1,4 +1,4 @@
-"""`ckpt convert`: what becomes of each tensor, in which order, and what is refused."""
+"""`ckpt convert`: the result for each tensor, the order, and rejections."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_a_target_that_keeps_keys_needs_no_object_graph(tmp_path: Path, ckpt: Ca
 
 @pytest.mark.parametrize("name", SLOT_NAMES)
 def test_slots_have_the_names_of_tensorflows_optimizers(name: str) -> None:
-    # Names that an optimizer was told to use for its slots say nothing of what they are, and the
-    # second of two keys of one slot cannot have its name.
+    # Slot names that a program chose for an optimizer do not show their meaning, and the second of two keys
+    # of one slot cannot have its name.
     unknowable = {"acc": "accum", "lin": "linear"}
     with formats.open_checkpoint(data_path("slot_names", name)) as reader:
         graph = invent_graph(reader.specs).graph
@@ -186,7 +186,7 @@ def test_weights_only_drops_slots_and_their_optimizer(tmp_path: Path, ckpt: Call
 
 
 def test_a_template_keeps_its_step_with_a_warning(tmp_path: Path, ckpt: Callable) -> None:
-    """The step is no weight: nothing stops at it, and -q does not hide whose it is."""
+    """The step is no weight: its absence is no error, and -q does not hide the warning."""
     assert ckpt("convert", GUIDE, tmp_path / "w.npz", "--exclude", "step*").code == 0
     done = ckpt("convert", "-q", tmp_path / "w.npz", tmp_path / "b-1", "--like", GUIDE)
     assert (done.code, done.out) == (0, "")

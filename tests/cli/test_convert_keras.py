@@ -117,7 +117,7 @@ def test_bfloat16_that_keras_does_not_load_is_refused(ckpt: Callable[..., Any], 
 def test_rules_that_a_models_configuration_would_not_follow_are_refused(
     ckpt: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Layers that were to change places stayed where they were, with exit 0."""
+    """Layers that should have been swapped stayed in place, with exit 0."""
     source = data_path("optimizers", "tf1", "adam", "ckpt-3")
     config = data_path("optimizers", "new", "adam", "model.h5")
     names, swapped = tmp_path / "names-3", ("--sub", "^d0/=>d_/", "--sub", "^d1/=>d0/", "--sub", "^d_/=>d1/")

@@ -61,7 +61,7 @@ def number(path: str, name: str) -> float:
 def test_slots_of_adam_follow_their_variables(
     source: str, target: str, ckpt: Callable, tmp_path: Path
 ) -> None:
-    """A slot is told by its variable's values, which are unlike any other's."""
+    """A slot is identified by its variable's values, which are unique."""
     path = tmp_path / "ckpt-3"
     result = ckpt("convert", trained(f"{source}/adam"), path, "--like", fresh(f"{target}/adam"))
     assert result.code == 0, result.err
@@ -75,7 +75,7 @@ def test_slots_of_adam_follow_their_variables(
 
 @pytest.mark.parametrize(("source", "target"), [("new", "k3"), ("k3", "new")])
 def test_averages_of_variables_are_slots(source: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
-    """What `use_ema` keeps, beside Adam's own."""
+    """The averages of `use_ema`, in addition to Adam's own slots."""
     path = tmp_path / "ckpt-3"
     result = ckpt("convert", trained(f"{source}/averaged"), path, "--like", fresh(f"{target}/averaged"))
     assert result.code == 0, result.err
@@ -201,7 +201,7 @@ def test_contradictions_name_both_and_the_option(ckpt: Callable, tmp_path: Path)
 
 
 def test_a_count_below_zero_tells_nothing(ckpt: Callable, tmp_path: Path) -> None:
-    """Training went on from step -4, whose bias no correction is for."""
+    """Training continued from step -4, for which there is no bias correction."""
     told = {"global_step": -4, "beta1_power": 0, "beta2_power": 0}
     source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", **told)
     result = ckpt("convert", source, tmp_path / "ckpt-1", "--like", fresh("k3/adam"))
@@ -295,7 +295,7 @@ FILES = ["legacy/adam/model.h5", "new/adam/model.h5", "k3/nadam/model.keras"]
     ],
 )
 def test_files_of_keras_go_on_as_checkpoints(file: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
-    """A file's configuration tells whose its slots are, which in .keras have numbers for names."""
+    """A file's configuration identifies its slots, which have numbers for names in .keras."""
     family, optimizer, _ = file.split("/")
     path = tmp_path / "ckpt-3"
     source, template = data_path("optimizers", *file.split("/")), fresh(f"{target}/{optimizer}")
@@ -545,7 +545,7 @@ def test_momentum_of_keras_has_a_count(
 
 @pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("legacy", "keras3"), ("new", "keras3")])
 def test_match_proposes_what_convert_does(source: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
-    """The same optimizer of another generation goes on whole."""
+    """The same optimizer of another generation continues completely."""
     mine, theirs = (data_path(f"guide_adam_{name}", "tf_ckpts", "ckpt-10") for name in (source, target))
     line = ckpt("match", mine, theirs, "--json").json["fix"]
     assert "--partial" not in line
@@ -582,7 +582,7 @@ def test_layers_that_are_paired_by_order_are_said(
 def test_scalars_of_layers_are_paired_by_their_names(
     source: str, target: str, ckpt: Callable, tmp_path: Path
 ) -> None:
-    """Normalization counts what it has seen, and over all axes keeps one mean: all were refused."""
+    """Normalization counts its examples, and keeps one mean over all axes: all of these were rejected."""
     mine, path = layered(f"{source}/scalars"), tmp_path / "ckpt-1"
     result = ckpt("convert", mine, path, "--like", layered(f"{target}/scalars"))
     assert result.code == 0, result.err
@@ -623,7 +623,7 @@ def test_layers_that_could_change_places_are_refused(target: str, ckpt: Callable
 
 @pytest.mark.parametrize("name", ["adam", "momentum"])
 def test_keras_gets_the_very_names_of_tensorflow_1(name: str, ckpt: Callable, tmp_path: Path) -> None:
-    """What TensorFlow 1 wrote, by way of Keras 3, is what it was; the rest a saver passes over."""
+    """What TensorFlow 1 wrote comes back from Keras 3 unchanged; a saver ignores the rest."""
     objects, names = tmp_path / "objects-3", tmp_path / "names-3"
     assert ckpt("convert", trained(f"tf1/{name}"), objects, "--like", fresh(f"k3/{name}")).code == 0
     result = ckpt("convert", objects, names, "--to", "name")
@@ -813,7 +813,7 @@ def every_count(path: str) -> list[int]:
 def test_each_optimizer_goes_on_with_its_own_state(
     source: str, target: str, program: str, slots: int, counts: list[int], ckpt: Callable, tmp_path: Path
 ) -> None:
-    """Kernels and biases of all layers have one shape: whose a slot is, nothing tells but its optimizer."""
+    """Kernels and biases of all layers have one shape: only the optimizer identifies a slot."""
     mine, path = of_several(f"{source}/{program}_trained"), tmp_path / "ckpt-3"
     result = ckpt("convert", mine, path, "--like", of_several(f"{target}/{program}_fresh"))
     assert result.code == 0, result.err
@@ -860,7 +860,7 @@ def test_powers_of_several_optimizers_that_differ_are_rejected(ckpt: Callable, t
 def test_slots_of_models_with_the_same_names_are_refused(
     source: str, target: str, ckpt: Callable, tmp_path: Path
 ) -> None:
-    """Keras 2.11 tells whose a slot is by a full name alone, which a generator and a discriminator share."""
+    """Keras 2.11 identifies slots by full names alone, which a generator and a discriminator share."""
     mine = of_several(f"{source}/twins_trained")
     result = ckpt("convert", mine, tmp_path / "ckpt-3", "--like", of_several(f"{target}/twins_fresh"))
     assert (result.code, result.out) == (3, "")
@@ -981,7 +981,7 @@ def test_models_within_models_are_one_between_generations_of_keras(
 def test_an_optimizer_before_its_first_step_takes_no_state(
     template: str, ckpt: Callable, tmp_path: Path
 ) -> None:
-    """It is no SGD without momentum, from which Keras 2.11 to 2.15 differs by slots of no use."""
+    """It is not SGD without momentum, which differs in Keras 2.11 to 2.15 by unused slots."""
     path = data_path("unbuilt", f"{template}-1")
     result = ckpt("convert", data_path("unbuilt", "trained-1"), tmp_path / "ckpt-1", "--like", path)
     assert (result.code, result.out) == (3, "")
@@ -1042,7 +1042,7 @@ def test_a_file_whose_optimizer_scales_the_loss_takes_no_state_of_another_layout
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_numbers_that_are_made_up_are_cast(dtype: str, ckpt: Callable, tmp_path: Path) -> None:
-    """The powers of beta, which Keras does not keep, ended the conversion with a traceback."""
+    """The powers of beta, which Keras does not keep, caused a traceback."""
     path = tmp_path / "ckpt-3"
     result = ckpt("convert", trained("new/adam"), path, "--to", "name", "--cast", dtype)
     assert result.code == 0, result.err

@@ -1,4 +1,4 @@
-"""Keys, dtypes and shapes that lie under one checksum with the values, in npz and `.keras`.
+"""Keys, dtypes and shapes that share a checksum with the values, in npz and `.keras`.
 
 A command that answers by them, and reads no values, compares that checksum all the same.
 """
@@ -106,7 +106,7 @@ def test_no_name_in_a_damaged_archive_is_believed(
 
 
 def test_ls_lists_what_nobody_proved(ckpt: Callable[..., Result], archive: Path) -> None:
-    """As its help says; `verify` tells."""
+    """As its help says; `verify` finds it."""
     path = str(damaged(archive, *HIDDEN))
     assert ckpt("ls", path).code == 0
     assert ckpt("verify", path).code == 1

@@ -529,7 +529,7 @@ def test_json_is_one_document_of_finite_numbers(ckpt: Callable) -> None:
 
 
 def test_iterators_are_told_apart_by_their_places(ckpt: Callable, terminal: Callable, tmp_path: Path) -> None:
-    """Those of TensorFlow and of the runtime; without a word where the values are not compared."""
+    """Iterators of TensorFlow and of the runtime, without words if values are not compared."""
     old, new = (os.path.join(GUIDE, name) for name in ("ckpt-9", "ckpt-10"))
     (entry,) = ckpt("diff", old, new, "iterator", "--json").json["entries"]
     assert (entry["change"], entry["apart"]) == ("value", "2 passes apart")

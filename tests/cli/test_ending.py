@@ -1,4 +1,4 @@
-"""Commands that are told to end: by Ctrl-C, SIGTERM and SIGHUP alike, and by a second one at once."""
+"""Commands that are ended: by Ctrl-C, SIGTERM and SIGHUP alike, and by a second one at once."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_was_ignored_at_the_start_stays_ignored(number: int, source: Path, 
 
 
 def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: Path) -> None:
-    """Nobody has begun to tidy up yet where a writer has just been made."""
+    """Nothing cleans up yet just after a writer was made."""
     (out := tmp_path / "out").mkdir()
     patch = (
         "import ckpt_cli.operations.convert.execute as transfer; make = transfer.create_writer\n"
@@ -131,7 +131,7 @@ def test_a_signal_between_two_statements_leaves_nothing(source: Path, tmp_path: 
 def test_a_signal_while_an_object_is_deleted_ends_the_command(
     number: int, source: Path, tmp_path: Path
 ) -> None:
-    """Python passes over what a deletion raises: the command went on, and failed by what it waited for."""
+    """Python ignored the exception during a deletion: the command continued, and failed later."""
     (out := tmp_path / "out").mkdir()
     patch = (
         "class Deleted:\n"

@@ -24,7 +24,7 @@ def test_every_checkpoint_lists_verifies_and_shows(entry: dict, ckpt: Callable) 
     assert (listed.code, listed.err) == (0, "")
     assert listed.json["format"] == FORMAT_IDS[entry["format"]]
     tensors = listed.json["tensors"]
-    # Keys of keras-h5 are made of the datasets' paths; what lies under them is the same.
+    # Keys of keras-h5 are made of the datasets' paths; their content is the same.
     assert sorted((t["dtype"], t["shape"], t["nbytes"]) for t in tensors) == sorted(
         (t["dtype"], t["shape"], t["nbytes"]) for t in entry["tensors"]
     )

@@ -1,4 +1,4 @@
-"""Other processes do the work, and nobody can tell from what came of it; what keeps them from it is said."""
+"""Other processes do the work with the same results; obstacles are reported."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_task_is_less_than_a_kilobyte(tmp_path: Path) -> None:
 def test_what_another_machine_has_written_is_synced_there(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else can; on the same one, the command's own sync brings all to the disk."""
+    """No other machine can sync it; on the same machine the command's own sync covers everything."""
     file = StagedFile(str(tmp_path / "shard-0"), parse_location("out"))
     assert file.memory is not None
     kernel, device = file.memory
@@ -304,7 +304,7 @@ class Far(Threads):
     ("alone", "sizes"), [(False, [1, 1, *[16] * 31, 14]), (True, [1] * 512)], ids=["together", "alone"]
 )
 def test_ranges_travel_together(alone: bool, sizes: list[int]) -> None:
-    """But for the first two, which go before anybody was found, and for whole objects."""
+    """Except the first two, which are sent before workers are known, and whole objects."""
     far = Far()
     with closing(workers.Workers(lambda: far, shares_all=True).expecting(512 * workers.TASK_BYTES)) as pool:
         assert list(pool.map(abs, range(512), lambda _: workers.TASK_BYTES, alone=alone)) == [*range(512)]
@@ -368,7 +368,7 @@ def test_another_version_is_refused_by_name(
 def test_a_worker_that_does_not_find_the_file_says_so(
     how: str, tmp_path: Path, pool: ProcessPoolExecutor
 ) -> None:
-    """It is no damage of the checkpoint's, which is open here and sound."""
+    """It is no damage of the checkpoint, which is open here and intact."""
     path = str(tmp_path / "a-1")
     write_bundle(path, {"a": np.zeros(9, np.float32)})
     with formats.open_checkpoint(path) as reader:

@@ -30,7 +30,7 @@ GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def slots(reader: FormatReader) -> set[tuple[str, str, str]]:
-    """Return the slot variables that a graph has: of which variable, called what, of which optimizer."""
+    """Return the slot variables of a graph: variable, name, optimizer."""
     graph = reader.object_graph
     assert graph is not None
     names = graph.paths
@@ -38,7 +38,7 @@ def slots(reader: FormatReader) -> set[tuple[str, str, str]]:
 
 
 def held(reader: FormatReader, form: Format) -> tuple[list[str], list[str]]:
-    """Return the keys that a format holds, and weights that it does not, which are to be excluded."""
+    """Return the keys that a format holds, and the weights that it cannot hold, which are excluded."""
     out = [key for key in reader.specs if form.name == "npz" and ".." in key.split("/")]  # of a zip's names
     fits = [key for key, spec in reader.specs.items() if key != GRAPH and form.holds(spec.dtype)]
     weights = [key for key, kind in reader.kinds.items() if kind not in ("graph", "state")]
@@ -46,7 +46,7 @@ def held(reader: FormatReader, form: Format) -> tuple[list[str], list[str]]:
 
 
 def fixtures() -> list[str]:
-    """Return all object-based checkpoints among the fixtures that are no damaged ones."""
+    """Return all intact object-based checkpoints among the fixtures."""
     root = data_path()
     found = []
     for index in sorted(Path(root).rglob("*.index")):
@@ -136,7 +136,7 @@ def test_extract_writes_plain_keys(ckpt: Callable[..., Any], tmp_path: Path) -> 
 
 
 def odd_graph(tmp_path: Path) -> Path:
-    """Write objects of which two tensors would have one key without the suffix."""
+    """Write objects, two tensors of which would share a key without the suffix."""
     with formats.open_checkpoint(GUIDE) as reader:
         graph, value = reader.object_graph, reader["step" + SUFFIX].read()
     assert graph is not None
@@ -165,7 +165,7 @@ def test_two_tensors_of_one_plain_key_are_refused_first(ckpt: Callable[..., Any]
 
 
 def test_names_that_hdf5_cannot_hold_come_back(ckpt: Callable[..., Any], tmp_path: Path) -> None:
-    """What was called so before is not mistaken for it."""
+    """A tensor that already had such a name is not mistaken for it."""
     arrays = {name: np.full(2, number, np.float32) for number, name in enumerate(("v", "v/Adam", "w", "w.b"))}
     save(tmp_path / "names", arrays)
     assert ckpt("convert", tmp_path / "names", tmp_path / "x.h5", "--to", "hdf5").code == 0

@@ -1,4 +1,4 @@
-"""What is very large in one respect: in little memory, with few open files, and right.
+"""Checkpoints that are very large in one respect: little memory, few open files, right results.
 
 Data are holes and made-up indexes.  Where CKPT_WHOLE is set they have the sizes of the names.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a checkpoint is said by each command that goes on with the rest of it."""
+"""Each command that continues with the rest of a checkpoint reports its damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands have: --quiet, --verbose, help, colour, and what the environment says."""
+"""The common part of all commands: --quiet, --verbose, help, colour, and environment variables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_progress_is_shown_unless_it_is_unwanted_or_cannot_be_erased(
     before = threading.active_count()
     with progress(10, "the work") as advance:
         advance(5)
-        waiting = threading.active_count() - before  # what draws the bar when a second has gone by
+        waiting = threading.active_count() - before  # the thread that draws the bar after a second
     render.choose_quiet(False)
     assert waiting == int(is_shown)
 

@@ -103,7 +103,7 @@ def test_difftool_compares_directories(repository: Repository) -> None:
 
 
 def test_difftool_compares_the_rest_beside_what_was_not_fetched(repository: Repository) -> None:
-    """A pointer of Git LFS was all that was told."""
+    """Only the pointer of Git LFS was reported."""
     shown = repository.git("difftool", "-d", "--no-prompt", "-t", "ckpt", "HEAD~1", "HEAD")
     keys = {row.split("\t")[2] for row in shown.splitlines() if row.startswith("run/ckpt-10\t")}
     assert keys == VALUES
@@ -157,7 +157,7 @@ def test_a_contract_holds_a_commit(repository: Repository, inside: Callable, tmp
 def test_a_folder_of_a_commit_is_never_its_lock(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is cloned has one time, and the lock's name comes last."""
+    """A clone has one time, and the lock file's name comes last."""
     made = Repository(tmp_path / "repository")
     folder = made.folder / "m"
     folder.mkdir()
@@ -185,7 +185,7 @@ def test_no_work_tree_is_touched(repository: Repository, inside: Callable) -> No
 def test_links_that_lead_out_and_submodules_are_said_to_be_there(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were said to be absent, with the advice to take the same name."""
+    """They were reported as missing, with the advice to use the same name."""
     made = Repository(tmp_path / "repository")
     (made.folder / "out.index").symlink_to("/etc/passwd")
     made.commit("one")

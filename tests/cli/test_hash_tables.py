@@ -40,7 +40,7 @@ def test_a_template_whose_table_gets_nothing_is_refused(tmp_path: Path, ckpt: Ca
 
 
 def test_an_empty_table_of_a_template_needs_no_value(tmp_path: Path, ckpt: Callable) -> None:
-    """An adapted layer of Keras 2 has one, of which a `.keras` file has nothing; entries are never lost."""
+    """An adapted layer of Keras 2 has one, which a `.keras` file lacks; entries are never lost."""
     empty, weights, out = (str(tmp_path / name) for name in ("empty", "weights.npz", "out"))
     with formats.open_checkpoint(THREE) as reader:
         graph, w = strings([reader[GRAPH].read().item()], ()), reader[WEIGHT].read()

@@ -59,7 +59,7 @@ def test_damage_is_found(run: Callable[[str], int]) -> None:
     "name", ["good-1.data-00000-of-00001", "good-1.lock", "good-1.index.lock", "m.h5.lock"]
 )
 def test_what_changes_alone_is_checked(name: str) -> None:
-    """Of a commit a hook gets the files that changed: a damaged shard beside its old index was let pass."""
+    """A hook gets the changed files of a commit: a damaged shard next to its old index was accepted."""
     taking = {hook: bool(re.search(files, name)) for hook, (_, files) in hooks().items()}
     is_lock = name.endswith(".lock")
     assert taking == {"ckpt-verify": not is_lock, "ckpt-finite": not is_lock, "ckpt-lock": True}
@@ -95,7 +95,7 @@ def test_what_has_gone_bad_is_shown_alone(run: Callable[[str], int], ckpt: Calla
 
 @pytest.mark.parametrize("lock", ["good-1.lock", "good-1.index.lock"])
 def test_a_lock_is_held(run: Callable[[str], int], ckpt: Callable, lock: str) -> None:
-    write_bundle("free-1", {"k": np.zeros(1)})  # which no lock is of
+    write_bundle("free-1", {"k": np.zeros(1)})  # without a lock file
     with open(lock, "w", encoding="utf-8") as file:
         file.write(ckpt("ls", "good-1", "--json", "-l", "--digest", "sha256").out)
     assert run("ckpt-lock") == 0

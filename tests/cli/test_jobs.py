@@ -1,4 +1,4 @@
-"""What the commands write and print does not depend on how many work on it, nor do their errors."""
+"""The output and the errors of commands do not depend on the number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--layout` and maps with operations: a model's weights as PyTorch has them, and back; what is refused."""
+"""`--layout` and maps with operations: a model's weights in PyTorch's layout, and back; rejections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BERT = data_path("bert_tiny", "bert_model.ckpt-2")
 def test_a_map_of_ckpts_own_is_found_beside_a_folder_of_its_name(
     ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkpoint of BERT often lies in a folder called `bert`."""
+    """A checkpoint of BERT is often in a folder called `bert`."""
     shutil.copytree(data_path("bert_tiny"), tmp_path / "bert")
     monkeypatch.chdir(tmp_path)
     options = ("--map", "bert", "--exclude", "cls/*", "--weights-only")
@@ -82,7 +82,7 @@ def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> Non
     trained = saved(tmp_path / "trained.npz", **torch)
     result = ckpt("convert", trained, back, "--layout", "tensorflow", "--config", CONV, "--json")
     assert result.code == 0
-    # What PyTorch alone has is dropped, whatever it counted.
+    # PyTorch's additional tensors are dropped, whatever they counted.
     assert result.json["dropped"] == [
         {"key": "bn_a.num_batches_tracked", "reason": "TensorFlow does not use it"}
     ]
@@ -128,7 +128,7 @@ def test_a_saved_map_goes_both_ways(ckpt: Callable, tmp_path: Path) -> None:
 
 
 def test_square_matrices_are_turned(ckpt: Callable, tmp_path: Path) -> None:
-    """No shape tells that a transpose is missing."""
+    """Shapes do not show that a transpose is missing."""
     square = np.arange(9, dtype="f").reshape(3, 3)
     source = saved(tmp_path / "m.npz", a__q=square, a__k=square + 9)
     names = tmp_path / "names.tsv"
@@ -489,7 +489,7 @@ def test_names_of_an_object_graph_tell_what_a_configuration_does(
     config = GRAPHS[name] + ".full.h5"
     assert ckpt("convert", GRAPHS[name], by_config, *line, "--config", config).code == 0
     assert by_names.read_bytes() == by_config.read_bytes()
-    like = ("--layout", "tensorflow", "--like", GRAPHS[name], "--partial")  # which has an optimizer's state
+    like = ("--layout", "tensorflow", "--like", GRAPHS[name], "--partial")  # it has optimizer state
     assert ckpt("convert", by_names, back, *like).code == 0
     assert ckpt("diff", back, GRAPHS[name], "--exact").code == 0
     assert ckpt("diff", by_names, GRAPHS[name], "--layout", "tensorflow", "--kind", "variable").code == 0
@@ -660,7 +660,7 @@ ADAM = {
     "params": [0],
     "param_names": ["d.weight"],
 }
-"""What torch 1.13 says, beside the names."""
+"""The group of torch 1.13, besides the names."""
 SGD = {
     "lr": 0.5,
     "momentum": 0.9,

@@ -1,4 +1,4 @@
-"""What reads checkpoints reads them from a web server, and from the Hub, as from a disk."""
+"""Reading commands work on a web server, and on the Hub, as on a disk."""
 
 from __future__ import annotations
 

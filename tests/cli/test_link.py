@@ -1,4 +1,4 @@
-"""`ckpt convert --link`: which bytes stay where they are, which are written, and what is said of it."""
+"""`ckpt convert --link`: which bytes stay in place, which are written, and the messages."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _npz(path: Path) -> None:
 
 
 def _plain_npz(path: Path) -> None:
-    """An archive without zip64, as other programs write it, its members where they come to lie."""
+    """An archive without zip64, as other programs write it, with members at arbitrary offsets."""
     with zipfile.ZipFile(path, "w") as archive:
         for key, array in ARRAYS.items():
             member = io.BytesIO()
@@ -353,7 +353,7 @@ def test_a_damaged_member_is_found_before_it_is_shared(ckpt: Ckpt, tmp_path: Pat
 
 
 def test_layouts_that_change_the_bytes_are_copied(ckpt: Ckpt, tmp_path: Path) -> None:
-    """An average, a cast, a multiple: what is computed lies nowhere."""
+    """An average, a cast, a multiple: computed values are in no file."""
     path = copied(OBJECTS, tmp_path)
     done = ckpt("convert", path, tmp_path / "c-1", "--overwrite", "--cast", "float64", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "linked")
@@ -433,7 +433,7 @@ def test_another_file_system_is_known_in_a_dry_run_too(ckpt: Ckpt, tmp_path: Pat
 
 @pytest.fixture
 def reflinks(tmp_path: Path) -> Iterator[Path]:
-    """A directory on an XFS that lies in a file, where this machine lets us mount one."""
+    """A directory on an XFS in a file, if this machine can mount one."""
     image, folder = tmp_path / "image", tmp_path / "mounted"
     folder.mkdir()
     with image.open("wb") as file:
@@ -576,7 +576,9 @@ def test_nothing_is_said_of_links_to_files_that_are_replaced(ckpt: Ckpt, tmp_pat
 
 
 def test_the_other_checkpoint_outlives_whatever_is_done_to_one(ckpt: Ckpt, tmp_path: Path) -> None:
-    """Writers replace files: what is overwritten, renamed or deleted here is still there beside it."""
+    """Writers replace files: if one checkpoint is overwritten, renamed or deleted, the other keeps its
+    data.
+    """
     path = copied(OBJECTS, tmp_path, "ckpt-1")
     linked = tmp_path / "ckpt-2"
     expected = values(path)

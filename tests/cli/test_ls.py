@@ -352,7 +352,7 @@ def test_a_listing_on_a_terminal_fits_and_shows_object_paths(terminal: Callable)
 
 
 def test_a_narrow_terminal_cuts_no_number(terminal: Callable) -> None:
-    """A column is there as a whole or is said to be left out: a step of 10 must not show as 1."""
+    """A column is shown whole or reported as left out: a step of 10 must not show as 1."""
     out = terminal("ls", GUIDE, columns=30, NO_COLOR="1").out
     assert out.splitlines()[0].split() == ["NAME", "STEP", "SIZE"]
     assert out.splitlines()[3].split() == ["ckpt-10", "10", "2.6", "kB", "latest"]

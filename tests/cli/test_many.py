@@ -134,7 +134,7 @@ def test_a_signal_ends_all_processes_quietly(tmp_path: Path, number: int, code: 
 
 
 def is_running(process: str) -> bool:
-    """Whether a process has not ended; nobody may have taken note of its end yet."""
+    """Whether a process has not ended; its end may not have been collected yet."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rpartition(") ")[2][0] != "Z"

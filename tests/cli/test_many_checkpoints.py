@@ -23,7 +23,9 @@ COMMANDS = ["ls", "log --no-values", "state", "state --keep 3 -n", "state --fix 
 
 
 def calls_of(ckpt: Callable, *words: object) -> int:
-    """Return how many functions are called by a command: nobody else's load counts, as it does in seconds."""
+    """Return the number of function calls of a command, which is independent of the machine's load, unlike
+    seconds.
+    """
     found = 0
 
     def counted(_: object, event: str, __: object) -> None:
@@ -62,7 +64,7 @@ def run_of(path: Path, number: int, listed: str) -> Path:
 def test_checkpoints_whatever_the_state_file_lists(
     command: str, listed: str, tmp_path: Path, ckpt: Callable
 ) -> None:
-    """Each that was not listed was held against all that were put in before it."""
+    """Each unlisted checkpoint was compared with all earlier ones."""
     assert grows_as_fast(ckpt, command, lambda number: run_of(tmp_path / str(number), number, listed))
 
 

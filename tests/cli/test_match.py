@@ -147,7 +147,7 @@ def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp
     command = f"ckpt match {written} {written} --read"
     assert "note: only the save counter is missing, which Checkpoint.write() and" in told.err
     assert told.err.rstrip().endswith(command)
-    for target in (written, saved):  # whose own counter a program has not yet, before it saves
+    for target in (written, saved):  # a program has no counter of its own before it saves
         assert ckpt("match", written, target, "--read").code == 0
     left = ckpt("match", saved, written, "--read")
     assert (left.code, left.rows) == (
@@ -185,7 +185,7 @@ def programs(tmp_path: Path, first: int) -> tuple[str, str, list[float]]:
 def test_the_command_for_weights_below_another_object_carries_all(
     ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
-    """Slots that are restored right are not called mistaken; full names that have shifted mislead nobody."""
+    """Correctly restored slots are not called mistaken; shifted full names mislead no one."""
     monkeypatch.chdir(tmp_path)
     source, target, kernels = programs(tmp_path, first)
     found = ckpt("match", source, target, "--json").json
@@ -244,7 +244,7 @@ def test_what_nothing_but_the_order_pairs_is_a_comment(ckpt: Callable, tmp_path:
 
 
 def test_what_a_map_says_counts_more_than_full_names(ckpt: Callable, tmp_path: Path) -> None:
-    """Two layers that change places: each has the full name of the other's place."""
+    """Two layers are swapped: each has the full name of the other's place."""
     variables = {name: tf.Variable([float(at)], name=name) for at, name in enumerate("ab")}
     source = tf.train.Checkpoint(**variables).save(tmp_path / "source")
     end, rows, out = "/.ATTRIBUTES/VARIABLE_VALUE", tmp_path / "map.tsv", tmp_path / "out-1"

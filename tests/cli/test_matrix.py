@@ -30,7 +30,7 @@ SPECIMENS = {
     "hdf5": "plain.h5",
     "listing": "listing.json",
 }
-"""Of each format the first golden, unless another says more or none lies there."""
+"""The first golden of each format, unless another is more complete or there is none."""
 
 WRITABLE = [found.name for found in all_formats() if found.writer is not None]
 SUFFIXES = {
@@ -44,7 +44,7 @@ REMEDIES = ("--cast", "--exclude", "--config", "--like", "--to", "name the check
 
 
 def specimen(name: str, directory: Path, ckpt: Callable) -> str:
-    """Return a checkpoint of a format, made here where no producer's lies in the data."""
+    """Return a checkpoint of a format, made here if the data has none."""
     path = SPECIMENS[name]
     if name == "hdf5":
         path = str(directory / path)

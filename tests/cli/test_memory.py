@@ -99,7 +99,7 @@ COMMANDS = {
     "rescue": ("rescue", "LEFT", "OUT"),
 }
 LIMITS = (100, 180)
-"""Megabytes in which numpy cannot be imported, and in which there is hardly anything left beside it."""
+"""Megabytes in which numpy cannot be imported, and in which little else fits."""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -157,7 +157,7 @@ RAISED = {
 def failing(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, str]:
-    """A run of three, of which nobody can open the second; what is said of that."""
+    """A run of three, the second of which cannot be opened, and its message."""
     error, said = RAISED[request.param]
     for step in (1, 2, 3):
         spec = TensorSpec("w", BY_NAME["float32"], (2, 2))
@@ -259,7 +259,7 @@ def test_other_errors_are_not_taken_for_these() -> None:
         SystemError("bad argument to internal function"),
     ):
         assert not is_exhausted(error)
-    # What Python says where it has no memory for an exception either.
+    # Python's words for a lack of memory for the exception itself.
     for text in ("error return without exception set", "<method> returned NULL without setting an exception"):
         assert is_exhausted(SystemError(text))
     assert isinstance(exhausted(MemoryError()), ResourceError)
@@ -311,7 +311,7 @@ ENDS = {
 def test_what_became_of_the_process_that_verifies(
     end: str, name: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`the HDF5 library crashed on it: signal -1` was said of a zip, where Python had no memory."""
+    """A zip was reported as `the HDF5 library crashed on it: signal -1`, when Python had no memory."""
     work, code, said = ENDS[end]
     path = tmp_path / name
     if name == "a.keras":

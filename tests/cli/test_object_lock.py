@@ -1,4 +1,4 @@
-"""The lock of a checkpoint in a bucket: who gets it, who is told of whom, and when it has expired."""
+"""The lock object of a checkpoint in a bucket: who gets it, who is named, and when it has expired."""
 
 from __future__ import annotations
 

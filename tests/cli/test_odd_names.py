@@ -78,7 +78,7 @@ def test_rule_that_hides_a_tensor_from_tensorflow_is_refused(
 
 
 def test_numbers_called_like_the_graph_are_numbers(ckpt: Callable[..., Result], tmp_path: Path) -> None:
-    """Nothing of a file is left out without a word because of its name."""
+    """No part of a file is silently left out because of its name."""
     name = "_CHECKPOINTABLE_OBJECT_GRAPH"
     save(tmp_path / "a.npz", {name: np.ones(2), "w": np.zeros(2)}, "npz")
     assert ckpt("convert", tmp_path / "a.npz", tmp_path / "c-1", "--to", "object").code == 0

@@ -148,7 +148,7 @@ def test_an_option_makes_a_difference(
     assert shlex.split(line)[0] == command
     without, beside = base(line), outcome(f"{line} {added}")
     assert beside != without
-    # That the option is refused is no difference that it makes; without it something may be missing.
+    # A rejected option makes no difference; without it something may be missing.
     assert beside.code != 2 or without.code == 2, beside.err
     if option in ("--jobs", "--executor"):
         assert beside._replace(workers=without.workers) == without

@@ -268,7 +268,7 @@ PLACES = {
 
 @pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
 def test_a_step_of_keras_becomes_a_file_of_keras(tmp_path: Path, ckpt: Callable, name: str) -> None:
-    """Its configuration lies in it."""
+    """It contains its configuration."""
     done = ckpt("convert", "--json", KERAS, tmp_path / name)
     assert done.code == 0, done.err
     truth = _truth_of_keras()
@@ -464,7 +464,7 @@ def everywhere() -> dict[str, bytes]:
 
 
 def are_read(ckpt: Callable, tree: str, step: str, flax: str) -> None:
-    """Hold what lies at these places against the samples."""
+    """Compare the content of these paths with the samples."""
     places = {
         tree: data_path("orbax", "new/pytree"),
         step: data_path("orbax", "new/unfinished/2"),

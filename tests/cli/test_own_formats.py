@@ -1,4 +1,4 @@
-"""`ckpt` runs its own `formats`, whatever else has that name where Python looks for modules."""
+"""`ckpt` runs its own `formats`, even if another module on Python's path has that name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OTHERS = ("formats.py", "formats/__init__.py", "formats/csv.py")
-"""What a user has in the current directory: a module, a package, a folder without `__init__.py`."""
+"""Files of a user in the current directory: a module, a package, a folder without `__init__.py`."""
 
 ENDS = "raise SystemExit('the formats of the user is imported')\n"
 
 
 def _call_formats(place: Path, other: str, text: str = ENDS) -> str:
-    """Put a file there that `import formats` finds; where it lies."""
+    """Create a file that `import formats` finds, and return its path."""
     (place / other).parent.mkdir(exist_ok=True)
     (place / other).write_text(text)
     return str(place / other)
@@ -158,7 +158,7 @@ def test_a_formats_that_python_imports_as_it_starts_is_one_line(place: Path, oth
 
 
 def test_a_program_that_has_imported_this_formats_is_not(tmp_path: Path) -> None:
-    """By whichever name of its folder."""
+    """By any name of its folder."""
     os.symlink(ROOT, tmp_path / "linked")
     program = (
         "import formats, sys; sys.path.insert(0, sys.argv[1]); import ckpt_cli; from ckpt_cli.cli import main"

@@ -64,7 +64,7 @@ class Terminal(io.StringIO):
 
 
 def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Have this process at a terminal, which it shows and tells on."""
+    """Simulate a terminal for this process, and record what it shows."""
     screen = Terminal()
     monkeypatch.setattr("sys.stdout", screen)
     monkeypatch.setattr("sys.stderr", screen)

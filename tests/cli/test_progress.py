@@ -1,4 +1,4 @@
-"""How far a command has come is said: what is done, at which speed, how long it will take."""
+"""Commands report their progress: the work, the speed, the remaining time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_line_tells_the_stage_the_speed_and_the_time_left(clock: list[float]) 
     work.advance(4_000_000)
     assert work.line == "model.npz writing: 4.0 MB of 10.0 MB, 100 kB a second, 1 min 0 s left"
     clock[0] = 100
-    work.advance(6_000_000)  # all is written, and is gone through again
+    work.advance(6_000_000)  # everything is written, and is read again
     assert work.line == "model.npz verifying: 0 B of 10.0 MB"
     clock[0] = 101
     work.advance(5_000_000)

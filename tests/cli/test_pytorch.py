@@ -1,4 +1,4 @@
-"""PyTorch's files as targets: what they keep of what was read, and what is said of what they do not."""
+"""PyTorch's files as targets: the structure that they keep, and the messages about the rest."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_each_byte_is_gone_through_once_for_its_crc_32(
 def test_a_written_directory_is_held_against_what_passed(
     source: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is read back of a .pt is not summed again, so the CRC-32 that it stores is compared by itself."""
+    """Reading back a .pt computes no new checksum, so its stored CRC-32 is compared separately."""
     from formats.store.archive.writer import Zipped
 
     real = Zipped.fill
@@ -224,7 +224,7 @@ def test_a_count_of_the_legacy_form_is_held_against_the_object_before_values_are
 def test_a_conversion_that_was_interrupted_still_compares_the_crc_32(
     source: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read before the interruption is told by the journal, what comes after it is read."""
+    """The journal has the ranges from before the interruption; the rest is read."""
     from formats.model.writer import Placement
 
     whole, real = bytes(VALUES.tobytes()), Placement.write

@@ -34,7 +34,7 @@ def listed(tmp_path: Path) -> Path:
 def test_the_source_is_read_once_and_every_byte_read_back(
     name: str, jobs: int, listed: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both were read once more when all was written, wherever one of them stores no checksums."""
+    """Both used to be read again at the end, if one of them stores no checksums."""
     counted, back = counters.count_reads(), []
     monkeypatch.setattr(counters, "_tallies", counted)  # which is taken back
     real = StagedFile.read_back

@@ -1,4 +1,4 @@
-"""How often bytes are asked for: an index is read once, and a directory listed once, by each command."""
+"""Each command reads an index once, and lists a directory once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of directories: what lies below is said, and -R takes it."""
+"""Directories of directories: their content is reported, and -R includes it."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_damaged_tensor_is_not_copied_and_called_verified(
     assert not new.exists()
     for option in ("--no-verify", "--link"):
         assert ckpt(*rename, option).code == 0
-        assert ckpt("verify", new / "c-1").code == 1  # its checksum was carried along, and goes on telling
+        assert ckpt("verify", new / "c-1").code == 1  # its checksum was copied, and still shows the damage
         shutil.rmtree(new)
 
 

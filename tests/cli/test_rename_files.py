@@ -194,7 +194,7 @@ def test_a_bundle_behind_symbolic_links_is_renamed_where_it_lies(tmp_path: Path)
 
 
 def test_two_gigabytes_are_renamed_in_place_at_once(tmp_path: Path) -> None:
-    """The shard is a hole of 2 GB: whoever reads or copies it takes seconds."""
+    """The shard is a hole of 2 GB: reading or copying it takes seconds."""
     size = 1 << 31
     path = copy_of(OBJECTS, tmp_path)
     os.truncate(shard_path(path), size)
@@ -350,7 +350,9 @@ class Scenario:
         return "old" if self.in_place or self.options.get("overwrite") else "none"
 
     def prepare(self, directory: Path) -> str:
-        """Return the path of the target, with what is there before; the source lies beside, to be linked."""
+        """Return the path of the target, with its existing content; the source is next to it, to be
+        linked.
+        """
         path, source = str(directory / "ckpt-1"), directory.parent / "source"
         if not source.exists():
             source.mkdir()
@@ -413,7 +415,7 @@ def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) 
             [],
             ["ckpt-1"],
         )
-        # Whatever lies about, the next one goes through.
+        # After any interruption, the next run succeeds.
         if found != "new":
             scenario.write(path, again=True)
             assert scenario.found(path) == "new"
@@ -428,7 +430,7 @@ def test_failing_at_any_step_leaves_nothing_behind(
 
 
 def test_no_hdf5_file_is_written_without_what_is_left_out(tmp_path: Path, ckpt: Callable) -> None:
-    """`rename --in-place` removed such datasets, `rescue` said that all was saved, and nothing told of it."""
+    """`rename --in-place` silently removed such datasets, and `rescue` reported that everything was saved."""
     path = str(tmp_path / "o.h5")
     with h5py.File(path, "w") as file:
         file["pairs"], file["x"] = np.zeros(3, [("a", "i4"), ("b", "f8")]), [1, 2]

@@ -452,7 +452,7 @@ def test_match_chooses_what_the_page_of_a_run_is_of(report: Callable[..., PageSo
 def test_what_makes_a_page_smaller_is_said_where_it_does(
     tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--match draws more of a checkpoint; it was said to make every page smaller."""
+    """--match draws more of a checkpoint; a message claimed that it makes every page smaller."""
     monkeypatch.setattr("ckpt_cli.commands.report._LARGE", 1000)
     target = ["-o", tmp_path / "page.html", "-n"]
     way = "select fewer tensors with --match to make it smaller"

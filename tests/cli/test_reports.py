@@ -43,7 +43,7 @@ def published_sarif() -> Draft4Validator:
 
 
 def check_sarif(text: str) -> dict[str, Any]:
-    """Hold a document against the published schema, and what code scanning makes of it; return its run."""
+    """Check a document against the published schema, and the rules of code scanning; return its run."""
     document = json.loads(text)
     published_sarif().validate(document)
     (run,) = document["runs"]
@@ -86,7 +86,7 @@ JUNIT: dict[str, tuple[set[str], set[str]]] = {
 
 
 def check_junit(text: str) -> ElementTree.Element:
-    """Hold a document against what services read; of several cases of one name GitLab takes the first."""
+    """Check a document against what services read; of several cases with one name GitLab uses the first."""
     root = ElementTree.fromstring(text)
     _check_junit(root)
     cases = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]

@@ -97,7 +97,7 @@ def counts(document: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def check_output(ckpt: Callable[..., Any], out: Path, expected: dict[str, Any]) -> None:
-    """Hold what was written against what it should be, bit for bit, and against `ckpt verify`."""
+    """Compare the output with the expected values, bit for bit, and run `ckpt verify`."""
     found = read_all(out)
     for key, array in found.items():
         if key != GRAPH and key in expected:
@@ -118,7 +118,7 @@ def test_damaged_bundles(name: str, tmp_path: Path, ckpt: Callable[..., Any]) ->
     assert (done.code, *counts(done.json)) == (code, *expected)
     assert done.json["verified"]
     source = read_all(GOOD) if "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE" in done.out else {}
-    if name != "graph_name_twice":  # which verify is right to complain about
+    if name != "graph_name_twice":  # verify rightly reports it
         check_output(ckpt, tmp_path / "out", source if not name.startswith("graph_") else {})
 
 
@@ -318,7 +318,7 @@ def test_blocks_that_are_left_prove_beside_a_sibling(tmp_path: Path, ckpt: Calla
 
 
 def test_sibling_whose_strings_have_other_lengths(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
-    """An iterator's state grows; what lies behind it has moved, and says itself by how much."""
+    """An iterator's state grows; later data has moved, and stores its own length."""
     sizes = {"c-1": (b"a", b"bc"), "c-2": (b"a" * 300, b"")}
     for name, texts in sizes.items():
         arrays = {"a": np.arange(4), "s": strings(texts), "z": np.arange(9) + len(texts[0])}
@@ -471,7 +471,9 @@ def test_keras_archive_whose_weights_fail_their_checksum(tmp_path: Path, ckpt: C
 def test_library_that_crashes_costs_the_tensor_it_was_reading(
     number: int, tmp_path: Path, ckpt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever kills it says nothing of the tensor: the system does where there is no memory left."""
+    """A signal from outside says nothing about the tensor; the system kills processes when memory is
+    short.
+    """
     save(tmp_path / "w.h5", {"a": np.arange(4), "b": np.arange(5), "c": np.arange(6)}, "hdf5")
     from formats.h5.tensors import H5Tensor
 

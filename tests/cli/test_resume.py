@@ -1,4 +1,4 @@
-"""`ckpt convert --resume`: what is kept when it is interrupted, what counts of it, and what is refused."""
+"""`ckpt convert --resume`: what an interrupted conversion keeps, which parts count, and rejections."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def here(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def staged(folder: str = "out") -> list[str]:
-    """Return the staging directories that lie there."""
+    """Return the existing staging directories."""
     if not os.path.isdir(folder):
         return []
     return [os.path.join(folder, name) for name in os.listdir(folder) if "_temp_" in name]
@@ -179,7 +179,7 @@ def test_going_on_makes_the_bytes_of_one_run_and_writes_the_rest_alone(
         again = ckpt("convert", *words, "--resume", "-j", "1")
         assert again.code == 0, again.err
         assert "were already written" in again.err
-        again_as_well = STREAMED.get(name, 0)  # what is not read in ranges counts when all of it is there
+        again_as_well = STREAMED.get(name, 0)  # data that is not read in ranges counts only when complete
         assert len(places.written) <= len(total) - (at - 1) + again_as_well, "it is written again"
         assert not os.path.exists(kept)
         made = files("out")
@@ -252,14 +252,14 @@ OTHERS: list[tuple[str, Callable[[bytes], bytes]]] = [
     ("Keras 3 weights", other_word(b"dense", b"danse")),
     ("Keras archive", in_archive),
 ]
-"""Files that are no checkpoint, and the same weights with another word beside them."""
+"""Files that are no checkpoint, and the same weights with another value besides them."""
 
 
 @pytest.mark.parametrize(("name", "change"), OTHERS)
 def test_a_file_that_says_something_else_is_not_taken_for_it(
     name: str, change: Callable[[bytes], bytes], ckpt: Ckpt, here: Path
 ) -> None:
-    """A shard index that is no JSON was a traceback."""
+    """A shard index that is not JSON caused a traceback."""
     assert ckpt("convert", *TARGETS[name], "--resume").code == 0
     made = sorted(path for path in (here / "out").rglob("*") if path.is_file())
     head = next((path for path in made if "index" in path.name), made[0])
@@ -314,7 +314,9 @@ def test_two_interrupts_lose_nothing(ckpt: Ckpt, here: Path, places: Interrupted
 
 @pytest.mark.parametrize("name", ["Keras archive", "like"])
 def test_another_process_finds_it(name: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
-    """What is done is known by a digest that does not depend on the order of sets, which each process has."""
+    """A digest identifies the conversion, independent of the order of sets, which differs between
+    processes.
+    """
     kept = interrupted(ckpt, places, TARGETS[name], 3)
     done = run_ckpt("convert", *TARGETS[name], "--resume", PYTHONHASHSEED="7")
     assert done.code == 0, done.err
@@ -323,7 +325,7 @@ def test_another_process_finds_it(name: str, ckpt: Ckpt, here: Path, places: Int
 
 
 def test_each_checkpoint_of_a_directory(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
-    """What was finished before the interrupt is neither refused nor done again."""
+    """Work finished before the interrupt is neither rejected nor repeated."""
     run = data_path("guide_adam_legacy", "tf_ckpts")
     words = (run, "out", "--each", "--to", "name")
     expected = whole(ckpt, words)
@@ -372,7 +374,7 @@ def put_in_place(path: str, data: bytes) -> None:
 def save_alike(name: str) -> tuple[bytes, bytes]:
     """Save a source; return its bytes, and those of another with the same header, size and ends.
 
-    What differs lies further from both ends than what a digest of these is of.
+    The difference is farther from both ends than the digest covers.
     """
     found = []
     for factor in (2, 1):
@@ -406,7 +408,7 @@ def test_a_source_that_was_given_the_inode_of_the_first_makes_no_mixture(
     interrupted(ckpt, places, words, 8)
     put_in_place(source, new)
     if source.endswith(".safetensors"):
-        interrupted(ckpt, places, words, 2)  # and whoever goes on after this one is told, too
+        interrupted(ckpt, places, words, 2)  # and the next command reports it, too
     done = ckpt("convert", *words, "--resume")
     if source.endswith(".npz"):  # whose end has checksums
         assert (done.code, f"its source {os.path.abspath(source)} has changed since" in done.err) == (3, True)
@@ -655,7 +657,7 @@ def lengthen(kept: str) -> None:
 
 
 def link(kept: str) -> None:
-    """A file of somebody's has a second name there: it must not be written to."""
+    """A user's file has a second name there: it must not be written to."""
     os.rename(shard(kept), "precious")
     os.link("precious", shard(kept))
 
@@ -868,7 +870,7 @@ KILLED = {
 
 
 def lay_out() -> None:
-    """Lay out what some of these conversions replace."""
+    """Create the files that some of these conversions replace."""
     shutil.rmtree("over", ignore_errors=True)
     shutil.rmtree("out", ignore_errors=True)
     save("over/c-1", {**arrays(), "v0": np.ones(400)}, shard_size=500)
@@ -924,7 +926,7 @@ SLOW = """
 
 @pytest.mark.fuzz
 def test_a_kill_loses_two_seconds_and_one_task_at_most(here: Path) -> None:
-    """When a task was done is told by the process that is killed, what is kept by its journal."""
+    """The killed process reports when a task was done, and its journal what is kept."""
     save("source/many-1", {f"v{at:04}": np.full(64, at, np.float32) for at in range(400)})
     words = ("convert", "source/many-1", "out/c-1", "--resume", "-j", "1")
     command = [sys.executable, "-c", textwrap.dedent(SLOW), *words]

@@ -97,7 +97,7 @@ def whole(ckpt: Ckpt, store: Cut, words: tuple[str, ...], *more: str) -> tuple[d
 
 
 def interrupted(ckpt: Ckpt, store: Cut) -> str:
-    """Cut a conversion off while the third shard is sent; return where its journal lies."""
+    """Interrupt a conversion while the third shard is sent, and return the path of its journal."""
     assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
     at = next(at for at, (_, path) in enumerate(store.changes, 1) if ".data-00002" in path)
     store.clear()
@@ -118,7 +118,7 @@ def test_objects_that_are_finished_are_not_sent_again(
     words = TARGETS[name]
     expected, _ = whole(ckpt, store, words)
     _, total = whole(ckpt, store, words, "--resume")
-    # The last one comes each time: what follows it tidies up beside a target that is whole.
+    # The last one always: the steps after it clean up next to a complete target.
     for at in {*turn(range(2, total), 2, list(TARGETS).index(name) + 2 * dies), total}:
         store.start(at, dies=dies)
         done = ckpt("convert", *words, "--resume")
@@ -148,7 +148,7 @@ def test_what_was_sent_is_not_read_again(ckpt: Ckpt, store: Cut, here: Path) -> 
 def test_a_source_without_checksums_whose_time_of_change_differs_is_named(
     ckpt: Ckpt, store: Cut, here: Path
 ) -> None:
-    """What was sent is not read again, and so may be of another file."""
+    """Sent objects are not read again, and so may come from another file."""
     save("loose.safetensors", {f"v{at}": np.full(400, at, np.float32) for at in range(6)}, "safetensors")
     words = ("loose.safetensors", "mem://b/c-1", "--to", "name", "--shard-size", "2000")
     assert ckpt("convert", *words, "--resume").code == 0
@@ -304,7 +304,7 @@ def test_state_removes_nothing_that_an_index_names(name: str, ckpt: Ckpt, store:
     store.start()
     (journal,) = [path for path in store.names if path.endswith("/ckpt.journal")]
     made = {path: data for path, data in store.content().items() if path != journal}
-    if name == "bundle":  # It names the same shards, and is not what the journal speaks of any more.
+    if name == "bundle":  # it names the same shards, and is no longer what the journal describes
         done = ckpt("rename", "--in-place", words[1], "--sub", "n=>m")
         assert done.code == 0, done.err
     assert ckpt("state", journal.rpartition("/")[0].rpartition("/")[0], "--fix").code == 0
@@ -323,7 +323,7 @@ def test_an_index_that_cannot_be_read_may_name_what_was_sent(ckpt: Ckpt, store: 
 
 
 def test_a_journal_leads_to_no_object_that_is_not_of_its_target(ckpt: Ckpt, store: Cut, here: Path) -> None:
-    """It may be anybody's invention."""
+    """A journal may be forged."""
     journal = interrupted(ckpt, store)
     assert ckpt("convert", "c-1", "mem://b/out/other-1").code == 0
     other = "mem://b/out/other-1.data-00000-of-00001"

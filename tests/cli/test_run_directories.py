@@ -1,4 +1,4 @@
-"""`ckpt ls` on run directories: what is kept, what lies beside, what is trained; and while somebody saves."""
+"""`ckpt ls` on run directories: kept checkpoints, other files, trained variables; also during a save."""
 
 from __future__ import annotations
 

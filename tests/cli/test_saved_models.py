@@ -98,7 +98,7 @@ def test_keras_2_stores_the_configuration_beside_the_variables(tmp_path: Path, c
 
 
 def rewritten(tmp_path: Path, names: dict[str, str], values: dict[str, Any]) -> Path:
-    """Write the export anew with other full names and values of some keys."""
+    """Rewrite the export with other full names, and other values of some keys."""
     path = tmp_path / "variables" / "variables"
     path.parent.mkdir()
     with formats.open_checkpoint(EXPORT) as reader:

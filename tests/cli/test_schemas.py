@@ -1,4 +1,4 @@
-"""What commands print with --json is what docs/schemas says, no more and no less."""
+"""The output of --json is exactly what docs/schemas describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said on stderr: hints that can be pasted, names that were meant, one line for one reason."""
+"""Messages on stderr: hints that can be pasted, suggested names, one line for each reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands over a web server: how many requests each takes, and what of a URL nobody gets to see."""
+"""Commands on a web server: the number of requests, and the parts of a URL that stay secret."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Resu
 def test_what_a_server_has_in_place_of_a_file_is_said(
     body: bytes, message: str, hint: str, web: Web, ckpt: Callable[..., Result]
 ) -> None:
-    """With what to do about a URL: nothing was downloaded that could be downloaded once more."""
+    """The hint fits a URL: nothing was downloaded that could be downloaded again."""
     web.files["/page.h5"] = body
     done = ckpt("ls", f"{web.url}/page.h5")
     assert (done.code, done.out) == (3, "")
@@ -153,7 +153,7 @@ def test_what_a_server_has_in_place_of_a_file_is_said(
 def test_a_url_that_is_nearly_one_is_taken_for_one(
     typed: str, hint: str, ckpt: Callable[..., Result]
 ) -> None:
-    """What lacks a slash or a colon was said to be no revision of a git repository."""
+    """A URL without a slash or a colon was reported as no revision of a git repository."""
     done = ckpt("ls", typed)
     assert (done.code, done.out) == (3, "")
     assert f"hint: {hint}" in done.err
@@ -170,7 +170,7 @@ def test_what_is_secret_in_nearly_a_url_is_not_printed(
     assert (done.code, done.out) == (3, "")
     assert f"{typed}***" in done.err
     assert "topsecret" not in done.err
-    (tmp_path / typed.partition("/")[0]).mkdir(exist_ok=True)  # who has such a directory means that
+    (tmp_path / typed.partition("/")[0]).mkdir(exist_ok=True)  # an existing directory of that name is meant
     assert "did you mean" not in ckpt("ls", f"{typed}/run").err
 
 
@@ -286,7 +286,7 @@ def test_a_run_on_a_web_server_has_its_state_shown_and_not_changed(
 def test_a_checkpoint_of_another_folder_is_listed_and_none_that_was_forgotten(
     web: Web, ckpt: Callable[..., Result]
 ) -> None:
-    """By its URL, since it lies outside of the run; `state --fix` would have listed it a second time."""
+    """By its URL, because it is outside the run; `state --fix` would have listed it a second time."""
     web.lists = True
     for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
         web.files[f"/other/{name}"] = web.files[f"/run/{name}"]
@@ -300,7 +300,7 @@ def test_a_checkpoint_of_another_folder_is_listed_and_none_that_was_forgotten(
 
 
 def test_a_shard_that_a_server_refuses_is_not_missing(web: Web, ckpt: Callable[..., Result]) -> None:
-    """It may well be there: the checkpoint is unreadable to who asks, and not damaged."""
+    """It may exist: the checkpoint is not readable with these credentials, and not damaged."""
     web.fault = lambda handler, _: ".data-" in handler.place and (handler.say(403) or True)
     done = ckpt("verify", "--json", f"{web.url}/run/ckpt-1")
     assert done.code == 1
@@ -419,7 +419,7 @@ def test_paths_and_keys_of_servers_are_completed(
 def test_names_of_a_server_are_completed_by_what_proves_who_asks(
     web: Web, offered: Callable[..., list[str]]
 ) -> None:
-    """Paths were completed without it, and a folder asked for with two slashes."""
+    """Paths were completed without it, and a folder was requested with two slashes."""
     web.lists = True
     web.fault = lambda handler, _: "Authorization" not in handler.headers and (handler.say(401) or True)
     folder = f"{web.url}/run/".replace("://", "://user:secret@")
@@ -475,7 +475,7 @@ def _shorten(handler: Handler, data: bytes) -> None:
     handler.say(206, data[begin : end + 1], told)
 
 
-def _say_of(handler: Handler, data: bytes, told: dict[str, str] = {}) -> None:  # noqa: B006  nobody changes it
+def _say_of(handler: Handler, data: bytes, told: dict[str, str] = {}) -> None:  # noqa: B006  never changed
     begin, end = (int(each) for each in handler.headers["Range"].removeprefix("bytes=").split("-"))
     ranged = {**handler.headers_of(data[:-1]), "Content-Range": f"bytes {begin}-{end}/{len(data)}", **told}
     handler.say(206, data[begin : end + 1], ranged)
@@ -581,7 +581,7 @@ def test_a_server_without_ranges_gives_the_same_answers(
 
 
 SECRETS = ("topsecretuser", "topsecretword", "topsecretsignature", "dG9wc2VjcmV0")
-"""What is in URLs, and how it stands in a header."""
+"""The secrets in URLs, and their forms in a header."""
 
 SAYING = (
     "ls URL/run/ckpt-1.index?QUERY",
@@ -676,7 +676,7 @@ def test_nothing_that_is_printed_holds_a_secret(
 def test_a_url_is_not_named_without_what_was_cut_out_of_it(
     end: str, web: Web, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The command that goes on was one that the server refuses."""
+    """The command to resume was one that the server rejects."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(http, "_secrets", {})
     count = itertools.count()
@@ -769,7 +769,7 @@ def test_completion_says_nothing_of_what_is_no_url(url: str, offered: Callable[.
 
 @pytest.fixture
 def model(hub: Hub, tmp_path: Path) -> Path:
-    """Return a folder as it was downloaded: sharded safetensors, with files beside them."""
+    """Return a folder as it was downloaded: sharded safetensors, with other files."""
     folder = tmp_path / "model"
     shutil.copytree(data_path("hf"), folder)
     (folder / "sub").mkdir()

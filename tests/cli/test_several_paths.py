@@ -1,4 +1,4 @@
-"""What a shell makes of `run/ckpt-*`: one checkpoint is several paths, and 10 stands before 9."""
+"""The paths from a shell's `run/ckpt-*`: one checkpoint is several paths, and 10 comes before 9."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_keys_stand_among_paths_and_go_before_them(
         ["run/ckpt-2", "w"],
     ]
     assert [row[0] for row in ckpt("ls", "run/ckpt-1", "s*").rows] == ["step"]
-    result = ckpt("ls", "--regex", "run/ckpt-1", "run")  # a pattern, whatever lies there
+    result = ckpt("ls", "--regex", "run/ckpt-1", "run")  # a pattern, even if a file has that name
     assert (result.code, result.out) == (1, "")
 
 

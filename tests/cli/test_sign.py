@@ -35,7 +35,7 @@ PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 
 
 def save_key(folder: Path, key: Any, name: str = "private", password: bytes | None = None) -> None:
-    """Write a private key that only its owner can read, and its public key beside it."""
+    """Write a private key that only its owner can read, and its public key next to it."""
     how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     path = folder / f"{name}.pem"
     path.write_bytes(key.private_bytes(PEM, PKCS8, how))

@@ -285,7 +285,7 @@ def test_fix_makes_times_as_many_as_paths(copy: Callable, ckpt: Callable) -> Non
 
 
 def test_set_gives_what_is_gone_no_time(copy: Callable, ckpt: Callable) -> None:
-    """Where the list has times, but not one for each: those of the files, and else 0."""
+    """If the list has some times, but not one for each: the files' own, and otherwise 0."""
     run = copy("guide_adam_legacy", "tf_ckpts")
     paths = state_of(run).paths
     for name in os.listdir(run):
@@ -782,7 +782,7 @@ def test_of_what_a_killed_conversion_shares_only_its_own_is_freed(tmp_path: Path
     (first / "shard-2").write_bytes(bytes(700))
     os.link(first / "shard-2", tmp_path / f"ckpt-1_temp_{'0' * 32}" / "shard-2")
     changes = ckpt("state", "--fix", "-n", tmp_path, "--json").json["changes"]
-    assert [change["nbytes"] for change in changes] == [10, 710]  # what both share goes with the second
+    assert [change["nbytes"] for change in changes] == [10, 710]  # shared files are deleted with the second
     assert ckpt("state", "--fix", tmp_path).code == 0
     assert os.listdir(tmp_path) == ["m.safetensors"]
 

@@ -1,7 +1,7 @@
-"""What reads checkpoints reads them from any store: the lines of `examples`, once more over `mem://`.
+"""Reading commands work on any store: the lines of `examples`, again over `mem://`.
 
-Each line runs in a directory of this machine, and again with every checkpoint, and every file that it
-reads, in memory.  What it prints, but for the scheme, what it writes and its exit code are the same.
+Each line runs in a directory of this machine, and again with every checkpoint, and every file that it reads,
+in memory. The output without the scheme, the written files and the exit code are the same.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WRITING = {
     "extract run/ckpt-10 net/l1/kernel -o http://example.org/k.npy": "k.npy: http:// can be read, but not",
     "graph run/ckpt-10 -o https://example.org/g.dot": "g.dot: https:// can be read, but not written",
 }
-"""Lines that would write what is not written there, and what is said of that."""
+"""Lines that would write to a place that is read-only, and their errors."""
 
 
 @pytest.mark.parametrize("line", sorted(WRITING))

@@ -1,4 +1,4 @@
-"""Tables on terminals of any width: what goes, what is shortened, what stands on a line of its own."""
+"""Tables on terminals of any width: dropped columns, shortened names, names on their own line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines_of(columns: list[Column], rows: list[list[str]], room: int) -> list[st
     + [(columns, ["ls", "-l", OBJECTS]) for columns in (80, 200)],
 )
 def test_no_row_wraps_twice(columns: int, command: list[str], terminal: Callable) -> None:
-    """A name that cannot be shortened stands before its row, and only there does the terminal wrap."""
+    """A name that cannot be shortened precedes its row, and only there does the terminal wrap."""
     found = terminal(*command, columns=columns, NO_COLOR="1")
     _, *rows = found.out.splitlines()
     assert found.code == 0
@@ -43,7 +43,7 @@ def test_no_row_wraps_twice(columns: int, command: list[str], terminal: Callable
 
 
 def test_a_dumb_terminal_shows_names(terminal: Callable) -> None:
-    """rich took a dumb terminal for 80 columns, whatever it was told, and left the names out."""
+    """rich took a dumb terminal for 80 columns, whatever its width, and left the names out."""
     out = terminal("stats", OBJECTS, columns=80, TERM="dumb").out
     assert out.startswith("KEY ")
     assert "model/embeddings/norm/beta" in out

@@ -1,4 +1,4 @@
-"""What writing commands refuse as a target, in a dry run too: false suffixes, what is there, URLs."""
+"""Targets that writing commands reject, also in a dry run: false suffixes, existing files, URLs."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_string_that_does_not_fit_names_its_checkpoint(tmp_path: Path, ckpt: C
 
 
 def test_the_map_is_saved_where_pairs_are_missing(tmp_path: Path, ckpt: Callable) -> None:
-    """That is when it is to be edited; what was edited is not overwritten."""
+    """That is when the user edits it; an edited map is not overwritten."""
     with open(GOLD_MAP, encoding="utf-8") as file:
         gold = file.read().splitlines()
     (tmp_path / "some.tsv").write_text("\n".join(gold[:40]) + "\n")

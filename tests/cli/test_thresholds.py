@@ -259,7 +259,7 @@ def test_what_is_known_of_a_pair_excuses_no_other(tmp_path: Path, ckpt: Callable
 
 
 def test_what_cannot_be_measured_is_known_no_better_than_before(tmp_path: Path, ckpt: Callable) -> None:
-    """Changes without a largest difference, of strings and of listings, were known whatever they were."""
+    """Changes of strings and of listings, which have no largest difference, always counted as known."""
     text = [strings([b"a", b"b"], (2,)), strings([b"a", b"x"], (2,)), strings([b"y", b"x"], (2,))]
     result = tmp_path / "result.json"
     result.write_text(ckpt("diff", *pair(tmp_path, {"k": text[0]}, {"k": text[1]}), "--json").out)

@@ -143,7 +143,7 @@ def test_every_optimizer_through_weights(name: str, tmp_path: Path, ckpt: Callab
 
 
 def test_slots_that_nothing_tells_apart_are_refused(tmp_path: Path, ckpt: Callable) -> None:
-    """Beside Adam's two there is a third of each variable: of amsgrad, or an average of the variable."""
+    """Next to Adam's two there is a third for each variable: of amsgrad, or an average of the variable."""
     whole = _trained(tmp_path, K.optimizers.Adam(0.1, amsgrad=True), ckpt)
     weights, described = tmp_path / "b.weights.h5", tmp_path / "config.json"
     assert ckpt("convert", whole, weights).code == 0  # as Keras 3 lists them

@@ -1,4 +1,4 @@
-"""`ckpt verify --trains-like`: training goes on from two checkpoints in the same way, or does not."""
+"""`ckpt verify --trains-like`: whether training continues from two checkpoints in the same way."""
 
 from __future__ import annotations
 

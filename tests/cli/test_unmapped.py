@@ -1,7 +1,7 @@
 """One tensor of a type that is not mapped closes no file: every command with every format that can hold one.
 
-`odd` is that tensor, `w` one of float32 beside it.  What a format can say of `odd` differs: a type
-whose bytes are carried, one whose bytes are read and not written, one of which nothing is read.
+`odd` is that tensor, and `w` one of float32 next to it. Formats differ in what they know of `odd`: a type
+whose bytes are copied, one whose bytes are read and not written, and one that is not read at all.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def test_two_types_of_the_same_bytes_differ_in_dtype(tmp_path: Path, ckpt: Calla
 def test_verify_finds_no_damage(files: Files, ckpt: Callable) -> None:
     done = ckpt("verify", "--json", files.left)
     (result,) = done.json["results"]
-    is_known = files.made.type_name not in ("F9_NEW", "compound")  # which no program has written there
+    is_known = files.made.type_name not in ("F9_NEW", "compound")  # no program has written such a file
     assert (done.code, result["ok"]) == ((0, True) if is_known else (1, False))
     assert all(finding["code"] == "dtype" for finding in result["findings"])
 

@@ -111,7 +111,7 @@ def test_damage_is_named(path: str, ckpt: Callable) -> None:
     if code == 3:
         assert result.err.startswith("ckpt: error: ")
     else:
-        # Where some of it is sound, the next step is said.
+        # If some of it is intact, the next step is printed.
         assert (": ckpt rescue" in result.err) == (code == 1 and sound > 0)
     (found,) = result.json["results"]
     assert found["ok"] == result.json["ok"] == (code == 0)

@@ -161,7 +161,7 @@ def test_directories_that_may_not_be_entered_or_listed(run: Path, ckpt_of_a_user
         assert f"ckpt: error: {inside}: permission denied\n" in result.err
         assert "ckpt-10" in result.out
     assert ckpt_of_a_user("verify", "-R", run).code == 1
-    inside.chmod(0o400)  # listed, but not entered: what lies in it looks as if it were not there
+    inside.chmod(0o400)  # listed, but not entered: its files look as if they did not exist
     for command in ("ls", "verify", "log", "stats"):
         result = ckpt_of_a_user(command, inside)
         error = f"ckpt: error: {inside}: permission denied\n{_look_at(inside)}"

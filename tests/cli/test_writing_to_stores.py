@@ -1,6 +1,6 @@
-"""What is written to a store of objects is what is written to a disk, old or new at every instant.
+"""Writing to a store of objects equals writing to a disk, old or new at every instant.
 
-The store is `mem://`, which tells of each object before it is there: a kill is what lies there then.
+The store is `mem://`, which calls back before each object: a kill leaves the objects of that instant.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def test_shards_are_bounded(store: MemoryStore, tmp_path: Path, ckpt: Callable[.
 def test_each_byte_is_summed_once_on_its_way(
     store: MemoryStore, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is read and what is written have one checksum; a byte that has changed goes nowhere."""
+    """Reading and writing share one checksum; a byte that has changed is not written."""
     prefix, size = str(tmp_path / "c-1"), 3 << 20
     write_bundle(prefix, {"a": np.ones(size, np.uint8), "b": np.zeros(size, np.uint8)})
     summed = 0
@@ -246,7 +246,7 @@ def test_what_fails_or_is_interrupted_leaves_nothing(
         store.before = lambda what, path: None
         if not failing.failed:
             break
-        if done.code == 0:  # all was done but for the lock, which may stay and expires
+        if done.code == 0:  # everything was done except removing the lock, which may stay and expires
             is_left = any(name.endswith("ckpt.lock") for name in store.names)
             assert ("cannot delete the lock" in done.err) == is_left
         else:
@@ -375,7 +375,7 @@ def test_what_appears_meanwhile_stays(store: MemoryStore, ckpt: Callable[..., Re
 def test_an_index_of_somebody_else_is_not_taken_for_ones_own(
     store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the store tells no MD5, as Azure: two checkpoints of a run have indexes of one size."""
+    """If the store returns no MD5, as Azure: two checkpoints of a run have indexes of one size."""
     monkeypatch.setattr("formats.store.memory.md5_of", lambda sums: "0x8D")
     assert ckpt("convert", OLD, PREFIX).code == 0
     theirs = content(store, f"{PREFIX}.index")

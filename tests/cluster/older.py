@@ -1,4 +1,4 @@
-"""What a worker loads that shall be of another version."""
+"""Loaded by a worker to make it another version."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Cluster:
         return process
 
     def worker(self, cwd: Path | None = None, *preload: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Begin a worker where it finds relative things by itself; it is not begun anew when it is killed."""
+        """Start a worker with its own working directory; it is not restarted when it is killed."""
         more = [word for each in preload for word in ("--preload", each)]
         fixed = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
         return self._begin(

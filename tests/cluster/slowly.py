@@ -1,4 +1,4 @@
-"""What a worker loads that shall take its time: a twentieth of a second for each parcel."""
+"""Loaded by a worker to slow it down: a twentieth of a second for each parcel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of dask.distributed share the work, of which any may be killed, or see something else."""
+"""Processes of dask.distributed share the work; any may be killed, or have other files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Return a cluster of two workers, which nobody kills."""
+    """Return a cluster of two workers that are not killed."""
     with cluster(tmp_path_factory.mktemp("two")) as found:
         for _ in range(2):
             found.worker()
@@ -110,7 +110,7 @@ HERE = "/proc/self/cwd/run/a-1"
 
 @pytest.mark.parametrize("other", ["the same files", "nothing", "a copy"])
 def test_hosts_that_see_other_things_under_a_path(other: str, tmp_path: Path) -> None:
-    """Two workers, of which one is on another host, as far as files go."""
+    """Two workers, one of which is on another host, as far as files are concerned."""
     one, two = tmp_path / "one", tmp_path / "two"
     for directory in (one, two):
         directory.mkdir()
@@ -268,7 +268,7 @@ def test_the_command_is_killed(seed: int, large: str, slow: Cluster, tmp_path: P
 
 
 def test_a_killed_command_goes_on(large: str, slow: Cluster, tmp_path: Path) -> None:
-    """With --resume, which workers look at what lies there for."""
+    """With --resume, for which workers look at the existing files."""
     (tmp_path / "out").mkdir()
     line = ("convert", large, tmp_path / "out/b-1", "--resume")
     process = slow.begin(*line)
@@ -293,7 +293,9 @@ def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
 
 
 def test_workers_beside_a_formats_of_the_users(large: str, tmp_path: Path) -> None:
-    """Of a running scheduler, and of a cluster of the command's own; one that has imported it is refused."""
+    """On a running scheduler, and on a cluster of the command's own; a worker that has imported it is
+    rejected.
+    """
     (tmp_path / "formats.py").write_text("VERSION = 'of the user'\n")
     (tmp_path / "greedy.py").write_text("import formats\n\ndef dask_setup(_):\n    pass\n")
     beside = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
@@ -322,7 +324,7 @@ def test_workers_beside_a_formats_of_the_users(large: str, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the URL of a bucket; who asks is said by the environment, which workers share."""
+    """Return the URL of a bucket; credentials are in the environment, which workers share."""
     import obstore
     from obstore.store import S3Store
 
@@ -340,7 +342,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: Callable) -> None:
-    """Workers ask for themselves; without what says who asks they are refused."""
+    """Workers send their own requests; without credentials they are rejected."""
     with cluster(tmp_path / "cluster") as found:
         for _ in range(2):
             found.worker()
@@ -351,7 +353,7 @@ def test_to_a_bucket_and_from_it(large: str, bucket: str, tmp_path: Path, ckpt: 
         assert done.code == 0, done.err
         assert "sent to workers: 39 tasks, 335,545,080 bytes" in done.err
         assert found.run("diff", large, f"{bucket}/b-1", "--exact", "--all").code == 0
-        # A file that must be whole before it is sent lies in a directory of this machine alone.
+        # A file that must be complete before it is sent is in a directory of this machine alone.
         done = found.run("convert", large, f"{bucket}/one.npz", "--exclude", "layer_0*", "-v")
         assert (done.code, "processed locally: " in done.err) == (0, True), done.err
     with cluster(tmp_path / "nobody") as found:

@@ -1,4 +1,4 @@
-"""What the tests of faults share with those of the commands."""
+"""Fixtures of the commands' tests for the tests of faults."""
 
 from tests.cli.conftest import ckpt
 

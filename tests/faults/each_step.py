@@ -1,4 +1,4 @@
-"""A write that is killed, or fails, at each of its steps: the target is old or new, and nothing lies about.
+"""A write that is killed, or fails, at each of its steps: the target is old or new, and nothing is left.
 
 The target may be a bundle, a folder of shards, or a checkpoint whose keys change in place.
 """
@@ -26,7 +26,7 @@ class Exchange(Protocol):
         """Return what `found` says before the first step."""
 
     def prepare(self, directory: Path) -> str:
-        """Lay out what is there before, and return the path of the target."""
+        """Create the existing files, and return the path of the target."""
 
     def write(self, path: str) -> None: ...
 
@@ -87,7 +87,7 @@ def failures(exchange: Exchange, act: Callable[[Callable[[], Any]], Any], tmp_pa
                 failed = True
             else:
                 failed = False
-        # What cannot be removed when all is in its place is a warning.
+        # A file that cannot be removed once everything is in place is a warning.
         assert failed or made[at - 1] in ("link", "unlink", "rmdir")
         if files(directory) == before:
             assert not committed

@@ -1,15 +1,14 @@
 """Everything `ckpt` and its live side write, as a table, and what has to hold of a directory at any instant.
 
-An operation works on the directory `run`, of which the same copy is made for each try:
+An operation works on the directory `run`, a fresh copy for each try:
 
     run/checkpoint       names ckpt-8, ckpt-9, ckpt-10, of which TensorFlow wrote all three
     run/old.*            a file of each other format, to be replaced
     run/odd-1            a name-based bundle of three shards, to be replaced by one of another number
 
-What a reader sees of it is a `View`: of each checkpoint the digest of what it holds, of each
-other file its bytes, and which checkpoint is the latest.  After an operation was cut off, each of
-these is what it was before or what it is after the whole operation; everything else that lies
-about has a name that readers pass over.
+A `View` is what a reader sees of it: for each checkpoint the digest of its content, for each other file its
+bytes, and which checkpoint is the latest. After an interrupted operation, each of these is as before or as
+after the whole operation; all other files have names that readers ignore.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ def prepare(directory: str) -> None:
 
 
 def digest(location: CheckpointLocation) -> str:
-    """Return what tells one content of a checkpoint from another: its keys, specs and values.
+    """Return a digest of a checkpoint's content: its keys, specs and values.
 
     The same bytes are looked into once.
     """
@@ -225,13 +224,13 @@ def _content(path: str) -> str:
 
 
 def check(now: View, before: View, after: View) -> None:
-    """Hold what readers see against what they saw before, and what they would see after all."""
+    """Compare what readers see with what they saw before, and with the complete result."""
     for name in now.checkpoints.keys() | before.checkpoints.keys() | after.checkpoints.keys():
         expected = {before.checkpoints.get(name), after.checkpoints.get(name)}
         assert now.checkpoints.get(name) in expected, f"{name} is neither the old nor the new"
     for name in now.files.keys() | before.files.keys() | after.files.keys():
         found = now.files.get(name)
-        # A data shard without its index, or beside the ones that it counts, is no checkpoint.
+        # A data shard without its index, or in addition to the counted ones, is no checkpoint.
         if found != "a part of a bundle":
             assert found in {before.files.get(name), after.files.get(name)}, f"{name} is half written"
     assert now.latest in (before.latest, after.latest)
@@ -239,7 +238,7 @@ def check(now: View, before: View, after: View) -> None:
 
 
 def debris(directory: str) -> list[str]:
-    """Return what still lies about by the names of interrupted saves."""
+    """Return the remaining files with names of interrupted saves."""
     return [
         name
         for name in os.listdir(directory)

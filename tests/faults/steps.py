@@ -1,8 +1,7 @@
 """Changes to the file system that fail, are interrupted or killed, each step of a write in turn.
 
-Every change goes through a handful of functions of `os`.  `steps` counts their calls and does
-something at one of them, so that a test can go through all.  A kill is told apart from an
-exception by nothing working any more after it: no cleanup happens.
+Every change goes through a few functions of `os`. `steps` counts their calls and acts at one of them, so that
+a test can try all. A kill differs from an exception: nothing works after it, so no clean-up happens.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def die(_call: Callable[[], Any]) -> None:
 
 
 def exit_before(_call: Callable[[], Any]) -> None:
-    """End the process as SIGKILL does: nothing of it runs any more."""
+    """End the process as SIGKILL does: no code of it runs any more."""
     os._exit(-signal.SIGKILL & 0xFF)
 
 

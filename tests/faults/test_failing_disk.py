@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CALLS = ("write", "pwrite", "ftruncate", "fsync", "close")
 FIRST = (1, 2)
-"""Points of a call of which `make test` tries one, another one for another commit; `make fuzz` tries all."""
+"""Numbers of calls, of which `make test` tries one, depending on the commit; `make fuzz` tries all."""
 
 INTERPOSED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "failing_io.c")
 KINDS = {"old.hdf5": ["--to", "hdf5"]}
@@ -124,7 +124,7 @@ STAYING = {
     "no room": ("write,pwrite,ftruncate", errno.ENOSPC),
     "no quota": ("write,pwrite,ftruncate,close", errno.EDQUOT),
 }
-"""What fails from some point on, and with what."""
+"""The calls that fail from some point on, and their error."""
 
 SAID = {
     errno.EIO: "input/output error",
@@ -167,10 +167,10 @@ WRITERS: dict[str, tuple[str, ...]] = {
     "graph": ("graph", SOURCE, "-o", "run/graph.svg"),
     "state": ("state", "run", "--set", "ckpt-9"),
 }
-"""Everything that writes, but for what deletes."""
+"""Everything that writes, except deletions."""
 
 TURNS = (1, 2, 3, 5, 8, 13)
-"""Points from which on calls fail, of which `make test` tries one; `make fuzz` goes on until all succeed."""
+"""Calls from which on all fail, of which `make test` tries one; `make fuzz` continues until all succeed."""
 
 
 @pytest.mark.parametrize("disk", STAYING)
@@ -227,7 +227,7 @@ def stay_sick(
             continue
         assert debris("run") == []
         now = look("run")
-        # What could not be synced once it was in its place is there, whatever the exit code.
+        # a file that could not be synced after its move is there, whatever the exit code
         if now == seen:
             assert files("run") == before
         else:
@@ -235,7 +235,7 @@ def stay_sick(
 
 
 def finish(name: str, starter: Starter, directory: Path) -> None:
-    """Have a conversion go on when the disk is well again; nothing is left of it then."""
+    """Let a conversion continue once the disk works again; nothing is left of it then."""
     assert starter.run(*WRITERS[name]).code == 0
     assert starter.run("state", "--fix", directory / "run").code == 0
     assert debris("run") == []

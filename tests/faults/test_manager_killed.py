@@ -1,4 +1,4 @@
-"""A training loop that is killed again and again, at moments that nobody chose."""
+"""A training loop that is killed again and again, at random moments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_TO_KEEP = 3
 
 
 def program() -> tuple[tf.train.Checkpoint, tf.train.CheckpointManager]:
-    """Return what a training program makes: every value of its weights tells the step it is of."""
+    """Return a training program's objects: every value of its weights shows its step."""
     checkpoint = tf.train.Checkpoint(step=tf.Variable(0), weights=tf.Variable(tf.zeros([3000])))
     return checkpoint, tf.train.CheckpointManager(checkpoint, "run", max_to_keep=MOST_TO_KEEP)
 

@@ -41,7 +41,7 @@ CHANGES = {
     "replaced before it is read": (replace, Staging, "__init__"),
     "written to when all is read": (write_into, os, "fsync"),
 }
-"""What becomes of the source, and at the first call of what."""
+"""The changes of the source, and the calls at which they happen."""
 
 COMMANDS = {
     "convert": ("convert", "{source}", "out/v.hdf5", "--to", "hdf5"),

@@ -1,4 +1,4 @@
-"""What libraries write in C: cut off by a limit on the size of files, byte for byte of the way."""
+"""Output of libraries in C, cut off by a limit on the size of files, at every byte."""
 
 from __future__ import annotations
 

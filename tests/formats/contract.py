@@ -1,4 +1,4 @@
-"""What every format's reader does, whatever the format.
+"""The common behaviour of every format's reader.
 
 A format takes part by a line in `test_contract.GOLDENS`: a checkpoint its own producer wrote.
 """
@@ -145,7 +145,7 @@ class ReaderContract:
     def test_it_is_a_context_manager_and_closes_its_files(self, path: str) -> None:
         with open_checkpoint(path) as reader:
             pass
-        if self.open_files(reader):  # what an earlier test has left in a circle of references
+        if self.open_files(reader):  # files that an earlier test left in a reference cycle
             gc.collect()
         with open_checkpoint(path) as reader:
             for key in reader:
@@ -174,7 +174,7 @@ class ReaderContract:
             assert all(same(array, expected[key]) for key, array in found)
 
     def test_parts_are_taken_as_numpy_takes_them(self, reader: FormatReader) -> None:
-        """No index reaches beyond its tensor: what lies there is another's."""
+        """No index reaches beyond its tensor, where the bytes belong to another."""
         for tensor in reader.values():
             whole, shape = tensor.read(), tensor.spec.shape
             beyond = tuple(slice(0, dim + 1000) for dim in shape)

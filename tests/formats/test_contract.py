@@ -70,7 +70,7 @@ class TestReaders(ReaderContract):
 
 
 class TestReadersInMemory(ReaderContract):
-    """The same over a store of which the system knows nothing."""
+    """The same over a store that the system does not know."""
 
     @pytest.fixture(params=GOLDENS, ids=" ".join)
     def golden(self, request: pytest.FixtureRequest) -> tuple[str, str]:

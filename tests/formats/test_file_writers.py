@@ -84,7 +84,7 @@ def test_a_dtype_that_is_not_held_is_refused_before_the_first_byte(format_name: 
 def test_more_dimensions_than_a_format_has_are_refused_before_the_first_byte(
     name: str, most: int, tmp_path: Path
 ) -> None:
-    """h5py's own error was a traceback, and an npz was said to be written otherwise than it should be."""
+    """h5py's own error was a traceback, and an npz was reported as incorrectly written."""
     spec = TensorSpec("t", dtypes.BY_NAME["float32"], (1,) * (most + 1))
     with pytest.raises(ConversionError, match=f"{most + 1} dimensions, {name} supports at most {most}"):
         create_checkpoint(tmp_path / "out", format=name, specs=[spec])

@@ -1,4 +1,4 @@
-"""What `formats` promises of readers and writers, and what it keeps to itself."""
+"""The public members of readers and writers, and the hidden ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writers promise: what cannot be is refused before the first byte, and what is written reads back."""
+"""Writers reject the impossible before the first byte, and everything written reads back."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_more_shards_than_may_be_open_at_a_time(tmp_path: Path) -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # What this process has open already (the test runner, files that wait for the collector) is not counted.
+    # Files that this process already has open (test runner, uncollected files) do not count.
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 100, hard))
     try:
         save(tmp_path / "c", {f"v{number:03d}": np.array(number) for number in range(300)}, shard_size=1)

@@ -1,4 +1,4 @@
-"""The garbage collector is paused, and goes on as it was."""
+"""The garbage collector is paused, and restored."""
 
 from __future__ import annotations
 

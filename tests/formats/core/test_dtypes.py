@@ -96,7 +96,7 @@ def test_each_dtype(number: str, name: str, array: str, size: str) -> None:
 
 @pytest.mark.parametrize("number", [0, 20, 34, 101, 119])
 def test_numbers_that_no_tensor_in_a_file_has(number: int) -> None:
-    """0 is invalid, 20 a resource, from 101 on references: formats.md 4.5."""
+    """0 is invalid, 20 a resource, and references begin at 101: formats.md 4.5."""
     assert number not in dtypes.BY_NUMBER
 
 

@@ -15,7 +15,7 @@ from tests.support import same
 
 
 def region(array: np.ndarray[Any, Any], index: tuple[slice, ...], base: int = 0) -> tuple[Any, int]:
-    """Return what `fill_region` reads of an array's bytes, and how many bytes it asked for."""
+    """Return the part of an array that `fill_region` reads, and how many bytes it requested."""
     data = bytes(base) + array.tobytes()
     asked = 0
 

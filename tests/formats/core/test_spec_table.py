@@ -62,7 +62,7 @@ def test_slices_are_no_tensors_and_those_that_follow_are_themselves(tmp_path: Pa
 def test_an_open_index_takes_little_more_than_its_keys(tmp_path: Path) -> None:
     prefix, count = str(tmp_path / "c"), 5_000
     write_bundle(prefix, {f"layer_{number:06}/kernel": np.zeros(1, np.float32) for number in range(count)})
-    time.sleep(0.1)  # What was read within a tick of the clock after it was written is read, and held, again.
+    time.sleep(0.1)  # A file read within a clock tick after it was written is read, and kept, again.
     with open_checkpoint(prefix):  # imports are none of it, and neither are the bytes of the index
         pass
     tracemalloc.start()

@@ -184,10 +184,10 @@ def test_a_flipped_bit_in_each_byte_gives_a_value_or_an_error(tmp_path: Path, na
 
 
 FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
-"""What the four bits of OCP's e2m1 stand for."""
+"""The values of the four bits of OCP's e2m1."""
 
 NON_LINEAR = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
-"""What llama.cpp's IQ4_NL has for its four bits."""
+"""The values of llama.cpp's IQ4_NL for its four bits."""
 
 EVERY_NIBBLE = bytes(number | number << 4 for number in range(16))
 

@@ -1,4 +1,4 @@
-"""How many checkpoints lie below a directory is counted up to a bound, and said as what it is."""
+"""The count of checkpoints below a directory has a limit, and the message says so."""
 
 from __future__ import annotations
 

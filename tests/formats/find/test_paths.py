@@ -311,7 +311,7 @@ def test_directory_without_checkpoints(tmp_path: Path) -> None:
 
 
 def test_of_pipes_and_broken_links_in_a_directory_an_index_is_a_member(tmp_path: Path) -> None:
-    """Opening a pipe waits for a writer that never comes; what is called an index was to be one."""
+    """Opening a pipe waits for a writer that never comes; a file with an index's name was meant as one."""
     save(tmp_path, "ckpt-1")
     os.mkfifo(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe-2.index")

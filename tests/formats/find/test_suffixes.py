@@ -102,7 +102,7 @@ def test_no_file_takes_the_name_of_a_part(name: str, target: str, tmp_path: Path
 
 
 def test_a_file_under_the_name_of_an_index_is_read(tmp_path: Path) -> None:
-    """It was taken for a shard whose index is not there, and ended in a ValueError."""
+    """It was taken for a shard without its index, and ended in a ValueError."""
     shutil.copy(data_path("interop", "weights.safetensors"), tmp_path / "x.index")
     with formats.open_checkpoint(tmp_path / "x.index") as reader:
         assert reader.format.name == "safetensors"

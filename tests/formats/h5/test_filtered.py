@@ -299,7 +299,7 @@ def test_a_small_file_of_a_large_chunk_costs_little(tmp_path: Path, make: Any) -
 
 @pytest.mark.parametrize("kind", ["zeros", "random"])
 def test_a_large_chunk_of_a_well_meant_file_is_read(tmp_path: Path, kind: str) -> None:
-    """40 MB in one chunk, as somebody stores it who gives an array's own shape for its chunks."""
+    """40 MB in one chunk, as stored by a program that uses an array's own shape for its chunks."""
     dice = np.random.default_rng(3)
     array = np.zeros((1000, 10_000), np.float32)
     if kind == "random":

@@ -1,4 +1,4 @@
-"""HDF5 files that name other files, lie about their size, or go round in circles."""
+"""HDF5 files that name other files, have false sizes, or contain circles."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_beside_a_way_out_is_listed_leniently(tmp_path, way):
     with formats.open_checkpoint(path, lenient=True) as reader:
         assert reader["layers/dense/vars/0"].read().shape == (2, 3)
         assert any("not followed" in finding.message for finding in reader.findings)
-        if "layers/dense/vars/1" in reader.specs:  # a dataset whose values lie elsewhere
+        if "layers/dense/vars/1" in reader.specs:  # a dataset whose values are elsewhere
             with pytest.raises(formats.UnsupportedFeatureError):
                 reader["layers/dense/vars/1"].read()
 
@@ -233,7 +233,7 @@ def test_an_absurd_shape_is_listed_and_not_allocated(tmp_path):
         assert [step.tensors for step in reader.verify()]
 
 
-@pytest.mark.parametrize("dtype", ["<f8", ">f8"])  # which is read here, and which by the library
+@pytest.mark.parametrize("dtype", ["<f8", ">f8"])  # the first is read natively, the second by the library
 def test_contiguous_values_have_to_lie_in_the_file(tmp_path, dtype):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:

@@ -1,4 +1,4 @@
-"""The structure of HDF5 files read without the library, held against what the library says."""
+"""The structure of HDF5 files read without the library, compared with the library's."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def numbers(reader: formats.FormatReader) -> list[str]:
 
 @pytest.fixture
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let whatever asks for the HDF5 library be told that the file is unsound."""
+    """Make every use of the HDF5 library report damage."""
 
     def refuse(path: str, *_: object) -> None:
         raise formats.CorruptCheckpointError("only the library can read this", path=path, code="hdf5-read")
@@ -255,7 +255,7 @@ def test_blocks_of_a_header_that_lie_on_each_other_take_no_memory(tmp_path: Path
 
 def test_a_block_of_no_bytes_is_the_librarys(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
-        for number in range(40):  # whose messages take more than the first block
+        for number in range(40):  # its messages take more than the first block
             file.attrs[f"a{number}"] = number
     data = bytearray((tmp_path / "x.h5").read_bytes())
     assert not structure_of(bytes(data)).strings(structure_of(bytes(data)).root, b"none")
@@ -338,7 +338,7 @@ def test_a_file_of_weights_is_recognised_within_its_first_groups(
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file["a/b/vars/0"] = np.ones(2)
-    for most, is_found in ((2, True), (1, False)):  # a and a/b stand before it
+    for most, is_found in ((2, True), (1, False)):  # a and a/b precede it
         monkeypatch.setattr(facts, "_MOST_GROUPS_LOOKED_AT", most)
         found = h5_facts(Probe(locate(parse_location(str(path)))))
         assert found is not None

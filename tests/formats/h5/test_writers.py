@@ -1,4 +1,4 @@
-"""HDF5 files as Keras writes them: the same groups, attributes and datasets, whoever wrote them."""
+"""HDF5 files as Keras writes them: the same groups, attributes and datasets from any writer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ARCHIVES = [entry["path"] for entry in recorded("keras3-zip")]
 
 
 def copied(source: str, target: Path) -> FormatWriter:
-    """Write a checkpoint again from what its reader tells, and return the writer."""
+    """Rewrite a checkpoint from its reader's facts, and return the writer."""
     with formats.open_checkpoint(source) as reader:
         name = reader.format.name
         with formats.create_checkpoint(target, format=name, specs=reader.specs, facts=reader.facts) as writer:
@@ -197,7 +197,7 @@ def test_weights_are_variables_of_h5_objects(key: str, tmp_path: Path) -> None:
 
 
 def test_keras_2_finds_its_root_group(tmp_path: Path) -> None:
-    """Keras 2 opens /vars whatever the model has."""
+    """Keras 2 opens /vars for every model."""
     save(tmp_path / "w.weights.h5", {"layers/dense/vars/0": np.float32(1)}, "keras-weights")
     with h5py.File(tmp_path / "w.weights.h5") as file:
         assert list(file["vars"]) == []
@@ -297,7 +297,7 @@ except formats.CheckpointError as error:
 
 
 def test_assets_that_are_not_carried_are_noted(tmp_path: Path) -> None:
-    """A vocabulary lies beside the weights, and is no tensor."""
+    """A vocabulary is stored next to the weights, and is no tensor."""
     source = tmp_path / "with.keras"
     copied(data_path(ARCHIVES[0]), source)
     with zipfile.ZipFile(source, "a") as archive:

@@ -1,4 +1,4 @@
-"""What layers of an object graph are, by the names of their weights: graphs that no program writes so."""
+"""The classes of layers in an object graph, by the names of their weights, in artificial graphs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_name_of_one_layer_tells_its_class(tmp_path: Path) -> None:
 
 
 def test_a_name_that_all_layers_have_tells_nothing(tmp_path: Path) -> None:
-    """Keras 3 gives the weights of a subclassed model its name, whichever layer they are of."""
+    """Keras 3 gives the weights of a subclassed model its name, for every layer."""
     edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
     path = saved(tmp_path, edges, {3: (2, 2), 4: (2, 2)}, "dense/kernel", "dense/kernel")
     with pytest.raises(ConversionError, match="is Dense or EinsumDense; the same applies to 1 more tensor"):
@@ -109,7 +109,7 @@ RECURRENT = {"kernel": (3, 8), "recurrent_kernel": (2, 8), "bias": (8,)}
 
 
 def test_layers_of_layers_are_called_as_their_weights_say(tmp_path: Path) -> None:
-    """Above the weight stand its cell, or its projection, or the direction and its cell; then the layer."""
+    """The weight is below its cell, or its projection, or the direction and its cell; then the layer."""
     edges: dict[int, Edges] = {0: [("layer-0", 1), ("layer-1", 2), ("layer-2", 3)]}
     weights: dict[int, tuple[int, ...]] = {}
     names: list[str] = []

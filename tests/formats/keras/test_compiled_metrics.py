@@ -1,4 +1,4 @@
-"""Which variables the metrics of a compiled model have in Keras 2's files."""
+"""The variables of a compiled model's metrics in Keras 2's files."""
 
 from __future__ import annotations
 

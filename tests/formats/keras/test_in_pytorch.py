@@ -15,7 +15,7 @@ from formats.keras.torch_shapes import check_tensors, check_variables
 
 
 def model(class_name: str, beside: dict[str, Any], **config: Any) -> Unit:
-    """Return a model of one layer; what is said `beside` its configuration tells whose class it is."""
+    """Return a model of one layer; the entries in `beside` identify the owner of its class."""
     layer = {"class_name": class_name, "config": {"name": "d", **config}, **beside}
     return from_config(json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}}))
 
@@ -29,7 +29,7 @@ def model(class_name: str, beside: dict[str, Any], **config: Any) -> Unit:
     ],
 )
 def test_a_programs_own_class_is_not_kerass_of_that_name(beside: dict[str, Any], class_name: str) -> None:
-    """Its kernel may be (out, in) already, which no shape tells of a square one."""
+    """Its kernel may already be (out, in), which the shape of a square one does not show."""
     (layer,) = model("Dense", beside, units=4, use_bias=True).layers
     assert layer.class_name == class_name
 
@@ -61,7 +61,8 @@ def test_what_pytorch_computes_otherwise_is_refused(
 ) -> None:
     found = model(class_name, {}, **config)
     (layer,) = found.layers
-    layer.edges = layer.edges or [Edge("gamma", Variable("gamma"))]  # which a file has, if the table has none
+    # present in a file, even if the table has none
+    layer.edges = layer.edges or [Edge("gamma", Variable("gamma"))]
     with pytest.raises(ModelError, match=words):
         rows_of(found)
 

@@ -1,4 +1,4 @@
-"""Whose the slots in Keras files are: names that people recognise, where the file tells them."""
+"""Readable names for slots in Keras files, if the file identifies their owners."""
 
 from __future__ import annotations
 

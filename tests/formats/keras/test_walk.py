@@ -205,7 +205,7 @@ def test_a_name_that_was_set_again_has_no_order(places: tuple[int | None, int | 
 
 
 def test_members_of_two_containers_have_no_order() -> None:
-    """What a list within a list holds is apart from the model's other layers."""
+    """The members of a list within a list are separate from the model's other layers."""
     mine = listed(*(node(f"dense_{at}", leaf(f"{at}")) for at in range(3)))
     inner = container(dense=node("", leaf("x")))
     outer = container(dense=node("", leaf("y")), dense_1=node("", leaf("z")))

@@ -1,4 +1,4 @@
-"""Archives whose checksums cover values and what is said of them.
+"""Archives whose checksums cover values and their descriptions.
 
 A `.keras` has one for all of its weights, and no value is read before it was compared; an
 npz has one for each array, header and all.
@@ -69,7 +69,7 @@ def test_specs_of_an_npz_are_proved_one_by_one(tmp_path: Path, save: Callable[..
     save(path, a=np.zeros(3), b=np.zeros(4))
     with open_checkpoint(path) as reader:
         reader.prove_specs()
-    # The checksum in the directory, of which each member has an entry, rather than the bytes it is of.
+    # The checksum in the directory, which has an entry for each member, rather than the bytes it covers.
     data = bytearray(path.read_bytes())
     data[data.index(b"PK\1\2") + 16] ^= 1
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Keras' older HDF5 files: the key rule, odd attributes, shapes held against the configuration."""
+"""Keras' older HDF5 files: the rule for keys, odd attributes, shapes compared with the configuration."""
 
 from __future__ import annotations
 

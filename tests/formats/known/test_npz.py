@@ -288,7 +288,7 @@ def test_members_that_share_bytes_are_corrupt(tmp_path):
     np.savez(target, x=np.zeros(4), y=np.ones(4))
     data = bytearray(target.getvalue())
     second = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
-    data[second + 42 : second + 46] = bytes(4)  # the second member's header is said to be the first's
+    data[second + 42 : second + 46] = bytes(4)  # the second member's header claims to be the first's
     path = tmp_path / "overlap.npz"
     path.write_bytes(data)
     with pytest.raises(formats.CorruptCheckpointError, match="overlaps another member") as caught:

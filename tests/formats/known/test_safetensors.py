@@ -133,7 +133,7 @@ def test_a_few_overlaps_list_leniently_and_thousands_do_not(tmp_path):
 
 
 def test_a_file_cut_to_a_thousandth_still_lists_leniently(tmp_path):
-    """What lies behind the cut is not read, and does not count as bytes that tensors share."""
+    """Data after the cut is not read, and does not count as bytes that tensors share."""
     header = {f"v{n}": entry(n << 20, (n + 1) << 20) for n in range(1000)}
     path = write(tmp_path / "cut.safetensors", header, bytes(1 << 20))
     with formats.open_checkpoint(path, lenient=True) as reader:
@@ -189,7 +189,7 @@ def test_more_dimensions_than_numpy_has_are_refused(code, tmp_path):
 
 
 def test_opening_takes_a_few_times_the_headers_size(tmp_path):
-    """What is parsed of it is let go of while the specs are made."""
+    """Its parsed parts are freed while the specs are made."""
     name = "model.layers.{}.self_attn.some_projection.weight"
     header = {name.format(n): entry(4 * n, 4 * n + 4, [1], "F32") for n in range(20_000)}
     path = write(tmp_path / "x.safetensors", header, bytes(80_000))

@@ -1,4 +1,4 @@
-"""What `config.json` says of the weights beside it."""
+"""`config.json` next to weights."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ AVERAGE = "/ExponentialMovingAverage"
 
 @pytest.mark.parametrize(("path", "known"), SLOT_NAMES.items(), ids=list(SLOT_NAMES))
 def test_every_optimizer_of_tensorflow_1_and_keras(path: str, known: dict[str, Any]) -> None:
-    """TensorFlow said of each checkpoint which keys are variables and which are slots of which."""
+    """TensorFlow reported for each checkpoint which keys are variables and which are slots of which."""
     slots = {key: variable for key, variable, _ in known["slots"] if not key.endswith(AVERAGE)}
     for key in known["other_keys"]:
         if f"{AVERAGE}/" in key:  # the sum and the count behind an average that is not biased towards 0
@@ -160,7 +160,7 @@ W = (4, 3)
         ("Adam/net/w/v", W, "slot"),
         ("train/net/w/Adam", W, "slot"),
         ("net/w/ExponentialMovingAverage", W, "variable"),
-        # The variable is not there, or not of this shape:
+        # The variable is missing, or has another shape:
         ("net/u/Adam", W, "variable"),
         ("net/w/Adam", (4,), "variable"),
         ("net/w_slot_v", (4,), "variable"),
@@ -290,7 +290,7 @@ LISTED: dict[str, tuple[Any, tuple[int, ...], str | None]] = {
 
 
 def test_of_what_an_optimizer_lists_slots_have_the_shapes_of_weights() -> None:
-    """In files without an object graph: nothing but the spelling and the shapes tells."""
+    """In files without an object graph only the spelling and the shapes show it."""
     names = ObjectNames({key: TensorSpec(key, dtype, shape) for key, (dtype, shape, _) in LISTED.items()})
     assert names.is_marked
     found = {key: names.kind(key, TensorSpec(key, dtype, shape)) for key, (dtype, shape, _) in LISTED.items()}

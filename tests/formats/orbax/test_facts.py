@@ -1,4 +1,4 @@
-"""What stands beside the tensors of a tree follows them to their new keys."""
+"""The values next to the tensors of a tree follow them to their new keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_stands_beside_tensors_that_are_left_out_is_left_out() -> None:
 
 
 def test_tensors_that_part_take_nothing_along() -> None:
-    """Two tensors of a folder go to two others: nothing tells where a text beside them belongs."""
+    """Two tensors of a folder go to two others: nothing shows where a text next to them belongs."""
     found = moved({**{key: key for key in TYPES}, "params/w": "one/w", "params/b": "two/b"})
     assert "one/note" not in found.values
     assert "two/note" not in found.values

@@ -1,4 +1,4 @@
-"""What the metadata of zarr arrays say, and which of them are damaged or not supported."""
+"""The metadata of zarr arrays, and which of them are damaged or not supported."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from formats.store.archive.writer import Zipped, _end
 
 
 class Target:
-    """A file whose first bytes are left out: it begins as far behind its start as is asked for."""
+    """A file without its first bytes: it begins at a given offset."""
 
     def __init__(self, begin: int = 0) -> None:
         self.begin, self.data = begin, bytearray()

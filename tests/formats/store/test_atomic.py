@@ -98,7 +98,7 @@ def found(path: str) -> str:
 
 
 def check_names(directory: Path) -> None:
-    """Check that readers pass over what lies about, so that the directory has one checkpoint at the most."""
+    """Check that readers ignore the leftovers, so that the directory has at most one checkpoint."""
     for name in os.listdir(directory):
         is_directory = os.path.isdir(directory / name)
         expected = name in ("ckpt-1", "ckpt-1.index") or SHARD.fullmatch(name)
@@ -111,7 +111,7 @@ def test_killed_at_any_step_the_target_is_old_or_new(name: str, tmp_path: Path) 
     count = 0
     for directory, path, _ in kills(SCENARIOS[name], tmp_path):
         check_names(directory)
-        # Whatever lies about, the next write goes through and takes all shards with it that are not its own.
+        # With any leftovers, the next write succeeds, and removes all shards that are not its own.
         SCENARIOS[name].write(path)
         assert found(path) == "new"
         assert len([file for file in files(directory) if file.startswith("ckpt-1.data-")]) <= 3

@@ -86,7 +86,7 @@ def test_what_comes_and_goes_is_seen(tmp_path: Path) -> None:
 def test_a_listing_is_doubted_while_the_clock_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes within one tick leaves the directory's time as it was, and a tick may take a second."""
+    """A change within one tick leaves the directory's time unchanged, and a tick may take a second."""
     prefix = str(tmp_path / "ckpt-1")
     stood = time.time_ns() - 1_000_000_001
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: stood)

@@ -31,7 +31,7 @@ class PreconditionError(Exception):
 
 
 class Library(ModuleType):
-    """What is asked of obstore to put an object, and a server behind it that `knows` conditions, or none.
+    """The interface of obstore for putting an object, and a server that `knows` conditions, or not.
 
     `errors` are raised one after the other, before an object is put; `tells` is by what a version is known.
     """
@@ -107,7 +107,7 @@ def test_what_is_put_is_the_entry_that_is_found(store: BucketStore) -> None:
     assert (put.kind, put.size, put.identity) == (found.kind, 5, found.identity)
     assert store.get(PATH, 100) == (b"first", found)
     assert store.get(PATH, 5) == (b"first", found)
-    assert store.get(PATH, 4) == (b"", found)  # which is larger than what is wanted
+    assert store.get(PATH, 4) == (b"", found)  # the object is larger than that
     again = store.put(PATH, b"second", WHATEVER)
     assert not is_same(again.identity, put.identity)
     assert store.get(PATH, 100) == (b"second", store.asked(PATH))

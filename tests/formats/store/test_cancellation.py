@@ -1,4 +1,4 @@
-"""What waits for a server is cancelled: by whoever started the work, or by a signal."""
+"""Waiting for a server is cancelled, by the code that started the work, or by a signal."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_error_of_one_call_waits_for_no_other() -> None:
 
 
 def test_threads_that_share_calls_are_cancelled_with_the_thread_that_started_them() -> None:
-    """A thread that nobody waited for any more went on to retry its request."""
+    """A thread without a waiting caller continued to retry its request."""
     cancel = threading.Event()
     ended: list[str] = []
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""Web servers: what is asked of them, what they do wrong, and what nobody but they may learn."""
+"""Web servers: requests to them, their mistakes, and secrets that only they may see."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DATA = bytes(range(256)) * 4096
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Nobody waits; the pauses that would have been made."""
+    """Skip the pauses, and record them."""
     found: list[float] = []
     monkeypatch.setattr(transport, "pause", found.append)
     for store in http.STORES:
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_no_mixture(web: Web, 
 
     put(1.0)
     with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
-        put(2.0)  # before a shard was asked for: the index is of the one, the shard of the other
+        put(2.0)  # before a shard is requested: the index belongs to one, the shard to the other
         with pytest.raises(ChecksumError):
             reader["x"].read()
     with open_checkpoint(f"{web.url}/run/ckpt-1") as reader:
@@ -353,7 +353,7 @@ def test_a_large_file_of_a_server_without_ranges_is_refused(
 
 
 def test_what_was_given_up_is_not_waited_for_once_more(web: Web) -> None:
-    """Whoever looks at a file to tell what it is took all attempts anew."""
+    """Each look at a file to determine its format repeated all attempts."""
     web.fault = lambda handler, _: handler.command == "GET" and (handler.say(503) or True)
     with pytest.raises(InaccessibleError, match=r"503 Service Unavailable [(]5 attempts"):
         open_checkpoint(f"{web.url}/run/x")
@@ -400,7 +400,7 @@ def test_no_request_takes_longer_than_it_may(web: Web, monkeypatch: pytest.Monke
 def test_a_byte_now_and_then_puts_no_end_off(
     method: str, begins: bytes, goes_on: bytes, message: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each byte of a header, an interim answer or a trailer began the time anew."""
+    """Each byte of a header, an interim answer or a trailer restarted the timeout."""
     monkeypatch.setenv("CKPT_TIMEOUT", "0.05")
     monkeypatch.setattr(transport, "ATTEMPTS", 2)
     monkeypatch.setattr("formats.store.remote.range_cache.LOOK", 1)
@@ -485,7 +485,7 @@ def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
 
 
 def test_a_server_that_knows_no_size_without_the_file_is_asked_for_a_byte(web: Web) -> None:
-    """Whatever makes its answers as it goes may say 0; the file was called empty."""
+    """A server that generates its answers may report 0; the file was called empty."""
     web.fault = lambda handler, _: handler.command == "HEAD" and (handler.say(200) or True)
     assert read(web, 10, 10) == DATA[10:20]
     web.files["/empty"] = b""
@@ -584,7 +584,9 @@ def test_secrets_go_to_their_server_and_nowhere_else(web: Web) -> None:
 def test_a_server_without_a_path_is_a_folder_and_no_other_server(
     end: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`host` and a bundle's `.index` made `host.index`, which was told the password; a port, a traceback."""
+    """`host` and a bundle's `.index` made `host.index`, which received the password; a port caused a
+    traceback.
+    """
     places = []
     connection = transport._connection
 

@@ -1,4 +1,4 @@
-"""The Hub: what is asked of it and whom else, and what it answers that nobody should follow."""
+"""The Hub: requests to it and to others, and answers that must not be followed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_token_goes_to_the_hub_alone(hub: Hub, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_kept_of_storage_without_ranges_is_of_one_object(hub: Hub) -> None:
-    """Its URL tells no ETag: another object of the same size was taken for the one that was read."""
+    """Its URL has no ETag: another object of the same size was taken for the one that was read."""
     hub.storage.knows_ranges = False
     for data in (DATA, DATA[::-1]):
         hub.files["model.bin"] = data
@@ -216,7 +216,7 @@ def test_an_endpoint_is_a_server(url: str, hub: Hub, monkeypatch: pytest.MonkeyP
 
 
 def test_no_such_repository_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To who does not say who asks, the Hub does not say either that there is none."""
+    """Without credentials, the Hub does not say that there is none."""
     message = "no such repository on the Hub, or it is private"
     with pytest.raises(InaccessibleError, match=message) as caught:
         open_checkpoint("hf://org/other")
@@ -245,7 +245,9 @@ def test_terms_that_are_not_accepted_are_named(hub: Hub) -> None:
 
 
 def test_of_a_repository_no_other_is_asked_for(hub: Hub, tmp_path: Path) -> None:
-    """The Hub tells nobody that `org/repo.index` is none: it refuses, and so was the repository itself."""
+    """The Hub does not say that `org/repo.index` does not exist: it rejects it, and so the repository was
+    rejected.
+    """
     write_bundle(str(tmp_path / "ckpt-1"), {"v": np.arange(3.0)})
     hub.files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     hub.files["checkpoint"] = b'model_checkpoint_path: "ckpt-1"\n'

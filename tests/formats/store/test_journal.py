@@ -1,4 +1,4 @@
-"""What a journal says, and what it says that nobody believes."""
+"""Journals, and entries of journals that are not believed."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_renaming_in_place_goes_through_links(options: list[str], tmp_path: Path
 
 
 def test_an_index_alone_is_replaced_where_it_is(tmp_path: Path) -> None:
-    """Only its keys change, so where the shards of a name-based bundle lie does not matter."""
+    """Only its keys change, so the location of a name-based bundle's shards does not matter."""
     save(tmp_path / "run" / "c-1", OLD)
     (tmp_path / "big").mkdir()
     shard = shard_path(str(tmp_path / "run" / "c-1"))

@@ -37,7 +37,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of notices that are told during a test."""
+    """Return the list of notices sent during a test."""
     found: list[str] = []
     monkeypatch.setattr(notices, "_listener", found.append)
     return found

@@ -1,4 +1,4 @@
-"""Who may read what was written: nobody who could not read what it took the place of, at no instant."""
+"""Permissions of written files: at every instant only readers of the replaced file can read them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_new_checkpoint_goes_by_the_umask(tmp_path: Path) -> None:
     "name", ["bundle over a bundle", "npz", "Keras archive", "rename in place", "state: fewer"]
 )
 def test_at_no_instant_may_others_read_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that lies about is closed to others, or in a directory that is."""
+    """All files are closed to other users, or in a directory that is."""
     prepare(str(tmp_path))
     protect(tmp_path / "run")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Files of this machine of which many are open: the system lets a program have but so many."""
+"""Many open files of this machine: the system limits their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests reading takes, and that what they bring is what was asked for."""
+"""The number of requests that reads take, and the correctness of their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets through a library that is none: what is asked of it, and what is made of its errors.
+"""Buckets through a fake library: the calls to it, and the translation of its errors.
 
 `make servers` reads from real ones.
 """
@@ -55,7 +55,7 @@ class Got:
 
 
 class Library(ModuleType):
-    """What `remote` asks of obstore; `error` is raised by all of it, as often as `times` says."""
+    """The interface of obstore that `remote` uses; everything raises `error`, as often as `times` says."""
 
     def __init__(self) -> None:
         super().__init__("obstore")
@@ -138,7 +138,7 @@ def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> No
 
 
 def test_of_a_bucket_no_other_is_asked_for(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prefix of a bundle can have no bucket's name: there is no file beside a bucket."""
+    """The prefix of a bundle cannot have a bucket's name: no file is next to a bucket."""
     library.objects = {"model.h5": b"", "checkpoint": b'model_checkpoint_path: "model.h5"'}
     asked: list[str] = []
     for store in bucket_objects.STORES:
@@ -278,7 +278,7 @@ def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, librar
 
 
 def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> None:
-    """Objects beside it are asked for one by one."""
+    """Objects next to it are looked up one by one."""
     library.error, library.times = OSError("Encountered object with invalid path: run/../x"), 1
     assert parse_location("s3://bucket/run/x").is_file()
     with pytest.raises(UnlistedError, match="the server's listing has an invalid name"):
@@ -318,7 +318,7 @@ def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> 
 
 @pytest.mark.parametrize("key", ["run//ckpt-1", "/run/ckpt-1", "run/./ckpt-1", "x/../run/ckpt-1"])
 def test_a_key_that_is_not_asked_for_is_no_other_key(key: str, library: Library) -> None:
-    """`run//ckpt-1` is another object than `run/ckpt-1`; the library asks for none with an empty name."""
+    """`run//ckpt-1` is another object than `run/ckpt-1`; the library cannot request an empty name."""
     with pytest.raises(UnsupportedFeatureError, match="not a valid key") as caught:
         parse_location(f"s3://bucket/{key}")
     assert caught.value.hints == ("did you mean s3://bucket/run/ckpt-1?",)
@@ -418,7 +418,7 @@ def test_http_that_is_not_allowed_says_by_what_it_is(
 def test_parts_are_signed_where_they_may_be_changed_on_their_way(
     server: str | None, others: dict[str, str], is_signed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole objects, and what is asked, are signed everywhere."""
+    """Whole objects, and requests, are signed everywhere."""
     made: list[dict[str, Any]] = []
     stores = ModuleType("obstore.store")
     monkeypatch.setattr(stores, "S3Store", lambda _, **given: made.append(given), raising=False)
@@ -480,7 +480,7 @@ def test_requests_are_encrypted_unless_a_server_is_named_by_http(
 def test_a_profile_without_credentials_is_named(
     error: type[Exception] | None, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was called no key that can be asked for."""
+    """It was reported as an invalid key."""
 
     def provider(_: object) -> str:
         if error is not None:
@@ -510,7 +510,7 @@ def test_a_profile_without_credentials_is_named(
 
 
 class Writer:
-    """What sends an object in parts, to a server that answers each question as it is told."""
+    """Sends an object in parts, to a server that answers each request as told."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Threads that want the same at the same time: the server is asked once."""
+"""Threads that want the same value at the same time send one request."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def hub(slow: Slow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
 
 
 def at_once(call: Callable[[], Any], slow: Slow) -> list[Any]:
-    """Return what a call returns in several threads, all of which call it before it is released."""
+    """Return the results of a call in several threads, all of which call it before it is released."""
     with ThreadPoolExecutor(THREADS) as pool:
         futures = [pool.submit(call) for _ in range(THREADS)]
         try:
@@ -91,7 +91,7 @@ def at_once(call: Callable[[], Any], slow: Slow) -> list[Any]:
 
 
 def test_a_folder_that_threads_list_at_once_is_asked_for_once(hub: Hub, slow: Slow) -> None:
-    """Each thread asked for it, now and then: a command made three requests instead of two."""
+    """Now and then each thread sent a request: a command made three instead of two."""
     found = at_once(lambda: parse_location("hf://org/repo").listing(), slow)
     assert [each.name for each in found[0]] == ["config.json", "model.bin"]
     assert all(each is found[0] for each in found)

@@ -67,7 +67,7 @@ def test_paths_are_taken_apart_as_their_store_does(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "s3://bucket/x", "file:///etc/passwd", "../../etc/passwd"])
 def test_no_name_leads_out_of_its_store(name: str, store: MemoryStore, tmp_path: Path) -> None:
-    """State files hold whatever somebody wrote into them."""
+    """State files may contain anything."""
     for folder, home in (("mem://run", store), (str(tmp_path), LOCAL), ("", LOCAL), (".", LOCAL)):
         assert parse_location(parse_location(folder) / name).store is home
 

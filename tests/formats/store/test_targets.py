@@ -1,4 +1,4 @@
-"""Where a checkpoint is written to: what may be replaced by it, and who else is writing there."""
+"""Targets: what a checkpoint may replace, and other writers to the same place."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_directories_and_devices_are_not_replaced(overwrite: bool, tmp_path: Pat
 
 
 def test_a_directory_is_no_prefix(tmp_path: Path) -> None:
-    """`out` beside `out.index` would be two checkpoints of one name."""
+    """`out` and `out.index` would be two checkpoints of one name."""
     (tmp_path / "run").mkdir()
     for path in (tmp_path / "run", tmp_path / "run" / "."):
         with pytest.raises(formats.ConversionError, match="a directory") as caught:

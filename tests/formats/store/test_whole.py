@@ -68,7 +68,7 @@ def test_another_file_of_the_same_number_size_and_time_is_read_again(two: tuple[
 def test_a_number_that_was_given_to_another_file_is_not_taken_for_it(
     two: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """What was unpacked from an archive and removed, and what was unpacked in its place."""
+    """A file that was unpacked from an archive and removed, and another one unpacked in its place."""
     expected = [keys_and_checksums(path / "ckpt-1") for path in two]
     place = tmp_path / "x"
     for _ in range(20):

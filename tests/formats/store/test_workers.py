@@ -1,4 +1,4 @@
-"""Tasks come back in order, whoever does them, and nothing runs on once somebody has had enough."""
+"""Tasks return in order from any worker, and none runs on after the caller stops."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_checksums_of_neighbours_make_that_of_the_whole(stretches: list[bytes]) 
 
 
 def test_a_range_that_lacks_the_kind_that_is_stored_never_fits() -> None:
-    """As one of which a journal tells too little."""
+    """Like one for which a journal has too little."""
     there = FileRange(parse_location(__file__).open(), 0, 8, "w", crc32=zlib.crc32(b"ab"))
     whole = Sum(crc32c(b"a"), 1, zlib.crc32(b"a"))
     whole.add(Sum(crc32c(b"b"), 1))

@@ -1,7 +1,7 @@
 """Bundles that contradict themselves, and oddities that do not: each function makes one.
 
-What each is to TensorFlow, `tests/interop/test_verdicts.py` asks it; what `verify` says of each,
-`tests/formats/tf/test_contradictions.py` tells.
+`tests/interop/test_verdicts.py` asks TensorFlow about each; `tests/formats/tf/test_contradictions.py` has the
+findings of `verify`.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def header_without_a_version(prefix: str) -> None:
 
 
 def _in_blocks(prefix: str, *blocks: tuple[int, bytes]) -> None:
-    """Write a header and `a` to `d`, so many to a block, of which the index block says this key."""
+    """Write a header and `a` to `d` in blocks, with these keys in the index block."""
     write_bundle(prefix, dict.fromkeys("abcd", np.float32(1)))
     with open(prefix + ".index", "rb") as file:
         data = file.read()

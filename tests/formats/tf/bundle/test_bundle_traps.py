@@ -603,7 +603,7 @@ def test_tensor_cut_along_many_dimensions_is_read(prefix: str) -> None:
 
 
 def test_overlap_beyond_the_first_thousand_pieces_does_not_stand_in_for_a_gap(prefix: str) -> None:
-    """Element 1999 is stored nowhere and 1998 twice, in all as many as asked for."""
+    """Element 1999 is stored nowhere and 1998 twice, as many as expected in total."""
     array = np.arange(2500, dtype=np.int32)
     pieces = [((at, 1),) for at in range(1999)]
 
@@ -693,7 +693,7 @@ def set_on(key: bytes, **values: Any) -> Any:
 def test_entries_that_lie_are_corrupt(prefix: str, values: dict[str, Any], code: str, what: str) -> None:
     write_bundle(prefix, {"v": SQUARE, "sound": np.float32(3)}, edit=set_on(b"v", **values))
     with open(shard_path(prefix), "r+b") as file:
-        file.truncate(64)  # `sound` lay behind
+        file.truncate(64)  # `sound` was after that
     with open_checkpoint(prefix) as reader:
         index = (slice(0, 1, 1),) * reader.specs["v"].rank
         for read in (lambda tensor: tensor.read(), lambda tensor: tensor.read_slice(index)):

@@ -19,7 +19,7 @@ CORRUPT = [entry for entry in manifest()["corrupt"] if entry["kind"] == "tf"]
 
 @pytest.mark.parametrize("entry", CORRUPT, ids=[entry["path"] for entry in CORRUPT])
 def test_damaged_fixtures(entry: dict[str, Any]) -> None:
-    """What is sound has no errors; what TensorFlow cannot read has one, raised or found."""
+    """Intact files have no errors; a file that TensorFlow cannot read has one, raised or found."""
     path = data_path(entry["path"].replace("-?????-of-?????", ""))
     try:
         with open_checkpoint(path, lenient=True) as reader:

@@ -1,4 +1,4 @@
-"""What is left of a damaged index: which header is believed."""
+"""The rest of a damaged index: which header is believed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENTRY = {"w": np.ones(3, np.float32)}
 def remains(
     prefix: Path, header: BundleHeaderProto | bytes | None, names: list[str]
 ) -> tuple[int, int, list[str]]:
-    """Return the count of shards, the order of bytes, and what is said of an index beside such files."""
+    """Return the count of shards, the byte order, and the findings for an index next to such files."""
     write_bundle(str(prefix), ENTRY, header=header)
     Path(f"{prefix}.data-00000-of-00001").unlink()
     for name in names:

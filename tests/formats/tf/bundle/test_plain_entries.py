@@ -1,4 +1,4 @@
-"""Entries as TensorFlow writes nearly all are taken apart without a message, and say what that would."""
+"""Plain entries, as TensorFlow writes nearly all, are decoded without a message, with the same result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN_SHAPE = tuple(number % 2 + 1 for number in range(31))
 
 
 def made(random_: random.Random) -> bytes:
-    """Return an entry, of which some bytes may be others, more, or missing."""
+    """Return an entry, perhaps with bytes changed, added or removed."""
     shape = tuple(random_.choice(DIMS) for _ in range(random_.randrange(6)))
     dtype = random_.choice(list(BY_NUMBER.values()))
     place = random_.choice((0, 0, 1, 200)), random_.choice((0, 5, 1 << 40)), random_.choice((0, 4, 1000))

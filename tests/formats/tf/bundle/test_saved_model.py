@@ -1,4 +1,4 @@
-"""What SavedModels say beside their variables; damage is an error of ours."""
+"""The other content of SavedModels; damage is a CheckpointError."""
 
 from __future__ import annotations
 
