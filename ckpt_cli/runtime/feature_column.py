@@ -14,7 +14,7 @@ from .functions import concat
 from .ops.elementwise import cast
 from .shaping import expand_dims, reshape
 from .tensor import as_tensor
-from .unknown import refuse
+from .unknown import absent, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -98,3 +98,7 @@ def input_layer(
     if not isinstance(features, dict):
         raise ValueError(f"features should be a dictionary of `Tensor`s. Given type: {type(features)}")  # noqa: TRY004
     return concat([column_value(features, column) for column in columns], 1)
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import os
 from typing import Any
@@ -157,3 +158,18 @@ def test_what_is_absent_is_said(module: str, name: str) -> None:
     place = f"tf{module}.{name}"
     with pytest.raises(AttributeError, match=f"{place} is not part of ckpt's runtime.*docs/runtime-names.md"):
         getattr(importlib.import_module(f"ckpt_cli.runtime{module}"), name)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, is_here in runtime_names.of_tutorials().items() if not is_here]
+)
+def test_what_tutorials_use_is_here_or_rejected_by_name(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        functools.reduce(getattr, name.split("."), tf)
+    said = str(caught.value)
+    assert "docs/runtime-names.md lists what is" in said or "'Dataset' has no attribute" in said
+
+
+def test_most_names_of_tutorials_are_here() -> None:
+    found = runtime_names.of_tutorials()
+    assert sum(found.values()) >= 0.79 * len(found)

@@ -11,6 +11,7 @@ training               train_and_evaluate
 
 from __future__ import annotations
 
+from ..unknown import absent
 from .dnn import DNNClassifier
 from .estimator import Estimator
 from .hooks import (
@@ -34,3 +35,7 @@ __all__ = [
     "SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues", "StepCounterHook",
     "StopAtStepHook", "TrainSpec", "train_and_evaluate",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from ..functions import clip_by_value, reduce_mean, reduce_sum
+from ..functions import clip_by_value, reduce_all, reduce_mean, reduce_sum
+from ..further import l2_normalize
 from ..names import to_snake_case
 from ..ops.elementwise import cast, where
 from ..ops.neural import KERAS, sigmoid_cross_entropy, softmax_cross_entropy, with_last_axis
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "MAE", "MSE", "BinaryCrossentropy", "CategoricalCrossentropy", "Huber", "Loss", "MeanAbsoluteError",
-    "MeanSquaredError", "Reduction", "SparseCategoricalCrossentropy", "binary_crossentropy",
-    "categorical_crossentropy", "get", "huber", "mae", "mean_absolute_error", "mean_squared_error", "mse",
-    "sparse_categorical_crossentropy",
+    "MAE", "MSE", "BinaryCrossentropy", "CategoricalCrossentropy", "CosineSimilarity", "Hinge", "Huber",
+    "KLDivergence", "LogCosh", "Loss", "MeanAbsoluteError", "MeanAbsolutePercentageError",
+    "MeanSquaredError", "MeanSquaredLogarithmicError", "Poisson", "Reduction",
+    "SparseCategoricalCrossentropy", "binary_crossentropy", "categorical_crossentropy", "cosine_similarity",
+    "get", "hinge", "huber", "kl_divergence", "log_cosh", "mae", "mean_absolute_error",
+    "mean_absolute_percentage_error", "mean_squared_error", "mean_squared_logarithmic_error", "mse",
+    "poisson", "sparse_categorical_crossentropy",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -104,6 +109,50 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
     return reduce_mean(
         where(size <= delta, 0.5 * _op["square"](error), delta * size - 0.5 * delta * delta), -1
     )
+
+
+def _pair(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
+    prediction = as_tensor(y_pred)
+    return cast(y_true, prediction.dtype), prediction
+
+
+def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
+    label, prediction = (clip_by_value(one, _EPSILON, 1) for one in _pair(y_true, y_pred))
+    return reduce_sum(label * _op["log"](label / prediction), -1)
+
+
+def poisson(y_true: Any, y_pred: Any) -> Tensor:
+    label, prediction = _pair(y_true, y_pred)
+    return reduce_mean(prediction - label * _op["log"](prediction + _EPSILON), -1)
+
+
+def hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """Return the hinge loss of labels -1 and 1; 0 stands for -1 where all are 0 or 1."""
+    label, prediction = _pair(y_true, y_pred)
+    if bool(reduce_all((label == 0) | (label == 1))):
+        label = 2.0 * label - 1.0
+    return reduce_mean(_op["maximum"](1.0 - label * prediction, 0.0), -1)
+
+
+def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
+    label, prediction = _pair(y_true, y_pred)
+    error = prediction - label
+    return reduce_mean(error + _op["softplus"](-2.0 * error) - cast(math.log(2.0), error.dtype), -1)
+
+
+def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    label, prediction = (l2_normalize(as_tensor(one), axis) for one in (y_true, y_pred))
+    return -reduce_sum(label * prediction, axis)
+
+
+def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
+    label, prediction = _pair(y_true, y_pred)
+    return 100.0 * reduce_mean(abs((label - prediction) / _op["maximum"](abs(label), _EPSILON)), -1)
+
+
+def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
+    logs = [_op["log"](_op["maximum"](one, _EPSILON) + 1.0) for one in _pair(y_true, y_pred)]
+    return reduce_mean(_op["squared_difference"](*logs), -1)
 
 
 mse = MSE = mean_squared_error
@@ -237,19 +286,34 @@ SparseCategoricalCrossentropy = _class(
     sparse_categorical_crossentropy, "SparseCategoricalCrossentropy", from_logits=False, ignore_class=None
 )
 Huber = _class(huber, "Huber", "huber_loss", delta=1.0)
+KLDivergence, Poisson = _class(kl_divergence, "KLDivergence"), _class(poisson, "Poisson")
+Hinge, LogCosh = _class(hinge, "Hinge"), _class(log_cosh, "LogCosh")
+CosineSimilarity = _class(cosine_similarity, "CosineSimilarity", axis=-1)
+MeanAbsolutePercentageError = _class(mean_absolute_percentage_error, "MeanAbsolutePercentageError")
+MeanSquaredLogarithmicError = _class(mean_squared_logarithmic_error, "MeanSquaredLogarithmicError")
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         mean_squared_error, mean_absolute_error, binary_crossentropy, categorical_crossentropy,
-        sparse_categorical_crossentropy, huber,
+        sparse_categorical_crossentropy, huber, kl_divergence, poisson, hinge, log_cosh, cosine_similarity,
+        mean_absolute_percentage_error, mean_squared_logarithmic_error,
     )
 } | {"mse": mse, "MSE": mse, "mae": mae, "MAE": mae, "huber_loss": huber}  # fmt: skip
+_FUNCTIONS |= {
+    name: function
+    for function, names in (
+        (kl_divergence, "kld KLD kullback_leibler_divergence"), (log_cosh, "logcosh"),
+        (mean_absolute_percentage_error, "mape MAPE"), (mean_squared_logarithmic_error, "msle MSLE"),
+    )
+    for name in names.split()
+}  # fmt: skip
 _CLASSES = {
     one.__name__: one
     for one in (
         MeanSquaredError, MeanAbsoluteError, BinaryCrossentropy, CategoricalCrossentropy,
-        SparseCategoricalCrossentropy, Huber,
+        SparseCategoricalCrossentropy, Huber, KLDivergence, Poisson, Hinge, LogCosh, CosineSimilarity,
+        MeanAbsolutePercentageError, MeanSquaredLogarithmicError,
     )
 }  # fmt: skip
 

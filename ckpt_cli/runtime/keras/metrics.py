@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ..dtypes import as_dtype
 from ..functions import argmax, reduce_mean, reduce_sum
 from ..module import Module
-from ..names import to_snake_case
+from ..names import to_snake_case, unique_name
 from ..ops.elementwise import cast
 from ..shaping import reshape
 from ..tensor import OPERATIONS, Tensor, as_tensor
-from ..unknown import absent, accept
+from ..unknown import absent, accept, refuse
 from ..variable import Variable
 from . import initializers, losses
 from .losses import of_one_rank, of_rank
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy", "CategoricalCrossentropy",
-    "Mean", "MeanAbsoluteError", "MeanMetricWrapper", "MeanSquaredError", "Metric",
-    "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "binary_accuracy", "categorical_accuracy",
-    "get", "sparse_categorical_accuracy",
+    "FalseNegatives", "FalsePositives", "Mean", "MeanAbsoluteError", "MeanMetricWrapper",
+    "MeanSquaredError", "Metric", "Precision", "Recall", "RootMeanSquaredError",
+    "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "Sum", "TrueNegatives", "TruePositives",
+    "binary_accuracy", "categorical_accuracy", "get", "sparse_categorical_accuracy",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -191,6 +192,102 @@ SparseCategoricalCrossentropy = _class(
     ignore_class=None, axis=-1,
 )  # fmt: skip
 
+
+class Sum(Metric):
+    """The sum of values."""
+
+    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+        self.total = self.add_weight("total")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        number = cast(values, self._dtype)
+        if sample_weight is not None:
+            number, weights = _weighted(number, of_rank(cast(sample_weight, self._dtype), number))
+            number = number * weights
+        self.total.assign_add(reduce_sum(number))
+
+    def result(self) -> Tensor:
+        return as_tensor(self.total)
+
+
+class RootMeanSquaredError(Mean):
+    """The root of the mean of squared errors."""
+
+    def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+        labels, found = of_one_rank(cast(y_true, self._dtype), cast(y_pred, self._dtype))
+        super().update_state(_op["squared_difference"](found, labels), sample_weight)
+
+    def result(self) -> Tensor:
+        return _op["sqrt"](super().result())
+
+
+class _Confusion(Metric):
+    """Counts of predictions above thresholds that are, or are not, what labels say."""
+
+    _counts: tuple[str, ...]
+
+    def __init__(self, thresholds: Any = None, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(name or unique_name(to_snake_case(type(self).__name__)), dtype)
+        self.init_thresholds = thresholds
+        given = [0.5] if thresholds is None else thresholds
+        self.thresholds = list(given) if isinstance(given, list | tuple) else [given]
+        if not all(one is not None and 0 <= one <= 1 for one in self.thresholds):
+            raise ValueError(f"Threshold values must be in [0, 1]. Received: {thresholds}")
+        names = self._counts if len(self._counts) > 1 else ("accumulator",)
+        held = [self.add_weight(one, (len(self.thresholds),)) for one in names]
+        object.__setattr__(self, "_held", dict(zip(self._counts, held, strict=True)))
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        labels, found = of_one_rank(cast(y_true, self._dtype), cast(y_pred, self._dtype))
+        weights = _op["ones_like"](found)
+        if sample_weight is not None:
+            weights = weights * of_rank(cast(sample_weight, self._dtype), found)
+        for name, variable in self._held.items():  # type: ignore[attr-defined]
+            for at, threshold in enumerate(self.thresholds):
+                positive, actual = found > threshold, cast(labels, "bool")
+                hit = (positive if "positives" in name else ~positive) & (
+                    actual if name in ("true_positives", "false_negatives") else ~actual
+                )
+                counted = reduce_sum(cast(hit, self._dtype) * weights)
+                variable[at].assign(variable[at] + counted)
+
+    def result(self) -> Tensor:
+        held = list(self._held.values())  # type: ignore[attr-defined]
+        found = as_tensor(held[0]) if len(held) == 1 else _op["divide_no_nan"](held[0], held[0] + held[1])
+        return found[0] if len(self.thresholds) == 1 else found
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "thresholds": self.init_thresholds}
+
+
+class _Share(_Confusion):
+    def __init__(
+        self, thresholds: Any = None, top_k: Any = None, class_id: Any = None, name: str | None = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        refuse(type(self).__name__, top_k=top_k, class_id=None if class_id is None else str(class_id))
+        super().__init__(thresholds, name, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "top_k": None, "class_id": None}
+
+
+def _counting(name: str, base: type[_Confusion], *counts: str) -> type[_Confusion]:
+    about = {"_counts": counts, "__doc__": f"{name}, by threshold.", "__module__": __name__}
+    return type(name, (base,), about)
+
+
+TruePositives = _counting("TruePositives", _Confusion, "true_positives")
+FalsePositives = _counting("FalsePositives", _Confusion, "false_positives")
+TrueNegatives = _counting("TrueNegatives", _Confusion, "true_negatives")
+FalseNegatives = _counting("FalseNegatives", _Confusion, "false_negatives")
+Precision = _counting("Precision", _Share, "true_positives", "false_positives")
+Recall = _counting("Recall", _Share, "true_positives", "false_negatives")
+
 _FUNCTIONS = {
     one.__name__: one
     for one in (binary_accuracy, categorical_accuracy, sparse_categorical_accuracy, accuracy)
@@ -199,7 +296,8 @@ _CLASSES = {
     one.__name__: one
     for one in (
         Accuracy, BinaryAccuracy, BinaryCrossentropy, CategoricalAccuracy, CategoricalCrossentropy, Mean,
-        MeanAbsoluteError, MeanSquaredError, SparseCategoricalAccuracy, SparseCategoricalCrossentropy,
+        MeanAbsoluteError, MeanSquaredError, SparseCategoricalAccuracy, SparseCategoricalCrossentropy, Sum,
+        RootMeanSquaredError, TruePositives, FalsePositives, TrueNegatives, FalseNegatives, Precision, Recall,
     )
 }  # fmt: skip
 

@@ -286,7 +286,7 @@ define(
 )
 define("exp", _quiet(np.exp), lambda g, out, x: g * out)
 define("expm1", _quiet(np.expm1), lambda g, out, x: g * (out + 1))
-define("log", _quiet(np.log), lambda g, out, x: g / x)
+define("log", _quiet(np.log), lambda g, out, x: g * _op["reciprocal"](x))
 define("log1p", _quiet(np.log1p), lambda g, out, x: g / (1 + x))
 define("sin", np.sin, lambda g, out, x: g * _op["cos"](x))
 define("cos", np.cos, lambda g, out, x: -g * _op["sin"](x))
