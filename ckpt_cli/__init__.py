@@ -5,7 +5,7 @@ import ckpt_cli as ckpt
 with ckpt.open("run/ckpt-10") as checkpoint:
     checkpoint["net/l1/kernel"][:10]    # a numpy array, its checksum verified
 
-What `__all__` names is imported when it is used, so that the command `ckpt` does not pay for it.
+The names in `__all__` are imported at their first use, so that the command `ckpt` does not pay for them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ usual, looking takes a quarter of the time of a conversion.
 
 
 def run() -> NoReturn:
-    """Run `ckpt`.  Ctrl-C while it is still being imported, or has just come to its end, is no traceback."""
+    """Run `ckpt`. Ctrl-C during the imports, or just after the end, prints no traceback."""
     gc.set_threshold(_COLLECTED_TOGETHER)
     try:
         from .cli.main import main

@@ -1,9 +1,9 @@
 """numpy is imported where there is memory for it: its linear algebra would end the process with exit code 1.
 
-OpenBLAS takes a buffer while it is loaded, and another when it first multiplies.  Where it gets none it
-calls `exit(1)`, past everything that Python has to say, and 1 means that the answer is no.  So the memory
-is looked for before, and the buffer is taken at once.  A second thread that multiplies at the same time
-would want a buffer of its own, and has to wait.
+OpenBLAS allocates a buffer when it is loaded, and another one at its first multiplication. If that fails, it
+calls `exit(1)`, bypassing Python, and 1 would mean a negative answer. So the memory is checked before, and
+the buffer is allocated at once. A second thread that multiplies at the same time would need its own buffer,
+and has to wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEEDED = 128 << 20
 """Bytes that importing numpy takes with one thread of OpenBLAS and its first product, and a little more."""
 
 _LARGE = 64
-"""Rows and columns that are no small matrices to OpenBLAS, which are multiplied without a buffer."""
+"""Rows and columns above OpenBLAS' small matrices, which it multiplies without a buffer."""
 
 
 _MMAP_THRESHOLD, _LARGEST_KEPT = -3, 1 << 20

@@ -1,4 +1,4 @@
-"""`formats` is the package beside `ckpt_cli`, also where a program has a `formats` of its own on `sys.path`.
+"""Makes `formats` the package next to `ckpt_cli`, even if a program has its own `formats` on `sys.path`.
 
 Otherwise a user's `formats.py` in the current directory, or in a folder of PYTHONPATH, would be imported.
 """
@@ -24,7 +24,7 @@ _BESIDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class FindFormatsBeside:
-    """Finds the module `formats` beside `ckpt_cli`, and leaves every other module to the other finders."""
+    """Finds the module `formats` next to `ckpt_cli`, and leaves every other module to the other finders."""
 
     @staticmethod
     def find_spec(
@@ -74,7 +74,7 @@ def _end(error: ImportError) -> NoReturn:
 
 
 def install() -> None:
-    """Have every later `import formats` find the package beside `ckpt_cli`; nothing is imported for it."""
+    """Make every later `import formats` find the package next to `ckpt_cli`; nothing is imported for it."""
     imported = sys.modules.get("formats")
     if imported is not None:
         try:

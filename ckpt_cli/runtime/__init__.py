@@ -2,9 +2,9 @@
 
     import ckpt_cli.runtime as tf
 
-Programs like those of TensorFlow's checkpoint guide run with that line changed: the
-names, arguments and results are TensorFlow 2.15's, as far as they go.  It is here to
-show that a checkpoint is whole: that training goes on from it exactly where it stopped.
+Programs like those of TensorFlow's checkpoint guide run with that line changed: names, arguments and results
+are TensorFlow 2.15's, as far as they exist here. The purpose is to show that a checkpoint is complete: that
+training continues from it exactly where it stopped.
 
     trackable containers variable module    objects that can be saved
     graph_view saving restore status        the object graph, written and matched
@@ -82,7 +82,7 @@ _LAZY = frozenset(("config", "estimator", "feature_column"))
 
 
 def __getattr__(name: str) -> object:
-    """Import what few programs need when it is first asked for."""
+    """Import at its first use what few programs need."""
     if name in _LAZY:
         return importlib.import_module(f".{name}", __name__)
     raise absent(__name__, name)

@@ -1,4 +1,4 @@
-"""tf.train.ExponentialMovingAverage: averages of variables, in variables beside them."""
+"""tf.train.ExponentialMovingAverage: averages of variables, stored in additional variables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where TensorFlow would compile: within `tf.function`, and within `fit`.
 
-Everything runs eagerly here.  What computes something else when it is compiled is refused there.
+Everything runs eagerly here. Operations with another result when compiled are rejected there.
 """
 
 from __future__ import annotations

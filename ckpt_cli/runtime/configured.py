@@ -4,13 +4,13 @@
     optimizer      the same file's training configuration, and the layout of its state
     values         any checkpoint of the two: Keras' formats, or an object graph
 
-State lies in lists, one slot after the other in the order in which its class makes them;
-only a legacy optimizer's in an object graph hangs on variables.  Every shape is held
-against the model before a value is assigned.  Numbers that tensors hold (the learning
-rate, in most layouts) go before those of the configuration.
+State is stored in lists, one slot after another in the order in which its class makes them; only in an object
+graph do a legacy optimizer's slots belong to variables. Every shape is compared with the model before a value
+is assigned. Numbers in tensors (the learning rate, in most layouts) take precedence over those of the
+configuration.
 
-The loss is a mean square, whatever the model was compiled with, and constraints and
-regularizers of layers are left out: on both sides alike, they tell nothing about state.
+The loss is a mean square, whatever the model was compiled with, and constraints and regularizers of layers
+are left out, on both sides alike: they show nothing about state.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _IRRELEVANT = frozenset(
     ("name", "learning_rate", "lr", "decay", "jit_compile", "is_legacy_optimizer", "ema_momentum",
      "ema_overwrite_frequency")
 )  # fmt: skip
-"""What changes nothing, with `use_ema` refused; a legacy optimizer's `decay` is taken apart."""
+"""Settings without an effect, since `use_ema` is rejected; a legacy optimizer's `decay` is handled
+separately.
+"""
 
 
 def is_trained(reader: FormatReader) -> bool:

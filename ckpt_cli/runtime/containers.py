@@ -1,9 +1,8 @@
 """Lists, tuples and dicts that are trackables.
 
-Assigned to an attribute, a container is replaced by a wrapper that is still of its
-own type: a list that is a node with edges `0`, `1`, ..., a dict with its keys for
-edges, a named tuple with an edge for each field and then for each index.  What is
-added later is tracked, and restored on arrival.
+A container assigned to an attribute is replaced by a wrapper of the same type: a list becomes a node with
+edges `0`, `1`, ..., a dict has its keys as edges, a named tuple an edge for each field and then for each
+index. Later additions are tracked, and restored as they are added.
 
 A wrapper of a list or dict shows the container it was made of and writes to it, so
 what is put into that one, before or after, is seen.  But restoring by position needs
@@ -31,7 +30,7 @@ __all__ = ["Container", "DictWrapper", "ListWrapper", "TupleWrapper", "wrap"]
 
 
 class Container(Trackable):
-    """What the wrappers have in common: the variables that were put in, and those of what is in."""
+    """The common part of the wrappers: variables in the container itself, and in its elements."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -46,7 +45,7 @@ class Container(Trackable):
         return self.__dict__.setdefault("_tracked_variables", [])
 
     def _tracked(self, name: str, value: Any) -> Any:
-        """Attach an element under its edge name; return what to hold in its stead."""
+        """Attach an element under its edge name, and return its replacement."""
         value = track_attribute(self, name, value)
         if getattr(value, "_is_variable", False):
             self._variables.append(value)
@@ -397,7 +396,7 @@ class OrderedDictWrapper(DictWrapper, OrderedDict[Any, Any]):  # type: ignore[mi
 
 
 class TupleWrapper(Container):
-    """What the wrappers of tuples have in common; `wrap` joins it with the tuple's own class."""
+    """The common part of the wrappers of tuples; `wrap` combines it with the tuple's own class."""
 
     _is_constructable = True
 

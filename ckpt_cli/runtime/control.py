@@ -1,7 +1,7 @@
-"""What decides while it computes: conditions, loops, maps, and gradients of a program's own.
+"""Control flow: conditions, loops, maps, and a program's own gradients.
 
-Everything here runs eagerly, so that a condition is asked and a loop is gone round in Python.
-A graph that is run again with other values would not ask again: there these are refused.
+Everything here runs eagerly, so Python evaluates conditions and runs loops. A recorded graph that runs again
+with other values would not evaluate them again, so they are rejected there.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
 
 
 _VALUES: dict[str, Any] = {"b": (False, True), "O": (b"", 1)}
-"""What 0 and 1 are in dtypes that are none of numbers; there is no string that is a 1."""
+"""0 and 1 in dtypes that are not numeric; no string is a 1."""
 
 
 def _of_number(name: str, value: int) -> Callable[..., Tensor]:

@@ -1,4 +1,4 @@
-"""What objects save of themselves by methods of their own, in the manner of other trackables.
+"""State that objects save by methods of their own, in the manner of other trackables.
 
     _serialize_to_tensors()                -> {name: tensor}, each saved as `.ATTRIBUTES/<name>`
     _restore_from_tensors({name: tensor})  gets all of those names at once

@@ -25,7 +25,7 @@ _NAMES = {
     "tf.linalg": ("matmul", "einsum", "norm", "matvec"),
     "tf.compat.v1": ("transpose", "gather", "gather_nd", "pad", "shape", "squeeze", "size"),
 }  # fmt: skip
-"""What Keras calls the layers of functions that are public in several places."""
+"""Keras' names for the layers of functions that are public in several places."""
 
 _LAYERS = {"math": "tf.math.", "linalg": "tf.linalg.", "nn": "tf.nn.", "": "tf."}
 

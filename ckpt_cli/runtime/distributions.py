@@ -1,9 +1,8 @@
 """Random bits made into numbers, as TensorFlow's kernels on a CPU make them.
 
-Every function returns `count` numbers from the blocks of a Philox stream. Bits become a
-float by being its mantissa, in [1, 2), less 1; a pair of those becomes two normal values
-by Box and Muller's formula. A truncated normal value takes from a stretch of blocks of
-its own, as nobody knows how many it will need.
+Every function returns `count` numbers from the blocks of a Philox stream. Bits become a float as its
+mantissa, in [1, 2), minus 1; a pair of those becomes two normal values by Box and Muller's formula. A
+truncated normal value uses a range of blocks of its own, because the number of tries is unknown.
 
 Integers and uniform values are TensorFlow's to the bit. Normal values depend on the last
 bit of the machine's logarithm and sine: here both are computed in float64 and rounded.
@@ -54,7 +53,7 @@ _GROUPS = 1 << 16
 """Groups of truncated normal values made at a time, in some 50 MB."""
 
 SMALLEST = 1e-7
-"""What stands for a uniform value of zero, which has no logarithm."""
+"""Replaces a uniform value of zero, which has no logarithm."""
 
 
 class Stream(NamedTuple):
@@ -89,7 +88,7 @@ FLOATS = {
 }
 INTEGERS = (int32, int64, uint32, uint64)
 BOUNDED_INTEGERS = (int32, int64)
-"""What TensorFlow can draw within bounds on a CPU."""
+"""The types that TensorFlow can draw within bounds on a CPU."""
 
 
 def _unit(samples: Array, dtype: Any) -> Array:
@@ -110,7 +109,7 @@ def uniform(stream: Stream, count: int, dtype: Any) -> Array:
 
 
 def full_integers(stream: Stream, count: int, dtype: Any) -> Array:
-    """Return integers of which every bit is random; of two samples the low half comes first."""
+    """Return integers whose bits are all random; the low half is the first of two samples."""
     words = dtype.size // 4
     return stream.samples(count * words).view(f"u{dtype.size}").view(dtype.numpy_dtype)
 
@@ -141,9 +140,9 @@ def normal(stream: Stream, count: int, dtype: Any) -> Array:
 
 
 def truncated_normal(stream: Stream, count: int, dtype: Any) -> Array:
-    """Return values of the standard normal distribution that lie within two deviations.
+    """Return values of the standard normal distribution within two deviations.
 
-    Values come in groups of a block; each group takes the first that fit of its own stretch.
+    Values come in groups of a block; each group takes the first that fit from its own range.
     """
     size = 2 if dtype is float64 else 4
     groups = np.arange(-(-count // size), dtype=np.uint64)
@@ -153,7 +152,7 @@ def truncated_normal(stream: Stream, count: int, dtype: Any) -> Array:
 
 
 def _within(stream: Stream, groups: Array, size: int, dtype: Any) -> Array:
-    """Return of each group's stretch the first values that lie within two deviations."""
+    """Return the first values within two deviations from each group's range."""
     stretch = size * RESERVED_SAMPLES // 4
     starts = groups[:, None] * np.uint64(stretch)
     width = 2

@@ -112,7 +112,7 @@ _ALIASES = {"half": float16, "float": float32, "double": float64, "str": string}
 
 
 def as_dtype(type_value: Any) -> DType:
-    """Return the dtype that a dtype, name, or numpy or Python type stands for; else TypeError."""
+    """Return the dtype for a dtype, a name, or a numpy or Python type. Raises TypeError."""
     value = type_value
     if value.__class__ is DType:
         return value

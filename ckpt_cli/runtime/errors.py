@@ -1,8 +1,7 @@
 """The errors TensorFlow raises, by its names: `tf.errors`.
 
-A program that catches `tf.errors.NotFoundError` around a restore catches ours.
-What is wrong with the bytes of a file stays `formats.errors`' CheckpointError, which
-says more than DataLossError could.
+A program that catches `tf.errors.NotFoundError` around a restore catches ours. Damage to a file remains a
+CheckpointError of `formats.errors`, which is more precise than DataLossError.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class OpError(Exception):
 
 
 class NotFoundError(OpError):
-    """A file, or a key in it, is not there."""
+    """A file, or a key in it, does not exist."""
 
 
 class InvalidArgumentError(OpError):
@@ -43,7 +42,7 @@ class DataLossError(OpError):
 
 
 class FailedPreconditionError(OpError):
-    """The state needed for this is not there yet."""
+    """The required state does not exist yet."""
 
 
 class UnimplementedError(OpError):

@@ -1,7 +1,6 @@
 """tf.feature_column: how features become the columns of a model's input.
 
-Columns stand in the order of their names, whatever order they are given in; the rows
-of the first kernel follow them.
+Columns are sorted by name, in whatever order they are given; the rows of the first kernel follow them.
 """
 
 from __future__ import annotations

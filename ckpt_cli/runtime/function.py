@@ -39,7 +39,7 @@ def _returned(value: Any) -> Any:
     if isinstance(value, TensorLike):
         tensor = as_tensor(value)
         if hasattr(tensor, "_keras_logits"):
-            del tensor._keras_logits  # Outside, nobody knows which operation made it.
+            del tensor._keras_logits  # outside, the operation that made it is unknown
         return tensor
     return (
         as_tensor(value)
@@ -51,8 +51,7 @@ def _returned(value: Any) -> Any:
 class Function:
     """A function that TensorFlow would compile.
 
-    Its body runs at each call, and with it whatever it does besides computing.  Options that say how to
-    compile have no effect.
+    Its body runs at each call, including its side effects. Options for compiling have no effect.
     """
 
     def __init__(self, func: Callable[..., Any], signature: Any = None) -> None:
@@ -82,7 +81,7 @@ class Function:
             bound = inspect.signature(self.python_function).bind(*args, **kwargs).args
         except TypeError as error:
             raise TypeError(f"Binding inputs to tf.function failed due to `{error}`.") from error
-        # A method's instance is no part of the signature.
+        # a method's instance is no part of the signature
         has_self = "self" in inspect.signature(self.python_function).parameters
         extra = len(bound) - len(signature) if has_self else 0
         if len(bound) - extra != len(signature):

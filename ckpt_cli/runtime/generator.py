@@ -2,8 +2,8 @@
 
     state: int64[3], the counter's low and high half and the key of Philox
 
-Drawing `n` numbers takes the stream from the counter on, and moves the counter by 256 for
-each of them, whatever was drawn; so a restored generator goes on where it was saved.
+Drawing `n` numbers uses the stream from the counter on, and moves the counter by 256 for each of them, for
+any distribution; so a restored generator continues where it was saved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Algorithm", "Generator", "create_rng_state", "get_global_generator",
 
 
 class Algorithm(enum.Enum):
-    """What turns a state into numbers; TensorFlow draws on a CPU by Philox alone."""
+    """The algorithm from state to numbers; TensorFlow draws on a CPU only with Philox."""
 
     PHILOX = 1
     THREEFRY = 2
@@ -59,7 +59,7 @@ def _algorithm(alg: Any) -> Algorithm:
 
 
 def _int64(values: Any) -> np.ndarray[Any, Any]:
-    """Return numbers as int64, those from 2**63 on by their bits."""
+    """Return numbers as int64; those from 2**63 on keep their bits."""
     if isinstance(values, list | tuple):
         values = [
             value - 2**_BITS if isinstance(value, int) and value >= 2 ** (_BITS - 1) else value
@@ -101,7 +101,7 @@ def _generate(variable: Variable, draw: Callable[..., Any], shape: tuple[int, ..
     return draw(_stream(_skip(variable, count)), count, **more).reshape(shape)
 
 
-# A replayed program draws anew, and moves the state, so both are operations.
+# A replayed program draws again, and moves the state, so both are operations.
 define("generate", _generate)
 define("skip_random", _skip)
 
@@ -238,7 +238,7 @@ class Generator(AutoTrackable):
         return self._draw(distributions.integers, shape, wanted, known, low=start, high=end)
 
     def uniform_full_int(self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None) -> Tensor:
-        """Return integers of which every bit is random."""
+        """Return integers whose bits are all random."""
         return self._draw(distributions.full_integers, shape, dtype, distributions.INTEGERS)
 
     def make_seeds(self, count: int = 1) -> Tensor:
@@ -263,7 +263,7 @@ _global: list[Generator] = []
 
 
 def get_global_generator() -> Generator:
-    """Return the one generator of the whole program, made when first asked for."""
+    """Return the one generator of the whole program, made at its first use."""
     if not _global:
         _global.append(Generator.from_non_deterministic_state())
     return _global[0]

@@ -1,8 +1,7 @@
 """Graphs: the book of what one call of an Estimator's `model_fn` made.
 
-TensorFlow builds a graph for each call of `train`, `evaluate` and `predict`; here a
-call is recorded (`program`), and what a graph would know beside the operations is
-written down while it is open:
+TensorFlow builds a graph for each call of `train`, `evaluate` and `predict`. Here a call is recorded
+(`program`), and everything else that a graph would know is noted while it is open:
 
     variables     in the order they were made, their names made unique: Variable, Variable_1
     initial       the value each began with, to begin again from there
@@ -33,7 +32,7 @@ class Done:
 
 
 class Graph:
-    """What was made while the graph was open."""
+    """Everything that was made while the graph was open."""
 
     def __init__(self) -> None:
         self.variables: list[Any] = []
@@ -104,7 +103,7 @@ class Graph:
 
 
 DEFAULT = Graph()
-"""What stands for TensorFlow's default graph where none is open: it has a global step, and no more."""
+"""Stands for TensorFlow's default graph if none is open: it has a global step, and nothing else."""
 
 _open: list[Graph] = []
 

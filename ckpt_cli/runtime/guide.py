@@ -56,7 +56,7 @@ def train_step(net: Net, example: Any, optimizer: Any) -> Any:
 
 
 class Training(NamedTuple):
-    """What a run left: the names of its checkpoints, and the loss of the last step."""
+    """The result of a run: the names of its checkpoints, and the loss of the last step."""
 
     checkpoints: tuple[str, ...]
     steps: int

@@ -3,9 +3,9 @@
     values   the gradients of the rows that were taken, one after the other
     indices  which row each is of; a row may come more than once
 
-Whatever is not told apart from a dense gradient takes it as one (`as_tensor`). Clipping
-looks at the values as they are, and some optimizers leave alone the rows that are not
-named, where a dense gradient of zeros would move them.
+Code that does not distinguish it from a dense gradient uses it as one (`as_tensor`). Clipping uses the values
+as they are, and some optimizers leave unnamed rows unchanged, where a dense gradient of zeros would move
+them.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class CheckpointManager:
         self._recover()
 
     def _recover(self) -> None:
-        """Take over what an earlier manager left; what it has preserved is no longer anybody's to delete."""
+        """Take over an earlier manager's checkpoints; those that it has preserved are never deleted."""
         state = get_checkpoint_state(self._directory)
         now = time.time()
         if state is None:
@@ -161,7 +161,7 @@ class CheckpointManager:
         )
 
     def _sweep(self) -> None:
-        """Delete the oldest while there are too many, but for one every so many hours."""
+        """Delete the oldest while there are too many, except one every few hours."""
         while self._max_to_keep and len(self._active) > self._max_to_keep:
             path = next(iter(self._active))
             saved = self._active.pop(path)

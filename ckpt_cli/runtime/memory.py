@@ -1,7 +1,7 @@
-"""Freed memory is kept for the next step of training, which asks for as much again.
+"""Keep freed memory for the next step of training, which allocates as much again.
 
-The C library gives large blocks back to the system when they are freed, and the system clears each
-page when it is asked for it again: half of the time of an addition of some megabytes.
+The C library returns large freed blocks to the system, and the system clears each page when it is allocated
+again: half of the time of adding some megabytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LARGEST = 1 << 25
 def keep_freed() -> None:
     """Have the C library keep what is freed, unless the environment says how much it is to keep."""
     if "MALLOC_TRIM_THRESHOLD_" in os.environ or "MALLOC_MMAP_THRESHOLD_" in os.environ:
-        return  # whoever started the program knows better
+        return  # the user has set it explicitly
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         library.mallopt(_TRIM_THRESHOLD, _KEPT)

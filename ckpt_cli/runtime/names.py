@@ -49,7 +49,7 @@ class name_scope:  # noqa: N801  TensorFlow's name
 
 
 def open_scope(name: str) -> str:
-    """Open a name scope, which is to be closed, and return it; what each call of a layer does."""
+    """Open a name scope, which the caller must close, and return it, as each call of a layer does."""
     scope = name if name.endswith("/") or not name else f"{_scopes[-1]}{name}/"
     _scopes.append(scope)
     return scope
@@ -84,13 +84,13 @@ def unique_name(base: str) -> str:
 
 
 def clear_names() -> None:
-    """Begin counting anew."""
+    """Restart the counters."""
     _used.clear()
 
 
 @contextlib.contextmanager
 def fresh_counts() -> Iterator[None]:
-    """Count names anew within, and go on as before after."""
+    """Restart the counters of names inside, and restore them afterwards."""
     used = _used.copy()
     _used.clear()
     try:
@@ -102,7 +102,7 @@ def fresh_counts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def fresh_names() -> Iterator[None]:
-    """Count and scope names anew within, and go on as before after."""
+    """Restart the counters and the scope of names inside, and restore them afterwards."""
     scopes = _scopes[:]
     _scopes[:] = [""]
     try:

@@ -1,6 +1,6 @@
 """Nested structures: lists, tuples, named tuples and dicts of anything; `tf.nest`.
 
-Dicts are walked in sorted order of keys, whatever order they were filled in.
+Dicts are walked in sorted order of keys, not in order of insertion.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_nested(seq: Any) -> bool:
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
-    """Return the leaves; something that is no structure is its own only leaf."""
+    """Return the leaves; a value that is not a structure is its own only leaf."""
     nesting = _nesting(structure.__class__)
     if nesting == _LEAF:
         return [structure]

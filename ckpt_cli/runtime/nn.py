@@ -60,7 +60,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
 
 
 def _refuse(where: str, data_format: str | None = None, **others: Any) -> None:
-    """Refuse what would change the outcome; the channels of an image are last unless it is said otherwise."""
+    """Reject arguments that would change the result; the channels of an image are last by default."""
     refuse(where, data_format=None if data_format == "NHWC" else data_format, **others)
 
 

@@ -1,7 +1,7 @@
 """Verification by computing: do two checkpoints make one model say the same?
 
-The model is data: the configuration that a full `.h5` or a `.keras` file carries.  Each
-checkpoint is run by its own configuration where it has one, else by the other's.
+The model is data: the configuration in a full `.h5` or a `.keras` file. Each checkpoint runs with its own
+configuration, or with the other's if it has none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Outputs", "built_model", "compare_outputs", "inputs_of", "load_model
 _SEED = 20170601
 _EXAMPLES = 8
 _UNKNOWN_DIMENSION = 8
-"""What stands for a dimension that a model leaves open: the length of a text, the width of an image."""
+"""Replaces an open dimension of a model: the length of a text, the width of an image."""
 
 
 class Outputs(NamedTuple):
@@ -132,7 +132,7 @@ def read_input(path: Location) -> np.ndarray[Any, Any]:
 
 
 def inputs_of(model: Model, given: Any = None) -> list[Any]:
-    """Return what the model is run on: the given array, or seeded values of the shapes it asks for."""
+    """Return a model's inputs: the given array, or seeded values of the required shapes."""
     symbols = list(model.inputs)
     numbers = _fewest_rows(model)
     if given is None:

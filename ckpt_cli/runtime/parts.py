@@ -42,7 +42,7 @@ _PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity"
 
 
 def _threads() -> int:
-    """Return how many threads there are to be: as many as OpenBLAS was told, or one a processor."""
+    """Return the number of threads: OpenBLAS' setting, or one per processor."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         told = os.environ.get(name, "")
         if told.isdecimal() and int(told):
@@ -89,7 +89,7 @@ THREADS = _threads()
 
 @cache
 def _helpers(count: int) -> ThreadPoolExecutor:
-    """Return so many threads, each of which stays on a processor, the last ones of those that there are.
+    """Return this many threads, each bound to one of the last processors.
 
     Linux wakes a thread up where the one runs that wakes it, and leaves the other processors idle for
     milliseconds.  The asking thread is moved nowhere: it soon runs where no helper is.
@@ -124,7 +124,7 @@ class _Work:
         self._left = list(parts)
 
     def take(self) -> None:
-        # As in TensorFlow, infinities are no matter for a warning; numpy's settings are a thread's own.
+        # As in TensorFlow, infinities cause no warning; numpy's settings are per thread.
         with np.errstate(all="ignore"):
             while self._left:
                 try:
@@ -177,7 +177,7 @@ def unbroken(work: Callable[[], object]) -> None:
         try:
             work()
             del work  # This thread keeps what it ran a moment longer than the caller waits.
-        except BaseException as error:  # raised where the work was asked for
+        except BaseException as error:  # raised in the calling thread
             outcome.set_exception(error)
         else:
             outcome.set_result(None)

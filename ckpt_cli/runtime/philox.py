@@ -4,10 +4,9 @@
     counter: uint32[4], the low and high halves of two times 64 bits; together 128 bits
     block:   uint32[4], a function of key and counter; the next block has the counter one higher
 
-Ten rounds of two multiplications each; the key is raised before every round but the first.
-The constants and the function are those of Salmon et al., "Parallel random numbers: as
-easy as 1, 2, 3" (2011); the order in which TensorFlow hands the four numbers of a block
-out is that of the block.
+There are ten rounds of two multiplications; the key is raised before every round except the first. The
+constants and the function are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
+TensorFlow returns the four numbers of a block in the order of the block.
 """
 
 from __future__ import annotations

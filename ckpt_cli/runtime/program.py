@@ -1,12 +1,11 @@
 """Programs: computing that was recorded once and is run again with other values.
 
-Recording a function runs it, and keeps every operation with where its inputs came
-from: an argument, an earlier operation, or a constant.  Reading a variable is a step
-of the program, and so is changing one; a replay does to variables what running the
-function again would.  What the function decides in Python, it decided once.
+Recording a function runs it, and keeps every operation with the sources of its inputs: an argument, an
+earlier operation, or a constant. Reading a variable is a step of the program, and so is changing one; a
+replay changes variables as running the function again would. Decisions that the function makes in Python are
+made once.
 
-A program can be narrowed to what some of its tensors need: TensorFlow runs no more
-of a graph than what is asked of it.
+A program can be reduced to what some of its tensors need: TensorFlow runs only the required part of a graph.
 """
 
 from __future__ import annotations
@@ -64,21 +63,21 @@ class Program:
         return (self._place(value), None) if value.__class__ is Tensor else (None, value)
 
     def observe(self, operation: Operation, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
-        """Be told of an operation that was run."""
+        """Note an operation that was run."""
         places = tuple(map(self._place, inputs))
         changed = attributes.get("variable") if operation.name != "read" else None
         made = tuple(map(self._place, outputs))
         self._steps.append(_Step(operation.forward, places, made, attributes, changed))
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
-        """Be told that a variable was read."""
+        """Note that a variable was read."""
         self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}, read=variable))
 
     def narrowed(self, result: Any, changes: Callable[[Any, bool], bool]) -> Program:
         """Return a program with another result, tensors of the recording, that runs only what it needs.
 
-        Variables are changed only where `changes` says so of a variable, told whether the
-        result needs its value afterwards.
+        Variables are changed only if `changes` returns true for a variable; it also gets whether the result
+        needs its value afterwards.
         """
         other = copy.copy(self)
         other.result = result
@@ -118,7 +117,7 @@ class Program:
 
 
 def _map_leaves(function: Callable[[Any], Any], packed: Any, structure: Any) -> Any:
-    """Apply a function to the pairs that stand where the leaves of `structure` stood."""
+    """Apply a function to the pairs at the positions of the leaves of `structure`."""
     if isinstance(structure, dict):
         return {key: _map_leaves(function, packed[key], structure[key]) for key in structure}
     if isinstance(structure, list | tuple):

@@ -1,7 +1,7 @@
 """Reading checkpoints by key: `tf.train.load_checkpoint` and its relatives.
 
-Everything is read through `formats`, so whatever names a checkpoint there names one
-here; what is not there is said in TensorFlow's words.
+Everything is read through `formats`, so every name of a checkpoint there works here; errors about missing
+files have TensorFlow's words.
 """
 
 from __future__ import annotations

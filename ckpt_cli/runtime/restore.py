@@ -1,13 +1,11 @@
 """Restoring: carrying a matching out on live objects.
 
-A restore has a number, higher than any before.  The matching finds pairs of node and
-object; the values of all pairs found in one go are read and held against the objects
-before the first is assigned, so that a shape that does not fit leaves everything as
-it was.  An object that a later restore has reached already is left alone.
+A restore has a number, higher than any before. The matching finds pairs of node and object. The values of all
+pairs found at once are read and compared with the objects before the first is assigned, so that a wrong shape
+leaves everything unchanged. An object that a later restore has already reached is skipped.
 
-What finds no object yet is kept at the object it would hang on.  The restore lives as
-long as something waits for it; when it goes with values that nobody asked for, it says
-so, unless that was expected.
+Values without an object yet are kept at the object that would hold it. The restore lives as long as something
+waits for it. If it ends with unused values, it warns, unless that was expected.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ class _Position:
 
 
 class _Report:
-    """What a restore says when it is gone; kept apart, so that it does not keep the restore."""
+    """The warning of a restore that ended; separate, so that it does not keep the restore alive."""
 
     def __init__(self, graph: ObjectGraph, matched: set[int], unused: dict[int, list[str]]) -> None:
         self.expects_partial = False
@@ -193,7 +191,7 @@ class Restore:
         for (partner, name, _), value in zip(ready, values, strict=True):
             partner._take_restored(name, value)
 
-    # What the matching asks of its target.
+    # The interface that the matching requires of its target.
 
     def child(self, owner: Trackable, name: str) -> Trackable | None:
         return owner._lookup_child(name)
@@ -203,7 +201,7 @@ class Restore:
 
     def slot(self, optimizer: Any, variable: Any, name: str, node: int) -> Any | None:
         make = getattr(optimizer, "_create_or_restore_slot_variable", None)
-        if make is None:  # Something else stands where the optimizer was, for the sake of what it holds.
+        if make is None:  # another object is in the optimizer's place, only to hold its values
             return None
         return make(slot_name=name, variable=variable)
 

@@ -76,7 +76,7 @@ def _spec(tensor: NamedArray) -> TensorSpec:
 def save_arrays(path: str, format: str, tensors: Sequence[NamedArray], **more: Any) -> None:
     """Write tensors as a checkpoint; one that is there is replaced, and whole at every instant.
 
-    What else is given goes to `formats.create_checkpoint`.
+    All other arguments go to `formats.create_checkpoint`.
     """
     specs = list(map(_spec, tensors))
     with formats.create_checkpoint(path, format=format, specs=specs, overwrite=True, **more) as writer:

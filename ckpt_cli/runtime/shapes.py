@@ -101,7 +101,7 @@ class TensorShape(tuple[Any, ...]):
 
 
 class _AnyShape(TensorShape):
-    """The shape of which not even the rank is known."""
+    """A shape of unknown rank."""
 
     __slots__ = ()
 

@@ -207,7 +207,7 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask") -> Tensor:
-    """Return what a mask of one or more axes, the first ones unless told, lets through."""
+    """Return the elements that a mask selects; its axes are the first ones by default."""
     x, wanted = as_tensor(tensor), as_tensor(mask)
     if not wanted.ndim:
         raise ValueError("mask cannot be scalar.")

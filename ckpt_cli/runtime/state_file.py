@@ -64,9 +64,9 @@ def _is_checkpoint(text: str) -> bool:
 def latest_checkpoint(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> str | None:
-    """Return the prefix of the latest checkpoint as the state file names it; None where it is not there.
+    """Return the prefix of the latest checkpoint as the state file names it, or None if it does not exist.
 
-    A path into a place from which the directory was moved is looked for beside the state file.
+    A path from before the directory was moved is looked up next to the state file.
     """
     state = get_checkpoint_state(checkpoint_dir, latest_filename)
     if state is None:
@@ -92,7 +92,7 @@ def checkpoints_iterator(
 ) -> Iterator[str]:  # fmt: skip
     """Yield the latest checkpoint whenever there is a new one; end where none comes within `timeout` seconds.
 
-    `timeout_fn` is asked then: if it returns False, the wait goes on.
+    `timeout_fn` is called then: if it returns False, the wait continues.
     """
     last = None
     while True:

@@ -1,4 +1,4 @@
-"""What `restore` returns: how well checkpoint and program went together."""
+"""The result of `restore`: how well checkpoint and program matched."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def assert_consumed(self) -> CheckpointLoadStatus:
-        """Assert that, beside that, everything in the checkpoint was restored."""
+        """Assert also that everything in the checkpoint was restored."""
         self.assert_existing_objects_matched()
         restore = self._restore
         names = display_names(restore.graph)
@@ -105,7 +105,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def assert_nontrivial_match(self) -> CheckpointLoadStatus:
-        """Assert that something beside the root was in the checkpoint."""
+        """Assert that the checkpoint matched more than the root."""
         if len(self._restore.matching.bound) <= 1:
             unmatched = self._unmatched()
             if unmatched:

@@ -1,14 +1,13 @@
-"""Verification by training: does it go on from two checkpoints in the same way?
+"""Verification by training: does it continue from two checkpoints in the same way?
 
-Where one of the two carries the configuration of a model and of its optimizer, both are
-made by it (`configured`).  Else what can be told from objects, or from names alone, is rebuilt: a
-stack of Dense and Conv2D layers, nodes with a `kernel` of rank 2 or 4 and perhaps a `bias`, in
-the order of the graph, and the optimizer, by what the table of optimizers says of its
-slots' names (`formats.keras.optimizers`).  Each slot is given to its variable by what it means.
-Where the two are of different generations, the newer implementation takes both steps: a
-step of one and the same state is the same.  What neither checkpoint tells, activations and the
-numbers that an optimizer keeps in its program, is taken to be Keras' default on both sides,
-and what only one of them tells to be the other's, too; it has no part in whether they are the same.
+If one of the two has the configuration of a model and of its optimizer, both are made from it (`configured`).
+Otherwise the model is rebuilt from objects, or from names alone: a stack of Dense and Conv2D layers, nodes
+with a `kernel` of rank 2 or 4 and perhaps a `bias`, in the order of the graph, and the optimizer, by the
+names of its slots (`formats.keras.optimizers`). Each slot goes to its variable by its meaning. If the two
+have different generations, the newer implementation takes both steps, because a step from one and the same
+state is the same. Facts that neither checkpoint has, activations and the numbers that an optimizer keeps in
+its program, are Keras' defaults on both sides, and facts that only one has apply to both. They do not affect
+whether the two are the same.
 
 One step is taken from each on seeded data.  Everything it leaves is compared bit for bit.
 """
@@ -54,14 +53,16 @@ _DEEPEST = 200
 """Edges to a layer."""
 
 _MOMENTUM = 0.9
-"""What an optimizer with momentum slots has where no checkpoint tells it."""
+"""The momentum of an optimizer with momentum slots if no checkpoint has it."""
 
 _Left = tuple[dict[str, "np.ndarray[Any, Any]"], type]
 """All variables of model and optimizer after a step by name, and the optimizer's class."""
 
 
 class Steps(NamedTuple):
-    """What a step from each of two checkpoints left: variables, how many differ, and the first that does."""
+    """The result of a step from each of two checkpoints: variables, how many differ, and the first that
+    does.
+    """
 
     variables: int
     differing: int
@@ -70,7 +71,7 @@ class Steps(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """A layer of a stack: the key of its kernel, and of its bias, if any; its name where that is told."""
+    """A layer of a stack: the keys of its kernel and bias, if any, and its name, if known."""
 
     name: str
     kernel: str
@@ -227,7 +228,7 @@ def _same_optimizer(left: _Found, right: _Found) -> tuple[Optimizer, Optimizer]:
 
 
 def _meanings(sides: tuple[_Found, _Found], rows: tuple[Optimizer, Optimizer]) -> set[str]:
-    """Return the slots that both sides have, but for those that one of them keeps without need."""
+    """Return the slots that both sides have, without those that one of them keeps needlessly."""
     kept = [side.known_by(row) for side, row in zip(sides, rows, strict=True)]
     for side, row, have, others in zip(sides, rows, kept, reversed(kept), strict=True):
         for meaning in have - others:
@@ -368,7 +369,7 @@ def _train(
     compute: Callable[[], Any], optimizer: Any, variables: list[Any], random: np.random.Generator
 ) -> None:
     """Take a step towards random outputs."""
-    # What a file holds may be infinite, or no root can be taken of it: the same on both sides.
+    # A file's values may be infinite, or have no root: the same on both sides.
     with np.errstate(all="ignore"):
         with GradientTape() as tape:
             losses = []
@@ -383,7 +384,7 @@ def _train(
 def _configured(reader: FormatReader, by: FormatReader) -> _Left:
     """Return what a step leaves of the model and the optimizer that a configuration describes."""
     made = Configured(reader, by)
-    set_seed(_SEED)  # of what layers drop
+    set_seed(_SEED)  # for the units that layers drop
     values = [as_tensor(value) for value in made.inputs]
     inputs = values[0] if len(values) == 1 else values
     variables = made.model.trainable_variables

@@ -92,7 +92,7 @@ class GradientTape:
         return tuple(self._variables.values())
 
     def observe(self, operation: Operation, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
-        """Be told of an operation that was run."""
+        """Note an operation that was run."""
         tracked = self._tracked
         for tensor in inputs:
             if id(tensor) in tracked:
@@ -104,7 +104,7 @@ class GradientTape:
             tracked.add(id(output))
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
-        """Be told that a variable was read."""
+        """Note that a variable was read."""
         key = id(variable)
         if key not in self._tracked:
             if not (self._watches_variables and variable.trainable and variable.dtype.is_floating):

@@ -7,8 +7,8 @@ like anything else: it can be differentiated again, and it can be recorded and
 replayed with other values (`program.Program`), which is why rules look at tensors
 and not at shapes.
 
-Values are never changed in place: assigning to a variable replaces its array, so
-whoever has read it before keeps what was read.
+Values are never changed in place: assigning to a variable replaces its array, so earlier reads keep their
+values.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ _value_of = attrgetter("_value")
 _BOOL = np.dtype(np.bool_)
 
 observers: list[Any] = []
-"""Tapes and programs that are recording: each is told of every operation run."""
+"""Recording tapes and programs, which are notified of every operation."""
 
 _SCALARS: dict[type, np.dtype[Any]] = {
     float: np.dtype(np.float32),
@@ -378,7 +378,7 @@ def as_tensor(value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
 def convert_to_tensor(
     value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None
 ) -> Tensor:
-    """Return `value` as a tensor; ValueError where a tensor has another dtype than asked for."""
+    """Return `value` as a tensor. Raises ValueError if a tensor has another dtype than requested."""
     wanted = dtypes.as_numpy(dtype) if dtype is not None else None
     tensor = None
     if wanted is None and dtype_hint is not None and not isinstance(value, TensorLike):
@@ -428,12 +428,11 @@ def _promoted(x: Any, y: Any, name: str) -> tuple[Tensor, Tensor]:
 class Operation:
     """A row of the table: a name, a function on values, and a gradient rule, or None, for each input.
 
-    With `promotes`, two operands are brought to one dtype.  Where `forward` returns a
-    tuple the operation has several outputs, and its rules are called with a tuple of
-    gradients.  A single rule in a list stands for any number of inputs; it is called
-    with the position of the input as `position`, or, where it is `joint`, once for all
-    inputs, and returns the gradients of all.  `takes` has the kinds of dtypes of the first input,
-    None where it may be of any.
+    With `promotes`, two operands are converted to one dtype. If `forward` returns a tuple, the operation has
+    several outputs, and its rules are called with a tuple of gradients. A single rule in a list serves any
+    number of inputs; it is called with the position of the input as `position`, or, if it is `joint`, once
+    for all inputs, and returns the gradients of all. `takes` has the kinds of dtypes of the first input, or
+    None for any.
     """
 
     __slots__ = ("forward", "joint", "name", "promotes", "rules", "takes", "variadic")
@@ -520,4 +519,4 @@ def define(
 
 
 identity = define("identity", lambda x: x, lambda g, out, x: g)
-"""What tapes take the reading of a variable for."""
+"""Tapes see reading a variable as this operation."""

@@ -30,7 +30,7 @@ __all__ = ["AutoTrackable", "Deferred", "NoDependency", "Trackable", "track_attr
 
 
 class Deferred(Protocol):
-    """What a restore leaves for a child that is not there yet."""
+    """What a restore keeps for a child that does not exist yet."""
 
     @property
     def restore_uid(self) -> int: ...
@@ -50,7 +50,7 @@ class _Links:
         self.by_name: list[Any] = []
         self.update_uid = -1
         self.parts: list[Any] | None = None
-        """What a layer has found among the children; forgotten when they change."""
+        """the tracked objects that a layer has found among the children; forgotten when they change"""
 
 
 class Trackable:
@@ -108,7 +108,7 @@ class Trackable:
             coordinator.restore(child)
 
     _key_suffix = ""
-    """What the keys of this object's tensors have behind the key in the object graph."""
+    """The suffix of this object's tensor keys after the key in the object graph."""
 
     _saved_dtype: DType | None = None
     """The dtype of this object's tensors, where their arrays do not tell it."""
@@ -152,7 +152,7 @@ class NoDependency:
 
 
 def track_attribute(owner: Trackable, name: str, value: Any) -> Any:
-    """Attach a value that is being assigned, if it can be; return what to store in its stead."""
+    """Attach a value that is being assigned, if possible, and return its replacement."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, NoDependency):

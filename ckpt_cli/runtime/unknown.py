@@ -1,6 +1,6 @@
 """Saying no: arguments that TensorFlow has and this runtime does not follow.
 
-To take one and do nothing about it would compute something else than was asked for.
+Accepting and ignoring one would compute something else than the caller wanted.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ _trials: list[dict[int, tuple[Variable, Any]]] = []
 
 @contextlib.contextmanager
 def without_effect() -> Iterator[None]:
-    """Compute for the sake of shapes alone: nobody records it, and variables are as they were afterwards.
+    """Compute only for shapes: nothing is recorded, and variables keep their values.
 
-    What a variable is given by a restore stays, for it may be made here and restored at once.  Names of
-    layers that are made within are counted anew, as TensorFlow counts them in a graph of its own.
+    A value that a restore assigns stays, because a variable may be made here and restored at once. Names of
+    layers made inside are counted from the start, as TensorFlow counts them in a graph of its own.
     """
     recording, trial = observers[:], dict[int, tuple[Variable, Any]]()
     observers.clear()
@@ -71,7 +71,7 @@ def _scatters(how: str) -> tuple[Callable[..., Variable], Callable[..., Variable
 class Variable(TensorLike, Trackable):
     """A variable with TensorFlow's names and arguments.
 
-    Its array is never changed in place, so whoever has read it keeps what was read.
+    Its array is never changed in place, so earlier reads keep their values.
     """
 
     _is_variable = True
@@ -148,7 +148,7 @@ class Variable(TensorLike, Trackable):
         return None
 
     def _read(self) -> Tensor:
-        """Return the value as it is now; recording tapes and programs are told."""
+        """Return the current value, and notify recording tapes and programs."""
         tensor = Tensor(self._value)
         for observer in observers:
             observer.observe_read(self, tensor)
@@ -177,7 +177,7 @@ class Variable(TensorLike, Trackable):
         return tensor
 
     def _prepared(self, value: Any, what: str) -> Tensor:
-        """Return a value to be assigned, brought to the variable's dtype and held against its shape."""
+        """Return a value to assign, in the variable's dtype and checked against its shape."""
         tensor = self._of_dtype(value)
         found = tensor._value
         if found.shape == self._value.shape:

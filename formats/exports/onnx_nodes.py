@@ -5,7 +5,7 @@ NodeProto      1 input, 2 output, 3 name, 4 op_type, 5 attribute, 9 metadata_pro
 AttributeProto 1 name, 3 i
 StringStringEntryProto 1 key, 2 value
 
-torch.onnx says in `pkg.torch.onnx.name_scopes` of which module a node is, as the text of a Python list.
+torch.onnx stores the module of a node in `pkg.torch.onnx.name_scopes`, as the text of a Python list.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _parsed(message: MessageFile, span: MessageRange) -> tuple[OperationNode, li
 
 
 def _scope(message: MessageFile, span: MessageRange) -> str:
-    """Return the name of the module of a node, if this is where it is said."""
+    """Return the name of a node's module, if this message has it."""
     texts = {1: "", 2: ""}
     for field in message.fields(span):
         if field.varint is None and field.number in texts and field.span.size <= _LONGEST_SCOPE:

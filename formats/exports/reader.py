@@ -48,7 +48,7 @@ class ModelFacts(NamedTuple):
     version: str | None = None
     more: Mapping[str, Any] = {}
     keras: KerasFacts = KerasFacts()
-    """What the file says of the model of Keras that it was made from."""
+    """The file's facts about the Keras model from which it was made."""
 
     def document(self) -> dict[str, Any]:
         found = {"producer": self.producer, "version": self.version, **self.more}

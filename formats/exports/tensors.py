@@ -38,7 +38,7 @@ class Codec(Protocol):
     def decode(self, raw: bytes, first: int) -> np.ndarray[Any, Any]:
         """Return the values of whole blocks; `first` is the number of the first element.
 
-        Where the last block is cut off because the tensor ends, the values beyond its end may be anything.
+        If the last block is cut off at the end of the tensor, the values beyond it are arbitrary.
         """
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a slot between generations: the factor of its value, and state that has no equal.
+"""Convert a slot between generations: the factor of its value, and state without a counterpart.
 
     momentum of    Keras                            TensorFlow 1, PyTorch, optax
     SGD            -learning_rate * their sum       the sum of gradients
@@ -26,7 +26,7 @@ _NO_MOMENTUM = 1e-6
 
 
 class _Unit(NamedTuple):
-    """What makes a stored value Keras': a sign, and whether the learning rate is multiplied in."""
+    """The conversion of a stored value to Keras': a sign, and whether the learning rate is a factor."""
 
     sign: float = 1.0
     by_rate: bool = False

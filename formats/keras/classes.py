@@ -1,17 +1,17 @@
-"""Which of Keras' layers the objects of a graph are, where the names of their weights tell it.
+"""The Keras classes of a graph's objects, as far as the names of their weights show them.
 
     gamma, beta, moving_mean, moving_variance          BatchNormalization
     kernel (I, O), bias (O)                            Dense
     cell: kernel (I, 4*U), recurrent_kernel (U, 4*U)   LSTM
 
-An object is held against every class of `layers`: it has weights of these names, as Keras 2 or 3
-spells them, and no others, and their sizes agree with one another.  Where that leaves several
-classes that PyTorch lays out otherwise, the layer's own name decides, if it is the one that Keras
-gives to layers of a class (`dense_3`).  Else it is not told, and an error: of Keras 3 a Dense and an
-EinsumDense of as many numbers in as out are the same but for that name.
+An object is compared with every class of `layers`: it has weights with exactly these names, as Keras 2 or 3
+spells them, and their sizes agree with one another. If several classes with different layouts in PyTorch
+remain, the layer's own name decides, if it is one that Keras generates for a class (`dense_3`). Otherwise the
+class is unknown, which is an error: in Keras 3 only that name distinguishes a Dense from an EinsumDense with
+as many inputs as outputs.
 
-Keras' own layers can so be told from one another.  A program's own class that calls its weights
-as Keras does is taken for Keras', so that what layers are taken for is to be said.
+That is enough for Keras' own layers. A user's class whose weights have Keras' names is taken for Keras', so
+the assumed classes are printed.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _NUMBERED = re.compile(r"layer(_with_weights)?-\d+|_functional|_operations")
 def model_in(source: FormatReader, wanted: Collection[str], *, whole: bool = True) -> tuple[Unit, str]:
     """Return the layers of an object graph that have the wanted variables, and for people what they are.
 
-    A layer is called by the attributes that lead to it, joined by dots; where it is a number in a
-    model of Keras, by its own name.  Raises ConversionError, with the variable's key, where the names
-    do not tell of which class its layer is, which is left out if not the `whole` is asked for;
-    ModelError where the graph cannot be gone through.
+    A layer is named by the attributes that lead to it, joined by dots; if it is a number in a model of Keras,
+    by its own name. Raises ConversionError, with the variable's key, if the names do not show the class of
+    its layer; such a layer is left out unless the `whole` model is needed. Raises ModelError if the graph
+    cannot be walked.
     """
     return _Telling(source).model(wanted, whole=whole)
 
@@ -83,7 +83,7 @@ class _Fit(NamedTuple):
 
     @property
     def layout(self) -> object:
-        """What becomes of the weights in PyTorch; of nothing else where that is not known."""
+        """The layout of the weights in PyTorch; two unknown ones are never equal."""
         rows = LAYERS_IN_PYTORCH.get(self.class_name)
         if rows is None or not self.known:
             return self.title
@@ -112,7 +112,7 @@ def _fits(class_name: str, row: LayerRow, shapes: Mapping[str, Shape], among: sl
     called = {edge: [one for one in row.weights if edge in _spellings(one)[among]] for edge in shapes}
     if not all(called.values()):
         return None
-    # Products last: what they are made of is told by the others.
+    # Products last, because the others determine their factors.
     for edge in sorted(shapes, key=lambda edge: any("*" in (one.shape or "") for one in called[edge])):
         fitting = (one for one in called[edge] if _agree(one.shape, shapes[edge], rank, sizes))
         weight = next(fitting, None)
@@ -176,7 +176,7 @@ def _options(weights: Mapping[str, WeightRow], sizes: Mapping[str, int], rank: i
 
 
 class _LayerFacts(NamedTuple):
-    """A layer that is told, for people, too; how many names full names have behind its own; edges to it."""
+    """An identified layer, also for messages; how many names full names have after its own; edges to it."""
 
     unit: Unit
     title: str
@@ -291,7 +291,7 @@ class _Telling:
     # What a layer is ----------------------------------------------------------------------
 
     def _plain(self, node: int) -> _LayerFacts | str:
-        """Return the layer that an object with weights is, or why that is not told."""
+        """Return the layer of an object with weights, or why it is unknown."""
         own = self._own(node)
         shapes = {edge: self._source.specs[key].shape for edge, key in own.items()}
         if self._below(node):
@@ -321,7 +321,9 @@ class _Telling:
         return unit
 
     def _variants(self, fits: Sequence[_Fit]) -> Iterator[_Fit]:
-        """Yield what has the same weights and is no row of `layers`: other classes, other options."""
+        """Yield alternatives with the same weights that are no rows of `layers`: other classes, other
+        options.
+        """
         for fit in fits:
             names = {weight.name for weight in fit.weights.values()}
             if fit.class_name in ("Conv1D", "Conv2D") and "bias" not in names:
@@ -344,8 +346,8 @@ class _Telling:
     def _is_no_einsum(self, fit: _Fit, shapes: Mapping[str, Shape], lists: set[str]) -> bool:
         """Whether what could be an EinsumDense is none, or one that is laid out as a Dense is.
 
-        In Keras 2 it has lists beside its weights.  A bias of as many numbers as the last of two axes that
-        differ says that these are what comes out.
+        In Keras 2 it has lists next to its weights. If two axes differ, a bias with the size of the last one
+        shows that this is the output.
         """
         if fit.class_name != _EINSUM or lists.issuperset(LAYERS[_EINSUM].lists):
             return False

@@ -3,11 +3,10 @@
     {"class_name": "Sequential" | "Functional" | "Model" | ...,
      "config": {"name": ..., "layers": [{"class_name", "config": {"name", ...}, "build_config"?}, ...]}}
 
-Keras 1 and early 2 gave a Sequential's layers directly as its `config`.  Of the layers
-that `layers` knows, the weights' shapes follow from the configuration but for a few
-dimensions; those are words, and one word is one number throughout a layer.  What the
-table cannot tell (subclasses, quantized or LoRA layers) is not compared.
-Nothing here imports or runs what a configuration names.
+Keras 1 and early 2 stored a Sequential's layers directly as its `config`. For the layers in `layers`, the
+shapes of weights follow from the configuration, except for a few dimensions; those are words, and a word is
+the same number throughout a layer. Weights that the table does not describe (subclasses, quantized or LoRA
+layers) are not compared. Nothing here imports or runs what a configuration names.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Layer(NamedTuple):
         return "layers" in self.config
 
     def leaves(self) -> Iterator[Layer]:
-        """Yield the layers that are no models, in order."""
+        """Yield the layers that are not models, in order."""
         if not self.is_model:
             yield self
         for layer in self.layers:
@@ -110,8 +109,8 @@ def _layer(item: Config, depth: int) -> Layer:
 def class_called(item: Config) -> str:
     """Return a layer's class: Keras' own by its name, another by what it is registered as.
 
-    One that a program has not registered may bear the name of Keras' and have other weights; the module
-    tells, which HDF5 files do not have.
+    A class that a program has not registered may share its name with one of Keras' and have other weights;
+    the module distinguishes them, but HDF5 files lack it.
     """
     class_name, registered = item.get("class_name"), item.get("registered_name")
     if registered not in (None, class_name):
@@ -126,7 +125,7 @@ _LIBRARIES = ("keras", "tf_keras", "tensorflow")
 
 
 def version_told(config: str | None, version: str | None) -> str | None:
-    """Return the version of Keras that a model is of: a configuration tells of which it can be."""
+    """Return the version of Keras for a model, as far as its configuration shows it."""
     if config is None:
         return version
     # Only Keras 3 says batch_shape; only Keras 2 says batch_input_shape; a subclassed model says neither.
@@ -173,9 +172,9 @@ def config_in_archive(config: str) -> str | None:
 def training_in_h5(config: str | None, major: str) -> str | None:
     """Return how a model is compiled as whole models in HDF5 have it, out of what a `.keras` archive says.
 
-    None where it is not compiled, or no optimizer is told of, without which Keras takes none of it.
-    Keras 2 spells an object by class and settings alone, and its newer optimizers by the names under which
-    it registers them: by class alone it finds the legacy ones.
+    None if it is not compiled, or names no optimizer, without which Keras ignores all of it. Keras 2 spells
+    an object by class and settings alone, and its newer optimizers by the names under which it registers
+    them: by class alone it finds the legacy ones.
     """
     compiled = parse_object(config).get("compile_config") if config is not None else None
     optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
@@ -215,8 +214,8 @@ def snake_case(name: str) -> str:
 
 
 def expected_weights(layer: Layer) -> list[Weight] | None:
-    """Return a layer's weights with their shapes in Keras' order; None where these cannot be told."""
-    from .layers import LAYERS  # which listing a file has no use for
+    """Return a layer's weights with their shapes in Keras' order, or None if these are unknown."""
+    from .layers import LAYERS  # not needed for listing a file
 
     row = LAYERS.get(layer.class_name)
     if row is None or row.parts or row.wraps:
@@ -234,7 +233,8 @@ def expected_weights(layer: Layer) -> list[Weight] | None:
 def check_shapes(
     layers: tuple[Layer, ...], held: Mapping[str, list[LayerWeights]], path: str
 ) -> list[Finding]:
-    """Return where stored shapes contradict the configuration, weights told by their names.
+    """Return findings where stored shapes contradict the configuration; weights are identified by their
+    names.
 
     `held` gives what is stored for each top-level layer.  Of a nested model's weights a
     layer's are those whose last component but one is its name.
@@ -294,7 +294,7 @@ def _spell(layer: Layer) -> str:
 
 
 def _is_keras_1(stored: Mapping[str, LayerWeights]) -> bool:
-    """Whether weights are named as Keras 1 did, `dense_1_W`: that says nothing of which is which."""
+    """Whether weights have Keras 1's names, `dense_1_W`, which do not identify them."""
     from .layers import WEIGHTS
 
     return not any(

@@ -3,10 +3,9 @@
     variables/N         the variables in the order of `model.variables`
     _all_variables/N    those that the signatures use, in any order: each is stored a second time
 
-The full name of a variable is its path in the model: `dense/kernel`, below a Sequential
-`sequential/dense/kernel`.  Of a model that another backend than TensorFlow runs it is `kernel` alone,
-and only the order tells.
-keras/src/export/saved_model.py
+The full name of a variable is its path in the model: `dense/kernel`, or in a Sequential
+`sequential/dense/kernel`. With another backend than TensorFlow it is `kernel` alone, and only the order
+identifies variables. keras/src/export/saved_model.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Keras files say of themselves beside their tensors: versions, configurations, layers in order.
+"""What Keras files hold besides their tensors: versions, configurations, layers in order.
 
     keras-h5         attributes of the file, and of the groups of its layers
     keras-weights    names of objects and the paths of all `vars`
@@ -36,8 +36,8 @@ class Weight(NamedTuple):
 def weight_keys(weights: list[Weight]) -> list[str]:
     """Return the key of each weight: its name without `:0`, with its layer where that is not unique.
 
-    A name may equal what another becomes with its layer, so this goes on until nothing
-    changes; what even the layer does not tell apart goes by its path.
+    With its layer, a name may equal another, so this repeats until nothing changes; names that even the layer
+    does not distinguish become paths.
     """
     keys = [weight.name.removesuffix(":0") for weight in weights]
     spellings = (
@@ -76,7 +76,7 @@ class WeightGroup(NamedTuple):
 
 
 class KerasFacts(NamedTuple):
-    """What a Keras file says of itself; of `listed`, which `show` prints, all is there."""
+    """The facts of a Keras file; the fields in `listed`, which `show` prints, are always present."""
 
     listed: tuple[str, ...] = ()
     version: str | None = None
@@ -108,7 +108,7 @@ class KerasFacts(NamedTuple):
 
     @property
     def major(self) -> str:
-        """The major version of Keras, 2 where nothing tells."""
+        """The major version of Keras, or 2 if unknown."""
         return "3" if (self.version or "").startswith("3") else "2"
 
     @property

@@ -5,11 +5,11 @@
     bn/moving_mean                     bn.running_mean
     lstm/lstm_cell/kernel (I, 4*U)     lstm.weight_ih_l0 (4*U, I)       T
 
-`LAYERS_IN_PYTORCH` has a row for each weight of a class, its operations spelled as in maps
-(`formats.core.axes`); words in braces are numbers of the configuration.  `rows_of` makes of a
-model a row for each of its variables.  Each row was run: `tests/interop/test_layouts.py` computes
-the outputs of both libraries.  What is not in the weights is told by `remarks_on`.
-torch/nn/modules (PyTorch 2.13); keras/src/layers (Keras 2.15, 3.15)
+`LAYERS_IN_PYTORCH` has a row for each weight of a class, with operations spelled as in maps
+(`formats.core.axes`); words in braces are numbers of the configuration. `rows_of` makes a row for each
+variable of a model. Each row was run: `tests/interop/test_layouts.py` computes the outputs of both libraries.
+`remarks_on` reports what the weights do not contain. torch/nn/modules (PyTorch 2.13); keras/src/layers (Keras
+2.15, 3.15)
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ _REVERSE = "_reverse"
 def model_names(model: Unit) -> dict[str, Variable]:
     """Return the variables of a model by names that do not depend on a format: `<layer>/<part>/<variable>`.
 
-    Of a model that an object graph alone tells they are object paths.
-    Raises ModelError where two layers of nested models have one name.
+    For a model known only from an object graph they are object paths. Raises ModelError if two layers of
+    nested models have the same name.
     """
     names: dict[str, Variable] = {}
     for name, variable in _named(model, ""):
@@ -169,7 +169,7 @@ def _named(unit: Unit, prefix: str) -> Iterator[tuple[str, Variable]]:
 
 
 def rows_of(model: Unit, specs: Mapping[str, TensorSpec] = {}) -> tuple[list[LayoutRow], list[Filler]]:
-    """Return the rows of a model's variables, and what PyTorch has beside them.
+    """Return the rows of a model's variables, and PyTorch's additional tensors.
 
     `specs` are those of the tensors whose keys its variables have, where they are known.
     Raises ModelError, which names a variable, for a layer that PyTorch has not, or not with
@@ -289,7 +289,9 @@ def _number(told: Mapping[str, Any], word: str) -> str:
 
 
 def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
-    """Refuse a layer that PyTorch computes otherwise whatever its weights are, and what is none of Keras'."""
+    """Reject a layer that PyTorch computes differently whatever its weights, and a class that is not
+    Keras'.
+    """
     first = next((names[id(variable)] for variable in unit.all_variables()), unit.name)
     row = LAYERS.get(unit.class_name, LayerRow())
     option = row.otherwise(dict(unit.config).get)
@@ -314,7 +316,7 @@ def _lack(unit: Unit) -> str:
 
 
 def _fillers(unit: Unit, path: str, made: set[str]) -> Iterator[Filler]:
-    """Yield what a normalizing layer of PyTorch has beside what Keras' has."""
+    """Yield the additional tensors of PyTorch's normalizing layers."""
     if unit.class_name not in _NORMALIZING:
         return
     affine = [name for name in _ONES_AND_ZEROS if f"{path}.{name}" in made]
@@ -332,10 +334,9 @@ _RECURRENT = {"LSTM": "tanh", "GRU": "tanh", "SimpleRNN": "tanh"}
 
 
 def remarks_on(model: Unit, *, back: bool = False, configured: bool = True) -> list[str]:
-    """Return what a program in PyTorch must be told beside the weights, as a configuration shows it.
+    """Return what a program in PyTorch must set besides the weights, as far as a configuration shows it.
 
-    Or, on the way `back`, what it must have been told.  Of a model that is not `configured` the weights
-    alone tell something.
+    With `back`, return what it must have set. If a model is not `configured`, the weights alone decide.
     """
     found: dict[str, list[str]] = {}
     for unit in _all_layers(model):

@@ -8,10 +8,9 @@ A weight's shape is spelled in words, one for each dimension:
     INPUT             what only the input tells; one word is one number throughout a layer
     AXES              as many of those as the option `axis` names
 
-Readers of HDF5 files and of object graphs, conversions, checks of shapes, models made from
-configurations and the runtime's layers all look here.  A class of somebody's own is not here,
-whatever it is called: `config` tells it by its registered name.
-keras/src/layers/ (Keras 2.15, 3.15)
+Readers of HDF5 files and of object graphs, conversions, checks of shapes, models made from configurations and
+the runtime's layers all use this table. A user's own class is not in it, whatever its name: `config`
+recognises it by its registered name. keras/src/layers/ (Keras 2.15, 3.15)
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class WrapRow(NamedTuple):
 
 
 class LayerRow(NamedTuple):
-    """What there is to know of a class of layers.
+    """The facts about a class of layers.
 
     `lists` are edges of TensorFlow's graph that lead to lists without values, before the
     variables; `lists_after` come behind.  `options` are those that outputs depend on; None
@@ -108,7 +107,7 @@ class LayerRow(NamedTuple):
     """Options that Keras 3 calls otherwise: (name there, name in Keras 2)."""
 
     unless: tuple[str, ...] = ()
-    """Options with which a layer has other weights than these."""
+    """Options that give a layer other weights than these."""
 
     one_axis: bool = False
     """Whether more axes than one mean other shapes."""
@@ -136,7 +135,7 @@ class LayerRow(NamedTuple):
         return [(weight, _pattern(weight.shape, told, free or {})) for weight in there]
 
     def otherwise(self, told: LayerOptions) -> str | None:
-        """Return the option with which a layer has other weights than these; None where there is none."""
+        """Return the option that gives a layer other weights than these, or None."""
         for option in (*self.unless, *_UNLESS):
             if told(option) is not None and told(option) is not False:
                 return option

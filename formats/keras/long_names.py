@@ -1,4 +1,4 @@
-"""Pairing variables by names that say of which object each is: `sub_block_1_dense_2_kernel`.
+"""Pair variables by names that contain their objects: `sub_block_1_dense_2_kernel`.
 
 Keras 3 calls slots so after their variables, also after those that no edge of an object graph leads to
 (layers in a plain list).  Weights in HDF5 are called so, too, with slashes.  Dataset paths of Keras 3
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def by_long_names(one: ObjectTree, other: ObjectTree, side: int) -> Pairs:
-    """Pair variables by names that say of which object they are: all that have such a name, or none.
+    """Pair variables by names that contain their objects: all variables with such a name, or none.
 
     The slots of Keras 3 are called after variables, also those that no edge of the model leads to:
     `sub_block_1_dense_2_kernel` is of `dense_2` within `block_1` within `sub`.  So are weights in HDF5.

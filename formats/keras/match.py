@@ -1,8 +1,8 @@
 """Finding a model's variables in a checkpoint: `fill` gives each variable of a Unit its key.
 
-keras-h5 has an order, keras-weights have paths of objects, an object graph has edges, and
-everything else has names.  What is there is counted and its shapes are held against the
-configuration, so that a checkpoint of another model is refused.
+keras-h5 has an order, keras-weights has paths of objects, an object graph has edges, and everything else has
+names. Variables are counted, and their shapes are compared with the configuration, so that a checkpoint of
+another model is rejected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fill(model: Unit, source: FormatReader) -> None:
 
 
 def knows(source: FormatReader) -> bool:
-    """Whether a checkpoint tells more than names of which variable each tensor is."""
+    """Whether a checkpoint identifies its variables by more than names."""
     return source.format.name in _FILLERS
 
 
@@ -137,7 +137,7 @@ class _VariableNodes:
         return dict(self.graph.children(node))
 
     def layers(self, node: int, model: Unit) -> list[tuple[Unit, int]]:
-        """Return the layers of a model with their nodes; an empty list where the node is no model."""
+        """Return the layers of a model with their nodes, or an empty list if the node is not a model."""
         children = self.children(node)
         for prefix, units in (
             ("layer-", model.layers),
@@ -253,10 +253,10 @@ def pairs_within_layers(
 ) -> Iterator[tuple[str, str]]:
     """Yield (key in `h5`, key in `objects`) of weights that their layer and full name tell apart.
 
-    A layer of keras-h5 is one object.  So where some of its weights are paired, all of it
-    lies at or below one path of the object graph, and a full name that the whole model has
-    twice may be unique there: each of two blocks has a variable named `scale`.
-    `paired` gives the key in `objects` for each key of `h5` that has one already.
+    A layer of keras-h5 is one object. So if some of its weights are paired, all of it is at or below one path
+    of the object graph, and a full name that occurs twice in the model may be unique there: each of two
+    blocks has a variable named `scale`. `paired` maps keys of `h5` that are already paired to keys of
+    `objects`.
     """
     taken = set(paired.values())
     paths = objects.object_paths

@@ -46,7 +46,7 @@ _MergeSteps = dict[tuple[int, ...], _MergeStep]
 
 
 class MemberMerge:
-    """Members whose order is known, and streams whose members are to be put into it.
+    """Members in a known order, and streams whose members must be merged into it.
 
     `counts` says that names which Keras made up have to count in the order of the members.
     """
@@ -134,7 +134,7 @@ def by_own_names(
 def opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:
     """Return nodes with what they hold in the place of lists, or of all that may be dictionaries.
 
-    Keras 2 goes through a dictionary by its sorted keys, in whatever order the program has set them.
+    Keras 2 walks a dictionary by its sorted keys, in whatever order the program has set them.
     """
     found: list[StoredObject] = []
     for node in nodes:
@@ -147,7 +147,7 @@ def opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredOb
 
 
 def streams_of(nodes: list[StoredObject]) -> list[MemberStream]:
-    """Return members by class if that is what orders them, else all in one stream."""
+    """Return members by class if that orders them, otherwise all in one stream."""
     streams: dict[tuple[str, str], list[StoredObject]] = {}
     for node in nodes:
         container = node.path.rpartition("/")[0] if node.label else ""
@@ -194,7 +194,7 @@ def _class_told(name: str, labels: set[str]) -> str | None:
 
 
 def _check_numbers(chosen: list[tuple[StoredObject, StoredObject]], labels: set[str]) -> None:
-    """Refuse members of one class whose names that Keras made up count in another order than they stand in.
+    """Reject members of one class whose generated names count in another order than their positions.
 
     So the values of a dictionary do, which some layouts sort by its keys, and others do not.
     """
@@ -240,6 +240,6 @@ def _traced(
 
 
 def _ambiguity(ordered: list[StoredObject], history: list[_MergeSteps]) -> str:
-    """Return a message that names the first layer whose counterpart is not told."""
+    """Return a message that names the first layer with an ambiguous counterpart."""
     at = next((at for at, ways in enumerate(history) if len(ways) > 1), len(history) - 1)
     return f"{spell(ordered[at])} matches several objects of the other checkpoint, which have equal shapes"

@@ -1,4 +1,4 @@
-"""A Keras model as objects with variables, of which every layout of its weights follows.
+"""A Keras model as objects with variables, from which every layout of its weights follows.
 
     layout           where a variable is                            whence its place
     keras-h5         <layer>, and its place among its weights       layer names, order
@@ -46,7 +46,7 @@ class Variable:
     value: float | None = None
     like: str | None = None
     path: str = ""
-    """Its object path, where a graph alone tells of it."""
+    """Its object path, if only a graph describes it."""
 
     live: Any = None
     """The variable of a running program that this presents."""
@@ -58,7 +58,7 @@ class Variable:
 
 
 class Edge(NamedTuple):
-    """What an object has under a name: `attribute` is Keras 3's name, None for what that does not save."""
+    """A named part of an object: `attribute` is Keras 3's name, or None if Keras 3 does not save it."""
 
     name: str
     target: Variable | Unit
@@ -67,7 +67,7 @@ class Edge(NamedTuple):
 
 @dataclass(slots=True)
 class Unit:
-    """An object of a model.  `known` says whether its edges are all it has, whatever is stored."""
+    """An object of a model. `known` says whether its edges are complete, whatever is stored."""
 
     name: str = ""
     class_name: str = ""
@@ -77,7 +77,7 @@ class Unit:
     trainable: bool = True
     known: bool = True
     layer: Layer | None = None
-    """What its variables' shapes are held against."""
+    """The layer whose shapes its variables must have."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     """What its configuration says of it."""
@@ -114,7 +114,7 @@ class Unit:
 
     @property
     def is_known(self) -> bool:
-        """Whether all that this and the units below have is known, whatever is stored.
+        """Whether this unit and those below it are completely known, whatever is stored.
 
         A list of layers is not: Keras 3 tracks the cells of StackedRNNCells in no object.
         """
@@ -201,7 +201,7 @@ def _container(configs: Sequence[Any], depth: int) -> Unit:
 
 
 def from_config(text: str) -> Unit:
-    """Return the model of a configuration; ModelError where it tells no layers."""
+    """Return the model of a configuration. Raises ModelError if it describes no layers."""
     try:
         model = model_of(text)
     except ValueError as error:

@@ -4,8 +4,8 @@
     Sequential    _functional, which has _operations: the input, then its layers
     layer         its variables and parts by attribute; some kernels behind an underscore
 
-Which releases have an underscore differs, and objects are restored by either name: both lead to the
-variable, the one that Keras 3.15 has first.  Lists without values, which Keras 2 has, are left out.
+Releases differ in the underscore, and restoring looks up either name, so both lead to the variable, with
+Keras 3.15's name first. Lists without values, which Keras 2 has, are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PRIVATE = frozenset(("kernel", "embeddings"))
 _PUBLIC = ("Cell", "DepthwiseConv1D", "DepthwiseConv2D")
-"""What the classes end in that hold their kernel under its own name."""
+"""The ends of the classes that keep their kernel under its own name."""
 
 
 def as_in_keras_3(unit: Unit) -> Unit:

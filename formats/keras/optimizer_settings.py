@@ -1,4 +1,4 @@
-"""What a training configuration says of an optimizer: its class, its settings, what they make.
+"""An optimizer in a training configuration: its class, its settings, and the variables that these create.
 
 It is `training_config` of a whole model in HDF5, `compile_config` in a .keras archive.
 keras/src/saving/ (Keras 2.15, 3.15)
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 LOSS_SCALING = ("LossScaleOptimizer", "LossScaleOptimizerV3")
-"""Wrappers that have numbers of their own beside those of the optimizer in them."""
+"""Wrappers with numbers of their own in addition to those of the inner optimizer."""
 
 _LARGEST_RATE = 1e38  # What float32 holds.
 
 Told = tuple[str | None, dict[str, Any]]
-"""The class of an optimizer and its settings, as far as a training configuration tells."""
+"""The class of an optimizer and its settings, as far as a training configuration has them."""
 
 
 def unwrapped(told: Told) -> Told:
@@ -37,13 +37,13 @@ def unwrapped(told: Told) -> Told:
 
 
 def optimizer_settings(source: FormatReader, beside: KerasFacts | None = None) -> Told:
-    """Return class and settings of the optimizer that a training configuration tells of."""
+    """Return class and settings of the optimizer in a training configuration."""
     own = keras_facts(source.facts)
     return settings_in(*(facts for facts in (own, beside) if facts is not None))
 
 
 def settings_in(*texts: KerasFacts) -> Told:
-    """Return class and settings of the optimizer that the first of these tells of that does."""
+    """Return class and settings from the first of these facts that has an optimizer."""
     found = next((one for facts in texts if (one := _read(facts.training_config, "optimizer_config"))), None)
     if found is None:
         compiled = next((one for facts in texts if (one := _read(facts.config, "compile_config"))), None)
@@ -76,7 +76,7 @@ def rates_in(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, flo
 
 
 class Wanted(NamedTuple):
-    """What a training configuration has its optimizer make: of which class, by which settings."""
+    """The optimizer that a training configuration creates: its class and settings."""
 
     called: str
     row: Row | None
@@ -110,7 +110,7 @@ class Wanted(NamedTuple):
 
 
 def generation_told(facts: KerasFacts) -> str | None:
-    """Return the generation of the optimizer that a training configuration tells of, if it does."""
+    """Return the generation of the optimizer in a training configuration, if it has one."""
     _, settings = unwrapped(settings_in(facts))
     if facts.major == "3":
         return KERAS3 if settings else None
@@ -119,7 +119,7 @@ def generation_told(facts: KerasFacts) -> str | None:
 
 
 def wanted_by(facts: KerasFacts) -> Wanted | None:
-    """Return what a training configuration has its optimizer make; None where it tells of none."""
+    """Return the optimizer that a training configuration creates, or None without one."""
     told = settings_in(facts)
     called, settings = unwrapped(told)
     if called is None:

@@ -1,6 +1,6 @@
-"""An optimizer's state, found in whichever layout of Keras a checkpoint has; a module reads and writes each.
+"""Find optimizer state in any of Keras' layouts; a module reads and writes each.
 
-What no tensor holds, the learning rate of Keras 2 for one, a training configuration tells.
+Values that no tensor holds, such as the learning rate of Keras 2, come from a training configuration.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def stored_state(
 ) -> TrainingState | None:
     """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
 
-    `beside` are a configuration, and one of training, that are given beside the checkpoint.  `said` is the
-    class of the optimizer if the checkpoint does not tell it.  Of a LossScaleOptimizer it is that of the
-    optimizer in it.  Whose the slots of a list are, the model tells (`slot_owners`).
+    `beside` are the facts of a configuration, and one of training, given with the checkpoint. `said` is the
+    class of the optimizer if the checkpoint lacks it; for a LossScaleOptimizer it is that of the inner
+    optimizer. The model determines the owners of listed slots (`slot_owners`).
     """
     read = _READERS.get(source.format.name)
     told = unwrapped(optimizer_settings(source, beside))

@@ -12,13 +12,12 @@ number in a list: `_variables/3` is another slot in each.  Its value is the same
 but where it `turns`: TensorFlow 1 keeps for momentum the sum of gradients, PyTorch as well,
 Keras the step that follows of it, -learning_rate times that.
 
-PyTorch keeps the same for each parameter, with `step`, a float, beside it, and for NAdam
-`mu_product`; its SGD keeps no step.  Between its programs and TensorFlow's differs what no
-checkpoint holds: Adam adds epsilon after the bias is corrected, RMSprop and Adagrad after
-the root, Adagrad's sum starts at 0, and `weight_decay` of all but AdamW is part of the
-gradient.  NAdam is that of legacy Keras, whose momentum decays as slowly.
-tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras 2.15, 3.15),
-torch/optim/ (PyTorch 2.13)
+PyTorch keeps the same for each parameter, together with `step`, a float, and for NAdam `mu_product`; its SGD
+keeps no step. Its programs differ from TensorFlow's in things that no checkpoint holds: Adam adds epsilon
+after the bias correction, RMSprop and Adagrad add it after the root, Adagrad's sum starts at 0, and
+`weight_decay` of all except AdamW is part of the gradient. NAdam is that of legacy Keras, whose momentum
+decays as slowly. tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras
+2.15, 3.15), torch/optim/ (PyTorch 2.13)
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ _NUMBERED = re.compile(r"_\d+$")
 
 
 class SlotKind(NamedTuple):
-    """What an optimizer keeps of each variable, by its names; one that is empty means that it is not kept.
+    """A value that an optimizer keeps for each variable, by its names; an empty name means that it is not
+    kept.
 
     `keras2` begins a full name (`Adam/m/dense/kernel`), `keras3` ends one
     (`adam/dense_kernel_momentum`); `list2` and `list3` are the attributes in which those
@@ -109,7 +109,9 @@ class Optimizer(NamedTuple):
     """Its class in torch.optim, where that has it."""
 
     interleaved: bool = False
-    """Whether the legacy one lists its slots as the newer do; else all of one meaning, then of the next."""
+    """Whether the legacy one lists its slots variable by variable, as the newer do; otherwise meaning by
+    meaning.
+    """
 
     generations: tuple[str, ...] = (LEGACY, KERAS2, KERAS3)
 
@@ -367,7 +369,7 @@ def _averaging(row: Optimizer) -> Optimizer:
 
 
 OPTIMIZERS = tuple(map(_averaging, _ROWS))
-"""The table: what is not in it is carried between equals only, and otherwise refused by name."""
+"""The table. An optimizer outside it is converted between equals only, and otherwise rejected by name."""
 
 BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}
 
@@ -419,5 +421,5 @@ def is_another(called: str) -> bool:
 
 
 def _plain(called: str) -> str:
-    """Return a name without case, underscores and the number that tells it from others: `rm_sprop_1`."""
+    """Return a name without case, underscores and the number that makes it unique: `rm_sprop_1`."""
     return _NUMBERED.sub("", called).replace("_", "").lower().removesuffix("optimizer")

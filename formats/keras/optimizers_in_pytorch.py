@@ -5,11 +5,10 @@
     iterations                      state/<number>/step, of each parameter
     m of the variable               state/<number>/exp_avg, axes as the weight's
 
-Slots are those of `optimizers.Slot.pytorch`.  `GROUPS` has the whole group of each optimizer that
-was run: `tests/interop/test_layout_optimizers.py` takes three more steps in both libraries.  A
-setting that no group has, and that is not off, is refused: it is a `lack_of`.  Epsilon stands
-elsewhere in most, which `remark_on` says.
-torch/optim (PyTorch 2.13); keras/src/optimizers (Keras 2.15, 3.15)
+Slots are those of `optimizers.Slot.pytorch`. `GROUPS` has the whole group of each optimizer that was run:
+`tests/interop/test_layout_optimizers.py` takes three more steps in both libraries. A setting without a
+counterpart that is not off is rejected: it is a `lack_of`. Most add epsilon in another place, which
+`remark_on` reports. torch/optim (PyTorch 2.13); keras/src/optimizers (Keras 2.15, 3.15)
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Setting(NamedTuple):
-    """What Keras calls a number or a switch of a group."""
+    """Keras' name for a number or a switch of a group."""
 
     name: str
 
@@ -78,15 +77,15 @@ GROUPS: dict[str, dict[str, Any]] = {
 """The groups of parameters of torch.optim's classes, by the class in Keras."""
 
 NO_STEP = "SGD"
-"""The optimizer of which PyTorch keeps no step."""
+"""The optimizer for which PyTorch keeps no step."""
 
 _NO_MATTER = frozenset(("foreach", "differentiable", "capturable", "fused"))
-"""What a group says of how a step is computed, and not of what comes out."""
+"""Switches of a group that affect how a step is computed, but not its result."""
 
 _OF_GROUPS = frozenset(
     ("params", "param_names", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum", "swa_lr")
 )
-"""What a group says beside: whose it is, and what schedules of the rate put there."""
+"""Other entries of a group: its parameters, and the values of rate schedules."""
 
 _OF_NO_EFFECT = frozenset(
     ("name", "is_legacy_optimizer", "jit_compile", "ema_momentum", "ema_overwrite_frequency", "dtype")
@@ -101,7 +100,7 @@ def settings_of(optimizer: str) -> set[str]:
 
 
 def group_of(optimizer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the group of an optimizer with these settings, but for its parameters."""
+    """Return the group of an optimizer with these settings, without its parameters."""
     return {name: _filled_in(value, settings) for name, value in GROUPS[optimizer].items()}
 
 

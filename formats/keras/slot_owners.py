@@ -1,4 +1,4 @@
-"""Whose the slots of an optimizer are that Keras lists by name or number, as a model's variables tell.
+"""The owners of slots that Keras lists by name or number, from a model's variables.
 
 In HDF5 no edge leads from a slot to its variable.  Legacy optimizers name it; those since 2.11 list
 slots in the order in which they make them, for the trained variables in the model's order.
@@ -33,7 +33,7 @@ Held = Mapping[tuple[int, str], str]
 
 
 def held_slots(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> Held:
-    """Return the slots of a model's variables; none where nothing tells whose they are.
+    """Return the slots of a model's variables, or none if the owners are unknown.
 
     `shapes` are those of all tensors: what does not fit is of another model, and stays unknown.
     """
@@ -50,7 +50,7 @@ def held_slots(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int
 
 
 def is_told(state: TrainingState, held: Held) -> bool:
-    """Whether it is told whose the slots are; of gradient descent, which may have none, it is."""
+    """Whether the owners are known; for gradient descent, which may have no slots, they are."""
     row = state.row
     return bool(held) or (not state.ordered and row is not None and all(one.made_by for one in row.slots))
 
@@ -73,7 +73,7 @@ def owned(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...
 
 
 def _by_key(state: TrainingState, row: Row, model: Unit) -> _Owners:
-    """Return whose the slots are that an object graph tells."""
+    """Return the owners of the slots in an object graph."""
     if not state.slots:
         return []
     variables = {variable.key: variable for variable in model.all_variables()}
@@ -123,7 +123,7 @@ def _by_order(state: TrainingState, row: Row, model: Unit) -> _Owners:
 
 
 def _groups(state: TrainingState, row: Row, trained: int) -> Sequence[tuple[str, ...]]:
-    """Return the groups of slots that there are; none where not even their number tells it."""
+    """Return the groups of existing slots, or none if not even their number shows them."""
     every, number = row.listed(state.generation), len(state.ordered)
     choices = product(*(_may_be_there(state, row.slot(group[0])) for group in every))
     found = [tuple(compress(every, chosen)) for chosen in choices]

@@ -1,4 +1,4 @@
-"""What people call the slots of a Keras file, which its configuration tells."""
+"""Readable names for the slots of a Keras file, from its configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def slot_paths(source: FormatReader) -> dict[str, str]:
     """Return what people call the slots of a Keras file, by key: `dense/kernel (m of optimizer)`.
 
-    There are none where the file has no configuration, or nothing tells whose the slots are.
+    There are none if the file has no configuration, or if the owners of slots are unknown.
     """
     try:
         config = keras_facts(source.facts).config
@@ -30,7 +30,7 @@ def slot_paths(source: FormatReader) -> dict[str, str]:
         model = from_config(config)
         fill(model, source)
     except (ModelError, CheckpointError):
-        return {}  # names are a help: who needs the model is told what is wrong with it
+        return {}  # names are optional here; code that needs the model gets the error
     give_names(model)
     held = held_slots(state, model, {key: spec.shape for key, spec in source.specs.items()})
     keys = {id(variable): variable.key for variable in model.all_variables()}

@@ -68,12 +68,12 @@ def read(source: FormatReader, _: Told) -> TrainingState | None:
 
 
 def of_one_class(state: TrainingState, *told: Row | None) -> TrainingState:
-    """Return an optimizer of a graph as one of those that its slots may be of, by what is told of its class.
+    """Return a graph's optimizer as one of those that its slots allow, by the known facts about its class.
 
     TensorFlow 1's, to which a count was added, has legacy Keras' slots under other names.
     """
     rows = [row for one in told for row in state.known if row is one] or list(state.known)
-    # What can be one or the other, as SGD and Lion of Keras 2.11, is listed alike by both.
+    # Ambiguous classes, such as SGD and Lion of Keras 2.11, list the same slots.
     if len({tuple(map(len, row.order)) for row in rows}) != 1:
         return state._replace(known=(), generation=LEGACY if state.generation == TF1 else state.generation)
     row, meanings = rows[0], rows[0].meanings(state.generation)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read(source: FormatReader, told: Told) -> TrainingState | None:
-    """Return the state that a file has, whose slots are nobody's yet; None where it has none."""
+    """Return the state in a file, whose slots have no owners yet, or None if it has none."""
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
         return None

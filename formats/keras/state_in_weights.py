@@ -29,7 +29,7 @@ _OUTER, _INNER = "optimizer/vars", "optimizer/inner_optimizer/vars"
 
 
 def read(source: FormatReader, told: Told) -> TrainingState | None:
-    """Return the state that a file has, whose slots are nobody's yet; None where it has none."""
+    """Return the state in a file, whose slots have no owners yet, or None if it has none."""
     reader: Any = source
     inner, outer = reader.variables(_INNER), reader.variables(_OUTER)
     keys = inner or outer
@@ -46,7 +46,7 @@ def read(source: FormatReader, told: Told) -> TrainingState | None:
     numbers, values = {ITERATIONS: keys[0]}, {}
     generation = KERAS3
     if name is None or len(keys) < 2 or source.specs[keys[1]].shape:
-        # Of Keras 2; or of Keras 3 with a schedule, which is no variable.
+        # For Keras 2, or for Keras 3 with a schedule, which is no variable.
         values = rates_in((LEARNING_RATE,), told[1])
         # This program names the optimizer of Keras 2, too, whose configuration then has no schedule.
         may_be_scheduled = not told[1] or isinstance(told[1].get(LEARNING_RATE), dict)
@@ -73,7 +73,7 @@ def write(state: StateList, major: str) -> list[Placed]:
 
 
 def names(state: TrainingState) -> dict[str, str]:
-    """Return the names of the groups: Keras 2 reads none, but the class is not told otherwise."""
+    """Return the names of the groups: Keras 2 reads none, but without them the class would be unknown."""
     name = snake_case(state.called)
     if not name:
         return {}

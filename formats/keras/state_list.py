@@ -4,9 +4,8 @@
     Keras 2, legacy        iter, and slots by variable: all of one name, then all of the next
     Keras 3                iteration, learning rate, then slots
 
-A slot is written as what it means of its variable (`optimizers`), where the target's Keras lists it.
-State of which that is not known goes to the same generation only, as it is listed; elsewhere it
-has no place (`NoPlaceError`).
+A slot is written by its meaning for its variable (`optimizers`), where the target's Keras lists it. State of
+unknown meaning goes only to the same generation, as it is listed; elsewhere it has no place (`NoPlaceError`).
 keras/src/optimizers/ (Keras 2.15, 3.15)
 """
 
@@ -70,7 +69,7 @@ def from_list(
     keys: Sequence[str],
     wrapper: Mapping[str, str] | None = None,
 ) -> TrainingState:
-    """Return an optimizer that stores a list of keys: its numbers and slots, which a model tells apart."""
+    """Return an optimizer that stores a list of keys: its numbers and slots, which a model distinguishes."""
     slots = tuple(key for key in keys if key not in numbers.values())
     theirs = wrapper or {}
     held = {
@@ -246,7 +245,7 @@ class StateList:
         return {**self.held, **added}
 
     def _prefix(self, generation: str) -> str:
-        """Return what the names of its variables begin with; nobody needs it, so any will do."""
+        """Return the prefix of its variables' names; no program needs it, so any will do."""
         name = self.state.called or "optimizer"
         return snake_case(name) if generation == KERAS3 else name
 

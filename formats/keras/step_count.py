@@ -1,4 +1,4 @@
-"""How many steps an optimizer has taken, by all that tells of it.
+"""The number of steps that an optimizer has taken, from all evidence.
 
     iterations, iter     the count itself
     beta1_power          beta1 ** (steps + 1) in float32, which tells while it is above 1e-37:
@@ -6,7 +6,7 @@
     beta2_power          the same of beta2, to about one step in 10,000
     global_step          steps of the program, which are those of its only optimizer
 
-What tells more comes first; what contradicts it, beyond what float32 can tell, is an error.
+More specific evidence comes first; a contradiction, beyond the precision of float32, is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POWERS = {"beta1_power": ("beta_1", 0.9), "beta2_power": ("beta_2", 0.999)}
 
 
 class StepCount(NamedTuple):
-    """A number of steps: what tells it, the key that holds it where one does, how far it may be off."""
+    """A number of steps: its evidence, the key that holds it if any, and its possible error."""
 
     taken: int
     told_by: str
@@ -55,7 +55,7 @@ def power_of(source: FormatReader, state: TrainingState, name: str, steps: int) 
 
 
 def stored_rate(source: FormatReader, state: TrainingState) -> float | None:
-    """Return the learning rate that a tensor holds, or a configuration tells; None where neither does."""
+    """Return the learning rate from a tensor or a configuration, or None."""
     held = state.numbers.get(LEARNING_RATE, ())[:1]
     rates = [*(float(source[key].read()) for key in held), state.rate or 0.0]
     return next((rate for rate in rates if rate > 0), None)
@@ -64,7 +64,7 @@ def stored_rate(source: FormatReader, state: TrainingState) -> float | None:
 def steps_taken(
     source: FormatReader, state: TrainingState, *, alone: bool, asked: int | None = None
 ) -> StepCount | None:
-    """Return how many steps an optimizer has taken; None where nothing tells.
+    """Return how many steps an optimizer has taken, or None if unknown.
 
     `alone` says that the checkpoint has no other optimizer, so that the global step counts
     the steps of this one.  Raises ConversionError for numbers that contradict each other.
@@ -93,7 +93,7 @@ def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterato
     ]
     yield from own
     for name, base in POWERS.items():
-        # TensorFlow 1 numbers the powers of several optimizers, of which names tell no more.
+        # TensorFlow 1 numbers the powers of several optimizers, and names show no more.
         several = sorted(each for each in state.numbers if each == name or each.startswith(f"{name}_"))
         found = [count for each in several for count in _of_power(source, state, each, *base)]
         fitting = [
@@ -105,7 +105,7 @@ def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterato
 
 
 def _counted(source: FormatReader, key: str, told_by: str) -> Iterator[StepCount]:
-    """Yield what a counter tells; a number below 0 only bears the name of one."""
+    """Yield the content of a counter; a number below 0 only shares its name."""
     if is_count(source, key) and (taken := int(source[key].read())) >= 0:
         yield StepCount(taken, told_by, key)
 

@@ -48,7 +48,7 @@ class StructureError(ValueError):
 
 @dataclass(slots=True, eq=False)
 class StoredVariable:
-    """A variable: its key, its shape, what its owner calls it if the layout tells, and its full name.
+    """A variable: its key, its shape, its owner's name for it if the layout has it, and its full name.
 
     `place` is its position among the variables that an optimizer trains; None if it is not among them.
     """
@@ -103,7 +103,7 @@ class StoredObject:
 
 @dataclass(slots=True, eq=False)
 class ObjectTree:
-    """A checkpoint's tree, and what its optimizers tell of which variables are trained."""
+    """A checkpoint's tree, and the trained variables that its optimizers show."""
 
     root: StoredObject
     models: list[StoredObject]
@@ -136,7 +136,7 @@ def spell(node: StoredObject) -> str:
 
 
 def tree_of(reader: FormatReader) -> ObjectTree | None:
-    """Return the tree of a checkpoint's objects; None for a layout that tells of none."""
+    """Return the tree of a checkpoint's objects, or None for a layout without one."""
     if reader.object_graph is not None:
         exported = exported_layers(reader)
         return _of_layers(reader, exported) if exported else _GraphTree(reader).tree()
@@ -327,7 +327,7 @@ def _of_paths(reader: FormatReader) -> ObjectTree:
 
 
 def _label(node: StoredObject) -> None:
-    """Say of each child of which class it is, if it is a member of a container, and put them in order."""
+    """Set the class of each child that is a member of a container, and sort them."""
     told = {name: _COUNTED.fullmatch(name) for name in node.children}
     counted = {
         name: (found["base"], int(found["number"]))

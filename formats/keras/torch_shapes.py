@@ -1,4 +1,4 @@
-"""The shapes that weights of PyTorch's modules can have, and tensors held against them.
+"""The shapes that weights of PyTorch's modules can have, and checks against them.
 
     O I K L     four dimensions; a word is one number throughout a layer
     3*H         a multiple of such a number
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 ONE_OR_MORE = "C>1"
-"""A number above 1: of one alone nothing tells how many dimensions Keras has it in."""
+"""A number above 1: a single one would not show how many dimensions Keras uses for it."""
 
 
 def check_variables(rows: Iterable[LayoutRow], shapes: Mapping[str, Shape]) -> None:
     """Raise ModelError where a variable would be a tensor that PyTorch's module cannot have.
 
-    `shapes` are those of variables by their names in the model; those that are not there are passed over.
+    `shapes` are those of variables by their names in the model; missing ones are skipped.
     """
     listed = [row for row in rows if row.old in shapes]
     parts: dict[str, int] = {}
@@ -56,7 +56,7 @@ def check_variables(rows: Iterable[LayoutRow], shapes: Mapping[str, Shape]) -> N
 def check_tensors(rows: Iterable[LayoutRow], shapes: Mapping[str, Shape]) -> None:
     """Raise ModelError where a tensor has a shape that PyTorch's module cannot have.
 
-    `shapes` are those of tensors by their names in PyTorch; those that are not there are passed over.
+    `shapes` are those of tensors by their names in PyTorch; missing ones are skipped.
     """
     for row, shape, known in _unfit([(row, shapes[row.new]) for row in rows if row.new in shapes]):
         raise ModelError(f"{_of(row)}: {row.new!r} has shape {list(shape)}, {_takes(row)}{known}")

@@ -1,17 +1,16 @@
 """The state of every optimizer of a checkpoint: its slots by variable and name, and its numbers.
 
-It is read off an object graph.  Keras' own optimizers, those of `tf.compat.v1` and the graph
-that is invented for names alone are told apart by their edges:
+It is read from an object graph. Edges distinguish Keras' own optimizers, those of `tf.compat.v1`, and the
+graph that is made from names alone:
 
     _iterations, _trainable_variables     Keras 3
     _iterations                           Keras 2.11 to 2.15
     iter                                  legacy Keras
     slot variables, neither of these      TensorFlow 1
 
-Wrappers are looked through: a LossScaleOptimizer's numbers are those of the optimizer in
-it.  Nothing is taken from the numbers of a list: Keras 3 lists the variables that its
-slots belong to, before that their full names and shapes tell, and the model's order where
-several variables have both.
+Wrappers are transparent: a LossScaleOptimizer's numbers are those of the inner optimizer. The numbers of a
+list are not used: Keras 3 lists the variables that its slots belong to; before that their full names and
+shapes show it, and the model's order if several variables share both.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 ITERATIONS, LEARNING_RATE, MOMENTUM_PRODUCT = "iterations", "learning_rate", "momentum_product"
 UNKNOWN_CLASS = "an optimizer of unknown class"
-"""What an optimizer is called that neither names nor slots tell."""
+"""The name of an optimizer that neither names nor slots identify."""
 
 LOSS_SCALE, GOOD_STEPS = "loss_scale", "good_steps"
 
@@ -84,11 +83,11 @@ SlotOf = tuple[str, str]
 
 
 class TrainingState(NamedTuple):
-    """What a checkpoint has of one optimizer.
+    """A checkpoint's state of one optimizer.
 
-    `called` is what the checkpoint calls it, its class mostly; `known` are the optimizers
-    of the table that it can be.  `numbers` are keys by meaning, several where a wrapper
-    has them, too.  `unowned` are slots of which nothing tells whose they are.
+    `called` is the checkpoint's name for it, usually its class; `known` are the optimizers of the table that
+    it can be. `numbers` are keys by meaning, several if a wrapper has them, too. `unowned` are slots without
+    a known variable.
     """
 
     generation: str
@@ -99,16 +98,16 @@ class TrainingState(NamedTuple):
     numbers: Mapping[str, tuple[str, ...]]
     unowned: tuple[str, ...] = ()
     values: Mapping[str, float] = MappingProxyType({})
-    """Numbers by meaning that a configuration or an option tells, in place of tensors."""
+    """Numbers by meaning from a configuration or an option, instead of tensors."""
 
     settings: Mapping[str, Any] = MappingProxyType({})
-    """What a training configuration says of it; nothing where that is of another class."""
+    """Its settings in a training configuration; empty if that has another class."""
 
     names: Mapping[str, str] = MappingProxyType({})
     """Full names as stored, by key, or by meaning for a number that no tensor holds."""
 
     scaled: bool = False
-    """Whether a LossScaleOptimizer is around it, as far as is told."""
+    """Whether a LossScaleOptimizer wraps it, as far as known."""
 
     wrapper: Mapping[str, str] = MappingProxyType({})
     """The keys of the numbers that a LossScaleOptimizer of Keras 3 around it has, by meaning."""
@@ -133,12 +132,12 @@ class TrainingState(NamedTuple):
 
     @property
     def row(self) -> Optimizer | None:
-        """What the table knows of its class, the first of several."""
+        """The table's row for its class, the first of several."""
         return self.known[0] if self.known else None
 
     @property
     def rate(self) -> float | None:
-        """The learning rate where no tensor tells it."""
+        """The learning rate if no tensor has it."""
         return self.values.get(LEARNING_RATE)
 
     @property
@@ -168,7 +167,7 @@ class TrainingState(NamedTuple):
 
     @property
     def rates(self) -> list[str]:
-        """The names of its hyperparameters that a tensor or a configuration tells."""
+        """The names of its hyperparameters that a tensor or a configuration has."""
         names = LEGACY_RATES if self.generation == LEGACY else (LEARNING_RATE,)
         return [name for name in names if name in self.values or self.number(name) is not None]
 
@@ -213,7 +212,7 @@ class TrainingState(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its name for people: the class where that is known, else what the checkpoint calls it."""
+        """Its name in messages: the class if known, otherwise the checkpoint's name for it."""
         names = dict.fromkeys(row.tf1 if self.generation == TF1 else row.name for row in self.known)
         if self.called and (not names or named(self.called) is None):
             return self.called
@@ -297,7 +296,7 @@ class _StateGraph:
             state = state._replace(listed=listed, trained=tuple(dict.fromkeys(trained)))
         known = _known(state)
         if generation == KERAS3 and not self._members(edges["_trainable_variables"]):
-            known = ()  # Before its first step it has no slots, whatever it is.
+            known = ()  # before its first step it has no slots, whatever its class
         if generation == KERAS2:
             known = tuple(row for row in known if self._is_named_as(row, slots))
         return state._replace(known=known)
@@ -336,7 +335,7 @@ class _StateGraph:
     # Lists --------------------------------------------------------------------------
 
     def _listed(self, generation: str, edges: Mapping[str, int], unowned: list[str]) -> dict[SlotOf, str]:
-        """Return the slots that an optimizer keeps in lists; of which it cannot be told, in `unowned`."""
+        """Return the slots that an optimizer keeps in lists; ambiguous ones go to `unowned`."""
         slots: dict[SlotOf, str] = {}
         every = set(self._members(edges.get("_variables")))
         trained = self._members(edges.get("_trainable_variables"))
@@ -372,8 +371,8 @@ class _StateGraph:
     def _owners(self, name: str, members: Sequence[int]) -> list[int]:
         """Return whose the slots of a list are, by their full names and shapes; [] where those do not tell.
 
-        Several variables of one name and shape are told apart by their order, where it is one in
-        all kinds of objects, and of Keras: another's `Variable`s a program lists as it likes.
+        Several variables of one name and shape are identified by their order, if it is the same in all kinds
+        of objects, and Keras': the order of a program's own `Variable`s is arbitrary.
         """
         prefixes = {slot.keras2 for row in OPTIMIZERS for slot in row.slots if slot.list2 == name}
         said: defaultdict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)

@@ -1,10 +1,9 @@
-"""Pairing the variables of two trees of one program, whatever its classes are.
+"""Pair the variables of two trees of one program, whatever its classes.
 
-Objects are paired by name, members of lists and layers of models by their order, variables by name
-or, if a layout has none, by order: the trained ones first.  Shapes have to agree.  Members of a
-container of dataset paths have an order only among those of one class: all ways to merge them
-into the other side's order are tried, and exactly one has to fit.  Wherever two ways are left the
-pairing is rejected, and the error names the layer.
+Objects are paired by name, members of lists and layers of models by their order, variables by name or, if a
+layout has none, by order: the trained ones first. Shapes must agree. Members of a container of dataset paths
+have an order only within one class: all ways to merge them into the other side's order are tried, and exactly
+one must fit. If two ways remain, the pairing is rejected, and the error names the layer.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
 
 _SCALES = ("kernel_scale", "embeddings_scale")
 _QUANTIZED = ("kernel", "embeddings", "bias", *_SCALES, "kernel_zero", "embeddings_zero", "g_idx")
-"""The order in which a quantized layer of Keras 3 saves its variables: by name, whatever is trained."""
+"""The order in which a quantized layer of Keras 3 saves its variables: by name, trained or not."""
 
 
 class _TreeWalk:
@@ -191,7 +190,7 @@ class _TreeWalk:
         return [pair for node, other in both for pair in self._pairs(node, other)]
 
     def _flaw(self, node: StoredObject, other: StoredObject) -> StructureError | None:
-        """Return why two objects are not one; None if they may be, in whatever way."""
+        """Return why two objects are not the same, or None if they may be."""
         try:
             self._pairs(node, other)
         except StructureError as error:
@@ -300,7 +299,7 @@ def _same_names(mine: list[StoredVariable], theirs: list[StoredVariable]) -> Pai
 
 
 def _unique(mine: list[StoredVariable], theirs: list[StoredVariable], tell: object) -> Pairs:
-    """Return the pairs of variables of which `tell` says the same, and of no others."""
+    """Return the pairs of variables for which `tell` returns the same, each unique."""
     assert callable(tell)
     sides = [[(tell(leaf), leaf) for leaf in leaves] for leaves in (mine, theirs)]
     counts = [Counter(said for said, _ in side) for side in sides]

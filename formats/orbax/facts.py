@@ -1,4 +1,4 @@
-"""What an Orbax or Flax checkpoint says beside its tensors."""
+"""What an Orbax or Flax checkpoint holds besides its tensors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TreeFacts(NamedTuple):
         return {name: value for name, value in told.items() if type(value) in (int, float)}
 
     def beside(self) -> Iterable[str]:
-        """Return what stands beside the tensors, by key."""
+        """Return the values besides the tensors, by key."""
         return self.values.keys()
 
     def rekeyed(self, keys: Mapping[str, str]) -> TreeFacts:

@@ -42,7 +42,7 @@ class TreeFiles:
         return self.folder / name
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None where it is not there."""
+        """Return the size of a file in bytes, or None if it is missing."""
         self.require_open()
         found = self._open.get(name)
         if found is not None:
@@ -79,7 +79,7 @@ class TreeFiles:
         return None
 
     def expect(self, name: str, offset: int, size: int) -> None:
-        """Be told that this range will be read."""
+        """Prepare to read this range."""
         file, is_kept = self._opened(name)
         if is_kept:
             file.expect(offset, size)

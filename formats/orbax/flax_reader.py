@@ -39,7 +39,7 @@ class FlaxReader(FormatReader):
     """A tree in one file."""
 
     has_checksums = False
-    lists_all = True  # the whole tree is gone through, or the file is rejected
+    lists_all = True  # the whole tree is read, or the file is rejected
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         del lenient  # a tree that cannot be read to its end says nothing of the rest

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def spec_of(key: str, leaf: Any) -> TensorSpec | None:
-    """Return the spec of a leaf; None where it is no tensor."""
+    """Return the spec of a leaf, or None if it is not a tensor."""
     if isinstance(leaf, ArrayLeaf):
         return TensorSpec(key, leaf.dtype, leaf.shape, leaf.nbytes)
     dtype = _number_dtype(leaf)
@@ -65,7 +65,7 @@ def is_plain(dtype: DType) -> bool:
 
 
 class RangesTensor(LazyTensor):
-    """An array whose bytes lie in one range of a file, or in several."""
+    """An array whose bytes are one range of a file, or several."""
 
     def __init__(self, file: File, spec: TensorSpec, leaf: ArrayLeaf) -> None:
         super().__init__(spec)
@@ -114,7 +114,7 @@ class RangesTensor(LazyTensor):
 
 
 class NumberTensor(LazyTensor):
-    """A number that stands in what opening reads."""
+    """A number that was read when the file was opened."""
 
     def __init__(self, spec: TensorSpec, value: Any, path: str, is_closed: Callable[[], bool]) -> None:
         super().__init__(spec)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 254
 PLACEHOLDER = "PLACEHOLDER://"
-"""What Orbax writes in the place of an array that is stored elsewhere, before its name."""
+"""The text with which Orbax replaces an array that is stored elsewhere, followed by its name."""
 
 CHUNKED = "__msgpack_chunked_array__"
 ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
@@ -34,7 +34,7 @@ _MAP_BYTES = (*range(0x81, 0x90), 0xDE, 0xDF)
 
 
 class ArrayLeaf(NamedTuple):
-    """An array in a file: its elements lie in `parts`, in C order, little-endian."""
+    """An array in a file: its elements are in `parts`, in C order, little-endian."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -197,7 +197,7 @@ def _has_first(head: bytes, size: int) -> bool:
 
 
 def _is_leaf(head: bytes, at: int) -> bool:
-    """Whether what stands at a place is a number, a text, None, an empty map, or an array."""
+    """Whether a position holds a number, a text, None, an empty map, or an array."""
     first = head[at]
     if not (0xC7 <= first <= 0xC9 or 0xD4 <= first <= 0xD8):
         return first not in (0xC1, 0xC4, 0xC5, 0xC6)

@@ -255,7 +255,7 @@ class OrbaxItem:
         return shardings_of({keys.get(name, name): each for name, each in told.items()})
 
     def prove_random_keys(self) -> None:
-        """Read all that is said of PRNG keys.  Raises CorruptCheckpointError."""
+        """Read all facts about PRNG keys. Raises CorruptCheckpointError."""
         read_random_keys(self.files, whole=True)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What kinds of tensors a tree holds, by the paths of its leaves.
+"""The kinds of tensors in a tree, by the paths of its leaves.
 
-optax keeps its state as tuples of tuples.  What belongs to a parameter is below `mu`, `nu`, `trace` and the
-like, with the parameter's own path; the rest are counts and hyperparameters.
+optax keeps its state as tuples of tuples. Values that belong to a parameter are below `mu`, `nu`, `trace` and
+the like, with the parameter's own path; the rest are counts and hyperparameters.
 
     params/dense/kernel
     opt_state/1/0/mu/dense/kernel      slot
@@ -29,13 +29,13 @@ _SLOTS = frozenset(
     ("mu", "nu", "nu_max", "trace", "v", "m", "v_row", "v_col", "acc_grads", "momentum", "sum_of_squares")
 )
 _PARAMETERS = "params"
-"""What Flax calls the parameters that are trained."""
+"""Flax' name for the trained parameters."""
 
 _STATES = frozenset(("step",))
 _METRICS = "metrics_variables"
 _COUNTS = frozenset(("count", "mini_step", "gradient_step"))
 _LEADING, _DEEPEST = 4, 12
-"""Parts that may stand before the path that a parameter and its slot share, and parts of a slot before it."""
+"""The most parts before the path that a parameter and its slot share, and parts of a slot before it."""
 
 
 def kinds_of(paths: Mapping[str, Path], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
@@ -126,7 +126,8 @@ class _SlotOwner(NamedTuple):
 class _End(NamedTuple):
     """A parameter whose path ends so: how many parts are left out, its key, whether `params` is among them.
 
-    The key is empty if several parameters end so.  Averages of all parameters are a tree beside `params`.
+    The key is empty if several parameters have this end. Averages of all parameters are a tree next to
+    `params`.
     """
 
     leading: int
@@ -169,7 +170,7 @@ class _Owners:
         return by_end, by_text
 
     def find(self, path: Path, shape: tuple[int, ...]) -> _SlotOwner | None:
-        """Return the owner of a path within an optimizer's state; None where it is no slot."""
+        """Return the owner of a path within optimizer state, or None if it is not a slot."""
         if not self._paths:
             return _SlotOwner("", "") if any(part in _SLOTS for part in path[:-1]) else None
         by_end, by_text = self._ends
@@ -185,7 +186,7 @@ class _Owners:
 
 
 def _without_slot(name: str) -> Iterator[str]:
-    """Yield a name less what stands behind each of its last underscores."""
+    """Yield a name without the part after each of its last underscores."""
     for _ in range(_LEADING):
         name, found, _ = name.rpartition("_")
         if not found:

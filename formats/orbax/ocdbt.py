@@ -43,7 +43,7 @@ class FrameChecksumError(ValueError):
 
 
 class NodePosition(NamedTuple):
-    """Where a node is: the data file, the base of files below it, a range, and its height."""
+    """The position of a node: the data file, the base of files below it, a range, and its height."""
 
     file: bytes
     base: bytes
@@ -103,7 +103,7 @@ class _Fields:
         return self.numbers(1)[0]
 
     def numbers(self, count: int) -> list[int]:
-        """Return varints in a row, each of which takes a byte at least."""
+        """Return consecutive varints, each of at least one byte."""
         if count > self.left:
             raise ValueError(f"{count} numbers expected, {self.left} bytes left")
         found = self._data[self._at : self._at + count]
@@ -258,7 +258,7 @@ def decode_node(data: bytes, position: NodePosition, prefix: bytes, most: int) -
 
 
 def _keys(shared: Sequence[int], rests: Sequence[int], data: bytes) -> list[bytes]:
-    """Return the keys of a node, of which each is some of the one before, and a rest in `data`."""
+    """Return the keys of a node, each a prefix of the one before, and a rest in `data`."""
     keys: list[bytes] = []
     at, last = 0, b""
     for begin, rest in zip(shared, rests, strict=True):

@@ -111,7 +111,7 @@ def _leaf(files: TreeFiles, text: str, entry: Any) -> tuple[Path, TreeLeaf]:
 
 
 def _leaf_of_value(path: Path, value: Any) -> TreeLeaf:
-    """Return a leaf of which `checkpoint` alone tells."""
+    """Return a leaf that only `checkpoint` describes."""
     if isinstance(value, str) and value.startswith(PLACEHOLDER):
         return TreeLeaf("jax.Array", value.removeprefix(PLACEHOLDER))
     if isinstance(value, str):
@@ -122,7 +122,7 @@ def _leaf_of_value(path: Path, value: Any) -> TreeLeaf:
 
 
 def _aggregated(files: TreeFiles) -> dict[Path, Any]:
-    """Return the leaves of `checkpoint`; none where it is not there."""
+    """Return the leaves of `checkpoint`, or none if it is missing."""
     size = files.size(AGGREGATED)
     if not size:
         return {}
@@ -141,7 +141,7 @@ def corrupt(files: TreeFiles, name: str, message: str) -> CorruptCheckpointError
 def read_json(
     files: TreeFiles, name: str, most: int = _LARGEST_EXTRA, unless_without: bytes | None = None
 ) -> dict[str, Any] | None:
-    """Return a JSON file of the tree; None where it is not there, empty for one without some word.
+    """Return a JSON file of the tree: None if it is missing, empty if a required word is absent.
 
     Raises CorruptCheckpointError.
     """

@@ -1,4 +1,4 @@
-"""Where a tree keeps its values: in an OCDBT database, or as a file each.
+"""The values of a tree: in an OCDBT database, or in one file each.
 
 manifest.ocdbt                  the database: see `formats.orbax.ocdbt`
 manifest.<16 hex digits>        its versions, where the manifest says so; the last is the newest
@@ -57,7 +57,7 @@ class TreeValues:
         return self.files.read(value.file, value.offset + begin, (value.size if end is None else end) - begin)
 
     def expect(self, values: Iterable[Value | None]) -> None:
-        """Be told that these values will be read: ranges of one file that lie close are one."""
+        """Prepare to read these values: nearby ranges of one file become one."""
         spans: dict[str, tuple[int, int, int]] = {}
         for value in values:
             if isinstance(value, StoredRange):

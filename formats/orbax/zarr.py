@@ -89,7 +89,7 @@ _DECODERS = {
 
 
 class ShardIndex(NamedTuple):
-    """How a shard tells its inner chunks: how many in each dimension, and how the index is encoded."""
+    """The inner chunks of a shard: how many in each dimension, and how the index is encoded."""
 
     counts: tuple[int, ...]
     codecs: CodecChain
@@ -110,7 +110,7 @@ class ShardIndex(NamedTuple):
 
 
 class ZarrArray(NamedTuple):
-    """What the metadata of an array says.  `cell` is the shape of a chunk, of an inner one in shards."""
+    """The metadata of an array. `cell` is the shape of a chunk, or of an inner one in shards."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -121,7 +121,7 @@ class ZarrArray(NamedTuple):
     separator: str
     shard: ShardIndex | None = None
     fill: Any = None
-    """What a chunk holds that is not stored; None where each is stored."""
+    """The content of chunks that are not stored; None if each must be."""
 
     @property
     def cell_bytes(self) -> int:
@@ -198,7 +198,7 @@ def _word(dtype: np.dtype[Any]) -> str:
 
 
 class UnreadZarrError(ValueError):
-    """The array is sound, as far as that can be told, and uses what is not read here."""
+    """The array is intact, as far as known, and uses a feature that is not supported."""
 
 
 def parse_array(data: bytes) -> ZarrArray:

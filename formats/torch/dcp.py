@@ -3,8 +3,8 @@
     .metadata         see `formats.torch.dcp_metadata`
     __0_0.distcp      PyTorch files one behind the other, each of a chunk of a tensor, or of another value
 
-Listing reads `.metadata` alone, which has no checksum: what a chunk is, is held against its own file when
-it is read.  The chunks of a tensor lie side by side in it, without gaps, and are read as one.
+Listing reads `.metadata` alone, which has no checksum: the description of a chunk is compared with its own
+file when it is read. The chunks of a tensor tile it without gaps, and are read as one.
 torch/distributed/checkpoint
 """
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class DcpReader(FormatReader):
     """Chunks in several files, and what says which there are."""
 
-    lists_all = True  # .metadata names all tensors, or is refused
+    lists_all = True  # .metadata names all tensors, or is rejected
 
     def __init__(self, probe: Probe, format: Format, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location
@@ -85,7 +85,7 @@ class DcpReader(FormatReader):
             raise UnsupportedFeatureError(flaw, path=self._path, code="tensor-size")
 
     def _stored(self) -> int:
-        """Return how many bytes of files are said to be chunks, those that are two once."""
+        """Return the size of all chunks in bytes, each range counted once."""
         ranges = sorted(
             (chunk.file, chunk.begin, chunk.begin + chunk.length)
             for each in self._tensors.values()
@@ -262,7 +262,7 @@ class StoredChunk:
 
     @cached_property
     def tensor(self) -> TorchTensor:
-        """What it holds, which is what .metadata says that it is."""
+        """Its tensor, which must match .metadata."""
         root = self.container.root
         view = view_of_all(root) if type(root) is Storage else root
         if type(view) is not View or view.storage is None:
@@ -286,7 +286,7 @@ class StoredChunk:
 
     def stored(self) -> Iterator[bytes]:
         """Yield all bytes that have a checksum, compared at the end of each member."""
-        self.tensor  # noqa: B018  it is held against .metadata
+        self.tensor  # noqa: B018  compares it with .metadata
         for pieces in self.container.other_pieces(set()):
             yield from pieces
 
@@ -297,7 +297,7 @@ class StoredChunk:
         return self._in_whole(self.tensor.shard_range())
 
     def _in_whole(self, found: FileRange | None) -> FileRange | None:
-        """Return where values lie in the file that it is a part of."""
+        """Return the range of values in the file that contains it."""
         if found is None:
             return None
         return found._replace(file=self._part.whole, offset=self._part.begin + found.offset)

@@ -1,11 +1,11 @@
-"""What `.metadata` of a distributed checkpoint says: a pickle of tensors' chunks, and where they lie.
+"""Read `.metadata` of a distributed checkpoint: a pickle of tensors' chunks, and their positions.
 
     Metadata
         state_dict_metadata   key -> TensorStorageMetadata(properties, size, chunks) or BytesStorageMetadata
         planner_data          key -> what leads to it in the object that was saved, joined by dots the key
         storage_data          MetadataIndex(fqn, offset) -> _StorageInfo(relative_path, offset, length)
 
-Classes are records here, of the fields that the pickle gives them; what else it names is refused.
+Classes become records of the fields in the pickle; other names are rejected.
 torch/distributed/checkpoint/metadata.py, filesystem.py
 """
 
@@ -31,10 +31,10 @@ _FIELDS = {
     "BytesStorageMetadata": set[str](),
     "_StorageInfo": {"relative_path", "offset", "length"},
 }
-"""The fields that an object of each class has, whichever PyTorch has written it; there may be more."""
+"""The fields that an object of each class has in every PyTorch; there may be more."""
 
 _MOST_REPEATED = 2
-"""How many times as many chunks as places a tensor may have, of which it is said that they overlap."""
+"""The factor by which chunks that overlap may exceed the elements of a tensor."""
 
 _MOST_FIELDS = 64
 """A record can be that of many chunks, and is looked at for each."""
@@ -55,11 +55,11 @@ _GLOBALS = {
 
 
 class NotReadError(ValueError):
-    """What is sound, and not read here."""
+    """An intact file with an unsupported feature."""
 
 
 class ChunkPosition(NamedTuple):
-    """Where a chunk lies, a part of a tensor from `offsets` on: a PyTorch file within another file."""
+    """The position of a chunk, a part of a tensor from `offsets` on: a PyTorch file within another file."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -121,7 +121,7 @@ def _described(key: str, told: Any, places: _Places, way: tuple[str, ...]) -> De
 
 
 def _ways(told: Any) -> dict[str, tuple[str, ...]]:
-    """Return what leads to each key, which tells its kind; what others plan by is none of that."""
+    """Return the path to each key, which determines its kind, without the plans of other programs."""
     found = {}
     for key, way in _texts(told).items() if type(told) is Pairs else ():
         if type(way) is not tuple or len(way) >= _MOST_PARTS:
@@ -162,7 +162,7 @@ def _chunk(key: str, told: Any, places: dict[Any, PickledObject]) -> ChunkPositi
 
 
 _Places = dict[str, dict[Any, PickledObject]]
-"""Where chunks are stored, by key and where in the tensor they begin."""
+"""The positions of chunks, by key and by their start in the tensor."""
 
 
 def _places(told: Any) -> _Places:

@@ -1,8 +1,8 @@
-"""Objects as pickles of protocol 2: what `formats.torch.pickle` takes apart, put together.
+"""Encode objects as pickles of protocol 2, the inverse of `formats.torch.pickle`.
 
-Written are the opcodes and the globals that `torch.load(weights_only=True)` takes, and no others.
-An object that stands in several places is written once, long text and bytes as well, so that nothing
-grows by being walked, and what is nested is not walked by recursion.
+Only the opcodes and globals that `torch.load(weights_only=True)` accepts are written. An object with several
+references is written once, as are long texts and bytes, so nothing grows. Nested objects are walked without
+recursion.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Code(NamedTuple):
 
     data: bytes
     keep: Any = None
-    """What they make, which has a number from then on."""
+    """The object that they make, which has a number from then on."""
 
 
 def encode(root: Any, tensors: Mapping[str, WholeStorage]) -> bytes:
@@ -261,4 +261,4 @@ _WRITERS: dict[type, Callable[[_TensorEncoder, Any], None]] = {
 }
 
 _KEPT = (Made, dict, Pairs, list, tuple, Bag, str, bytes, int, complex)
-"""What may stand in several places of an object, and is one."""
+"""The types of objects that can have several references."""

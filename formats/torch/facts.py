@@ -1,4 +1,4 @@
-"""What a PyTorch file says beside its tensors."""
+"""What a PyTorch file holds besides its tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TorchFacts(NamedTuple):
         return self._replace(structure=structure)
 
     def beside(self) -> Iterable[str]:
-        """Return what stands beside the tensors, by key."""
+        """Return the values besides the tensors, by key."""
         return self.others if self.structure is None else self.structure.beside()
 
     def tied_as(self, others: Sequence[Facts]) -> TorchFacts:

@@ -1,13 +1,13 @@
 """From the object in a PyTorch file to keys: which tensors it holds, and what they are called.
 
-A dictionary of tensors alone is a state dict, whose names stay as they are.  Of what is nested
-the parts of the way to a tensor are joined by `/`, with `/` and `%` within a part as `%2F`
-and `%25`; positions of lists are digits, other keys what Python prints.  Where two of a
-dictionary's keys would be equal, the one that is no text has a `#` in front.
+A dictionary of tensors alone is a state dict, whose names are kept. Otherwise the parts of the path to a
+tensor are joined by `/`, with `/` and `%` within a part as `%2F` and `%25`. Positions of lists are digits,
+and other keys are as Python prints them. If two keys of a dictionary would be equal, the one that is not text
+gets a `#` in front.
 
-Lists can share lists, so that a small file has more ways to its tensors than anybody can
-follow, and can hold themselves.  How many ways there are is counted first, once for each
-container, and containers without tensors are not gone through.
+Lists can share lists, so a small file can have more paths to its tensors than can be listed, and lists can
+contain themselves. So the paths are counted first, once for each container, and containers without tensors
+are skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_WAYS = 2
 _MORE_WAYS = 20_000
 _MOST_COUNTED = 1 << 40
 _MORE_STEPS = 200_000
-"""Entries without tensors that are gone through, beside twice those there are: what is shared, again."""
+"""The entries without tensors that may be read, besides twice the existing ones: shared ones count again."""
 
 _CHARACTERS_OF_TENSOR = 512
 _MORE_CHARACTERS = 8 << 20
@@ -45,9 +45,9 @@ TENSORS = (View, Storage, TensorPosition)
 
 
 def tensors_of(root: Any) -> dict[str, Any]:
-    """Return the tensors of an object by key, in no order: Views, of what is to be written Placed.
+    """Return the tensors of an object by key, in no order: Views, or Placed in an object to write.
 
-    ValueError where they cannot be told apart, where something holds itself, or for more than is read.
+    Raises ValueError for ambiguous tensors, for an object that contains itself, and beyond the limits.
     """
     if type(root) in TENSORS:
         return {"": _as_view(root)}
@@ -104,7 +104,7 @@ _CONTAINERS = (Pairs, Bag, list, tuple)
 class Ways:
     """The ways from an object to its tensors, for one walk along them, which is bounded.
 
-    ValueError where there are more ways, entries beside them, or characters of keys than are read.
+    Raises ValueError beyond the limits on paths, on other entries, and on characters of keys.
     """
 
     def __init__(self, root: Any) -> None:
@@ -217,7 +217,7 @@ def _text(key: str) -> str:
 
 
 def _printed(key: Any) -> str:
-    """Return a key that is no text as Python prints it."""
+    """Return a key that is not text as Python prints it."""
     return _text(_part_printed(key, 0, _LONGEST_PART))
 
 
@@ -252,9 +252,9 @@ _LONGEST_SHOWN = 1000
 
 
 def values_of(root: Any) -> dict[str, Any]:
-    """Return what an object says beside its tensors: the first numbers and short texts in dictionaries.
+    """Return the values besides tensors in an object: the first numbers and short texts in dictionaries.
 
-    So the epoch and the options of a run are told, and lists of losses are not.
+    So the epoch and the options of a run are shown, and lists of losses are not.
     """
     found: dict[str, Any] = {}
     left: list[tuple[str, Any]] = [("", root)]

@@ -1,4 +1,4 @@
-"""What kinds of tensors a PyTorch file holds, by its keys.
+"""The kinds of tensors in a PyTorch file, by its keys.
 
 An optimizer's dictionary has `state` and `param_groups`: below `state`, by the number of a
 parameter, are tensors of that parameter's shape, and counts of steps.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
 
 GROUPS = "param_groups"
-"""What an optimizer's dictionary calls the numbers and switches of its parameters."""
+"""The key in an optimizer's dictionary for the numbers and switches of its parameters."""
 
 _OF_OPTIMIZER = re.compile(r"(?:.*/)?(?:state/[^/]+|" + GROUPS + r"/\d+)/(?P<name>.+)", re.DOTALL)
 _COUNTED = re.compile(r"(?:.*[./])?num_batches_tracked", re.DOTALL)
@@ -26,7 +26,7 @@ _COUNTED = re.compile(r"(?:.*[./])?num_batches_tracked", re.DOTALL)
 def kinds_of(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
     """Return the kind of each key.
 
-    Where a file holds an optimizer alone, whatever is more than one number belongs to a parameter.
+    In a file that holds only an optimizer, every tensor of more than one number belongs to a parameter.
     """
     states = {key: match for key in specs if (match := _OF_OPTIMIZER.fullmatch(key))}
     objects = ObjectNames({key: spec for key, spec in specs.items() if key not in states})

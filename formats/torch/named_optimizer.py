@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MOST_STEPS = 1 << 24
-"""What float32, in which PyTorch counts, holds without a gap."""
+"""The largest count that float32, in which PyTorch counts, holds exactly."""
 
 _NAMED = (
     "in the program that saves it: create torch.optim.Adam(model.named_parameters()), or set "

@@ -1,15 +1,13 @@
-"""What a PyTorch file may name, and what is made of it: records of storages and of views of them.
+"""The names that a PyTorch file may use, and their results: records of storages and of views of them.
 
     persistent id:      ("storage", type of its elements, key, device, elements[, view of it])
     _rebuild_tensor_v2: (storage, first element, shape, strides, requires_grad, hooks[, {"conj", "neg"}])
     _rebuild_tensor_v3: the same with the dtype before the last, over a storage of bytes
 
-The list is that of `torch.load(weights_only=True)`, and no longer; classes of tensors, which
-nothing since torch 0.4 names, are not on it.  No tensor is made here, and no storage read: a
-tensor is a record of where its elements lie.  Those that have no values here (quantized,
-sparse, nested, meta, dtypes that checkpoints elsewhere do not know) are records all the same,
-which say why.
-torch/_weights_only_unpickler.py, torch/_utils.py, torch/serialization.py
+The list is that of `torch.load(weights_only=True)`, without classes of tensors, which no file since torch 0.4
+names. No tensor is made here, and no storage read: a tensor is a record of the position of its elements.
+Tensors that cannot be read here (quantized, sparse, nested, meta, dtypes that checkpoints elsewhere lack)
+also become records, which say why. torch/_weights_only_unpickler.py, torch/_utils.py, torch/serialization.py
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _STORAGES = {
     "ComplexFloat": "complex64",
     "ComplexDouble": "complex128",
 }
-"""What torch calls the storages of a dtype, on the processor and on a GPU."""
+"""Torch's names for the storages of a dtype, on the CPU and on a GPU."""
 
 _PLAIN = (*_STORAGES.values(), "uint16", "uint32", "uint64")
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -97,7 +95,7 @@ BYTES = _TYPES["uint8"]
 class Storage(NamedTuple):
     """Elements in one piece of the file, by their key in it; `begin` is where a view of it begins.
 
-    One that is `untyped` is bytes, of which each tensor says what they are.
+    An `untyped` one is bytes, and each tensor has its own type.
     """
 
     key: str
@@ -109,12 +107,12 @@ class Storage(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of it, whatever is viewed."""
+        """Its whole size in bytes, whatever is viewed."""
         return self.whole * self.type.itemsize
 
 
 class View(NamedTuple):
-    """A tensor: where in a storage its elements lie, counted in elements of `type`.
+    """A tensor: the position of its elements in a storage, counted in elements of `type`.
 
     `lack` says why there are no values; then there may be no storage.
     """
@@ -130,7 +128,7 @@ class View(NamedTuple):
 
 
 class TensorPosition(NamedTuple):
-    """Where in an object that is to be written the tensor of a key stands."""
+    """The position of a key's tensor in an object to write."""
 
     key: str
 
@@ -165,7 +163,7 @@ def _part_of(storage: Storage, view: Any) -> Storage:
 
 
 def view_of_all(storage: Storage) -> View:
-    """Return a storage that stands by itself as the tensor of its elements."""
+    """Return a lone storage as the tensor of its elements."""
     return _view(storage, storage.type, (0, (storage.elements,), (1,)))
 
 
@@ -201,7 +199,7 @@ def _view(storage: Any, kind: ElementType, place: tuple[Any, Any, Any], flags: A
 
 
 def _flags(metadata: Any) -> set[str]:
-    """Return what is to be done with a tensor's elements; ValueError for what is not known."""
+    """Return the flags of a tensor's elements. Raises ValueError for unknown ones."""
     if metadata is None:
         return set()
     if type(metadata) is not Pairs or not all(type(key) is str for key, _ in metadata.items):
@@ -409,10 +407,10 @@ _CONSTANTS = (
 )
 
 _OBJECTS_OF_TENSOR = 5
-"""What a tensor is charged as: its key, its record and its spec take more memory than another object."""
+"""The charge for a tensor: its key, its record and its spec take more memory than another object."""
 
 GLOBALS = {name: Global(name) for name in _CONSTANTS} | {
     name: Global(name, make, _OBJECTS_OF_TENSOR if "_rebuild_" in name else 1)
     for name, make in _FUNCTIONS.items()
 }
-"""What a file may name; all else is refused by its name."""
+"""The names that a file may use; any other is rejected by name."""

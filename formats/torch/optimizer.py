@@ -3,9 +3,8 @@
     state           parameter's number -> {"step": ..., "exp_avg": tensor, ...}
     param_groups    [{"lr": ..., "params": [numbers], "param_names": [names, where the program gave them]}]
 
-Dictionaries can be shared, so what is gone through is bounded; of values there are numbers, short text,
-and what is as short as betas, so that all of them can be compared and printed.
-torch/optim/optimizer.py: state_dict
+Dictionaries can be shared, so the walk is bounded. Values are numbers, short text, and short tuples like
+betas, so that all of them can be compared and printed. torch/optim/optimizer.py: state_dict
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _MOST_BITS = 64
 
 
 class KeptTensor(NamedTuple):
-    """What an optimizer keeps of a parameter, and a tensor holds: its key."""
+    """A tensor that an optimizer keeps for a parameter: its key."""
 
     key: str
 
 
 class Unread(NamedTuple):
-    """A value that is no setting of any optimizer's."""
+    """A value that is no setting of any optimizer."""
 
     kind: str
 
@@ -57,7 +56,7 @@ class TorchOptimizer(NamedTuple):
 
 
 def optimizers_in(root: Any) -> list[TorchOptimizer]:
-    """Return the optimizers of an object, each where it stands first.  ValueError for more than is read."""
+    """Return the optimizers in an object, each at its first position. Raises ValueError beyond the limits."""
     return _Search().optimizers(root)
 
 

@@ -2,16 +2,16 @@
 
     pickle: opcode: uint8, its argument; ... up to STOP
 
-A pickle is a program for a stack machine, of which two instructions do harm: GLOBAL, which
-imports what a file names, and REDUCE, which calls it.  Here a global is looked up in a table
-that the caller gives, and what is not there is refused by its name, before anything is made
-of it; REDUCE has the table's entry make a record of the arguments.
+A pickle is a program for a stack machine. Two of its instructions are harmful: GLOBAL, which imports a name
+from the file, and REDUCE, which calls it. Here a global is looked up in a table that the caller passes, and a
+missing one is rejected by name, before anything is made of it. REDUCE makes the table's entry build a record
+of the arguments.
 
-What costs memory or time is bounded: how many objects are made, for the bytes there are of
-them; what is nested is not walked, so nothing recurses.  An object can be an argument of many
-calls, so each call is charged by the size of what it is given, which it reads and may copy.
-A dictionary becomes pairs: hashing keys that a file chose takes as long as it wants.
-Python's Lib/pickletools.py describes the opcodes, torch/_weights_only_unpickler.py which of them torch takes.
+Memory and time are bounded: the number of objects is limited by the size in bytes, and nested objects are not
+walked, so nothing recurses. An object can be an argument of many calls, so each call is charged by the size
+of its arguments, which it reads and may copy. A dictionary becomes pairs, because hashing hostile keys can
+take arbitrarily long. Python's Lib/pickletools.py describes the opcodes, torch/_weights_only_unpickler.py
+those that torch accepts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BYTES_OF_ONE = 4
 """Objects made of one pickle, and of how many bytes one more: a tensor of torch's is 24 in some 100 bytes."""
 
 MOST_VALUES = 1_500_000
-"""The same of numbers and other constants, of which a place in a list is all that they take."""
+"""The same for numbers and other constants, which take only a place in a list."""
 
 _WIDER_TEXT = 32 << 20
 """Bytes that text may take in memory beyond its UTF-8: one character can make all others four bytes wide."""
@@ -39,10 +39,10 @@ _WIDE = ((re.compile(b"[\xf0-\xff]"), 4), (re.compile(b"[\xc4-\xef]"), 2))
 """The first bytes of characters that are so wide."""
 
 _COPIED_BEFORE_DECODING = 1 << 16
-"""Bytes of text; what is longer is decoded where it stands, so that it is there once less."""
+"""Bytes of text; longer text is decoded in place, which avoids a copy."""
 
 _READ_FREELY = 32
-"""What a call may read as the object that it makes: the shape and the strides of a tensor are fewer."""
+"""The size up to which reading arguments is free: the shape and the strides of a tensor are smaller."""
 
 _LONGEST_NAME = 512
 _LONGEST_NUMBER = 255
@@ -86,7 +86,7 @@ class Machine:
         self._wider = _WIDER_TEXT
 
     def run(self) -> Any:
-        """Return the object; ValueError where the bytes are no pickle, or one of more than is read."""
+        """Return the object. Raises ValueError for bytes that are no pickle, or beyond the limits."""
         try:
             self._run()
             found = self.stack.pop()
@@ -164,12 +164,12 @@ class Machine:
         self.stack.append(value)
 
     def push(self, value: Any) -> None:
-        """Push what takes none, but for its place; there may be more of it."""
+        """Push a value that takes no memory except its place; there may be more of them."""
         self.charge(1)
         self.stack.append(value)
 
     def charge(self, places: int) -> None:
-        """Count values that are read again, or stand in another place."""
+        """Count values that are read again, or get another place."""
         self._places -= places
         if self._places < 0:
             raise ValueError("the pickle makes too many values for its size")
@@ -183,7 +183,7 @@ class Machine:
         return found
 
     def sized(self, code: str) -> bytes:
-        """Return bytes whose number stands before them."""
+        """Return bytes that follow their length."""
         form = _FORMS[code]
         (size,) = form.unpack(self.take(form.size))
         return self.take(size)
@@ -209,7 +209,7 @@ class Machine:
             raise ValueError(f"a text of {end - begin} bytes takes too much memory")
 
     def sized_text(self, code: str) -> None:
-        """Push text whose number of bytes stands before it."""
+        """Push text that follows its length in bytes."""
         form = _FORMS[code]
         (size,) = form.unpack(self.take(form.size))
         begin = self.at
@@ -323,7 +323,7 @@ class Machine:
 
 
 _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-"""What modules were called in Python 2, and are to this day in pickles of protocol 2."""
+"""The names of modules in Python 2, which pickles of protocol 2 still use."""
 
 _STOP = ord(".")
 _PUT, _PUT_FAR, _NUMBER, _GET, _TEXT, _MARK, _TUPLE = b"qrKhX(t"

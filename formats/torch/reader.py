@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class TorchReader(FormatReader):
     """A file of `torch.save`."""
 
-    lists_all = True  # a pickle names all tensors, or is refused
+    lists_all = True  # a pickle names all tensors, or is rejected
 
     def __init__(self, probe: Probe, format: Format, container: Container, *, lenient: bool) -> None:  # noqa: A002  the word of the field
         self.location = probe.location
@@ -98,7 +98,7 @@ class TorchReader(FormatReader):
         return view.lack
 
     def _check_sizes(self) -> None:
-        """Refuse what a few bytes are said to be thousands of: everybody who goes through it would wait."""
+        """Reject thousands of large tensors claimed by a few bytes: every reader would wait for them."""
         stored = sum({storage.key: storage.nbytes for storage in self._storages()}.values())
         total = sum(spec.nbytes or 0 for spec in self._specs.values())
         flaw = expansion_flaw(total, stored)
@@ -227,7 +227,7 @@ def _tasks(container: Container, storage: Storage, step: int) -> Iterator[_Stora
             container.size_of(storage),
         )
     except CheckpointError:
-        offset = size = None  # What is wrong is said when it is its turn.
+        offset = size = None  # raised when it is its turn
     if offset is None or size is None:
         yield _StorageTask(None)
         return
@@ -236,7 +236,7 @@ def _tasks(container: Container, storage: Storage, step: int) -> Iterator[_Stora
 
 
 def _sum(task: _StorageTask) -> Sum | None:
-    """Return the CRC-32 of a range, where there is one to hold it against; None where it cannot be read."""
+    """Return the CRC-32 of a range if there is one to compare, or None if it cannot be read."""
     values, begin, end = task
     if values is None:
         return None
@@ -254,7 +254,7 @@ def _sum(task: _StorageTask) -> Sum | None:
 
 
 def _verified(pieces: Iterator[bytes]) -> Iterator[Verification]:
-    """Go through what is no tensor."""
+    """Read the members that are no tensors."""
     try:
         for piece in pieces:
             yield Verification(nbytes=len(piece))

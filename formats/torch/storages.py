@@ -1,4 +1,4 @@
-"""Where a PyTorch file's pickle and storages lie, in its two forms.
+"""The positions of a PyTorch file's pickle and storages, in its two forms.
 
     zip, since torch 1.6
         ROOT/data.pkl      the object, a pickle of protocol 2
@@ -10,10 +10,9 @@
         magic number, protocol version, facts of the system, object, list of keys: a pickle each
         for each key in the list: elements: uint64, their bytes; little-endian, wherever written
 
-A storage is checked once: when all its bytes have gone by, its CRC-32 has been compared, and
-parts of it are read where they lie after that.  Who reads all of it in ranges compares it himself.
-The legacy form has no checksums.
-torch/serialization.py, caffe2/serialize/inline_container.cc, torch/csrc/generic/serialization.cpp
+A storage is checked once: its CRC-32 is compared after all its bytes were read, and from then on parts of it
+are read in place. A caller that reads all of it in ranges compares it itself. The legacy form has no
+checksums. torch/serialization.py, caffe2/serialize/inline_container.cc, torch/csrc/generic/serialization.cpp
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ _FIRST_READ = 1 << 16
 _PICKLE, _DATA = "data.pkl", "data/"
 
 _MODULE_FIELDS = (b"_parameters", b"_buffers")
-"""What the pickle of a torch.nn.Module says near its beginning, and that of a state dict never does."""
+"""Fields near the start of a torch.nn.Module's pickle that a state dict never has."""
 
 
 class Container(ABC):
-    """A file's object, and its storages; `file` is where stored bytes lie."""
+    """A file's object, and its storages; `file` holds the stored bytes."""
 
     file: File
     root: Any
@@ -67,7 +66,7 @@ class Container(ABC):
 
     @abstractmethod
     def size_of(self, storage: Storage) -> int | None:
-        """Return how many bytes the file has of a storage; None where it is not there."""
+        """Return the size of a storage in the file in bytes, or None if it is missing."""
 
     @abstractmethod
     def pieces(self, storage: Storage) -> Iterator[bytes]:
@@ -83,11 +82,11 @@ class Container(ABC):
 
     @abstractmethod
     def offset_of(self, storage: Storage) -> int | None:
-        """Return where in the file a storage lies; None where it is deflated."""
+        """Return the offset of a storage in the file, or None if it is deflated."""
 
     @abstractmethod
     def crc32(self, storage: Storage) -> int | None:
-        """Return the CRC-32 of all of a storage, for whoever reads it; None where none is stored.
+        """Return the CRC-32 of a whole storage for its reader, or None if none is stored.
 
         What else checks it is compared.  Raises CorruptCheckpointError.
         """
@@ -104,7 +103,7 @@ class Container(ABC):
         self.file.close()
 
     def _run(self, machine: Machine, begin: int = 0) -> Any:
-        """Return what a pickle makes that lies at `begin` of the file."""
+        """Return the result of a pickle at offset `begin` of the file."""
         try:
             return machine.run()
         except RefusedGlobalError as error:
@@ -114,7 +113,7 @@ class Container(ABC):
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="header") from error
 
     def _refused(self, name: str, data: bytes) -> UnsupportedFeatureError:
-        """Return the error of a file that names what is no part of a state dict."""
+        """Return the error for a file with a name that is no part of a state dict."""
         is_module = all(field in data for field in _MODULE_FIELDS)
         what = (
             "this is a whole PyTorch module"
@@ -158,7 +157,8 @@ class ZipContainer(Container):
         return found == b"big"
 
     def _check_names(self) -> None:
-        """Hold the names of what is no storage against those where it lies: one of them may be damaged.
+        """Compare the names of members that are not storages with those at their data: one of them may be
+        damaged.
 
         Raises CorruptCheckpointError.
         """
@@ -211,7 +211,7 @@ class ZipContainer(Container):
 def pickle_of(archive: Archive) -> str | None:
     """Return the member that is the object of a PyTorch file; None where this is no such archive.
 
-    All members lie in one folder, whatever it is called.  TorchScript has constants beside it.
+    All members are in one folder of any name. TorchScript has constants as well.
     """
     found = [name for name in archive.names if name.count("/") == 1 and name.endswith("/" + _PICKLE)]
     is_one = len(found) == 1 and found[0].removesuffix(_PICKLE) + "constants.pkl" not in archive.names
@@ -258,7 +258,7 @@ class LegacyContainer(Container):
         return machine.at, keys
 
     def _storage_of(self, saved: Any) -> Storage:
-        """Take note of a storage, whatever it is of: its bytes lie before those of the next."""
+        """Note a storage of any type: its bytes precede those of the next."""
         storage = storage_of(saved)
         first = self._storages.setdefault(storage.key, storage)
         if (first.whole, first.nbytes) != (storage.whole, storage.nbytes):
@@ -266,7 +266,7 @@ class LegacyContainer(Container):
         return storage
 
     def place(self) -> CorruptCheckpointError | None:
-        """Find where storages lie, one behind the other, by how large the object says that each is.
+        """Find the offsets of consecutive storages from the sizes that the object states.
 
         Returns what is wrong where the file is not as long as they are together.
         """
@@ -302,7 +302,7 @@ class LegacyContainer(Container):
         return storage.key in self._proved
 
     def prove(self, storage: Storage) -> None:
-        """Compare how many elements stand before a storage; nothing else is stored that checks it."""
+        """Compare the number of elements before a storage; no other stored value checks it."""
         if self.is_proved(storage):
             return
         offset = self._offsets[storage.key] - _COUNT_SIZE

@@ -1,10 +1,9 @@
-"""What an object holds beside its tensors, and where those stand in it: kept for writing it again.
+"""The structure of an object: its other values, and the positions of its tensors, kept for writing it again.
 
-A file is written with the structure that it was read with: the same dictionaries, lists and
-plain values around tensors that may be fewer, or have other keys.  A key that changes moves
-what leads to it: where all below `model/` go to `net/`, the dictionary is called so, and keeps
-its place, its class and what stands in it.  One that loses all its tensors goes with them,
-and what else it held is told.
+A file is written with the structure that it was read with: the same dictionaries, lists and plain values
+around tensors that may be fewer, or have other keys. A changed key moves the path to it: if everything below
+`model/` moves to `net/`, the dictionary is renamed, and keeps its place, its class and its content. A
+dictionary that loses all its tensors is removed, and its other values are reported.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 class Arranged(NamedTuple):
     """An object to be written, of plain values and `Placed` tensors.
 
-    `left_out` are values that went with the tensors beside them, `turned` lists of which elements did, and
-    which are dictionaries by position, so that the others keep their keys.
+    `left_out` are values that were removed with their dictionary's tensors. `turned` are lists that lost
+    elements, and became dictionaries by position, so that the others keep their keys.
     """
 
     root: Any
@@ -85,7 +84,7 @@ class NestedStructure(NamedTuple):
         return arranged
 
     def beside(self) -> Iterator[str]:
-        """Yield what stands beside the tensors, by key: whatever holds none, as a whole."""
+        """Yield the values besides the tensors, by key: a container without tensors as a whole."""
         if type(self.root) not in (Pairs, list, tuple):
             return
         ways = Ways(self.root)
@@ -103,14 +102,14 @@ _LONGEST_SHOWN = 1000
 
 
 def _shown(prefix: str, part: str) -> str:
-    """Return the key of what is no tensor, for people; dictionaries can share what is very long."""
+    """Return the readable key of a value that is no tensor; dictionaries can share very long ones."""
     if len(prefix) > _LONGEST_SHOWN:
         prefix = f"{prefix[:_LONGEST_SHOWN]}.../"
     return prefix + escaped(part if len(part) <= _LONGEST_SHOWN else f"{part[:_LONGEST_SHOWN]}...")
 
 
 def flat(keys: Collection[str]) -> Arranged:
-    """Return a state dict: a dictionary of tensors alone.  ValueError for a key that is no text."""
+    """Return a state dict: a dictionary of tensors alone. Raises ValueError for a key that is not text."""
     return Arranged(Pairs([(_text(key), TensorPosition(key)) for key in keys]), FirstNames())
 
 
@@ -274,7 +273,7 @@ class _Arranging:
 
 
 class _Named:
-    """A dictionary that is to be written, and what stands in it by its name, the first of each."""
+    """A dictionary to write, and its content by name, the first of each."""
 
     def __init__(self, container: Pairs) -> None:
         self._items = container.items
@@ -293,7 +292,7 @@ class _Named:
 def _like(container: Pairs, items: Sequence[tuple[Any, Any]], *, is_renamed: bool) -> Pairs:
     """Return a dictionary of the same kind with other entries.
 
-    What Module.state_dict() says of modules, by their names, holds no longer where one is renamed.
+    The module metadata of Module.state_dict() is by name, so it is dropped if one is renamed.
     """
     found = Pairs([*items], container.name)
     found.attributes = None if is_renamed else container.attributes

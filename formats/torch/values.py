@@ -1,4 +1,4 @@
-"""What pickles are made into: plain records, of which each says what a call has to read of it."""
+"""The results of pickles: plain records, each with the amount that a call must read of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BYTES_OF_PLACE = 8
-"""What a value takes where it stands, in a list or on a stack."""
+"""The size of a value's place in a list or on a stack."""
 
 
 class Global(NamedTuple):
-    """What a pickle may name: `make` builds a record of the arguments it is called with, None: a constant.
+    """A name that a pickle may use: `make` builds a record of the arguments; None means a constant.
 
     `objects` is how many objects such a record is charged as.
     """
@@ -25,8 +25,8 @@ class Global(NamedTuple):
 class Pairs:
     """A dictionary: its keys and values in the order in which they were set.
 
-    `name` is that of the class, where it is another than `dict`, and `attributes` are what it has
-    beside its items, as `Module.state_dict()` gives its OrderedDict.
+    `name` is that of the class, if it is not `dict`, and `attributes` are its other attributes, as
+    `Module.state_dict()` sets on its OrderedDict.
     """
 
     __slots__ = ("attributes", "items", "name")
@@ -38,7 +38,7 @@ class Pairs:
 
 
 class Bag:
-    """A set: its elements, of which some may be equal."""
+    """A set: its elements, some of which may be equal."""
 
     __slots__ = ("items",)
 
@@ -66,8 +66,8 @@ class PickledObject:
 def places_read(arguments: tuple[Any, ...], most: int) -> int:
     """Return how many values a call goes through, or copies: those in its arguments, and in lists in these.
 
-    It is not told how many more than `most` they are, which takes as long as to read them.
-    Shapes and dictionaries are arguments; of a tensor within another call they are a level below.
+    The count stops at `most`, because counting takes as long as reading. Shapes and dictionaries are
+    arguments; those of a tensor within another call are a level below.
     """
     places = 0
     for value in arguments:
@@ -95,7 +95,7 @@ def _places_in(value: Any) -> int:
 
 
 _MOST_ARGUMENTS = 4
-"""Of those that a record has kept, of which torch.Size has one; others are not read again."""
+"""The arguments of a kept record, of which torch.Size has one; others are not read again."""
 
 _PLACES_OF_TUPLE = 4
-"""What a tuple, or a list, takes in memory beside its elements."""
+"""The memory of a tuple, or a list, besides its elements."""

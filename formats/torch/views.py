@@ -1,9 +1,8 @@
 """Tensors that are views of storages: their elements gathered by strides.
 
-Element (i, j, ...) lies at `first + i * stride[0] + j * stride[1] + ...`.  A transposed tensor
-is its storage with the strides the other way round, a row begins within its storage, an
-expanded dimension has stride 0.  Elements are gathered in the order in which they lie, in
-blocks of at most a piece, wherever dimensions do not overlap.
+Element (i, j, ...) is at `first + i * stride[0] + j * stride[1] + ...`. A transposed tensor is its storage
+with reversed strides, a row begins within its storage, and an expanded dimension has stride 0. Elements are
+gathered in the order of the storage, in blocks of at most a piece, unless dimensions overlap.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from .storages import Container
 
 Axes = list[tuple[int, int]]
-"""Dimensions as they lie, the widest stride first: how many elements, how far from each other."""
+"""Dimensions in storage order, the widest stride first: number of elements, distance between them."""
 
 
 def span(axes: Iterable[tuple[int, int]]) -> int:
-    """Return how many elements lie from the first to the last; 0 where there are none."""
+    """Return the number of elements from the first to the last, or 0 if there are none."""
     reach = 1
     for count, stride in axes:
         if not count:
@@ -45,7 +44,7 @@ def span(axes: Iterable[tuple[int, int]]) -> int:
 
 
 def is_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie in C order, with gaps or without, and each once."""
+    """Whether elements are in C order, each once, with or without gaps."""
     within = 1
     for count, stride in zip(reversed(shape), reversed(strides), strict=True):
         if count != 1:
@@ -56,7 +55,7 @@ def is_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements lie in C order without a gap."""
+    """Whether elements are in C order without gaps."""
     expected = 1
     for count, stride in zip(reversed(shape), reversed(strides), strict=True):
         if count == 0:
@@ -112,7 +111,7 @@ class TorchTensor(LazyTensor):
 
     @property
     def _begin(self) -> int:
-        """Where in the storage the first element lies, in bytes."""
+        """The offset of the first element in the storage, in bytes."""
         return self._storage.begin * self._storage.type.itemsize + self._view.first * self._view.type.itemsize
 
     @cached_property
@@ -179,7 +178,7 @@ class TorchTensor(LazyTensor):
         return self._range()
 
     def _range(self) -> FileRange | None:
-        """Return where the elements lie, which do so in one piece; None where they are deflated."""
+        """Return the range of contiguous elements, or None if they are deflated."""
         offset = self._container.offset_of(self._storage)
         if offset is None:
             return None

@@ -48,7 +48,7 @@ _LARGEST = (1 << 63) - 1
 
 
 class _Head(NamedTuple):
-    """What is known of a file before it is written: its pickle, and by key where tensors are stored."""
+    """The parts of a file known before it is written: its pickle, and the positions of tensors by key."""
 
     pickle: bytes
     tensors: dict[str, WholeStorage]
@@ -81,7 +81,7 @@ class TorchWriter(ShardWriter):
             )
 
     def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
-        # What is tied is held against what it is tied to, which therefore goes first.
+        # A tied tensor is compared with the one it is tied to, which therefore goes first.
         ordered = sorted(specs, key=lambda spec: spec.key in self.tied)
         for spec in ordered:
             if (spec.nbytes or 0) > _LARGEST:
@@ -174,7 +174,7 @@ class TorchWriter(ShardWriter):
         self._unfilled_in[file.name] -= 1
 
     def _check_tied(self, file: PlannedFile) -> None:
-        """Hold what was not written again against what was, when all of a file is there."""
+        """Compare tied tensors with those that were written, once a file is complete."""
         for key in [spec.key for spec in file.specs if spec.key in self.tied]:
             if self._tied_sums[key] != self._sums[self.tied[key]]:
                 message = f"is the same tensor as {self.tied[key]!r} in the source, but has different values"

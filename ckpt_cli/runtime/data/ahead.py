@@ -1,4 +1,4 @@
-"""Mapping and prefetching: where TensorFlow makes elements before they are asked for."""
+"""Mapping and prefetching: steps for which TensorFlow makes elements in advance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Mapped(Cursor):
-    """What a function makes of each element; it has no values of its own."""
+    """Applies a function to each element; it has no values of its own."""
 
     name = "Map"
 
@@ -71,7 +71,7 @@ class Repacked(Mapped):
 
 
 END = object()
-"""Stands among elements made ahead where the input had ended."""
+"""Marks the end of the input among elements made in advance."""
 
 
 class Ahead(Cursor):
@@ -152,7 +152,7 @@ class PrefetchedNothing(Prefetched):
 
 
 class MappedAhead(Ahead):
-    """What a function makes of each element, where TensorFlow makes several at a time."""
+    """Applies a function to each element, where TensorFlow processes several at a time."""
 
     name = "ParallelMapV2"
 
@@ -194,7 +194,7 @@ class BatchesAhead(Ahead):
 
     name = "ParallelBatch"
     finished: ClassVar[tuple[str, int | bytes]] = ("call_finished", b"")
-    """The key by which TensorFlow knows that nothing works at a batch any more, and its value."""
+    """The key and the value by which TensorFlow knows that a batch is complete."""
 
     def __init__(self, inputs: Sequence[Step], size: int, drops: bool) -> None:
         super().__init__(inputs)

@@ -18,7 +18,7 @@ __all__ = ["Cached", "Memory"]
 
 
 class Memory(Shared):
-    """What a dataset remembers of its elements, all of them or nothing."""
+    """The cached elements of a dataset, all of them or none."""
 
     def __init__(self) -> None:
         self.elements: list[Element] | None = None

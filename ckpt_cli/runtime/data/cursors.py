@@ -1,8 +1,8 @@
 """Cursors: a place in a pass over a dataset, its state as TensorFlow writes it, and being put there.
 
-A cursor draws from the cursors of the steps that its own is made of, and its state has
-theirs behind it.  Where it stands is its prefix: that of the cursor that draws from it,
-`::`, and its own name.  Names and keys are TensorFlow's, of both releases where those differ.
+A cursor draws from the cursors of its input steps, and its state is followed by theirs. Its prefix is its
+path: that of the cursor that draws from it, `::`, and its own name. Names and keys are TensorFlow's, of both
+releases where those differ.
 
     sections of a cursor at PREFIX
       PREFIX::NAME           its own values
@@ -39,7 +39,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def __init__(self, inputs: Sequence[Step]) -> None:
-        """Stand at the beginning; what a step was told follows the inputs."""
+        """Start at the beginning; a step's own arguments follow the inputs."""
 
     @abstractmethod
     def next(self) -> Element:
@@ -90,7 +90,7 @@ class Derived(Cursor):
             raise
 
     def inner(self, me: str) -> str:
-        """Return the prefix under which the input stands."""
+        """Return the prefix of the input."""
         return me
 
     def own(self, me: str) -> dict[str, int]:
@@ -116,6 +116,6 @@ class Derived(Cursor):
 
 
 def refuse_error(state: Sections, prefix: str, key: str) -> None:
-    """Refuse an element that is an error: which one cannot be told from its number."""
+    """Reject an element that is an error, because its number does not identify it."""
     if code := state.number(prefix, key):
         raise UnfitStateError(f"{prefix}: an element that could not be made, error {code}")

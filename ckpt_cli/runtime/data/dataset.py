@@ -52,7 +52,7 @@ class Dataset:
         return OwnedIterator(self)
 
     def afresh(self) -> OwnedIterator:
-        """Return an iterator that is as the first one, whatever iterators there have been."""
+        """Return an iterator like the first one, regardless of earlier iterators."""
         return OwnedIterator(Dataset(self.step.anew()))
 
     def _then(self, kind: type[Cursor], *settings: Any) -> Dataset:
@@ -290,7 +290,7 @@ class Dataset:
 
 
 class DatasetSpec:
-    """What elements there are in a dataset that is an element itself."""
+    """The spec of the elements in a dataset that is itself an element."""
 
     def __init__(self, element_spec: Any) -> None:
         self.element_spec = element_spec

@@ -67,8 +67,8 @@ _STATEFUL = {
 class Mapping:
     """A function of elements.
 
-    What it reads or draws beside its element is noticed: an iterator over such a function
-    cannot be saved, as another could not go on with the same elements.
+    Reads and draws other than its element are noticed: an iterator over such a function cannot be saved,
+    because another could not continue with the same elements.
     """
 
     def __init__(self, function: Callable[..., Any], calling: Callable[..., Any] = call) -> None:
@@ -93,7 +93,7 @@ class Mapping:
             observers.remove(self)
 
     def observe(self, operation: Any, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
-        """Be told of an operation that the function ran."""
+        """Note an operation that the function ran."""
         self._stateful = self._stateful or _STATEFUL.get(attributes.get("kind", operation.name))
         if self._copies is not None:
             if operation.name != "identity":
@@ -101,11 +101,11 @@ class Mapping:
             self._copies[id(outputs[0])] = self._copies.get(id(inputs[0]), inputs[0])
 
     def observe_read(self, variable: Any, output: Tensor) -> None:
-        """Be told of a variable that the function read."""
+        """Note a variable that the function read."""
         self._stateful = self._stateful or "ReadVariableOp"
 
     def observe_reading(self) -> None:
-        """Be told that the function drew from a dataset itself."""
+        """Note that the function drew from a dataset itself."""
         self._stateful = self._stateful or "ReduceDataset"
 
     def __call__(self, element: Any) -> Any:
@@ -142,9 +142,9 @@ class Mapping:
             return self(element)
 
     def refuse_stateful(self, source: Step) -> None:
-        """Raise FailedPreconditionError where another iterator could not go on with the same elements."""
+        """Raise FailedPreconditionError if another iterator could not continue with the same elements."""
         if not self._was_called and source.can_be_sampled:
-            # TensorFlow knows a function from tracing it; a sample that it cannot take tells nothing.
+            # TensorFlow traces a function; a sample that it cannot take shows nothing.
             with contextlib.suppress(Exception), _for_a_look():
                 self._call(source.structure)
         if self._stateful is not None:
@@ -163,7 +163,7 @@ class Mapping:
                 given = map_structure(_untouched, source.structure)
                 made = flatten(self(given))
                 origins = [self._copies.get(id(leaf), leaf) for leaf in made]
-        except Exception:  # Whatever it did with an argument, it did something.
+        except Exception:  # any use of an argument is a use
             return False
         finally:
             # It ended at the first operation, and others may tell more.
@@ -186,7 +186,7 @@ def tell_of_reading() -> None:
 
 
 def as_element(value: Any) -> Any:
-    """Return a structure of tensors and datasets; a list is no structure, but a tensor."""
+    """Return a structure of tensors and datasets; a list becomes a tensor."""
     if isinstance(value, dict):
         return {key: as_element(one) for key, one in value.items()}
     if isinstance(value, tuple):

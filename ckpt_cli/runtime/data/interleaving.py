@@ -1,9 +1,8 @@
 """Interleaving: some elements of each of several pipelines, in turn.
 
-A place holds the pipeline of one element of the input. Where it ends, the pipeline of the next
-element takes the place: when its turn comes again, or, where TensorFlow interleaves in parallel,
-at once. The elements come in the same order.
-tensorflow/core/kernels/data/{interleave,parallel_interleave}_dataset_op.cc
+A place holds the pipeline of one element of the input. When that ends, the pipeline of the next element takes
+the place: at its next turn, or at once if TensorFlow interleaves in parallel. The elements come in the same
+order. tensorflow/core/kernels/data/{interleave,parallel_interleave}_dataset_op.cc
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ __all__ = ["Interleaved", "InterleavedAhead"]
 class _InTurn(Nesting):
     """Several pipelines in turn, some elements of each: what both ways have in common.
 
-    `_places` hold what gives elements, and nothing where it has ended; `_place` is the one whose
-    turn it is, `_within` the number of elements that it has given in it, `_entered` that of all
-    pipelines so far.
+    `_places` hold pipelines, or nothing after their end. `_place` is the current one, `_within` the number of
+    elements from it in this turn, and `_entered` the number of pipelines so far.
     """
 
     def __init__(
@@ -79,7 +77,7 @@ class _InTurn(Nesting):
         raise NotImplementedError
 
     def _turn(self) -> None:
-        """Go on to the next place."""
+        """Move to the next place."""
         raise NotImplementedError
 
 
@@ -149,7 +147,7 @@ class Interleaved(_InTurn):
 
 @dataclass
 class Place:
-    """What a place of a parallel interleave holds: results made ahead, and a pipeline unless it has ended."""
+    """A place of a parallel interleave: results made in advance, and a pipeline unless it has ended."""
 
     number: int
     inner: Inner | None
@@ -195,7 +193,7 @@ class InterleavedAhead(_InTurn):
         return Place(self._entered - 1, self.entered(element))
 
     def _turn(self) -> None:
-        """Go on to the next place that is not empty."""
+        """Move to the next place that is not empty."""
         self._within = 0
         count = len(self._places)
         following = ((self._place + step) % count for step in range(1, count + 1))

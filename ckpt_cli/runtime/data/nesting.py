@@ -1,8 +1,7 @@
 """Datasets made of elements, and elements that are datasets: flat_map, window; `interleaving` has the other.
 
-What a cursor here is within is another pipeline, made by a function of an element.  Its state
-has the element, from which the function makes the pipeline again, and the pipeline's
-own state behind it.
+A cursor here is inside another pipeline, which a function makes from an element. Its state has the element,
+from which the function makes the pipeline again, and then the pipeline's own state.
 tensorflow/core/kernels/data/{flat_map,window}_dataset_op.cc, window_dataset.cc
 """
 

@@ -1,8 +1,7 @@
 """Recipes: what a dataset is made of, step by step, before anything is drawn.
 
-A step is a kind of cursor, the steps it draws from, and what it was told.  Opening a step
-makes a cursor at its beginning.  Everything that is asked of a dataset before it runs is
-asked of the kinds: how many elements there will be, and what one looks like.
+A step is a kind of cursor, its input steps, and its arguments. Opening a step makes a cursor at its
+beginning. Facts about a dataset before it runs come from the kinds: the number of elements, and their spec.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ UNKNOWN = -2
 
 
 class Shared(ABC):
-    """What all iterators of a dataset have in common, and change."""
+    """The mutable state that all iterators of a dataset share."""
 
     @abstractmethod
     def anew(self) -> Shared:

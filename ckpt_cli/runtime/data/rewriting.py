@@ -1,4 +1,4 @@
-"""What TensorFlow makes of a pipeline before it runs: the recipe whose state is saved.
+"""TensorFlow's rewriting of a pipeline before it runs: the recipe whose state is saved.
 
     map(lambda x: x)        left out, as is the function that returns all it is given, in order
     map, batch              MapAndBatch
@@ -6,10 +6,8 @@
     map                     ParallelMapV2, but for functions' pipelines
     at the end              Prefetch, but after one and whatever runs ahead itself
 
-These are the rewritings that are on by default.  With `tf.data.Options` some of them can be
-turned off; a state of such a pipeline is told by the names in it, so it is tried with each
-of the recipes.
-tensorflow/core/grappler/optimizers/data
+These are the rewritings that are on by default. `tf.data.Options` can turn some of them off. The names in a
+state show its recipe, so each of them is tried. tensorflow/core/grappler/optimizers/data
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def _fused(step: Step) -> Step:
     source = step.inputs[0]
     if step.kind is Mapped and step.settings[0].is_identity(source):
         return Step(Repacked, (source,), step.settings)
-    # Two steps are made one whatever structure their components are in between.
+    # two steps become one, whatever the structure of their components in between
     packing = [source] if source.kind is Repacked else []
     while packing and packing[-1].inputs[0].kind is Repacked:
         packing.append(packing[-1].inputs[0])

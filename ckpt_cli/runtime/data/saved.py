@@ -1,4 +1,4 @@
-"""What cursors write of themselves and read again: the sections of an iterator's state.
+"""The sections of an iterator's state that cursors write and read.
 
 Cursors name a section by their prefix, and its values by keys.  An element is written
 as its components under numbered keys.  A component that is a window is written as its graph:
@@ -85,7 +85,7 @@ class Sections:
         return prefix in self._read and (key is None or key in self._read[prefix])
 
     def value(self, prefix: str, key: str) -> np.ndarray[Any, Any]:
-        """Return a value; UnfitStateError where it is not there."""
+        """Return a value. Raises UnfitStateError if it is missing."""
         if not self.has(prefix, key):
             raise UnfitStateError(f"{prefix} has no {key!r}")
         return self._read[prefix][key]
@@ -103,7 +103,7 @@ class Sections:
         return found
 
     def string(self, prefix: str, key: str) -> bytes:
-        """Return a string, of which TensorFlow writes a vector of one or a scalar."""
+        """Return a string, which TensorFlow writes as a vector of one or a scalar."""
         value = self.value(prefix, key)
         if value.dtype != object or value.size != 1:
             raise UnfitStateError(

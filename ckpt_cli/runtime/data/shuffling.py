@@ -1,14 +1,12 @@
 """Shuffling as TensorFlow does it, number by number.
 
-The elements of a pass go into a ring of slots, each pass a slice of it, the slices one
-after the other.  An element is drawn from the first slice: its slot is the next random
-number, modulo the slice's length, past the slice's start; the element at the start takes
-its place, and the start moves on.  A shuffle that repeats fills up with the next pass while
-it still draws from the last, so that two passes can be in the ring.
+The elements of a pass go into a ring of slots, each pass into a slice of it, one slice after another. An
+element is drawn from the first slice: its slot is the next random number, modulo the slice's length, after
+the slice's start. The element at the start takes its place, and the start moves on. A shuffle that repeats
+fills up with the next pass while it still draws from the last, so two passes can be in the ring.
 
-Random numbers are those of Philox with two seeds, one after the other.  A pass that shuffles
-anew takes its seeds from two further numbers of a generator that all iterators of a
-dataset share.
+Random numbers are those of Philox with two seeds, in order. A pass that shuffles again takes its seeds from
+two further numbers of a generator that all iterators of a dataset share.
 tensorflow/core/kernels/data/shuffle_dataset_op.cc, tensorflow/core/kernels/data/random_seed_ops.cc
 """
 
@@ -123,7 +121,7 @@ class Shuffled(Cursor):
                 self._slices[-1].has_ended = True
                 self._input = None
                 if not self._has_produced and self._times < 0:
-                    return  # Or it would begin anew forever.
+                    return  # otherwise it would restart forever
                 continue
             self._has_produced = True
             self._slots[self._slices[-1].end % self._size] = element
@@ -212,7 +210,7 @@ class Shuffled(Cursor):
             )
 
     def _check(self, me: str) -> None:
-        """Hold slices and slots against each other: every slot of a slice has an element."""
+        """Compare slices with slots: every slot of a slice has an element."""
         lengths = [one.end - one.start for one in self._slices]
         if min((0, *lengths)) < 0 or sum(lengths) != self._count:
             raise UnfitStateError(f"{me}: slices of {lengths} elements, {self._count} are there")

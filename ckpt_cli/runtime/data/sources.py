@@ -1,4 +1,4 @@
-"""Sources: cursors that draw from nothing but what their step was told."""
+"""Sources: cursors that draw only from the arguments of their step."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ class Single(Cursor):
 
 
 class Generated(Cursor):
-    """What a Python generator yields: it is at a place that no state can tell.
+    """The elements of a Python generator, whose position no state can store.
 
-    `like` is what an element looks like, where that was told.
+    `like` is the spec of an element, if it was given.
     """
 
     name = "Generator"
@@ -145,7 +145,7 @@ class Generated(Cursor):
 
 
 def _blank(spec: Any, more: int) -> Tensor:
-    """Return a tensor of a spec, whose sizes that are not told are 1, or more."""
+    """Return a tensor of a spec, whose open sizes are 1, or more."""
     value = np.empty([1 + more if size is None else size for size in spec.shape], spec.dtype.numpy_dtype)
     value[...] = b"" if value.dtype == object else 0
     return Tensor(value)

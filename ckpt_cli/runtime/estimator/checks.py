@@ -1,4 +1,4 @@
-"""What an Estimator is given, held against what it takes."""
+"""Check the arguments of an Estimator."""
 
 from __future__ import annotations
 

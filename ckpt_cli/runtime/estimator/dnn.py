@@ -74,7 +74,7 @@ def _dense(x: Tensor, units: int, name: str, made: list[Variable]) -> Tensor:
 
 
 class _Classifier(Estimator, ABC):
-    """What both kinds have in common; a subclass has its optimizers and says how a step is taken."""
+    """The common part of both kinds; a subclass has its optimizers and defines a step."""
 
     _OPTIMIZERS: ClassVar[dict[str, Callable[[], Any]]]
     """By the names that stand for them."""
@@ -98,7 +98,7 @@ class _Classifier(Estimator, ABC):
         refuse("DNNClassifier", batch_norm=batch_norm)
         head = Head(n_classes, weight_column, label_vocabulary, loss_reduction)
         network = _Network(hidden_units, feature_columns, activation_fn, dropout)
-        self._make_optimizer(optimizer)  # Whatever is wrong with it is said now.
+        self._make_optimizer(optimizer)  # an error in it is raised now
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             with GradientTape() as tape:
@@ -205,6 +205,6 @@ class DNNClassifierV1(_Classifier):
         return made
 
     def _take_step(self, optimizer: Any, pairs: list[tuple[Any, Any]]) -> Any:
-        # Where Adam's powers belong: they are nobody's slots.
+        # the scope of Adam's powers, which are no slots
         with name_scope("dnn/head/"):
             return optimizer.apply_gradients(pairs, get_global_step())

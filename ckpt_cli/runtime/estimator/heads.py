@@ -125,7 +125,7 @@ class Head:
     def metrics(
         self, predictions: dict[str, Tensor], labels: Tensor, losses: Tensor, weights: Tensor | None
     ) -> dict[str, Any]:
-        """Return what `evaluate` counts beside the loss."""
+        """Return the metrics of `evaluate` other than the loss."""
         ids = reshape(predictions["class_ids"], [-1])
         found = {
             "accuracy": metrics.accuracy(labels, ids, weights),
@@ -156,4 +156,4 @@ _REDUCTIONS = {
     "weighted_sum": "sum",
     "weighted_sum_over_batch_size": "mean",
 }
-"""What the reductions of TensorFlow 2 and 1 do, by their names."""
+"""The reductions of TensorFlow 2 and 1, by their names."""

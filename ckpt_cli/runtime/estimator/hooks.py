@@ -6,8 +6,8 @@
     after_run             each step: gets their values; may ask to stop
     end                   once, unless an error ended the session
 
-What a variable is asked for is its value before the step.
-tensorflow/python/training/session_run_hook.py, basic_session_run_hooks.py
+A hook gets the value of a variable from before the step. tensorflow/python/training/session_run_hook.py,
+basic_session_run_hooks.py
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("ckpt_cli.runtime")
 
 
 class SessionRunArgs(NamedTuple):
-    """What a hook asks for: tensors and variables, or a structure of them."""
+    """A hook's request: tensors and variables, or a structure of them."""
 
     fetches: Any
     feed_dict: Any = None
@@ -39,7 +39,7 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What it gets, in the structure it asked for."""
+    """The values for a request, in its structure."""
 
     results: Any
     options: Any = None
@@ -62,20 +62,20 @@ class SessionRunHook:
     """Base: does nothing."""
 
     def begin(self) -> None:
-        """Be told that the model_fn has been called."""
+        """Run after the model_fn."""
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Be told that variables have their values."""
+        """Run once variables have their values."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Be told of a step that begins; return what is wanted of it."""
+        """Run before a step, and return the requested values."""
         return None
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Be told of a step that was made."""
+        """Run after a step."""
 
     def end(self, session: Any) -> None:
-        """Be told that the last step was made."""
+        """Run after the last step."""
 
 
 class SecondOrStepTimer:
@@ -140,7 +140,7 @@ class StopAtStepHook(SessionRunHook):
 
 
 class StopAfterNStepsHook(SessionRunHook):
-    """Stops after so many batches, whatever the global step: evaluation's `steps`."""
+    """Stops after this many batches, whatever the global step: evaluation's `steps`."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
@@ -152,7 +152,7 @@ class StopAfterNStepsHook(SessionRunHook):
 
 
 class NanLossDuringTrainingError(RuntimeError):
-    """The loss is not a number any more."""
+    """The loss is no longer a number."""
 
     def __str__(self) -> str:
         return "NaN loss during training."

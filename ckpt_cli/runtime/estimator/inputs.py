@@ -1,4 +1,4 @@
-"""What an `input_fn` gives: batches of features and labels."""
+"""The batches of features and labels that an `input_fn` returns."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
 def batches(found: Any) -> Iterator[Batch]:
     """Yield the batches of what an input_fn returned: a dataset, or features and labels for every step.
 
-    A dataset is gone through from its first pass on, so that what a call sees does not
-    depend on the calls before it.
+    A dataset is read from its first pass on, so that a call does not depend on the calls before it.
     """
     if found is None:
         raise ValueError("input_fn should return a Dataset, or features and labels; it returned None.")

@@ -36,7 +36,7 @@ class Optimizer:
     """Base; a subclass makes its slots and applies one gradient to one variable."""
 
     slot_infix = ""
-    """What stands between variable and optimizer in a slot's name: `t_0/` in canned Estimators.
+    """The text between variable and optimizer in a slot's name: `t_0/` in canned Estimators.
 
     They partition each variable, into one part, and minimize within a scope; the part's slot
     is named after the end of the part's name that is as long as the scope's (formats.md 13.1).
@@ -80,7 +80,7 @@ class Optimizer:
         self, loss: Any, var_list: Any = None, gate_gradients: int = 1, aggregation_method: Any = None,
         colocate_gradients_with_ops: bool = False, grad_loss: Any = None,
     ) -> list[tuple[Any, Any]]:  # fmt: skip
-        """Return gradients and variables, all that are trainable in the graph unless told."""
+        """Return gradients and variables; by default those of all trainable variables in the graph."""
         graph = graphs.current()
         if callable(loss):
             if var_list is None:

@@ -1,12 +1,12 @@
 """Restoring the most recent checkpoint of a model_dir, before anything is written there.
 
-What is in the way is said, and nothing is begun anew over it:
+Obstacles are reported, and training never restarts over them:
 
     no state file, or one that names nothing here, and checkpoints beside it   refused
     a checkpoint of another model                                              refused
     one that vanished while it was opened                                      the next is taken
 
-TensorFlow begins anew in the first case, and overwrites the run as it goes.
+TensorFlow restarts in the first case, and overwrites the run as it goes.
 """
 
 from __future__ import annotations

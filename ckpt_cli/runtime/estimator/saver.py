@@ -3,9 +3,8 @@
     <path>-<step>.index, .data-00000-of-00001   name-based, as TensorFlow's Saver writes it
     checkpoint                                  the state file, paths relative to it
 
-No `.meta` is written: there is no graph to put into it, and an Estimator needs none to go on.
-A restore holds every variable against the checkpoint before it changes the first.
-tensorflow/python/training/saver.py
+No `.meta` is written: there is no graph for it, and an Estimator continues without one. A restore compares
+every variable with the checkpoint before it changes the first. tensorflow/python/training/saver.py
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class _Keeper(ABC):
         self._kept = kept
 
     def recover(self, directory: str) -> None:
-        """Take over what a directory's state file lists, and what of it lies in the directory.
+        """Take over the checkpoints in a directory's state file that exist.
 
         A copy of a run may name the checkpoints of the run it is a copy of, which are not
         its own to delete.  Paths are taken as this saver would write them, so that one that is

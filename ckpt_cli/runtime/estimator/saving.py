@@ -49,19 +49,19 @@ class RunEvents:
 
 
 class CheckpointSaverListener:
-    """Base of what is told of saves; does nothing."""
+    """The base of listeners to saves; it does nothing."""
 
     def begin(self) -> None:
-        """Be told that training is about to begin."""
+        """Run before training."""
 
     def before_save(self, session: Any, global_step_value: int) -> None:
-        """Be told of a save that begins."""
+        """Run before a save."""
 
     def after_save(self, session: Any, global_step_value: int) -> Any:
-        """Be told of a save that was made; return True to stop training."""
+        """Run after a save, and return True to stop training."""
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """Be told of the last save."""
+        """Run after the last save."""
 
 
 class CheckpointSaverHook(SessionRunHook):
@@ -101,7 +101,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         step = int(self._step)
-        # What was just restored is not written once more: it may hold more than this model does.
+        # A checkpoint that was just restored is not written again: it may hold more than this model does.
         if self._get_saver().restored_from != parse_location(f"{self._save_path}-{step}").real():
             self._save(session, step)
         self._timer.update_last_triggered_step(step)
@@ -134,7 +134,7 @@ class CheckpointSaverHook(SessionRunHook):
 
 
 class SummaryHook(SessionRunHook):
-    """Tells the loss of the first step, and of every so many after it, as of the step they lead to."""
+    """Writes the loss of the first step, and of every n-th after it, under the step that it leads to."""
 
     def __init__(self, events: RunEvents, tensors: dict[str, Any], save_steps: int) -> None:
         self._events, self._tensors = events, tensors
@@ -159,7 +159,7 @@ class SummaryHook(SessionRunHook):
 
 
 class StepCounterHook(SessionRunHook):
-    """Tells how many steps are made in a second, and warns where the global step stands still."""
+    """Writes the number of steps per second, and warns if the global step does not move."""
 
     def __init__(
         self, every_n_steps: int | None = 100, every_n_secs: float | None = None,

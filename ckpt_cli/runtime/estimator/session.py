@@ -21,7 +21,7 @@ __all__ = ["Session"]
 
 
 class Session:
-    """What hooks are given as `session`, and what runs them."""
+    """The `session` argument of hooks, which also runs them."""
 
     def __init__(self, recording: Recording, hooks: Sequence[SessionRunHook], first: Batch) -> None:
         self._recording, self._hooks, self._batch = recording, list(hooks), first

@@ -1,4 +1,4 @@
-"""What a `model_fn` is asked for and what it answers: ModeKeys and EstimatorSpec."""
+"""The arguments and results of a `model_fn`: ModeKeys and EstimatorSpec."""
 
 from __future__ import annotations
 

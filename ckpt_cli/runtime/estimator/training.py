@@ -16,7 +16,7 @@ __all__ = ["EvalSpec", "TrainSpec", "train_and_evaluate"]
 
 
 class TrainSpec(NamedTuple):
-    """What to train on, and up to which step."""
+    """The input of training, and its last step."""
 
     input_fn: Callable[..., Any]
     max_steps: int | None = None
@@ -25,7 +25,7 @@ class TrainSpec(NamedTuple):
 
 
 class EvalSpec(NamedTuple):
-    """What to evaluate on, and for how many batches."""
+    """The input of evaluation, and its number of batches."""
 
     input_fn: Callable[..., Any]
     steps: int | None = 100

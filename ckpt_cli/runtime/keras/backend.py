@@ -11,7 +11,7 @@ __all__ = ["clear_session", "epsilon", "floatx", "get_value", "set_value"]
 
 
 def clear_session() -> None:
-    """Begin naming layers anew."""
+    """Restart the numbering of layers' names."""
     clear_names()
 
 

@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["Layer", "deduplicated", "shapes_of"]
 
 _training: list[Any] = []
-"""Whether the calls that are open are training, innermost last; None where nobody said."""
+"""Whether the open calls are training, the innermost last; None if unspecified."""
 
 
 class CallSpec(NamedTuple):
-    """What `call` takes: the name of its inputs, all names, and where `training` and `mask` stand."""
+    """The parameters of `call`: the name of its inputs, all names, and the positions of `training` and
+    `mask`.
+    """
 
     inputs: str
     names: tuple[str, ...]
@@ -72,7 +74,7 @@ class CallSpec(NamedTuple):
         )
 
     def settle_masks(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the masks of a call: what it was given, else those of the inputs, which `call` gets then."""
+        """Return the masks of a call: the given ones, or those of the inputs, which `call` then gets."""
         if "mask" in kwargs:
             return kwargs["mask"]
         if self.mask_at is not None and self.mask_at < len(args):
@@ -85,7 +87,7 @@ class CallSpec(NamedTuple):
     def settle_training(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """Return the positional arguments and whether this call is training, which goes to `call` if it asks.
 
-        The argument says so, else the call this one is made from, else the default in the signature.
+        The argument decides, then the call around this one, then the default in the signature.
         """
         at, outer = self.training_at, _training[-1] if _training else None
         if not self.takes_training:
@@ -112,7 +114,7 @@ class Layer(Module):
     """Base of layers and models."""
 
     _row: ClassVar[LayerRow] = LayerRow()
-    """What the table of layers knows of the class."""
+    """The class's row in the table of layers."""
 
     _passes_masks: ClassVar[bool] = False
     """Whether a mask of the inputs is one of the outputs, or `compute_mask` says which is."""
@@ -193,7 +195,7 @@ class Layer(Module):
         put("supports_masking", self._passes_masks or self._computes_mask)
 
     def _put(self, name: str, value: Any) -> None:
-        """Set an attribute that is nobody's child."""
+        """Set an attribute without tracking it."""
         object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -241,7 +243,9 @@ class Layer(Module):
 
     @property
     def losses(self) -> list[Any]:
-        """What this layer and those below it added: by functions, and in the last call by tensors."""
+        """The losses that this layer and those below it added: by functions, and in the last call by
+        tensors.
+        """
         return [
             as_tensor(loss()) if callable(loss) else loss
             for layer in deduplicated(list(iterate_layers(self)))
@@ -354,8 +358,8 @@ class Layer(Module):
     def _make_weights(self, shapes: Mapping[str, Sequence[int]] | None = None, **free: Any) -> None:
         """Make the weights that the table of layers has for this class; what an option leaves out is None.
 
-        `free` gives numbers for the words that only the input tells, `shapes` the shapes of
-        which the table has none.
+        `free` has numbers for the words that only the input determines, and `shapes` the shapes that the
+        table lacks.
         """
 
         def told(name: str, default: Any = None) -> Any:

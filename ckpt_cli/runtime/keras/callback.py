@@ -1,4 +1,4 @@
-"""What callbacks are: their methods, the list that tells them, and the history that `fit` returns."""
+"""Callbacks: their methods, the list that calls them, and the history that `fit` returns."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Callback:
 
 
 class CallbackList:
-    """Callbacks in their order, each told in turn of what happens, with logs that all of them share."""
+    """Callbacks in their order, which are called one after another with shared logs."""
 
     def __init__(self, callbacks: Iterable[Any], model: Any, **params: Any) -> None:
         self._callbacks = list(callbacks)
@@ -86,7 +86,7 @@ class CallbackList:
 
 
 class History(Callback):
-    """What `fit` returns: the loss, and each metric, of every epoch."""
+    """The result of `fit`: the loss, and each metric, of every epoch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -54,7 +54,7 @@ class LambdaCallback(Callback):
 
 
 class TerminateOnNaN(Callback):
-    """Ends training at a loss that is no number, or infinite."""
+    """Ends training if the loss is NaN or infinite."""
 
     def on_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         loss = (logs or {}).get("loss")
@@ -64,7 +64,7 @@ class TerminateOnNaN(Callback):
 
 
 def _rate_of(model: Any) -> Any:
-    """Return the learning rate, of which Keras tells as a number of NumPy's."""
+    """Return the learning rate as a NumPy number, as Keras does."""
     return np.float32(model.optimizer.learning_rate)
 
 

@@ -2,11 +2,10 @@
 
     {"name": "dense", "trainable": true, "dtype": "float32", "units": 2, "activation": "relu", ...}
 
-Options are those of the table of layers that outputs depend on, those here that change none (`_ALSO`),
-and three for each weight: initializer, regularizer, constraint.  A function stands by its name, an
-initializer, a regularizer and a layer within a layer by a configuration of its own (`described`).
-What cannot be written so is refused: NotImplementedError.
-keras/src/saving/serialization_lib.py: serialize_keras_object
+The options are those of the table of layers, on which outputs depend, those in `_ALSO`, which change no
+output, and three for each weight: initializer, regularizer, constraint. A function is stored by its name, and
+an initializer, a regularizer or an inner layer by a configuration of its own (`described`). Anything else
+raises NotImplementedError. keras/src/saving/serialization_lib.py: serialize_keras_object
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def known_options(class_name: str) -> dict[str, Any]:
 
 
 def config_of(layer: Any) -> dict[str, Any]:
-    """Return the options of a layer of Keras' own; NotImplementedError for one that is no plain data."""
+    """Return the options of one of Keras' layers. Raises NotImplementedError if they are not plain data."""
     name = type(layer).__name__
     row = LAYERS.get(name, LayerRow())
     if name not in LAYERS and name not in _ALSO:
@@ -189,7 +188,7 @@ _OURS = __name__.rpartition(".")[0]
 
 
 def described(layer: Any) -> dict[str, Any]:
-    """Return a layer's class and configuration; one of a program's own stands by its module and name."""
+    """Return a layer's class and configuration; a program's own class is stored by its module and name."""
     name, module = type(layer).__name__, type(layer).__module__
     if not module.startswith(_OURS):
         known = next((full for full, cls in registered.items() if cls is type(layer)), name)

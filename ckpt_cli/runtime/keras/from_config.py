@@ -41,7 +41,7 @@ _MOST_INPUT = 1 << 22
 _SENSELESS = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, InvalidArgumentError,
 )  # fmt: skip
-"""What a configuration of types and numbers that go nowhere ends in."""
+"""The errors from a configuration whose types and numbers are inconsistent."""
 
 _MODELS = ("Sequential", "Functional", "Model")
 _OPERATIONS = {
@@ -49,7 +49,7 @@ _OPERATIONS = {
     "math.multiply": "multiply", "math.truediv": "divide", "math.negative": "negative",
     "math.not_equal": "not_equal",
 }  # fmt: skip
-"""What Keras 2 calls the operators of symbolic tensors."""
+"""Keras 2's names for the operators of symbolic tensors."""
 _OPERATION_CLASSES = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply", "Divide": "divide"}
 """Keras 3's, of the module keras.src.ops.numpy."""
 
@@ -75,7 +75,7 @@ class Builder:
     """Builds models of layers that `make_layer` makes of their configurations."""
 
     _needs_input = True
-    """Whether a model must be built, for which the shape of its input is to be known."""
+    """Whether a model must be built, which requires the shape of its input."""
 
     def __init__(self, make_layer: Callable[[Config], Any]) -> None:
         self._make_layer = make_layer
@@ -269,7 +269,7 @@ class _Called:
 
 
 def _arguments(node: Any) -> tuple[Any, Config]:
-    """Return the arguments of a call; UnsupportedFeatureError for one that nobody here looks at."""
+    """Return the arguments of a call. Raises UnsupportedFeatureError for an unknown one."""
     if isinstance(node, dict):
         args, kwargs = node.get("args", []), node.get("kwargs", {})
     else:

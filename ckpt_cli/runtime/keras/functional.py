@@ -157,7 +157,7 @@ def _in_order(outputs: list[KerasTensor]) -> list[Call]:
 
 
 def _layers_by_depth(calls: list[Call]) -> list[Layer]:
-    # A layer without inputs of its own, an input, lies at the greatest depth it is used from.
+    # A layer without inputs of its own, an input, has the greatest depth that uses it.
     deepest: dict[int, int] = {}
     for call, depth in depths(calls):
         deepest[id(call.layer)] = max(depth, deepest.get(id(call.layer), 0))

@@ -31,7 +31,7 @@ _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 _seeds: list[random.Random] = []
-"""Where initializers without a seed take theirs from, once `set_random_seed` was called."""
+"""The source of seeds for initializers without one, after `set_random_seed`."""
 
 
 def reset_seeds(seed: int) -> None:
@@ -40,7 +40,7 @@ def reset_seeds(seed: int) -> None:
 
 
 def _drawn_seed() -> int:
-    """Return a seed: in a graph from its own, else as Keras draws it, who does not ask TensorFlow."""
+    """Return a seed: in a graph from the graph's own, otherwise as Keras draws it, without TensorFlow."""
     seed = drawn_seed() if graphs.current() is not None else None
     return (_seeds[0] if _seeds else random).randint(1, int(1e9)) if seed is None else seed
 

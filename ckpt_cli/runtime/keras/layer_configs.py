@@ -1,12 +1,10 @@
 """Layers from their stored configurations, by a table of what is known.
 
-A configuration is data: a class name is looked up here and nowhere else, nothing it
-names is imported or run.  Every option is either handed to the layer, known to change
-no output (`_IRRELEVANT`), or must have the one value that leaves it off (`_is_off`);
-whatever else is found is named in an UnsupportedFeatureError.
+A configuration is data: class names are looked up only here, and nothing in it is imported or run. Every
+option is passed to the layer, known to change no output (`_IRRELEVANT`), or must have the one value that
+turns it off (`_is_off`). Any other option is named in an UnsupportedFeatureError.
 
-Weights are made of zeros, and no more of them than the checkpoint holds, whatever sizes
-a configuration asks for.
+Weights are zeros, and no more of them than the checkpoint holds, whatever sizes a configuration requests.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _IRRELEVANT = frozenset(
         "renorm_clipping", "renorm_momentum",
     ]
 )  # fmt: skip
-"""What changes no output outside of training: sizes of a batch, seeds, how it is computed."""
+"""Options that change no output outside training: batch sizes, seeds, how it is computed."""
 _IRRELEVANT_ENDS = ("_initializer", "_regularizer", "_constraint")
 _CHOICES = {"data_format": (None, "channels_last")}
 _MOST_OUTPUT = 1 << 26
@@ -51,7 +49,7 @@ _MOST_SPREAD = 1 << 12
 _ACTIVATIONS = ("activation", "recurrent_activation")
 _OTHER_IN_KERAS_3 = ("hard_sigmoid",)
 _BAD_VALUES = (ValueError, TypeError, KeyError, IndexError, NotImplementedError, ArithmeticError)
-"""What layers raise for values that make no sense: of the types are those of a JSON text, nothing more."""
+"""The errors of layers for senseless values, whose types are those of JSON."""
 
 
 def unknown(what: str) -> UnsupportedFeatureError:
@@ -59,7 +57,7 @@ def unknown(what: str) -> UnsupportedFeatureError:
 
 
 class Budget:
-    """An initializer: zeros, until more elements have been asked for than there can be."""
+    """An initializer: zeros, until more elements were requested than the checkpoint can have."""
 
     def __init__(self, elements: int) -> None:
         self.left = elements
@@ -109,7 +107,7 @@ def layer_from_config(item: Config, budget: Budget, *, keras3: bool) -> Any:
 
 
 def in_keras_2(item: Config) -> Config:
-    """Return Keras 3's configuration of a layer in Keras 2's words, for a layer that is to be trained."""
+    """Return Keras 3's configuration of a layer in Keras 2's words, for a layer to train."""
     name, class_name, config = _parts(item)
     row, what = LAYERS.get(class_name, LayerRow()), f"layer {name!r} ({class_name})"
     if class_name == "Masking" or config.get("mask_zero"):

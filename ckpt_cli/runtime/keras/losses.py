@@ -160,7 +160,7 @@ mae = MAE = mean_absolute_error
 
 
 def of_one_rank(labels: Any, predictions: Any) -> tuple[Any, Any]:
-    """Return tensors of which one has a last axis of one more, without it; losses would broadcast them.
+    """Return two tensors, one of them without an extra last axis of one, which losses would broadcast.
 
     keras/utils/losses_utils.py, squeeze_or_expand_dimensions
     """
@@ -212,7 +212,7 @@ class Reduction:
 class Loss:
     """Losses of labels and predictions, averaged over the batch, or summed, or neither.
 
-    What a mask of the predictions leaves out does not count.  Subclasses compute the losses in `call`.
+    Values outside a mask of the predictions do not count. Subclasses compute the losses in `call`.
     """
 
     def __init__(self, reduction: str = "auto", name: str | None = None) -> None:

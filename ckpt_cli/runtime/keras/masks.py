@@ -1,9 +1,8 @@
 """Masks: which places of a tensor count, carried along from layer to layer.
 
-A mask hangs on the tensor it tells of, as `_keras_mask`; whatever is computed of that tensor
-has none.  A layer hands those of its inputs to `call`, where that asks for `mask`, and hangs on
-its outputs what `compute_mask` makes of them, where it supports masking.  Losses and metrics
-look for the mask of the predictions.
+A mask is an attribute of its tensor, `_keras_mask`; results of operations on that tensor have none. A layer
+passes the masks of its inputs to `call`, if that has a parameter `mask`, and sets the result of
+`compute_mask` on its outputs, if it supports masking. Losses and metrics use the mask of the predictions.
 keras/src/engine/base_layer.py: _get_input_masks, _set_mask_metadata
 """
 
@@ -46,7 +45,7 @@ def hang_masks(tensors: list[Any], masks: list[Any] | None) -> None:
 
 
 def all_of(masks: Any) -> Any:
-    """Return where every mask holds; None, which is no mask, holds everywhere."""
+    """Return the conjunction of masks; None, which is no mask, is true everywhere."""
     found = None
     for mask in masks:
         if mask is not None:

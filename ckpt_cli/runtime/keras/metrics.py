@@ -142,7 +142,7 @@ class MeanMetricWrapper(Mean):
 
 
 def _same(labels: Tensor, found: Tensor) -> Tensor:
-    """Compare labels with predictions of the same places, whatever their dtypes."""
+    """Compare labels with predictions at the same positions, whatever their dtypes."""
     return cast(reshape(cast(labels, found.dtype), [-1, *found.shape[1:]]) == found, "float32")
 
 

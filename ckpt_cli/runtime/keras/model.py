@@ -157,7 +157,7 @@ class Model(Trainer, Layer):
         save_format: str | None = None,
         options: Any = None,
     ) -> None:
-        """Write the weights: HDF5 where the name or `save_format` says so, else a TensorFlow checkpoint."""
+        """Write the weights: HDF5 if the name or `save_format` says so, otherwise a TensorFlow checkpoint."""
         from .weights import save_h5, save_weights_file
 
         path = os.fspath(filepath)

@@ -4,10 +4,9 @@
     {"class_name": "Functional", "config": {"name", "trainable", "layers": [layer with inbound_nodes, ...],
      "input_layers": places, "output_layers": places}, ...}
 
-A layer comes with the shape it was built for.  Which lengths of it are free is found out by computing
-with two: what differs is None.  A shape that a Sequential model has only learned from a call has a free
-batch here; Keras keeps the first call's until there is another.
-keras/src/engine/functional.py: get_network_config
+A layer is stored with the shape that it was built for. Computing with two lengths shows which are free: a
+dimension that differs is None. A shape that a Sequential model has only learned from a call has a free batch
+here; Keras keeps the first call's until another one. keras/src/engine/functional.py: get_network_config
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _made_of(item: Item, known: dict[str, Any], keras3: bool = False) -> Layer:
     if cls is None:
         raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using `custom_objects`.")
     config = {key: _with_layers(value, known, keras3) for key, value in item["config"].items()}
-    # What shapes an attention had is known again once it was called.
+    # an attention learns its shapes again when it is called
     return cls.from_config({key: None if key in _ATTENDED else value for key, value in config.items()})
 
 

@@ -3,9 +3,9 @@
     .keras   the configuration with what the model was built and compiled for; weights and optimizer by object
     .h5      configurations as Keras 2.4 wrote them; weights by layer, the optimizer's by name
 
-Written is what Keras 2.15 writes. Read is this and what Keras 3 writes, whose options are put in Keras 2's
-words before.  The optimizer gets its state whatever layout it has (`configured`).
-keras/src/saving/saving_lib.py, keras/src/saving/legacy/hdf5_format.py
+Files are written as Keras 2.15 does. Files of Keras 3 are also read, after their options were translated to
+Keras 2's words. The optimizer gets its state in any layout (`configured`). keras/src/saving/saving_lib.py,
+keras/src/saving/legacy/hdf5_format.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Symbolic tensors, of which Functional models are made.
+"""Symbolic tensors, which make up Functional models.
 
 A `KerasTensor` is a place in a model to be: its shape, and the call that fills it.
 Shapes are found out by computing with zeros, which also builds the layers; what a call returns for

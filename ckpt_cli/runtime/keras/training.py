@@ -40,7 +40,7 @@ __all__ = ["Trainer"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 _BATCH = 32
-"""Examples of a batch where nobody says how many."""
+"""The default number of examples in a batch."""
 
 
 class Trainer:
@@ -55,7 +55,7 @@ class Trainer:
     _resumed: Any
     _training: Traced | None
     _compiled_state: list[tuple[Layer, bool]]
-    """Each layer, and whether it was to be trained when the model was compiled."""
+    """Each layer, and whether it was trainable when the model was compiled."""
 
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **options: Any
@@ -221,7 +221,7 @@ class Trainer:
 
     @contextmanager
     def _trained_as_compiled(self) -> Iterator[None]:
-        """Train what was to be trained when the model was compiled, whatever has been said since.
+        """Train the layers that were trainable when the model was compiled, despite later changes.
 
         So does Keras, and GANs count on it: their discriminator is frozen after it was compiled.
         keras/src/engine/training_utils.py: RespectCompiledTrainableState
@@ -345,7 +345,7 @@ def _is_due(epoch: int, frequency: Any) -> bool:
 
 
 class _Data:
-    """What is trained with: arrays of inputs, labels and weights of examples, or a dataset of all three."""
+    """The training data: arrays of inputs, labels and sample weights, or a dataset of all three."""
 
     def __init__(self, x: Any, y: Any = None, weights: Any = None) -> None:
         x, y = _of_numbers(x), _of_numbers(y)
@@ -371,7 +371,7 @@ class _Data:
         return len(flatten(self.x)[0])
 
     def steps(self, batch_size: int | None) -> int | None:
-        """Return how many batches there are; None where nobody knows."""
+        """Return the number of batches, or None if unknown."""
         if self.is_arrays:
             return math.ceil(len(self) / (batch_size or _BATCH))
         count = int(self.x.cardinality()) if isinstance(self.x, Dataset) else UNKNOWN_CARDINALITY
@@ -548,7 +548,7 @@ def _epochs(
     if data.is_arrays:
         is_anew, batches = steps is None and not skipped, chain.from_iterable(begin() for _ in range(epochs))
     else:
-        # Keras begins a pass that nobody draws from, which takes random numbers of a shuffle.
+        # Keras begins a pass without drawing from it, which uses random numbers of a shuffle.
         is_anew, batches = isinstance(x, Dataset) and steps in (None, length), chain(begin())
     if steps is None and skipped:
         steps = data.steps(batch_size)

@@ -3,9 +3,9 @@
     keras-h5                 layer by layer, each one's weights in their order, then the model's own
     keras-weights, keras     objects by their attributes
 
-In a model's attributes an object that can be reached by several has the path of the one that
-is walked first: Keras 2 walks them in descending order of their names, Keras 3 in ascending
-order and without leading underscores.  Written is Keras 2's, read are both.
+An object that several attributes of a model reach has the path of the one that is walked first. Keras 2 walks
+them in descending order of their names, Keras 3 in ascending order and without leading underscores. Keras 2's
+paths are written, and both are read.
 
 A model that was made from a configuration has the weights of any checkpoint of it: the
 configuration says which those are.  Everything is found, of the right shapes, before one
@@ -48,7 +48,7 @@ Pairs = list[tuple[Any, str]]
 
 
 class Layered(Protocol):
-    """What saving weights asks of a model."""
+    """The interface of a model for saving its weights."""
 
     _own_weights: list[Any]
 
@@ -222,8 +222,8 @@ def _assign_all(reader: FormatReader, pairs: Pairs) -> None:
 def assign_weights(model: Layered, reader: FormatReader, by: FormatReader) -> dict[str, Any]:
     """Give a model made from the configuration of `by` the weights of `reader`; return variables by key.
 
-    Where only names tell, they are those of `by`.  Raises UnsupportedFeatureError where
-    some weights are missing or have other shapes.
+    If only names identify variables, they are those of `by`. Raises UnsupportedFeatureError if some weights
+    are missing or have other shapes.
     """
     try:
         unit = from_config(keras_facts(by.facts).config or "")

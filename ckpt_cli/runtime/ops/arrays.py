@@ -294,7 +294,7 @@ define(
 
 
 _LEAST_PRODUCTS = 1 << 22
-"""Of numbers, that a part of a matrix product is to be: some 80 microseconds."""
+"""The fewest products in a part of a matrix product: some 80 microseconds."""
 
 _ALONE = 1 << 15
 """Products of numbers that OpenBLAS always leaves to one thread."""
@@ -372,7 +372,7 @@ def _dense(x: Any, kernel: Any, bias: Any) -> Any:
     return np.add(out, bias, out=out)
 
 
-# What a layer does at every step, in one operation where two would do.
+# A layer's work at every step, as one operation instead of two.
 define(
     "dense",
     _dense,

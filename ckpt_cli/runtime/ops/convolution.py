@@ -1,8 +1,8 @@
 """Convolution: products of windows over an image with a kernel.
 
-The windows of a whole batch are many times its size, so they are never all in memory: those of a few
-rows of an image are copied at a time, so that they and their product stay in a processor's cache.  A
-kernel of one element needs no copy.
+The windows of a whole batch are many times its size, so they are never all in memory: those of a few rows of
+an image are copied at a time, so that they and their product stay in a processor's cache. A kernel of one
+element needs no copy.
 
     convolve:         image, kernel            -> [batch, *places, out]
     convolve_back:    its gradient, kernel     -> image
@@ -36,7 +36,7 @@ _SUMS = 8
 
 
 def _parts(batch: int, counts: tuple[int, ...], width: int) -> list[tuple[slice, slice]]:
-    """Return the examples, and the places along the first axis, of which windows are copied at a time."""
+    """Return the examples, and the positions along the first axis, whose windows are copied at a time."""
     others = math.prod(counts[1:])
     rows = max(_ELEMENTS // max(width, 1), _LEAST_WINDOWS) // max(others, 1)
     if rows >= counts[0]:
@@ -77,7 +77,7 @@ def _products(
     seen, out = _seen(x, window, around), np.empty((len(x), *counts, outputs), x.dtype)
 
     def work(part: tuple[slice, slice]) -> None:
-        # A part is a run of whole examples or one example's run of rows: its outputs lie in a row, too.
+        # A part is a run of whole examples or one example's run of rows, so its outputs are contiguous, too.
         np.matmul(seen[part].reshape(-1, len(matrix)), matrix, out=out[part].reshape(-1, outputs))
 
     share(work, _parts(len(x), counts, max(matrix.shape)))
@@ -93,10 +93,10 @@ def _convolve(x: Any, kernel: Any, window: Window) -> Any:
 
 
 def _convolve_onto(g: Any, kernel: Any, image: tuple[int, ...], window: Window) -> Any:
-    """Return an image of a size: each element of g times the kernel, added where its window lies."""
+    """Return an image of a size: each element of g times the kernel, added at its window."""
     axes = tuple(range(window.rank))
     if max(window.strides) == 1:
-        # The windows of g that an element of the image lies in, by the kernel turned round.
+        # The windows of g that contain an element of the image, with the kernel reversed.
         turned = np.ascontiguousarray(np.flip(kernel, axes).swapaxes(-1, -2))
         around = [
             (reach - 1 - before, reach - 1 - after)
@@ -174,7 +174,7 @@ def convolution(x: Any, kernel: Any, strides: Any, padding: str, dilations: Any)
 def transposed(
     x: Any, kernel: Any, image: tuple[int, ...], strides: Any, padding: str, dilations: Any
 ) -> Tensor:
-    """Return an image of a size, of which `convolution` with these options makes one like x, transposed.
+    """Return the transpose of `convolution` with these options: an image of a size from one like x.
 
     x is [batch, *places, in], the kernel [*axes, out, in].  Raises ValueError where windows
     over such an image have other places.

@@ -1,7 +1,7 @@
 """Operations element by element, with broadcasting.
 
-A rule's sum over what was broadcast is `sum_like(g, x)`: it looks at x itself and not
-at a shape, so that a recorded rule holds for the next batch, whatever its size.
+A rule sums over broadcast axes by `sum_like(g, x)`, which uses x itself and not a shape, so that a recorded
+rule works for the next batch of any size.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ define(
 
 def sum_like(g: Tensor, x: Tensor) -> Tensor:
     """Return a gradient summed over the axes along which x was broadcast."""
-    # Nothing to sum and nobody who would replay this with other shapes: by far the most common case.
+    # Nothing to sum, and no replay with other shapes: by far the most common case.
     if g._value.shape == x._value.shape:
         for observer in observers:
             if observer.records_shapes:

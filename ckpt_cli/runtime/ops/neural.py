@@ -17,7 +17,7 @@ _op = OPERATIONS
 
 
 KERAS = "keras"
-"""Who made probabilities: an activation of Keras, whichever it is."""
+"""The source of probabilities: any activation of Keras."""
 
 
 def keep_logits(probabilities: Tensor, logits: Any, made_by: str) -> Tensor:

@@ -58,7 +58,7 @@ def _spelled_out(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return what `_normalize_back` returns, by operations that have rules of their own.
 
-    Where there is no kernel of TensorFlow's own, its variance is about a mean that is a constant.
+    Without a fused kernel of TensorFlow, its variance is around a constant mean.
     """
     others = tuple(range(x.ndim - 1))
     count = _op["size"](x, dtype=x._value.dtype) / _op["size"](mean, dtype=x._value.dtype)

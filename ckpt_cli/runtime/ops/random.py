@@ -1,11 +1,10 @@
 """Random values as TensorFlow's stateful operations draw them.
 
-An operation has two seeds (`operation_seeds`), which begin a stream of Philox's numbers, and a
-place in it: drawing moves the place on. Eagerly all operations of one kind, dtype and pair of
-seeds share a place, until the global seed is set again. In a function that TensorFlow traces each
-has a place of its own, and one without a seed counts those before it in the function for its
-second seed. Drawing is an operation without inputs, or with the tensor whose shape it takes,
-so that a replayed program draws anew.
+An operation has two seeds (`operation_seeds`), which start a stream of Philox's numbers, and a position in
+it, which each draw advances. Eager operations of one kind, dtype and pair of seeds share a position, until
+the global seed is set again. In a function that TensorFlow traces each has its own position, and one without
+a seed uses the number of such operations before it as its second seed. Drawing is an operation without
+inputs, or with the tensor whose shape it takes, so that a replayed program draws again.
 
 Authority: tensorflow/python/framework/random_seed.py, tensorflow/core/util/guarded_philox_random.h,
 kernels/random_op.cc and random_shuffle_op.cc.
@@ -51,7 +50,7 @@ class Place:
 
 @dataclass(eq=False)
 class Era:
-    """What is from one setting of the global seed to the next."""
+    """The state between two settings of the global seed."""
 
     seed: int | None
     operations: random.Random
@@ -61,7 +60,7 @@ class Era:
 class Traced:
     """A function that TensorFlow traces: its seed, and the places of its operations and of functions in it.
 
-    A setting of the global seed begins all places anew, not the seeds, unless they are `kept`.
+    Setting the global seed restarts all positions, but not the seeds, unless they are `kept`.
     """
 
     def __init__(self, *, kept: bool = False) -> None:
@@ -93,7 +92,7 @@ class Traced:
 
 
 class _Called:
-    """What `Traced.called` returns; a generator would take several times as long."""
+    """The result of `Traced.called`; a generator would take several times as long."""
 
     def __init__(self, function: Traced) -> None:
         self._function = function
@@ -130,7 +129,7 @@ class Call:
 
 
 class _State:
-    """What the program's random numbers depend on."""
+    """The state of the program's random numbers."""
 
     def __init__(self) -> None:
         self.era = Era(None, random.Random())  # noqa: S311  TensorFlow's choice
@@ -147,7 +146,7 @@ def reset_seed(seed: int | None) -> None:
 
 @contextlib.contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
-    """Seed everything random within, and go on as before after."""
+    """Seed all random numbers inside, and restore the state afterwards."""
     before = _state.era, _state.call
     reset_seed(seed)
     _state.call = None

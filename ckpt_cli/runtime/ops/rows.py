@@ -69,7 +69,7 @@ class Rows:
         return x.reshape(self.shape)
 
     def along(self, channels: Any) -> Any:
-        """Return numbers of channels so that they lie along a row."""
+        """Return channel values repeated along a row."""
         return np.tile(channels, self.folds)
 
     def sums(self, *values: Any) -> list[Any]:
@@ -84,7 +84,7 @@ class Rows:
         return list(parts.sum(axis=1).reshape(len(values), self.folds, self.channels).sum(axis=1))
 
     def made(self, like: Any, value: Any) -> Any:
-        """Return an array of the batch's shape, each piece of which a function makes."""
+        """Return an array of the batch's shape, filled piece by piece by a function."""
         out = np.empty(self.shape, like.dtype)
 
         def work(piece: slice) -> None:

@@ -63,4 +63,4 @@ define("assign_sub", _assign_sub, None)
 define("scatter", _scatter, None, None)
 define("scatter_nd", _scatter_nd, None, None)
 define("assign_slice", _assign_slice, None)
-define("print", lambda: np.zeros(0))  # Whoever records is told; what is printed is no tensor's business.
+define("print", lambda: np.zeros(0))  # Recording code is notified; printing uses no tensor.

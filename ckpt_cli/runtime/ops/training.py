@@ -30,7 +30,7 @@ _ELEMENTS = 1 << 16
 
 
 class _Holder:
-    """What holds an array that nobody else has."""
+    """Holds the only reference to an array."""
 
     def __init__(self) -> None:
         self._value = np.empty(0)
@@ -45,7 +45,7 @@ _ALONE = _count(_Holder())
 
 
 def _target(variable: Any) -> Any:
-    """Return the array for a variable's new value: its own, unless anybody could see that it changes."""
+    """Return the array for a variable's new value: its own, unless the change would be visible elsewhere."""
     value = variable._value
     is_seen = not (value.flags.owndata and value.flags.writeable and value.flags.c_contiguous)
     del value
@@ -336,7 +336,7 @@ def _ftrl(
     learning_rate_power: Any, l1_regularization_strength: Any, l2_regularization_strength: Any,
     l2_shrinkage_regularization_strength: float, beta: Any,
 ) -> Any:  # fmt: skip
-    """Follow the regularized leader: the variable is made anew of two sums over all gradients."""
+    """Follow the regularized leader: the variable is computed from two sums over all gradients."""
     dtype = g.dtype.type
     given = learning_rate_power, l1_regularization_strength, l2_regularization_strength, beta
     power, one, two, beta = (dtype(getattr(value, "_value", value)) for value in given)

@@ -39,7 +39,7 @@ _op = OPERATIONS
 
 
 class Window(NamedTuple):
-    """The size of a window, the step from one to the next, their spread, and what lies around the image."""
+    """The size of a window, the stride, the dilation, and the margins of the image."""
 
     size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -90,7 +90,7 @@ def places(image: tuple[int, ...], window: Window) -> tuple[int, ...]:
 
 
 def spare(image: tuple[int, ...], window: Window) -> int:
-    """Return how much of an image lies behind the last window, along the axis of which that is the most."""
+    """Return the largest part of an image after the last window, along any axis."""
     ends = [
         (count - 1) * stride + reach
         for count, stride, reach in zip(places(image, window), window.strides, window.reach, strict=True)
@@ -125,7 +125,9 @@ def over(padded: Any, window: Window) -> Any:
 
 
 def reached(counts: tuple[int, ...], window: Window) -> list[tuple[slice, ...]]:
-    """Return for each place in a window which elements of an image with margins lie there, of all windows."""
+    """Return, for each position in a window, the elements of a padded image at that position in all
+    windows.
+    """
     return [
         (
             slice(None),
@@ -146,7 +148,7 @@ def _windows(x: Any, window: Window, fill: float) -> Any:
 
 
 def onto(g: Any, image: tuple[int, ...], window: Window) -> Any:
-    """Return an image of a size, each element the sum of those of the windows that lie over it."""
+    """Return an image of a size, each element the sum of the window elements at its place."""
     around = margins(image, window)
     padded = [dim + sum(margin) for dim, margin in zip(image, around, strict=True)]
     out = np.zeros((len(g), *padded, g.shape[-1]), g.dtype)
@@ -221,7 +223,7 @@ def _max_pool_pick(h: Any, x: Any, out: Any, window: Window) -> Any:
 
 
 def _first_largest(padded: Any, out: Any, counts: tuple[int, ...], window: Window) -> Iterator[Any]:
-    """Yield for each place in a window which elements lie there, and which of them are the first largest."""
+    """Yield, for each position in a window, its elements, and which of them are the first largest."""
     free = np.ones(out.shape, bool)
     for elements in reached(counts, window):
         hit = padded[elements] == out
@@ -256,7 +258,7 @@ def max_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
 
 
 def avg_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
-    """Return means over windows; what lies outside the image does not count."""
+    """Return means over windows; elements outside the image do not count."""
     window = _pooled(size, strides, padding)
     tensor = as_tensor(x)
     patches = _op["windows"](tensor, window=window, fill=0.0)

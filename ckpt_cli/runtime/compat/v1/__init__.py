@@ -1,8 +1,8 @@
 """tf.compat.v1: the names that programs of the first version still use.
 
-There are no sessions here, and what a graph would hold is an eager value.  What a call of
-an Estimator's `model_fn` makes is noted in a graph all the same (`graphs`), for collections
-and for optimizers that differentiate without a tape.
+There are no sessions here, and the values of a graph are eager. Everything that a call of an Estimator's
+`model_fn` makes is still noted in a graph (`graphs`), for collections and for optimizers that differentiate
+without a tape.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what few programs need when it is first asked for."""
+    """Import at its first use what few programs need."""
     if name in _LAZY:
         return importlib.import_module(f".{name}", _LAZY[name])
     raise absent(__name__, name)

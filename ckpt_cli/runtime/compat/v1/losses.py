@@ -40,7 +40,7 @@ def _collected(losses: Tensor, weights: Any, collection: str | None, reduction: 
         _REDUCTION: lambda: reduce_sum(cast(weight != 0, losses.dtype)),
     }
     if reduction in divisors:
-        # Where nothing weighs anything the loss is zero, and not 0/0.
+        # if all weights are zero, the loss is zero, and not 0/0
         loss = _op["divide_no_nan"](loss, divisors[reduction]())
     elif reduction not in ("none", "weighted_sum"):
         raise ValueError(f"Invalid Reduction Key {reduction}.")

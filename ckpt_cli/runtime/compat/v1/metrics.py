@@ -1,7 +1,6 @@
 """tf.compat.v1.metrics: each returns its value and the operation that counts a batch in.
 
-What is counted lies in variables that are local: they begin at zero with each evaluation
-and are not saved.
+Counts are kept in local variables: they begin at zero with each evaluation and are not saved.
 """
 
 from __future__ import annotations

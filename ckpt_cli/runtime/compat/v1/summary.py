@@ -1,4 +1,4 @@
-"""tf.compat.v1.summary: what a model_fn wants told in the event file."""
+"""tf.compat.v1.summary: numbers that a model_fn writes to the event file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ __all__ = ["scalar"]
 
 
 def scalar(name: str, tensor: Any, collections: Any = None, family: str | None = None) -> None:
-    """Tell a number every `save_summary_steps`, beside the loss."""
+    """Write a number every `save_summary_steps`, next to the loss."""
     refuse("summary.scalar", collections=collections)
     add_to_collection("summaries", (f"{family}/{name}" if family else name, as_tensor(tensor)))

@@ -56,7 +56,7 @@ _LAZY = {
     "StepCounterHook": "saving",
     "StopAtStepHook": "hooks",
 }
-"""By name: the module of `estimator` that has it, imported when it is first asked for."""
+"""Names by their module of `estimator`, which is imported at its first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -73,7 +73,7 @@ class EinsumDense(Layer):
 
 
 def _masks_along(query: Any, value: Any, key: Any) -> list[Any]:
-    """Return the masks of the inputs, those that there are, so that they lie along [batch, to, from]."""
+    """Return the existing masks of the inputs, reshaped to [batch, to, from]."""
     masks = (mask_of(query), 2), (mask_of(value), 1), (mask_of(key), 1)
     return [_op["expand_dims"](as_mask(mask), axis=axis) for mask, axis in masks if mask is not None]
 

@@ -376,7 +376,7 @@ class GlobalAveragePooling1D(GlobalAveragePooling2D):
     _passes_masks = True
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return None: the places that it tells of are gone."""
+        """Return None: the masked positions no longer exist."""
 
     def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
         if mask is None:

@@ -161,7 +161,7 @@ class Softmax(Layer):
 
 
 class Dropout(Layer):
-    """In training, zeros for a share of the elements and the rest scaled up; else the input."""
+    """In training, zeros for a share of the elements and the rest scaled up; otherwise the input."""
 
     _passes_masks = True
 

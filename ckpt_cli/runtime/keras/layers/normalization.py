@@ -24,13 +24,13 @@ _op = OPERATIONS
 _SHORTEST = 1e-12
 """The least square of a length that is divided by."""
 _FUSED = ((4, [1]), (4, [3]), (5, [1]), (5, [4]))
-"""Ranks of batches and their axes of channels of which TensorFlow has a kernel of its own."""
+"""The ranks of batches, and their channel axes, for which TensorFlow has a fused kernel."""
 _LEAST_EPSILON = 1.001e-5
 """That this kernel takes."""
 
 
 def _aligned(weight: Any, rank: int, axes: list[int]) -> Any:
-    """Return a weight reshaped so that it lies along its axes of a tensor of some rank."""
+    """Return a weight reshaped to broadcast along its axes of a tensor of this rank."""
     if axes == [rank - 1]:
         return weight
     shape = [1] * rank
@@ -63,7 +63,7 @@ def _places(axes: Any, rank: int) -> list[int]:
 
 
 class _Normalization(Layer):
-    """What all have in common: axes, and the weights that scale and shift along them."""
+    """The common part: axes, and the weights that scale and shift along them."""
 
     gamma: Variable | None
     beta: Variable | None
@@ -101,7 +101,7 @@ class _Normalization(Layer):
         return x * inverse + shift
 
     def _along(self, weight: Any, x: Tensor) -> Any:
-        """Return a weight so that it lies along its axes of x."""
+        """Return a weight reshaped to broadcast along its axes of x."""
         return _aligned(weight, x.ndim, list(self.axis))
 
 

@@ -5,9 +5,8 @@
 
 The loop is made of ordinary operations, so gradients need nothing more.
 
-Where a mask leaves out a time, states stay as they were, and what is put out is what was before,
-or zeros by `zero_output_for_mask`; before the first time that is zeros.
-keras/src/backend.py: rnn
+At a masked time step, states stay unchanged, and the output is the previous one, or zeros with
+`zero_output_for_mask`; before the first step it is zeros. keras/src/backend.py: rnn
 """
 
 from __future__ import annotations
@@ -338,7 +337,7 @@ class Bidirectional(Layer):
         if kwargs.pop("backward_layer", None) is not None:
             raise NotImplementedError("Bidirectional: argument backward_layer is not supported")
         if not hasattr(layer, "go_backwards"):
-            raise KeyError("go_backwards")  # which Keras looks up in the layer's configuration
+            raise KeyError("go_backwards")  # Keras looks it up in the layer's configuration
         super().__init__(**{"trainable": layer.trainable, **kwargs})
         if merge_mode not in ("sum", "mul", "ave", "concat", None):
             raise ValueError(

@@ -111,7 +111,7 @@ _OPERATION_NAMES = {
     "matmul": "tf.linalg.matmul",
     "abs": "tf.math.abs",
 }
-"""What Keras calls the layers it makes of operators."""
+"""Keras' names for the layers that it makes of operators."""
 
 
 class FunctionLayer(Layer):

@@ -1,4 +1,4 @@
-"""What both kinds of optimizers do with gradients before applying them."""
+"""The handling of gradients before both kinds of optimizers apply them."""
 
 from __future__ import annotations
 

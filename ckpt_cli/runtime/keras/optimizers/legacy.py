@@ -120,7 +120,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Adadelta: a step is as large as the last ones were, whatever unit the gradients have."""
+    """Adadelta: a step is as large as the last ones, whatever the scale of the gradients."""
 
     _operation, _by_rows = "apply_adadelta", True
     _own: ClassVar[dict[str, Any]] = {"learning_rate": 0.001, "rho": 0.95, "epsilon": 1e-7}
@@ -135,7 +135,7 @@ class RMSprop(_WithMomentum):
     }  # fmt: skip
 
     def _arguments(self) -> dict[str, Any]:
-        # The fused kernel, used with momentum, adds epsilon under the root, the other path beside it.
+        # The fused kernel, used with momentum, adds epsilon under the root, the other path after it.
         return {**super()._arguments(), "inside": self._by_rows}
 
 

@@ -87,7 +87,7 @@ class Optimizer(AutoTrackable):
 
     def _begin(self, values: dict[str, Any], others: dict[str, Any]) -> None:
         values = dict(values)
-        own = object.__setattr__  # What follows is no node of the graph.
+        own = object.__setattr__  # The following attributes are no nodes of the graph.
         refuse(type(self).__name__, gradient_aggregator=others.pop("gradient_aggregator", None))
         own(self, "gradient_transformers", list(others.pop("gradient_transformers", None) or ()))
         _check(others)
@@ -141,7 +141,7 @@ class Optimizer(AutoTrackable):
         return name_scope(self._name if graphs.current() is not None else f"{self._name}/")
 
     def _add_weight(self, name: str, value: Any, dtype: str) -> Variable:
-        # Hyperparameters are within the optimizer's name, whoever asks for them first.
+        # Hyperparameters are in the optimizer's scope, whoever reads them first.
         with self._scope():
             variable = Variable(value, name=name, dtype=dtype, trainable=False)
         self._track(variable, name)
@@ -184,10 +184,10 @@ class Optimizer(AutoTrackable):
         return self._slots.get(id(var), (None, {}))[1].get(slot_name)
 
     def add_slot(self, var: Any, slot_name: str, initializer: float = 0.0) -> Any:
-        """Return a variable's slot, made if it is not there."""
+        """Return a variable's slot, created as needed."""
         if slot_name not in self._slot_names:
             self._slot_names.append(slot_name)
-        # The variable is kept beside its slots, so that its identity is nobody else's.
+        # The variable is kept with its slots, so that its id stays unique.
         _, slots = self._slots.setdefault(id(var), (var, {}))
         slot: Any = slots.get(slot_name)
         if slot is None:

@@ -101,7 +101,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Adadelta: a step is as large as the last ones were, whatever unit the gradients have."""
+    """Adadelta: a step is as large as the last ones, whatever the scale of the gradients."""
 
     _operation = "apply_adadelta"
     _own: ClassVar[dict[str, Any]] = {"learning_rate": 0.001, "rho": 0.95, "epsilon": 1e-7}

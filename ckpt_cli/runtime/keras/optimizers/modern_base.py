@@ -7,9 +7,8 @@
       _index_dict     (no edges)
       _momentums ...  the slots again, one list for each kind
 
-Which slot belongs to which variable is told by the order alone, so an optimizer is
-built for a list of variables, once, when the first gradients come.
-keras/src/optimizers/optimizer.py
+Only the order shows which slot belongs to which variable, so an optimizer is built for a list of variables,
+once, with the first gradients. keras/src/optimizers/optimizer.py
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Optimizer(AutoTrackable):
             raise ValueError("At most one of `clipnorm` and `global_clipnorm` can be set.")
         for key, value in values.items():
             if key in self._own and callable(value) and key != "learning_rate":
-                as_tensor(value)  # which raises, as it does in Keras
+                as_tensor(value)  # raises, as it does in Keras
             if key not in ("learning_rate", "jit_compile"):
                 setattr(self, key, value)
         self.jit_compile = False  # as on a machine without a GPU
@@ -205,7 +204,7 @@ class Optimizer(AutoTrackable):
     def add_variable_from_reference(
         self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
-        """Make a variable of a model variable's shape, zeros unless told, and note it in `_variables`."""
+        """Make a variable of a model variable's shape, zeros by default, and add it to `_variables`."""
         if initial_value is None:
             of_shape = model_variable._value.shape if shape is None else tuple(shape)
             initial_value = np.zeros(of_shape, model_variable._value.dtype)
@@ -215,7 +214,7 @@ class Optimizer(AutoTrackable):
         return variable
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Leave variables as they are, and those of which a regular expression is found in the name."""
+        """Exclude variables, and those whose name matches a regular expression."""
         if self._built:
             raise ValueError(
                 "`exclude_from_weight_decay()` can only be configued before the optimizer is built."
@@ -348,7 +347,7 @@ def _check_averaging(values: dict[str, Any]) -> None:
 
 
 def _key(variable: Any) -> str:
-    """Return what tells a variable apart, as text, which a list in the graph may hold."""
+    """Return a unique text for a variable, which a list in the graph may hold."""
     return f"{variable._shared_name}_{id(variable)}"
 
 

@@ -71,7 +71,7 @@ class InverseTimeDecay(ExponentialDecay):
 
 
 class PiecewiseConstantDecay(LearningRateSchedule):
-    """The value of the interval in which the step lies; a boundary belongs to the interval before it."""
+    """The value of the interval that contains the step; a boundary belongs to the interval before it."""
 
     def __init__(self, boundaries: list[float], values: list[float], name: str | None = None) -> None:
         if len(boundaries) != len(values) - 1:
