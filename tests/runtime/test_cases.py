@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[type[Exception], Any]] = {
     "a path that is a tensor": (TypeError, lambda _: tf.train.Checkpoint().write(tf.constant("ckpt"))),
     "tf.saved_model.save": (AttributeError, lambda directory: tf.saved_model.save(tf.Module(), directory)),
     "overwrite=False raises FileExistsError, without a prompt": (FileExistsError, save_twice),
-    "saving a model whole": (AttributeError, lambda directory: tf.keras.Model().save(directory)),
+    "saving a model whole": (NotImplementedError, lambda directory: tf.keras.Model().save(directory)),
     "a prefix that ends in a slash": (
         ConversionError,
         lambda directory: tf.train.Checkpoint().write(os.path.join(directory, "")),
