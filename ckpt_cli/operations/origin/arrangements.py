@@ -125,6 +125,8 @@ def _meets(before: Sequence[int], after: Sequence[int]) -> bool:
 
 
 def _merges(fine: Sequence[int], coarse: Sequence[int]) -> bool:
+    if 0 in fine:
+        return False
     sizes = iter(fine)
     for wanted in coarse:
         size = 1

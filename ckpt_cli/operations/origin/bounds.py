@@ -151,7 +151,7 @@ def _near(found: Array, values: Array, slack: Array, steps: Array) -> Closeness:
         alike = (one == wide) | (np.isnan(one) & np.isnan(wide))
         error = np.where(alike, 0.0, np.abs(one - wide))
         proved = bool(((error <= allowed) | alike).all()) and bool(np.isfinite(steps).all())
-    rank = np.nan_to_num(error if proved else error - allowed, nan=np.inf)
+        rank = np.nan_to_num(error if proved else error - allowed, nan=np.inf)
     worst = int(np.argmax(rank)) if error.size else 0
     limit = float(allowed[worst]) if allowed.size else 0.0
     step = float(np.nan_to_num(steps, nan=np.inf).max(initial=0.0))

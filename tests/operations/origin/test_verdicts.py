@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import formats
+from ckpt_cli.operations.origin.bounds import closeness
+from ckpt_cli.operations.origin.records import Expected
 from ckpt_cli.operations.origin.verdicts import judge
+from formats.core.dtypes import BY_NAME
+from formats.core.spec import StoredType, TensorSpec
 from tests.export_files import field, onnx_model, onnx_tensor
 from tests.support import data_path
 
@@ -242,3 +246,44 @@ def test_values_that_float16_cannot_hold_are_not_within(tmp_path: Path) -> None:
     weights["dense/kernel"][0, 0] = np.nan
     np.savez(one, **{"dense/kernel": weights["dense/kernel"].astype(np.float16)})
     assert verdicts(str(one), weights, tmp_path) == {"dense/kernel": "equal"}
+
+
+def test_weights_that_are_the_same_in_all_layers_are_equal_whichever_it_is(tmp_path: Path) -> None:
+    """Two layers of zeros: no order tells which is which, and it does not matter."""
+    path = tmp_path / "model.onnx"
+    weights = {key: np.zeros((4, 4), np.float32) for key in ("dense/kernel", "dense_1/kernel")}
+    path.write_bytes(chain({"a": weights["dense/kernel"], "b": weights["dense/kernel"]}, ["b", "a"]))
+    assert set(verdicts(str(path), weights, tmp_path).values()) == {"equal"}
+    weights["dense/kernel"] = np.eye(4, dtype=np.float32)
+    assert "equal" not in verdicts(str(path), weights, tmp_path).values()
+
+
+def test_a_weight_of_zeros_is_no_constant_of_the_graph(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(chain({"a": np.zeros((4, 4), np.float32)}, ["a"]))
+    assert verdicts(str(path), {"dense/kernel": two_layers()["dense/kernel"]}, tmp_path) != {}
+    assert "equal" not in verdicts(str(path), two_layers(), tmp_path).values()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e-42])
+def test_values_that_are_no_usual_numbers(value: float, tmp_path: Path) -> None:
+    weights = {"dense/kernel": np.full((2, 3), value, np.float32)}
+    np.savez(tmp_path / "export.npz", **weights)
+    assert verdicts(str(tmp_path / "export.npz"), weights, tmp_path) == {"dense/kernel": "equal"}
+    weights["dense/kernel"] = weights["dense/kernel"].copy()
+    weights["dense/kernel"][1, 2] = 0
+    assert verdicts(str(tmp_path / "export.npz"), weights, tmp_path) == {"dense/kernel": "other"}
+
+
+def test_tensors_without_elements(tmp_path: Path) -> None:
+    weights = {"dense/kernel": np.zeros((0, 3), np.float32), "dense/bias": np.ones(3, np.float32)}
+    np.savez(tmp_path / "export.npz", **weights)
+    assert set(verdicts(str(tmp_path / "export.npz"), weights, tmp_path).values()) == {"equal"}
+
+
+@pytest.mark.parametrize("scale", [np.inf, np.nan, 1e9])
+def test_a_scale_that_allows_everything_proves_nothing(scale: float) -> None:
+    spec = TensorSpec("kernel", BY_NAME["float32"], (2, 3), 6, StoredType("int8", (scale,), (0,)))
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = closeness(spec, np.zeros((2, 3), np.float32), Expected(values))
+    assert not found.is_proved or found.is_coarse
