@@ -118,6 +118,7 @@ NO_HINTS = {
     "formats/model/reader.py require_writer": "`ckpt explain formats`, for formats without a writer",
     "formats/store/remote/buckets.py look_alone": "`ckpt explain environment`, for buckets alone",
     "formats/store/remote/buckets.py named": "`ckpt explain environment`, for buckets alone",
+    "formats/known/listing.py ": "what the format is, in tables",
     "formats/store/remote/object_lock.py _lost": "`ckpt verify` of a bucket, as tests/servers has it",
     "formats/store/local/staging.py remove": "a warning",
     "formats/tf/bundle/shards.py ": "a note",
