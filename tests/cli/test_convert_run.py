@@ -125,6 +125,22 @@ def test_the_state_file_names_the_prefix(suffix: str, tmp_path: Path, ckpt: Call
     assert StateFile.read(parse_location(str(tmp_path / "checkpoint"))).paths == ("x-7",)
 
 
+def test_the_state_file_of_the_current_directory_is_updated(
+    tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (
+        ("convert", CKPT, "x-1"),
+        ("rename", CKPT, "x-2", "--sub", "net=>n"),
+        ("average", CKPT, os.path.join(RUN, "ckpt-9"), "-o", "x-3"),
+        ("convert", CKPT, "x-4.npz"),
+    ):
+        done = ckpt(*command, "--update-state")
+        assert done.code == 0, done.err
+    paths = StateFile.read(parse_location(str(tmp_path / "checkpoint"))).paths
+    assert paths == ("x-1", "x-2", "x-3", "x-4.npz")
+
+
 def test_a_state_file_that_cannot_be_read_is_refused_first(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "checkpoint").write_text("garbage: 1")
     for command in (

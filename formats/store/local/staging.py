@@ -537,6 +537,7 @@ def holding(directory: Location) -> Iterator[None]:
     if directory.is_object():
         yield
         return
+    directory = directory.of(directory or ".")  # the parent of a bare name is empty
     with refusing(directory):
         held = wait_for(directory)
     try:
