@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import counted
-from formats.errors import CheckpointError, as_ours
+from formats.errors import CheckpointError, CorruptCheckpointError, as_ours
 from formats.find.salvage import find_damaged
 
 from ..api.writing import Job, carry_out
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LISTED = 20
+_COPY_AGAIN = ("copy the checkpoint again from its source; ckpt can save no tensor of this copy",)
 _ALL, _SOME, _NOTHING = 0, 1, 3
 
 
@@ -100,17 +101,26 @@ def _rescue(damaged: Location, target: Location, sibling: Location | None, optio
     if rescue.refusal is not None:
         if options["as_json"]:
             render.document(rescue.document(NONE))
+        if isinstance(rescue.refusal, CorruptCheckpointError) and not rescue.refusal.hints:
+            rescue.refusal.hints = _COPY_AGAIN
         raise rescue.refusal
     notes, how = list(rescue.notes), writing_of(options).how(target)
     if rescue.plan is not None:
         notes = carry_out(Job(rescue.plan, partial(execute, rescue.plan), how), SCREEN).outcome.notes
     _show(rescue, notes, how, as_json=options["as_json"])
     if rescue.plan is None:
-        count, first = len(rescue.lost), rescue.lost[0].finding.message if rescue.lost else ""
-        what = f"{counted(count, 'tensor')} lost, the first: {first}" if count else "it has no tensors"
-        render.error_lines(f"{rescue.source}: nothing can be saved: {what}", ())
+        render.error_lines(f"{rescue.source}: nothing can be saved: {_why_nothing(rescue)}", _COPY_AGAIN)
         return _NOTHING
     return _SOME if rescue.lost else _ALL
+
+
+def _why_nothing(rescue: Rescue) -> str:
+    if not rescue.lost:
+        return "it has no tensors"
+    reason, count = rescue.lost[0].finding.message, len(rescue.lost)
+    if count == 1:
+        return f"its only tensor is lost ({reason})"
+    return f"all {counted(count, 'tensor')} are lost (for the first one, {reason})"
 
 
 def _plan(damaged: Location, target: Location, sibling: Location | None) -> Rescue:

@@ -247,11 +247,12 @@ def _is_damaged(result: Result) -> bool:
 
 
 def _ways_out(result: Result) -> tuple[str, ...]:
-    """Return a hint where an index is what is damaged, and there are data for another one."""
+    """Return a hint where nothing can be listed: how to save what is intact, or where another copy is."""
     index = result.path.of(result.findings[0].file or "")
     prefix = index.removesuffix(".index")
     if prefix == index or not data_shards(prefix):
-        return ()
+        is_damage = not (result.hints or result.is_none) and _is_damaged(result)
+        return ("copy the checkpoint again from its source",) if is_damage else ()
     saving = "to save what is intact (add --sibling OTHER to use another checkpoint of the run)"
     return (f"{saving}: {command_line('rescue', prefix, 'OUT')}",)
 

@@ -611,3 +611,34 @@ def test_a_directory_is_its_latest_checkpoint(tmp_path: Path, ckpt: Callable[...
     done = ckpt("rescue", data_path("guide_adam_legacy", "tf_ckpts"), tmp_path / "out", "-v")
     assert done.code == SAVED
     assert "ckpt-10" in done.err
+
+
+# Hints --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        ("corrupt", "v1_flip", "model.ckpt"),
+        ("corrupt", "data_empty", "ckpt"),
+        ("corrupt", "data_missing", "ckpt"),
+        ("orbax", "new", "pytree"),
+    ],
+)
+def test_no_hint_leads_back_where_nothing_can_be_saved(
+    damaged: tuple[str, ...], ckpt: Callable, tmp_path: Path
+) -> None:
+    path = data_path(*damaged)
+    if damaged[0] == "orbax":
+        path = shutil.copytree(path, tmp_path / "orbax")
+        manifest = bytearray((path / "manifest.ocdbt").read_bytes())
+        manifest[20] ^= 1
+        (path / "manifest.ocdbt").write_bytes(manifest)
+    verified, rescued = ckpt("verify", path), ckpt("rescue", path, tmp_path / "out")
+    assert verified.code != 0
+    assert "ckpt verify" not in verified.err
+    assert rescued.code == NOTHING
+    last = "hint: copy the checkpoint again from its source; ckpt can save no tensor of this copy\n"
+    assert rescued.err.endswith(last)
+    assert "ckpt verify" not in rescued.err
+    assert not (tmp_path / "out").exists()
