@@ -17,7 +17,7 @@ from formats.errors import CheckpointError, CheckpointNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["NoCommandError", "hints_for", "no_command", "without_repeats"]
+__all__ = ["NoCommandError", "hints_for", "no_command"]
 
 _SIMILAR = 0.8
 """How alike a mistyped word of another program has to be."""
@@ -182,16 +182,6 @@ def hints_for(error: Exception, words: Sequence[str]) -> tuple[str, ...]:
         if isinstance(error, kind):
             found += tuple(guess(error, list(words)))
     return found
-
-
-def without_repeats(hints: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
-    """Return the hints but those whose command is the one that has just failed; --resume is run again."""
-    failed = shlex.join(("ckpt", *words))
-    if "--resume" in words:
-        return tuple(hints)
-    return tuple(
-        hint for hint in hints if hint != failed and not hint.endswith((f": {failed}", f"; {failed}"))
-    )
 
 
 # Options --------------------------------------------------------------------------------

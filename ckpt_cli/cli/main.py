@@ -298,7 +298,8 @@ def _report(error: Exception, words: list[str]) -> int:
     from formats.errors import CheckpointError, NoCheckpointsError
 
     from ..operations.select.selection import NothingSelectedError
-    from .guesses import hints_for, without_repeats
+    from .guesses import hints_for
+    from .hints import that_help
 
     hints = hints_for(error, words)
     if isinstance(error, click.ClickException):
@@ -317,7 +318,7 @@ def _report(error: Exception, words: list[str]) -> int:
         place = error.filename or ("standard output" if error.errno in _FULL else None)
         message, code = (error.strerror or str(error)).lower(), CANNOT
         message = message if place is None else f"{place}: {message}"
-    _complain(message, without_repeats(hints, words))
+    _complain(message, that_help(hints, words, cli))
     return code
 
 

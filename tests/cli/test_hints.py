@@ -59,6 +59,7 @@ PLACES = {
         f"convert bert-2 new-1 --like {_TEMPLATE} --weights-only --partial",
         "convert full.h5 new.npz --like other.npz",
     ],
+    "ckpt_cli/operations/convert/extract.py _refused": ["extract run/ckpt-10 iterator -o new.npy"],
     "ckpt_cli/operations/convert/average.py last_of": ["average --last 20 run -o new-1"],
     "ckpt_cli/operations/convert/average.py _check_alike": [
         "average full.h5 bert-2 -o new-1",
@@ -105,6 +106,7 @@ NO_HINTS = {
         "hints for wrong guesses, which GUESSES runs",
     ),
     "ckpt_cli/cli/guesses.py no_command": "part of a message",
+    "ckpt_cli/cli/hints.py _of_own_options": "options of another command, as ADVICE has them",
     "ckpt_cli/operations/compare/thresholds.py _no_document": "a message",
     "ckpt_cli/operations/look/explain.py ": "the head of a page",
     "ckpt_cli/operations/report/build.py _compared": "a page",
@@ -368,6 +370,43 @@ def test_a_checkpoint_in_a_folder_that_is_not_there_is_no_model_on_the_hub(
 ) -> None:
     for path in ("nosuch/ckpt-10", "nosuch/model.h5", "nosuch/my_weights"):
         assert "Hub" not in starter.run("ls", path, cwd=laid_out).err
+
+
+_PLAIN = "use --to hdf5 and a DST that ends in .h5 to write the tensors by key; Keras cannot load such a file"
+ADVICE = [
+    (
+        f"verify {data_path('dtypes', 'all')} --roundtrip safetensors",
+        "with ckpt convert, pass --exclude num/complex128 to leave it out",
+        f"convert {data_path('dtypes', 'all')} new.safetensors --exclude num/complex*",
+    ),
+    (
+        "verify run/ckpt-10 --roundtrip h5",
+        f"with ckpt convert, {_PLAIN}",
+        "convert run/ckpt-10 --to hdf5 new.h5",
+    ),
+]
+"""Lines whose hints are options that the command does not have, such a hint, and a line that follows it."""
+
+
+@pytest.mark.parametrize(("line", "hint", "followed"), ADVICE)
+def test_options_of_another_command_are_said_to_be_so(
+    line: str, hint: str, followed: str, laid_out: Path, tmp_path: Path, starter: Starter
+) -> None:
+    folder = tmp_path / "laid out"
+    shutil.copytree(laid_out, folder)
+    said = starter.run(*line.split(), cwd=folder)
+    assert said.code == 3
+    assert f"hint: {hint}" in said.err.splitlines()
+    assert not [
+        text for text in said.err.splitlines() if re.match("hint: (pass|use) --(exclude|like|to) ", text)
+    ]
+    done = starter.run(*followed.split(), cwd=folder)
+    assert done.code == 0, done.err
+
+
+def test_options_that_a_command_has_are_its_own(starter: Starter, tmp_path: Path) -> None:
+    said = starter.run("convert", data_path("dtypes", "all"), "new.safetensors", cwd=tmp_path)
+    assert "hint: pass --exclude num/complex128 to leave it out" in said.err.splitlines()
 
 
 @pytest.mark.parametrize("line", [line for lines in PLACES.values() for line in lines])

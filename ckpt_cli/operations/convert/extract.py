@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import BY_NAME, VARIANT, DType
 from formats.core.npy import NPY_DTYPES, npy_chunks
+from formats.core.words import command_line
 from formats.errors import (
     CheckpointExistsError,
     ConversionError,
@@ -27,6 +28,7 @@ from formats.errors import (
     leave_out,
 )
 from formats.find.registry import format_named
+from formats.find.resolve import spelling
 from formats.model.checkpoint_files import INDEX_SUFFIX, MAP
 from formats.model.facts import Facts, Nothing, respelled
 from formats.store.local.links import followed
@@ -150,7 +152,7 @@ def plan_extract(
             dropped.append(Dropped(part.key, reason or "the object graph; to extract it, name its key"))
             continue
         if reason:
-            raise _refused(reader, tensor.spec, reason)
+            raise _refused(reader, tensor.spec, reason, is_only=len(parts_of) == 1)
         name = names[part.key] + (part.text or "" if parts_of[part.key] > 1 else "")
         stored = tensor.spec.stored if tensor.spec.dtype.is_unmapped else None
         spec = tensor.spec.plain._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
@@ -185,9 +187,11 @@ def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
     return None if output.holds(dtype) else f"{output.name} has no {dtype}"
 
 
-def _refused(reader: FormatReader, spec: TensorSpec, reason: str) -> UnsupportedDtypeError:
+def _refused(reader: FormatReader, spec: TensorSpec, reason: str, *, is_only: bool) -> UnsupportedDtypeError:
     castable = spec.dtype.is_floating or spec.dtype.name in _SMALL_INTEGERS
-    hints = cast_or_leave_out(spec.key, castable=castable)
+    *cast, leaving_out = cast_or_leave_out(spec.key, castable=castable)
+    seeing = f"to see it: {command_line('show', spelling(reader.location), spec.key)}"
+    hints = (*cast, seeing if is_only else leaving_out)
     return UnsupportedDtypeError(reason, path=reader.location.path, key=spec.key, hints=hints)
 
 

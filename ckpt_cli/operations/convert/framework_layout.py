@@ -321,7 +321,7 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
     return [Dropped(key, f"{kinds[key]} that the other layout cannot represent") for key in keys]
 
 
-_LEFT_HINTS = (WEIGHTS_ONLY, "pass --to pytorch and a Keras configuration to keep it")
+_LEFT_HINTS = (WEIGHTS_ONLY, "pass --to pytorch and, with --config, a Keras configuration to keep it")
 
 
 def _exclude(keys: Sequence[str]) -> str:
