@@ -82,6 +82,10 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
     checkpoints it shows the changes by layer, largest first, with both versions of each tensor. For more
     checkpoints it shows how far they are apart, as a heat map and by layer, with norms as curves.
 
+    The first of two paths can be an export (TFLite, ONNX, GGUF, GraphDef or TensorFlow.js), and the
+    second a checkpoint of another format. The page then shows what each weight of the export was made
+    from, as ckpt verify --made-from does.
+
     For one or two checkpoints, --match adds tensors to the 500 that are drawn. For a run, it
     selects the tensors of the curves, the norms and the map of changes, as in ckpt log. For more
     checkpoints, it selects the tensors to compare.
@@ -94,6 +98,7 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
       ckpt report run/                       # writes run.html here
       ckpt report run/ckpt-9 run/ckpt-10 -o changes.html
       ckpt report seed0 seed1 seed2 -o seeds.html
+      ckpt report model.tflite run/ckpt-10   # was the export made from it?
     """
     target = target or _named_after(path)
     if not target.lower().endswith(_SUFFIXES):
@@ -193,10 +198,16 @@ def _of_checkpoint(path: Location, target: Location, options: dict[str, Any]) ->
 
 def _of_two(path: Location, other: Location, target: Location, options: dict[str, Any]) -> Page:
     from ..operations.compare.side_by_side import two
+    from ..operations.origin.page import is_of_origins, origins
 
     with opened(path) as left, opened(other) as right:
-        with _progress(right) as advance:
-            found = two(left, right, options["matches"], workers=options["workers"], advance=advance)
+        if is_of_origins(left, right):
+            _refuse_matches(options)
+            with _progress(left) as advance:
+                found = origins(left, right, advance)
+        else:
+            with _progress(right) as advance:
+                found = two(left, right, options["matches"], workers=options["workers"], advance=advance)
 
         def prove() -> None:
             left.check_unchanged()
@@ -204,6 +215,12 @@ def _of_two(path: Location, other: Location, target: Location, options: dict[str
 
         _write(found, target, options, prove)
     return found
+
+
+def _refuse_matches(options: dict[str, Any]) -> None:
+    if options["matches"]:
+        message = "--match selects tensors to draw; a page about an export and its source draws none"
+        raise click.UsageError(message, click.get_current_context())
 
 
 def _of_several(paths: list[Location], target: Location, options: dict[str, Any]) -> Page:

@@ -37,6 +37,7 @@ _SCRIPTS = (
     "checkpoint.js",
     "two.js",
     "several.js",
+    "origins.js",
     "run.js",
     "drawing.js",
     "start.js",
@@ -151,6 +152,10 @@ def _facts(document: dict[str, Any]) -> str:
     rows += [(kind, _sized(counts)) for kind, counts in document["kinds"].items()]
     rows += [(name, _sized(counts)) for name, counts in document["dtypes"].items()]
     rows += [("file", f"{file['name']} ({render.human_size(file['nbytes'])})") for file in document["files"]]
+    return _definitions(rows)
+
+
+def _definitions(rows: Iterable[tuple[str, object]]) -> str:
     return "<dl>" + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in rows) + "</dl>"
 
 
@@ -201,10 +206,12 @@ def _figure(value: float | str | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.5g}"
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> str:
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], total: int, *, sort: str = "wide"
+) -> str:
     head = "".join(f"<th>{name}</th>" for name in columns)
     body = "\n".join("<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return "\n".join([f'<div class="wide"><table><tr>{head}</tr>\n{body}</table></div>', *_left_out(total)])
+    return "\n".join([f'<div class="{sort}"><table><tr>{head}</tr>\n{body}</table></div>', *_left_out(total)])
 
 
 def _left_out(total: int) -> list[str]:
@@ -248,6 +255,40 @@ def _two(document: dict[str, Any]) -> str:
     )
 
 
+def _origins(document: dict[str, Any]) -> str:
+    weights, unused = document["weights"], document["unused"]
+    rows = [
+        [
+            each["key"],
+            " + ".join(each["from"]),
+            each["rule"],
+            each["verdict"],
+            _figure(each["max_error"]),
+            _figure(each["allowed"]),
+        ]
+        for each in weights[:_MOST_ROWS]
+    ]
+    facts = [(verdict, f"{count:,}") for verdict, count in document["verdicts"].items()]
+    facts += [("constants not compared", f"{document['constants']:,}")] if document["constants"] else []
+    out = [
+        *_heading(document["name"], f"{document['path']}, compared with {document['other']}"),
+        *_warnings(document["export"]),
+        *_warnings(document["source"]),
+        _definitions(facts),
+        f"<h2>{counted(len(weights), 'weight')}, unproved ones first</h2>",
+        _table(
+            ("weight", "made from", "rule", "verdict", "largest error", "allowed"),
+            rows,
+            len(weights),
+            sort="wide prose",
+        ),
+    ]
+    if unused:
+        names = [[key] for key in unused[:_MOST_ROWS]]
+        out += ["<h2>Source tensors that no weight was made from</h2>", _table(("name",), names, len(unused))]
+    return "\n".join(out)
+
+
 def _several(document: dict[str, Any]) -> str:
     names, tensors = document["names"], document["tensors"]
     columns = ["", *(f"{at}" for at in range(1, len(names) + 1))]
@@ -288,6 +329,7 @@ def _run(document: dict[str, Any]) -> str:
 _STILL: dict[str, Callable[[dict[str, Any]], str]] = {
     "checkpoint": _checkpoint,
     "two": _two,
+    "origins": _origins,
     "several": _several,
     "run": _run,
 }

@@ -37,4 +37,5 @@ FORMAT = Format(
     None,
     frozenset(),
     magic=("a GGUF file", b"GGUF"),
+    is_export=True,
 )

@@ -34,4 +34,5 @@ FORMAT = Format(
     _open,
     None,
     frozenset(),
+    is_export=True,
 )

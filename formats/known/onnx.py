@@ -35,4 +35,5 @@ FORMAT = Format(
     _open,
     None,
     frozenset(),
+    is_export=True,
 )

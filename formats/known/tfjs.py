@@ -36,4 +36,5 @@ FORMAT = Format(
     _open,
     None,
     frozenset(),
+    is_export=True,
 )

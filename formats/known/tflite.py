@@ -33,4 +33,5 @@ FORMAT = Format(
     _open,
     None,
     frozenset(),
+    is_export=True,
 )

@@ -290,6 +290,9 @@ class Format(NamedTuple):
     carries: Container[str] = frozenset()
     """The names of stored types that are not mapped and that it writes back as they were read."""
 
+    is_export: bool = False
+    """Whether a file holds a program and the weights that an exporter made from those of a checkpoint."""
+
     has_object_graph: bool = False
     """Whether keys belong to nodes of an object graph, which is a part of the checkpoint."""
 

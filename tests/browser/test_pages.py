@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import run_ckpt
+from tests.operations.origin.test_verdicts import source
 from tests.pages import HOSTILE, shown
 from tests.support import data_path, shard_path, write_bundle
 
@@ -277,6 +278,9 @@ def pages(folder: Path, made: Callable[..., str]) -> dict[str, str]:
         "checkpoint": made("guide", paths[2]),
         "two": made("sides", *paths[1:]),
         "several": made("several", *paths),
+        "origins": made(
+            "origins", data_path("origin/llama.Q4_0.gguf"), data_path("origin/llama.safetensors")
+        ),
         "run": made("whole", run),
     }
     drawing = str(folder / "drawing.html")
@@ -286,7 +290,7 @@ def pages(folder: Path, made: Callable[..., str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("sort", ["checkpoint", "two", "several", "run", "graph"])
+@pytest.mark.parametrize("sort", ["checkpoint", "two", "several", "origins", "run", "graph"])
 def test_axe_finds_nothing(
     sort: str, width: int, theme: str, pages: dict[str, str], opened: Callable[..., Opened]
 ) -> None:
@@ -297,7 +301,7 @@ def test_axe_finds_nothing(
     with open(os.path.join(folder, "axe.min.js"), encoding="utf-8") as file:
         axe = file.read()
     one = opened(pages[sort], color_scheme=theme, viewport={"width": width, "height": 900})
-    rows = one.page.locator("#tensors .row, #changes .row[data-entry], #graph .row")
+    rows = one.page.locator("#tensors .row, #changes .row[data-entry], #weights .row, #graph .row")
     if rows.count():
         rows.first.click()
     one.page.evaluate(axe)
@@ -459,6 +463,26 @@ def test_changes_are_shown_by_layer(
     page.keyboard.press("/")
     page.keyboard.type("l1")
     assert one.rows("#changes") == ["net/l1", "a"]
+
+
+def test_weights_of_an_export_are_searched_and_filtered_by_verdict(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    weights = source()
+    np.savez(folder / "source.npz", **{**weights, "fc/bias": weights["fc/bias"] + 1})
+    one = opened(made("export", data_path("exports/tflite/int8.tflite"), folder / "source.npz"))
+    page = one.page
+    assert len(one.rows("#weights")) == 6
+    assert page.locator("#weights .row").first.get_attribute("data-verdict") == "other"
+    page.locator("[data-verdict=within].plain").click()
+    assert len(one.rows("#weights")) == 5
+    page.keyboard.press("/")
+    page.keyboard.type("transposed fc/kernel")
+    assert one.rows("#weights") == ["model/fc/MatMul"]
+    page.locator("#weights .row").click()
+    for text in ("within", "int8", "fc/kernel", "transposed (1, 0)", "allowed"):
+        assert text in one.detail
+    assert "fc/bias" in page.locator("#unused").inner_text()
 
 
 def test_a_run_is_shown_over_its_steps(

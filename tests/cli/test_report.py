@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from formats import TensorSpec, create_checkpoint
 from formats.core.dtypes import BY_NAME
 from formats.location import reachable
 from formats.store.memory import MemoryStore
+from tests.operations.origin.test_verdicts import source
 from tests.pages import HOSTILE, PageSource, shown
 from tests.support import data_path, shard_path, write_bundle
 
@@ -302,6 +304,74 @@ def test_of_two_formats_what_pairs_is_found(tmp_path: Path, ckpt: Callable[..., 
     found = PageSource(tmp_path / "page.html").document
     assert found["by"] == "object-path"
     assert found["same"] > 0
+
+
+# An export and its source -----------------------------------------------------------
+
+
+@pytest.fixture
+def origins(tmp_path: Path, ckpt: Callable[..., Result]) -> Callable[..., PageSource]:
+    """Write the page of a TFLite file and of these weights, and return it."""
+
+    def write(name: str, weights: dict[str, Any]) -> PageSource:
+        export, target = data_path(f"exports/tflite/{name}.tflite"), tmp_path / "page.html"
+        np.savez(tmp_path / "source.npz", **weights)
+        done = ckpt("report", export, tmp_path / "source.npz", "-o", target, "--overwrite", "--json")
+        assert done.code == 0, done.err
+        assert (done.json["path"], done.json["other"]) == (export, str(tmp_path / "source.npz"))
+        page = PageSource(target)
+        page.assert_closed()
+        return page
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["float", "int8"])
+def test_of_an_export_it_has_the_verdicts_of_verify(
+    name: str, tmp_path: Path, origins: Callable[..., PageSource], ckpt: Callable[..., Result]
+) -> None:
+    weights = source()
+    page = origins(name, weights | {"fc/bias": weights["fc/bias"][::-1], "spare": np.ones(5, np.float32)})
+    found = page.document
+    export = data_path(f"exports/tflite/{name}.tflite")
+    done = ckpt("verify", export, "--made-from", tmp_path / "source.npz", "--json")
+    assert done.code == 1
+    told = {each["key"]: each for each in done.json["results"][0]["made_from"]["weights"]}
+    assert {each["key"] for each in found["weights"]} == set(told)
+    for each in found["weights"]:
+        expected = told[each["key"]]
+        assert [each[field] for field in ("from", "rule", "verdict")] == [
+            expected[field] for field in ("from", "rule", "verdict")
+        ]
+        assert (each["max_error"], each["allowed"]) == (
+            close(expected["max_error"]),
+            close(expected["allowed"]),
+        )
+        for text in (each["key"], " + ".join(each["from"]), each["rule"], each["verdict"]):
+            assert shown(text) in page.still
+    assert found["weights"][0]["verdict"] == "other"
+    assert found["verdicts"] == Counter(each["verdict"] for each in told.values())
+    assert sorted(found["unused"]) == ["fc/bias", "spare"]
+    assert "spare" in page.still
+
+
+def test_of_an_export_everything_can_be_proved(origins: Callable[..., PageSource]) -> None:
+    found = origins("int8", source()).document
+    assert (found["verdicts"], found["unused"]) == ({"within": 6}, [])
+
+
+def test_two_exports_of_one_format_are_compared(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    pair = data_path("origin/llama.Q8_0.gguf"), data_path("origin/llama.Q4_0.gguf")
+    assert ckpt("report", *pair, "-o", tmp_path / "page.html").code == 0
+    assert PageSource(tmp_path / "page.html").document["what"] == "two"
+
+
+def test_of_an_export_nothing_is_drawn(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+    pair = data_path("origin/llama.Q8_0.gguf"), data_path("origin/llama.safetensors")
+    done = ckpt("report", *pair, "-o", tmp_path / "page.html", "--match", "*")
+    assert done.code == 2
+    assert "--match" in done.err
+    assert not (tmp_path / "page.html").exists()
 
 
 # A run ----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // The data are unpacked here, and what was there without the script makes room; it is what is printed.
 
-const PAGES = { checkpoint: showCheckpoint, two: showTwo, several: showSeveral, run: showRun, graph: showGraph };
+const PAGES = { checkpoint: showCheckpoint, two: showTwo, origins: showOrigins, several: showSeveral, run: showRun, graph: showGraph };
 
 async function start() {
   const packed = bytes(document.getElementById("data").textContent);
