@@ -295,20 +295,19 @@ def _rebuilding(prefix: Location) -> str:
     directory, base = prefix.split_name()
     names = [name.removesuffix(".index") for name, _ in directory.listing() if name.endswith(".index")]
     near = difflib.get_close_matches(base, names, 1, 0)
-    if not near:
-        return "to rebuild it from another checkpoint of the same run: rescue --sibling"
-    rescue = command_line("rescue", prefix, "OUT", "--sibling", directory / near[0])
+    other = directory / near[0] if near else "OTHER"
+    rescue = command_line("rescue", prefix, "OUT", "--sibling", other)
     return f"to rebuild it from another checkpoint of the same run: {rescue}"
 
 
 def _no_revision(path: Location) -> tuple[str, ...]:
     """Return a hint where a path reads like `REV:PATH`, and git knows no such REV."""
-    from ..store.git import split_revision
+    from ..store.git import split_revision, why_not_found
 
     revision, _ = split_revision(path)
     if not revision or path.store.scheme:
         return ()
-    return (f"git finds no revision {revision!r} here; to fetch older ones: git fetch --unshallow",)
+    return (why_not_found(revision),)
 
 
 def suggest(path: Location) -> tuple[str, ...]:

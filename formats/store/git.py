@@ -113,6 +113,16 @@ def find(path: str) -> tuple[str, GitStore] | None:
     return store.path(posixpath.normpath(inside) if inside else ""), store
 
 
+def why_not_found(revision: str) -> str:
+    """Return a hint for a REV that `find` does not find."""
+    if _repository(os.getcwd()) is None:
+        _repository.cache_clear()
+        return "REV:PATH works only in a git repository; change to one"
+    if (_ask("rev-parse", "--is-shallow-repository") or b"").strip() == b"true":
+        return f"git finds no revision {revision!r} here; to fetch older ones: git fetch --unshallow"
+    return f"git finds no revision {revision!r} here; to list commits: git log --all --oneline"
+
+
 @lru_cache(1)
 def _repository(directory: str) -> tuple[str, str] | None:
     """Return the repository that contains a directory, and the path to the directory from its top."""

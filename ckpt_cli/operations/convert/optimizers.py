@@ -108,12 +108,15 @@ def contradiction(source: FormatReader, said: str | None, known: str) -> Convers
     return ConversionError(message, path=source.location.path, hints=("leave out --optimizer",))
 
 
+_WITH_TEMPLATE = "to use it, pass a checkpoint of the new program with --like TEMPLATE"
 AS_THEY_ARE = "tensors are copied unchanged"
 
 
-def changes_nothing(source: FormatReader, option: str, why: str) -> ConversionError:
+def changes_nothing(
+    source: FormatReader, option: str, why: str, hint: str = _WITH_TEMPLATE
+) -> ConversionError:
     """Return the error of an option that is given where it has no effect."""
-    hints = ("to use it, pass a checkpoint of the new program with --like TEMPLATE",)
+    hints = (hint,)
     return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
 
 

@@ -371,6 +371,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
     pairs, carried = pairing.rows(), pairing.optimizers
     missing = [key for key in wanted if key not in pairs and key not in carried.origins]
     account = Account(source, keys, template, pairs, missing)
+    refuse_different(source, template, pairs, rules.cast)  # another shape can be why a slot has no value
     try:
         warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
     except ConversionError as error:
@@ -378,7 +379,6 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
             error.hints = (f"pairing by structure failed: {pairing.differing}", *error.hints)
         raise
     refuse_left(source, {} if rules.partial else pairing.left)
-    refuse_different(source, template, pairs, rules.cast)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
     reasons = {**dict.fromkeys(keys, "has no place in TEMPLATE"), **carried.dropped}

@@ -150,7 +150,8 @@ def _refuse_idle(source: FormatReader, into: Format, settings: Settings) -> None
     given, has_objects = settings.given, source.object_graph is not None
     if settings.generation is not None and not keras_plan.has_generation(source.format, into):
         why = "only an object graph or a .weights.h5 file, made from another layout, has one"
-        raise changes_nothing(source, "--generation", why)
+        hint = "pass --like TEMPLATE in place of --generation; TEMPLATE is a checkpoint of the new program"
+        raise changes_nothing(source, "--generation", why, hint)
     if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
         return
     if into.has_object_graph and not has_objects:

@@ -203,7 +203,7 @@ class _Applied:
                 sample = (
                     next(iter(self._names), "") if title == "--map" else title.partition(" ")[2].strip("'")
                 )
-                hints = close_keys(reader, sample.partition("=>")[0])
+                hints = close_keys(reader, sample.partition("=>")[0], globs=False)
                 message = f"{title} matches no {what}"
                 raise NothingSelectedError(message, path=reader.location.path, hints=hints)
         unused = [name for name in self._names if name not in self._mapped]

@@ -233,18 +233,23 @@ def _matching(reader: FormatReader, text: str, selection: Selection) -> set[str]
     return {key for key in reader.specs if matches(key) or (key in paths and matches(paths[key]))}
 
 
-def close_keys(reader: FormatReader, text: str) -> tuple[str, ...]:
-    """Return a hint that names keys or object paths like `text`, or those whose full name it is."""
+def close_keys(reader: FormatReader, text: str, *, globs: bool = True) -> tuple[str, ...]:
+    """Return a hint that names keys or object paths like `text`, or those whose full name it is.
+
+    Without `globs`, as in a map, those that contain the text are named rather than the pattern for them.
+    """
     owners = reader.owners_of(text)
     if owners:
         return owners
-    if _IN_GLOBS.isdisjoint(text) and _matching(reader, f"*{text}*", Selection()):
+    if globs and _IN_GLOBS.isdisjoint(text) and _matching(reader, f"*{text}*", Selection()):
         return (f"did you mean '*{text}*'?",)
     import difflib
     import itertools
 
-    candidates = itertools.islice(itertools.chain(reader.object_paths.values(), reader.specs), 20_000)
-    close = difflib.get_close_matches(text, list(dict.fromkeys(candidates)), 3, 0.4)
+    names = itertools.islice(itertools.chain(reader.object_paths.values(), reader.specs), 20_000)
+    candidates = list(dict.fromkeys(names))
+    containing = [] if globs else [name for name in candidates if text and text in name]
+    close = containing[:3] or difflib.get_close_matches(text, candidates, 3, 0.4)
     if not close:
         return (f"to list all keys: {command_line('ls', '-1', reader.location.path)}",)
     return ("did you mean " + " or ".join(close) + "?",)

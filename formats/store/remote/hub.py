@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from ...errors import CheckpointError, CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from ..base import FILE, FOLDER, NO_FOLDER, Entry
 from ..local.files import LOCAL
-from ..urls import refuse_query
+from ..urls import public, refuse_query
 from ..work.single_flight import SingleFlight
 from .http import HttpStore
 from .hub_sums import FileSum
@@ -212,7 +212,7 @@ def place_of(path: str) -> RepositoryPath:
     is_one = _NAME.fullmatch(org) and _NAME.fullmatch(repo) and _REVISION.fullmatch(revision)
     if not is_one or any(each in (".", "..") for each in (*inside.split("/"), *revision.split("/"))):
         message = "not a Hub repository, expected hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]"
-        raise UnsupportedFeatureError(message, path="hf://")
+        raise UnsupportedFeatureError(message, path=public(path))
     return RepositoryPath(kind, f"{org}/{repo}", revision, inside)
 
 

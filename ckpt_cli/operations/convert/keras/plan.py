@@ -55,6 +55,7 @@ _HINTS = (
     "pass the model's configuration with --config FILE: model.to_json(), a config.json, or a Keras file",
     "pass --like TEMPLATE to take the layout of a checkpoint that the same model wrote",
 )
+_ANOTHER = "pass --config FILE with the configuration of the model that wrote SRC; the given one does not fit"
 _PLAIN = "use --to hdf5 and a DST that ends in .h5 to write the tensors by key; Keras cannot load such a file"
 _MOST_CONFIG = 256 << 20
 KERAS_2, KERAS_3 = "2.15.0", "3.0.0"
@@ -156,7 +157,9 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
         fill(model.unit, source)
     except ModelError as error:
         message = f"does not fit the model: {error}"
-        raise ConversionError(message, path=source.location.path, hints=_HINTS) from error
+        hints = _HINTS if chosen.settings.config is None else (_ANOTHER, _HINTS[1])
+        plain = () if chosen.into.has_object_graph else (_PLAIN,)
+        raise ConversionError(message, path=source.location.path, hints=(*hints, *plain)) from error
     model = _choose(chosen, model)
     if model.state is not None:
         shapes = {key: spec.shape for key, spec in source.specs.items()}

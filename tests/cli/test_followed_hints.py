@@ -1,0 +1,102 @@
+"""Hints that need more than their words: what they say to do is done, and does what they promise."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.support import data_path, same
+from tests.writing import read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+STEP_1, STEP_2 = data_path("pairs", "step1"), data_path("pairs", "step2")
+SHAPES = data_path("pairs", "shape_change")
+LEGACY = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
+
+
+def hints_in(text: str) -> list[str]:
+    return re.findall("^hint: (.*)$", text, re.MULTILINE)
+
+
+def test_shapes_that_differ_are_said_before_slots_without_values(ckpt: Callable, tmp_path: Path) -> None:
+    said = ckpt("convert", SHAPES, tmp_path / "new", "--like", STEP_1)
+    assert said.code == 3
+    assert "3 pairs differ in shape" in said.err
+    (hint,) = hints_in(said.err)
+    options = re.search("pass (--partial .*) to keep", hint)
+    assert options is not None
+    done = ckpt("convert", SHAPES, tmp_path / "new", "--like", STEP_1, *shlex.split(options[1]))
+    assert done.code == 0, done.err
+
+
+def test_a_name_in_a_map_is_not_answered_with_a_pattern(ckpt: Callable, tmp_path: Path) -> None:
+    names = tmp_path / "m.tsv"
+    names.write_text("-0/kernel\tb\n")
+    said = ckpt("diff", STEP_1, STEP_2, "--map", names)
+    assert said.code == 1
+    meant = re.search(r"did you mean (\S+)", hints_in(said.err)[0])
+    assert meant is not None
+    names.write_text(f"{meant[1].rstrip('?')}\tb\n")
+    done = ckpt("diff", STEP_1, STEP_2, "--map", names)
+    assert "matches no" not in done.err
+    assert "b/.ATTRIBUTES/VARIABLE_VALUE" in {row[1] for row in done.rows}
+
+
+def test_a_revision_outside_a_repository_has_no_history_to_fetch(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    outside = hints_in(ckpt("ls", "HEAD:foo").err)
+    assert outside == ["REV:PATH works only in a git repository; change to one"]
+    subprocess.run(["git", "init", "-q"], check=True)
+    (inside,) = hints_in(ckpt("ls", "HEAD~3:foo").err)
+    command = inside.partition("; to list commits: ")[2]
+    assert subprocess.run(shlex.split(command), check=False).returncode == 0
+
+
+def test_an_index_is_rebuilt_by_the_whole_command_of_the_hint(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ckpt("convert", data_path("corrupt", "index_missing", "ckpt"), tmp_path / "x.npz")
+    command = hints_in(said.err)[-1].partition(": ")[2]
+    good = data_path("corrupt", "good", "ckpt")
+    words = shlex.split(command.replace("OTHER", shlex.quote(good)))
+    assert words[:2] == ["ckpt", "rescue"]
+    monkeypatch.chdir(tmp_path)
+    assert ckpt(*words[1:]).code == 0
+    saved, wanted = read_all(tmp_path / "OUT"), read_all(good)
+    assert saved.keys() == wanted.keys()
+    assert all(same(saved[key], wanted[key]) for key in wanted)
+
+
+def test_a_configuration_that_does_not_fit_is_not_asked_for_as_if_none_was_given(
+    ckpt: Callable, tmp_path: Path
+) -> None:
+    config = data_path("keras_mlp", "mlp.full.h5")
+    said = ckpt("convert", LEGACY, tmp_path / "a.h5", "--config", config)
+    assert said.code == 3
+    hints = hints_in(said.err)
+    assert hints[0].endswith("the given one does not fit")
+    assert hints[-1].startswith("use --to hdf5 ")
+    assert ckpt("convert", LEGACY, tmp_path / "a.h5", "--to", "hdf5").code == 0
+
+
+def test_a_generation_is_given_by_a_template(ckpt: Callable, tmp_path: Path) -> None:
+    said = ckpt("convert", STEP_1, tmp_path / "new", "--generation", "keras3")
+    hint = "pass --like TEMPLATE in place of --generation; TEMPLATE is a checkpoint of the new program"
+    assert (said.code, hints_in(said.err)) == (3, [hint])
+    assert ckpt("convert", STEP_1, tmp_path / "new", "--like", STEP_2).code == 0
+
+
+def test_a_url_of_no_repository_is_named(ckpt: Callable) -> None:
+    said = ckpt("ls", "hf://foo")
+    assert said.code == 3
+    assert said.err.startswith("ckpt: error: hf://foo: not a Hub repository")
