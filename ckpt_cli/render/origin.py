@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from formats.core.words import counted, first_of
+
 from . import base as render
 
 if TYPE_CHECKING:
@@ -41,8 +43,12 @@ def show(result: Result) -> None:
 
 
 def _texts(one: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a row; several sources follow the rule, because a name that is cut hides some."""
+    made, rule = one["from"], one["rule"]
+    if len(made) > 1:
+        made, rule = [counted(len(made), "tensor")], f"{rule}; from {first_of(made, 5)}"
     error, allowed = (_number(one[name]) for name in ("max_error", "allowed"))
-    return one["key"], " + ".join(one["from"]), one["rule"], one["verdict"], error, allowed
+    return one["key"], "".join(made), rule, one["verdict"], error, allowed
 
 
 def _number(value: float | None) -> str:

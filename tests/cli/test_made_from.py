@@ -58,6 +58,17 @@ def test_lines_for_programs_and_services(ckpt: Callable[..., Any], weights: str,
         assert "not made of" in done.out
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_names_all_sources_of_a_folded_weight(
+    width: int, terminal: Callable[..., Any], weights: str
+) -> None:
+    done = terminal("verify", lite("int8"), "--made-from", weights, NO_COLOR="1", COLUMNS=str(width))
+    words = " ".join(done.out.split())
+    assert "5 tensors" in words
+    assert "from dw/bias, bn/gamma, bn/beta, bn/moving_mean, bn/moving_variance" in words
+    assert max(map(len, done.out.splitlines())) <= width
+
+
 def test_the_function_in_python(weights: str, others: str) -> None:
     assert api.verify(lite("float16"), made_from=weights).ok
     found = api.verify(lite("float16"), made_from=others)
