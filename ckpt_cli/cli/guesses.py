@@ -163,7 +163,8 @@ def _filled(template: str, paths: Sequence[str]) -> str:
     if len(paths) < needed:
         return command_line("help", words[0])
     first = paths[0] if paths else ""
-    directory = first if "://" in first or os.path.isdir(first) else os.path.dirname(first) or "."
+    is_checkpoint = _looks_like_path(first) and not os.path.isdir(first)
+    directory = os.path.dirname(first) or "." if is_checkpoint and "://" not in first else first
     stand_ins = {
         "PATH": [first],
         "PATHS": list(paths),

@@ -305,7 +305,7 @@ def _report(error: Exception, words: list[str]) -> int:
     if isinstance(error, click.ClickException):
         # If a hint names the right option, similar spellings are left out.
         said = error.message if hints and isinstance(error, click.NoSuchOption) else error.format_message()
-        message, code = " ".join(said.split()), USAGE
+        message, code = " ".join(said.split()).replace("not a valid integer range", "not an integer"), USAGE
         context = getattr(error, "ctx", None)
         if not hints and context is not None:
             hints = (f"see {context.command_path} --help",)

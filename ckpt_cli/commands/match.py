@@ -127,7 +127,7 @@ def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -
 
 def _advise(matched: Matched, proposed: int) -> None:
     """Say what may help where no command is known."""
-    from ..operations.compare.match import remedy_for_shapes
+    from ..operations.compare.match import remedy_for_dtypes, remedy_for_shapes
 
     found = matched.found
     if (shapes := remedy_for_shapes(found)) is not None:
@@ -138,6 +138,8 @@ def _advise(matched: Matched, proposed: int) -> None:
     elif matched.is_complete and not found.existing_matched and not found.lacks_only_counter:
         call = "read(path)" if found.read else "restore(path)"
         render.note(f"CHECKPOINT has no values for these; {call}.expect_partial() leaves them unchanged")
+    elif (line := remedy_for_dtypes(found)) is not None:
+        render.note(f"TensorFlow does not cast when it restores; to cast: {line}")
     elif not found.existing_matched and any(row.group != HARMLESS for row in matched.rows):
         render.note("to pair names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     if proposed:

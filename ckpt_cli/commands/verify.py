@@ -217,7 +217,14 @@ def _say_what_follows(result: Result, *, is_held: bool) -> None:
     elif result.tensors and _is_damaged(result):
         is_or_are, them = ("is", "it") if result.tensors == 1 else ("are", "them")
         sound = f"{counted(result.tensors, 'tensor')} {is_or_are} sound; to save {them}"
-        render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, 'OUT')}")
+        render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, _output_for(result))}")
+
+
+def _output_for(result: Result) -> str:
+    """Return a name for what `ckpt rescue` writes, with a suffix if the format is only read."""
+    from formats.find.registry import format_named
+
+    return "OUT" if result.format and format_named(result.format).writer else "OUT.safetensors"
 
 
 def _exit_code(results: list[Result]) -> int:

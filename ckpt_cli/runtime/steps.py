@@ -23,9 +23,11 @@ import numpy as np
 from formats.errors import ConversionError, UnsupportedFeatureError
 from formats.find.opening import open_reader
 from formats.keras.between_generations import flaw_between
+from formats.keras.facts import keras_facts
 from formats.keras.optimizers import LEGACY, TF1, state_of
 from formats.keras.step_count import steps_taken
 from formats.keras.training_state import LEARNING_RATE, MOMENTUM_PRODUCT, common_rows
+from formats.model.reader import Family
 from formats.tf.graph.states import objects_of, states_of
 
 from .configured import Configured, is_trained
@@ -125,6 +127,14 @@ def compare_steps(left_path: str, right_path: str) -> Steps:
     return Steps(len(left), len(differing), differing[0] if differing else None, kind.__name__)
 
 
+def _what_lacks(reader: FormatReader) -> str:
+    if reader.format.family is not Family.KERAS:
+        return f"{reader.format.name} has no object graph"
+    if not keras_facts(reader.facts).config:
+        return "it has no model configuration"
+    return "it has no training configuration, because the model was saved without its optimizer"
+
+
 def _unknown(reader: FormatReader, what: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=reader.location.path)
 
@@ -136,7 +146,7 @@ def _found_in(reader: FormatReader) -> _Found:
     """Return the stack of layers and the one optimizer that a checkpoint has."""
     objects, states = objects_of(reader), states_of(reader)
     if objects is None or states is None:
-        raise _unknown(reader, f"{reader.format.name} has no object graph")
+        raise _unknown(reader, _what_lacks(reader))
     if len(states) != 1:
         raise _unknown(reader, f"there are {len(states)} optimizers, expected one")
     if not states[0].known:

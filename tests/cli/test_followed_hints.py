@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.support import data_path, same
 from tests.writing import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pytest
 
@@ -100,3 +100,67 @@ def test_a_url_of_no_repository_is_named(ckpt: Callable) -> None:
     said = ckpt("ls", "hf://foo")
     assert said.code == 3
     assert said.err.startswith("ckpt: error: hf://foo: not a Hub repository")
+
+
+def follow(ckpt: Callable, hint: str) -> Any:
+    """Run the command at the end of a hint."""
+    return ckpt(*shlex.split(hint[hint.index("ckpt ") :])[1:])
+
+
+def test_dtypes_that_differ_are_cast(ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wide, narrow = data_path("pairs", "name_based"), data_path("pairs", "name_based_f16")
+    said = ckpt("match", wide, narrow)
+    assert said.code == 1
+    assert "--map" not in said.err
+    assert follow(ckpt, said.err.strip()).code == 0
+    assert ckpt("match", "DST", narrow).code == 0
+
+
+def test_what_is_saved_of_a_format_that_is_only_read_has_a_suffix(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cut.gguf").write_bytes(Path(data_path("exports", "gguf", "plain.gguf")).read_bytes()[:-200])
+    said = ckpt("verify", "cut.gguf")
+    assert said.code == 1
+    done = follow(ckpt, said.err.strip())
+    assert done.code == 1, done.err  # one tensor is lost
+    assert {row[0] for row in done.rows} == {"unproved", "lost"}
+    assert (tmp_path / "OUT.safetensors").exists()
+
+
+def test_a_lost_object_graph_is_said_to_be_lost(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = ckpt("graph", data_path("corrupt", "graph_absent", "ckpt"))
+    assert said.code == 3
+    assert "the keys of PATH are object-based, but its object graph is missing" in said.err
+    assert "name-based" not in said.err
+    (hint,) = hints_in(said.err)
+    assert follow(ckpt, hint).code == 0
+    assert ckpt("graph", "OUT").code == 0
+
+
+def test_a_file_that_is_no_key_needs_no_other_mode(ckpt: Callable, tmp_path: Path) -> None:
+    text = tmp_path / "README.md"
+    text.write_text("# A model\n")
+    text.chmod(0o644)
+    said = ckpt("sign", STEP_1, "--key", text, "-o", tmp_path / "s.sig")
+    assert said.code == 3
+    assert "private key: its mode" not in said.err
+    assert "chmod" not in said.err
+
+
+def test_a_step_count_that_an_option_gives_is_left_out_for_that(ckpt: Callable, tmp_path: Path) -> None:
+    said = ckpt("convert", STEP_1, tmp_path / "new", "--like", STEP_2, "--iterations", "7")
+    assert said.code == 0
+    left = next(line for line in said.err.splitlines() if "left out optimizer/_iterations" in line)
+    assert left.endswith(": the step count of SRC, because --iterations 7 is given")
+
+
+def test_an_integer_is_not_called_a_range(ckpt: Callable) -> None:
+    said = ckpt("ls", STEP_1, "--depth", "x")
+    assert said.code == 2
+    assert said.err.startswith("ckpt: error: Invalid value for '--depth': 'x' is not an integer.")

@@ -160,7 +160,8 @@ def test_state_that_was_lost_is_found(slot: str, tmp_path: Path, ckpt: Callable)
         ("keras_conv/conv", "there are 0 optimizers, expected one"),
         ("keras_mlp/mlp_ckpt-1", "is of no Dense or Conv2D layer"),
         ("bert_tiny/bert_model.ckpt-2", "is of no Dense or Conv2D layer"),
-        ("keras3_conv/conv.weights.h5", "keras-weights has no object graph"),
+        ("keras3_conv/conv.weights.h5", "it has no model configuration"),
+        ("keras_mlp/mlp.full.h5", "the model was saved without its optimizer"),
     ],
 )
 def test_what_cannot_be_rebuilt_is_named(

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
+from formats.core.words import command_line
 from formats.errors import ConversionError, CorruptCheckpointError
 from formats.find.resolve import spelling
 from formats.model.facts import Rich
 from formats.model.object_graph import ROOT, KeyResolver
-from formats.model.object_keys import SAVE_COUNTER, VARIABLE_VALUE
+from formats.model.object_keys import SAVE_COUNTER, VARIABLE_VALUE, looks_object_based
 from formats.tf.graph.matching import GraphTarget, Matching
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Match(NamedTuple):
 
 
 _HINTS = {
-    "CHECKPOINT": "to give it the object graph of TARGET: ckpt convert {path} DST --like {target}",
+    "CHECKPOINT": "to convert it, if it has TARGET's weights: ckpt convert {path} DST --like {target}",
     "TARGET": "as TARGET, use an object-based checkpoint that the program saved before training",
     "PATH": "to convert its names to objects: ckpt convert {path} DST --to object",
 }
@@ -128,6 +129,10 @@ def graph_of(reader: FormatReader, role: str, target: FormatReader | None = None
     who = "" if role == "PATH" else f"{role} "
     message = f"{who}has no object graph; the format is {reader.format.name} ({reader.format.title})"
     path, like = reader.location.path, spelling(target.location) if target is not None else ""
+    if reader.format.is_by_name and any(map(looks_object_based, reader.specs)):
+        message = f"the keys of {role} are object-based, but its object graph is missing"
+        rescue = f"to rebuild it from the keys: {command_line('rescue', spelling(reader.location), 'OUT')}"
+        raise CorruptCheckpointError(message, path=path, code="graph-decode", hints=(rescue,))
     hint = _HINTS[role].format(path=shlex.quote(spelling(reader.location)), target=shlex.quote(like))
     raise ConversionError(message, path=path, hints=(hint,))
 
@@ -392,6 +397,18 @@ def remedy_for_shapes(found: Match) -> str | None:
         f"{first.key} is {first.target} in TARGET, but {first.checkpoint} in CHECKPOINT{more}: "
         "build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
     )
+
+
+def remedy_for_dtypes(found: Match) -> str | None:
+    """Return the command that casts, where floating-point dtypes are all that differs."""
+    if not found.dtype_mismatch or found.unmatched_target or found.unused_checkpoint or found.failures:
+        return None
+    wanted = {BY_NAME[str(row.target)] for row in found.dtype_mismatch}
+    given = {BY_NAME[str(row.checkpoint)] for row in found.dtype_mismatch}
+    if len(wanted) > 1 or not all(dtype.is_floating for dtype in wanted | given):
+        return None
+    (dtype,) = wanted
+    return command_line("convert", found.checkpoint, "DST", "--like", found.target, "--cast", dtype.name)
 
 
 def _result(

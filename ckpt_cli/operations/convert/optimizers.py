@@ -326,6 +326,8 @@ class _Pair(NamedTuple):
         lost = {key for (variable, _), key in self.mine.slots.items() if variable in paired}
         counts = self.mine.numbers.get(ITERATIONS, ()) if ITERATIONS in self.theirs.numbers else ()
         told = "the step count, which TEMPLATE has elsewhere"
+        if self.given.iterations is not None:
+            told = f"the step count of SRC, because --iterations {self.given.iterations} is given"
         for key in self.mine.keys - used - lost - carried.dropped.keys():
             carried.dropped[key] = told if key in counts else kept
 
