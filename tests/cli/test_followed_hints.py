@@ -160,6 +160,19 @@ def test_a_step_count_that_an_option_gives_is_left_out_for_that(ckpt: Callable, 
     assert left.endswith(": the step count of SRC, because --iterations 7 is given")
 
 
+def test_formats_that_differ_are_made_one_before_averaging(
+    ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    h5 = data_path("pairs", "step1.h5")
+    said = ckpt("average", STEP_2, h5, "-o", "mean.h5")
+    assert said.code == 3
+    (hint,) = hints_in(said.err)
+    done = follow(ckpt, hint)
+    assert done.code == 0, done.err
+    assert ckpt("average", "DST", h5, "-o", "mean.h5").code == 0
+
+
 def test_an_integer_is_not_called_a_range(ckpt: Callable) -> None:
     said = ckpt("ls", STEP_1, "--depth", "x")
     assert said.code == 2

@@ -16,6 +16,7 @@ from formats.errors import CheckpointNotFoundError, ConversionError
 from formats.find.directory import no_checkpoints
 from formats.find.resolve import spelling
 from formats.model.facts import common
+from formats.model.reader import Family
 
 from .lazy import Computed, Mean
 from .placement import layout_of
@@ -96,7 +97,9 @@ def _check_alike(reader: FormatReader, last: FormatReader) -> None:
     """Refuse a source whose tensors are not those of the last one."""
     if reader.format.name != last.format.name:
         message = f"format {reader.format.name}, expected {last.format.name} as in {last.location.path}"
-        words = ("convert", spelling(reader.location), "DST", "--to", last.format.name)
+        words = ["convert", spelling(reader.location), "DST", "--to", last.format.name]
+        if last.format.family is Family.KERAS:  # which needs a model, or a template
+            words += ["--like", spelling(last.location), "--keep-optimizer"]
         hints = (f"to convert it to that format first: {command_line(*words)}",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
     both = command_line("diff", "--no-values", spelling(reader.location), spelling(last.location))
