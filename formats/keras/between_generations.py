@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .optimizers import KERAS2, LEGACY, OPTAX, PYTORCH, TF1
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from .optimizers import Optimizer, SlotKind
 
@@ -79,6 +79,16 @@ def flaw_between(
     if following == KERAS2:
         return "it does not restore the number of times that it decayed the momentum, not even its own"
     return None
+
+
+def reason_of_others(called: Collection[str], generations: Collection[str]) -> str:
+    """Return why the state of an optimizer outside the table differs; nothing if unknown."""
+    if OPTAX in generations and any(name.casefold() == "adafactor" for name in called):
+        return (
+            "; optax keeps Adafactor's means over the two largest dimensions of a weight, "
+            "and only if both are large enough, but Keras over the last two"
+        )
+    return ""
 
 
 def _is_one_schedule(decay: float | None, steps: int) -> bool:

@@ -75,7 +75,7 @@ def test_adam_becomes_a_tree_and_comes_back(tmp_path: Path, ckpt: Callable) -> N
         ((), {}, "--optimizer Adam"),
         (("--optimizer", "Lion"), {}, "it keeps mu and nu, which is not what Lion of optax keeps"),
         (("--optimizer", "Nadam"), {}, "Nadam"),
-        (("--optimizer", "Adafactor"), {}, "Adafactor"),
+        (("--optimizer", "Adafactor"), {}, "over the two largest dimensions of a weight"),
         (("--optimizer", "RMSprop"), {}, "a count, so it corrects bias"),
         (("--optimizer", "Adam"), {"opt_state/2/mini_step": ONE}, "counts 1 gradient that no step has used"),
         (("--optimizer", "Adam"), {"opt_state/2/count": ONE}, "its counts differ"),

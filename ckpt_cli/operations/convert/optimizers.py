@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.words import counted
 from formats.errors import ConversionError
-from formats.keras.between_generations import SUMS, factor_between, flaw_between
+from formats.keras.between_generations import SUMS, factor_between, flaw_between, reason_of_others
 from formats.keras.config import snake_case
 from formats.keras.optimizers import (
     BY_NAME,
@@ -362,7 +362,8 @@ class _Pair(NamedTuple):
                 else f"{spell(unknown)} has no slots; it may not have taken a step"
             )
             other = f"TEMPLATE's is {spell(theirs)}" if unknown is mine else f"SRC's is {spell(mine)}"
-            error = self._refused(f"{what}, so its state cannot be converted; {other}")
+            why = reason_of_others((mine.called, theirs.called), (mine.generation, theirs.generation))
+            error = self._refused(f"{what}, so its state cannot be converted; {other}{why}")
             error.hints = (*name_optimizer(mine, theirs), *error.hints)
             raise error
         for (variable, name), key in theirs.slots.items():
