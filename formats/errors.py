@@ -173,10 +173,12 @@ def exhausted(error: BaseException, path: str | None = None, key: str | None = N
     """Return what to say of an error that `is_exhausted`; what its functions had at hand is let go of."""
     forget_locals(error)
     if isinstance(error, RecursionError):
-        return ResourceError("nested too deeply for Python's stack", path=path, key=key)
+        return ResourceError("this is nested too deeply for Python's stack", path=path, key=key)
     detail = str(error).split("\n", 1)[0][:200] if isinstance(error, MemoryError) else ""
-    found = ResourceError("not enough memory" + (f": {detail}" if detail else ""), path=path, key=key)
-    found.hints = ("free some memory, or raise the limit of this process (ulimit -v)",)
+    found = ResourceError(
+        "there is not enough memory" + (f": {detail}" if detail else ""), path=path, key=key
+    )
+    found.hints = ("free some memory, or raise the memory limit of this process (ulimit -v)",)
     return found
 
 
@@ -193,12 +195,12 @@ def leave_out(key: str) -> str:
     """Return the hint that skips a tensor, safe to paste into a shell whatever its key contains."""
     import shlex
 
-    return f"pass --exclude {shlex.quote(key)} to leave it out"
+    return f"to leave this tensor out, pass --exclude {shlex.quote(key)}"
 
 
 def cast_or_leave_out(key: str, *, castable: bool) -> tuple[str, ...]:
     """Return the hints for a tensor whose dtype the target does not have."""
-    cast = ("pass --cast float32 to write it as another type",) if castable else ()
+    cast = ("to write another dtype, pass --cast float32",) if castable else ()
     return (*cast, leave_out(key))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-_ADVICE = re.compile(r"(?:pass|use|add) ")
+_ADVICE = re.compile(r"(to [^,:;]*, )?(?:pass|use|add) ")
 """A hint to give the same command other options, rather than to run another one."""
 
 
@@ -34,11 +34,12 @@ def that_help(hints: Sequence[str], words: Sequence[str], group: click.Group) ->
 def _of_own_options(hints: Sequence[str], words: Sequence[str], group: click.Group) -> Iterator[str]:
     own = _options(group, next(iter(words), ""))
     for hint in hints:
-        advised = set(_OPTION.findall(hint)) if own and _ADVICE.match(hint) else set()
+        advice = _ADVICE.match(hint)
+        advised = set(_OPTION.findall(hint)) if own and advice else set()
         if advised <= own:
             yield hint
         elif advised <= _options(group, "convert"):
-            yield f"with ckpt convert, {hint}"
+            yield f"{hint} to ckpt convert" if advice and advice[1] else f"with ckpt convert, {hint}"
 
 
 def _options(group: click.Group, name: str) -> set[str]:

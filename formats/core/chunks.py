@@ -74,7 +74,7 @@ def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:
     if isinstance(data, np.ndarray | np.generic):
         array = np.asarray(data)
         if array.shape != spec.shape:
-            raise ValueError(f"tensor {spec.key!r}: array has shape {array.shape}, expected {spec.shape}")
+            raise ValueError(f"tensor {spec.key!r}: the array has shape {array.shape}; expected {spec.shape}")
         data = array_chunks(_of_dtype(spec, array))
     elif isinstance(data, bytes | bytearray | memoryview):
         data = (data,)
@@ -92,7 +92,7 @@ def _of_dtype(spec: TensorSpec, array: np.ndarray[Any, Any]) -> np.ndarray[Any, 
             out[at] = element.encode("utf-8", "surrogateescape") if isinstance(element, str) else element
         return out
     if array.dtype != wanted and array.dtype.newbyteorder("=") != wanted:
-        raise ValueError(f"tensor {spec.key!r}: array has dtype {array.dtype}, expected {spec.dtype}")
+        raise ValueError(f"tensor {spec.key!r}: the array has dtype {array.dtype}; expected {spec.dtype}")
     return array
 
 
@@ -104,7 +104,7 @@ def _checked_elements(spec: TensorSpec, elements: Iterable[Any]) -> Iterator[Chu
         count += 1
         yield bytes(element)
     if count != spec.size:
-        raise ValueError(f"tensor {spec.key!r}: found {count} elements, expected {spec.size}")
+        raise ValueError(f"tensor {spec.key!r}: found {count} elements; expected {spec.size}")
 
 
 def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
@@ -121,7 +121,7 @@ def _checked_bytes(spec: TensorSpec, chunks: Iterable[Any]) -> Iterator[Chunk]:
         if len(chunk):
             yield chunk
     if total != expected:
-        raise ValueError(f"tensor {spec.key!r}: found {total} bytes, expected {expected}")
+        raise ValueError(f"tensor {spec.key!r}: found {total} bytes; expected {expected}")
 
 
 def view_of(chunk: Chunk) -> memoryview:
@@ -222,7 +222,7 @@ class FixedWidth:
             padded, stored = self.width * len(self._lengths), sum(self._lengths)
             if padded > self.MOST_PADDING and padded > 100 * stored:
                 hints = ("write a .json file, which stores strings unchanged",)
-                message = f"{stored} bytes of strings would take {padded} bytes as fixed-width strings"
+                message = f"its strings of {stored} bytes would take {padded} bytes as fixed-width strings"
                 raise ConversionError(message, key=spec.key, hints=hints)
         except BaseException:
             self._close()

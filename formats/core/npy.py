@@ -84,7 +84,7 @@ def _other(descr: Any) -> tuple[DType, int]:
     if isinstance(descr, str):
         match = _ANY.fullmatch(descr)
         if match is None:
-            raise ValueError(f"unsupported .npy element type {name[:80]}")
+            raise ValueError(f"the .npy element type {name[:80]} is not supported")
         return unmapped(name), 8 if match[1] in "mM" else int(match[2] or 1)
     return unmapped(name[:_LONGEST_NAME]), _size_of_fields(descr)
 
@@ -96,7 +96,7 @@ def _size_of_fields(descr: Any) -> int:
     try:
         return int(np.lib.format.descr_to_dtype(descr).itemsize)
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError, SyntaxError) as error:
-        raise ValueError(f"unsupported .npy element type {str(descr)[:80]}") from error
+        raise ValueError(f"the .npy element type {str(descr)[:80]} is not supported") from error
 
 
 def in_fortran_order(dtype: DType) -> DType:
@@ -133,28 +133,28 @@ CARRIED: Container[str] = _Carried()
 def decode_header(data: bytes) -> Header:
     """Return the header that a `.npy` file begins with; ValueError where it is none."""
     if not data.startswith(MAGIC) or len(data) < 12:
-        raise ValueError("not an .npy header")
+        raise ValueError("this is not an .npy header")
     major = data[6]
     if major not in (1, 2, 3) or data[7]:
-        raise ValueError(f".npy version {major}.{data[7]}, expected 1.0, 2.0 or 3.0")
+        raise ValueError(f"the .npy version is {major}.{data[7]}; expected 1.0, 2.0 or 3.0")
     width = 2 if major == 1 else 4
     length = int.from_bytes(data[8 : 8 + width], "little")
     text = data[8 + width : 8 + width + length]
     if length > LONGEST_HEADER or len(text) != length:
-        raise ValueError(f".npy header of {length} bytes is too long or cut off")
+        raise ValueError(f"the .npy header of {length} bytes is too long or cut off")
     try:
         found = ast.literal_eval(text.decode("utf-8" if major == 3 else "latin-1"))
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(".npy header is not a dict literal") from error
+        raise ValueError("the .npy header is not a dict literal") from error
     if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
-        raise ValueError(".npy header: expected descr, fortran_order and shape, and nothing more")
+        raise ValueError("the .npy header must have descr, fortran_order and shape, and nothing more")
     shape = found["shape"]
     if (
         not isinstance(shape, tuple)
         or len(shape) > MOST_DIMENSIONS
         or not all(type(dim) is int and 0 <= dim < _LARGEST_DIMENSION for dim in shape)
     ):
-        raise ValueError(f"invalid .npy shape {str(shape)[:80]}")
+        raise ValueError(f"the .npy shape {str(shape)[:80]} is invalid")
     dtype, itemsize = _dtype(found["descr"])
     return Header(
         dtype, str(found["descr"])[:80], shape, found["fortran_order"] is True, itemsize, 8 + width + length
@@ -175,7 +175,7 @@ def encode_header(descr: Any, shape: tuple[int, ...], *, fortran: bool = False) 
     before = len(MAGIC) + 4
     length = -(-(before + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT - before
     if length > 0xFFFF:
-        raise ValueError(f".npy header of {length} bytes is too long")
+        raise ValueError(f"the .npy header of {length} bytes is too long")
     return MAGIC + b"\1\0" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin-1") + b"\n"
 
 

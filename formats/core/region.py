@@ -34,7 +34,7 @@ Index = tuple[slice, ...]
 def region_of(extents: Extents, shape: tuple[int, ...]) -> Region:
     """Return what a slice covers of a tensor of `shape`; ValueError where it does not fit."""
     if len(extents) != len(shape):
-        raise ValueError(f"slice has rank {len(extents)}, the tensor has rank {len(shape)}")
+        raise ValueError(f"the slice has {len(extents)} dimensions, but the tensor has {len(shape)}")
     region = []
     for (start, length), dim in zip(extents, shape, strict=True):
         stop = dim if length == WHOLE else start + length
@@ -124,14 +124,16 @@ def normal_index(index: Any, shape: tuple[int, ...]) -> tuple[Index, tuple[int, 
     if len(dots) > 1:
         raise IndexError("more than one '...'")
     if len(terms) - len(dots) > len(shape):
-        raise IndexError(f"index has {len(terms) - len(dots)} dimensions, the tensor has {len(shape)}")
+        raise IndexError(
+            f"the slice has {len(terms) - len(dots)} dimensions, but the tensor has {len(shape)}"
+        )
     at, behind = (dots[0], dots[0] + 1) if dots else (len(terms), len(terms))
     terms[at:behind] = [slice(None)] * (len(shape) - len(terms) + len(dots))
     region, dropped = [], []
     for axis, (term, dim) in enumerate(zip(terms, shape, strict=True)):
         if isinstance(term, slice):
             if term.step is not None and operator.index(term.step) < 1:
-                raise IndexError("expected a positive step")
+                raise IndexError("the step must be positive")
             start, stop, step = term.indices(dim)
             region.append(slice(start, max(start, stop), step))
             continue

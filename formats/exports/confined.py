@@ -21,7 +21,7 @@ def confined(head: Location, name: str) -> Location:
     parts = name.removeprefix("./").split("/")
     is_plain = not any(character in name for character in "\\\0:")
     if not is_plain or any(part in ("", ".", "..") for part in parts):
-        message = f"names {name!r:.100}, which is not a file in its folder"
+        message = f"refers to external data in {name!r:.100}, which is not a file in its folder"
         raise UnsupportedFeatureError(message, path=head, code="header")
     folder = found = head.parent
     for part in parts:
@@ -36,4 +36,6 @@ def confined(head: Location, name: str) -> Location:
 
 def missing_file(path: Location) -> CheckpointNotFoundError:
     """Return the error of a file that a model names and that does not exist."""
-    return CheckpointNotFoundError("missing; the model stores weights in it", path=path, code="shard-missing")
+    return CheckpointNotFoundError(
+        "this file is missing, and the model stores weights in it", path=path, code="shard-missing"
+    )

@@ -72,7 +72,7 @@ class FileCursor:
     def take(self, size: int) -> bytes:
         """Return the next bytes; BrokenFileError where fewer are left."""
         if size > self.left:
-            raise self.fail(f"expected {size} bytes, {self.left} are left")
+            raise self.fail(f"the header needs {size} more bytes, but only {self.left} are left")
         found = self.window.read(self.position, size)
         self.position += size
         return found
@@ -80,5 +80,5 @@ class FileCursor:
     def skip(self, size: int) -> None:
         """Skip bytes without reading them."""
         if size > self.left:
-            raise self.fail(f"expected {size} bytes, {self.left} are left")
+            raise self.fail(f"the header needs {size} more bytes, but only {self.left} are left")
         self.position += size

@@ -61,7 +61,7 @@ class GgufReader(ExportReader):
         paths = gguf_parts(self.location.head)
         if len(paths) != count or first.metadata.get(_NUMBER) != 0:
             number = first.metadata.get(_NUMBER)
-            message = f"part {number} of {count} of a split model, which its name does not say"
+            message = f"this is part {number} of {count} of a split model, but its name does not say so"
             hint = f"rename the parts to NAME-00001-of-{count:05d}.gguf and so on" if _is_count(count) else ""
             error = self._corrupt(message, code="header", hints=(hint,) if hint else ())
             self._flaw(error)
@@ -77,7 +77,7 @@ class GgufReader(ExportReader):
             header = self._header(file)
             if (header.metadata.get(_COUNT), header.metadata.get(_NUMBER)) != (count, number):
                 found = f"{header.metadata.get(_NUMBER)!r:.20} of {header.metadata.get(_COUNT)!r:.20}"
-                message = f"part {found} of a split model, expected {number} of {count}"
+                message = f"this is part {found} of a split model; expected part {number} of {count}"
                 self._flaw(self._corrupt(message, code="header"))
                 continue
             self._take(file, header)
@@ -92,12 +92,14 @@ class GgufReader(ExportReader):
         for info in sorted(header.tensors, key=lambda info: info.offset):
             if info.offset % header.alignment:
                 message = (
-                    f"begins at byte {info.offset} of the data, expected a multiple of {header.alignment}"
+                    f"the tensor begins at byte {info.offset}; expected a multiple of {header.alignment}"
                 )
                 self._flaw(self._corrupt(message, info.name, code="header"))
                 continue
             if info.offset < end and info.nbytes:
-                message = f"begins at byte {info.offset} of the data and overlaps the data up to byte {end}"
+                message = (
+                    f"the tensor begins at byte {info.offset}, but another tensor uses the bytes up to {end}"
+                )
                 self._flaw(self._corrupt(message, info.name, code="overlap"))
                 continue
             offset = header.data_offset + info.offset
@@ -105,7 +107,9 @@ class GgufReader(ExportReader):
                 continue
             end = info.offset + info.nbytes
             if info.name in self._weights:
-                self._flaw(self._corrupt("in two parts of a split model", info.name, code="entry"))
+                self._flaw(
+                    self._corrupt("the tensor is in two parts of a split model", info.name, code="entry")
+                )
                 continue
             data = one_range(file, offset, info.nbytes)
             self._weights[info.name] = _weight(info, data, is_big_endian=header.is_big_endian)

@@ -82,14 +82,16 @@ class _HeaderParser:
         if not version & 0xFFFF:
             self._order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            raise cursor.refuse(f"GGUF version {version}, expected 2 or 3")
+            raise cursor.refuse(f"the GGUF version is {version}; expected 2 or 3")
         tensors, keys = self._number("Q"), self._number("Q")
         if tensors * _SMALLEST_TENSOR + keys * _SMALLEST_KEY > cursor.left:
-            raise cursor.fail(f"{tensors} tensors and {keys} keys in {cursor.left} bytes")
+            raise cursor.fail(
+                f"the header promises {tensors} tensors and {keys} keys, but only {cursor.left} bytes follow"
+            )
         metadata = self._metadata(keys)
         alignment = metadata.get(ALIGNMENT, 32)
         if type(alignment) is not int or not 0 < alignment <= _LARGEST_ALIGNMENT or alignment & alignment - 1:
-            raise cursor.fail(f"{ALIGNMENT} is {alignment!r:.40}, expected a power of two")
+            raise cursor.fail(f"{ALIGNMENT} is {alignment!r:.40}; expected a power of two")
         infos = self._tensors(tensors)
         data_offset = -(-cursor.position // alignment) * alignment
         return GgufHeader(
@@ -118,7 +120,7 @@ class _HeaderParser:
         if kind == _ARRAY:
             return self._array()
         if kind not in _NUMBERS:
-            raise self._cursor.fail(f"value of type {kind}, expected 0 to 12")
+            raise self._cursor.fail(f"a value has type {kind}; expected 0 to 12")
         value = self._number(_NUMBERS[kind])
         return bool(value) if kind == _BOOL else value
 
@@ -135,12 +137,14 @@ class _HeaderParser:
         """Return a short array; of a long one what it holds, for a tokenizer has 100,000 words."""
         kind, count = self._number("I"), self._number("Q")
         if kind == _ARRAY:
-            raise self._cursor.refuse("an array of arrays, which is not supported")
+            raise self._cursor.refuse("an array of arrays is not supported")
         if kind != _STRING and kind not in _NUMBERS:
-            raise self._cursor.fail(f"an array of type {kind}, expected 0 to 12")
+            raise self._cursor.fail(f"an array has type {kind}; expected 0 to 12")
         size = 8 if kind == _STRING else struct.calcsize("<" + _NUMBERS[kind])
         if count * size > self._cursor.left:
-            raise self._cursor.fail(f"an array of {count} values in {self._cursor.left} bytes")
+            raise self._cursor.fail(
+                f"an array promises {count} values, but only {self._cursor.left} bytes are left"
+            )
         if count <= _MOST_KEPT_OF_ARRAY:
             return [self._value(kind) for _ in range(count)]
         if kind == _STRING:
@@ -154,7 +158,7 @@ class _HeaderParser:
         cursor, length = self._cursor, struct.Struct(self._order + "Q").unpack_from
         while count:
             if cursor.left < 8:
-                raise cursor.fail(f"expected {count} more strings, {cursor.left} bytes are left")
+                raise cursor.fail(f"{count} more strings are expected, but only {cursor.left} bytes are left")
             data = cursor.window.hold(cursor.position, 8)
             at, last = 0, min(len(data), cursor.left) - 8
             while count and at <= last:
@@ -194,11 +198,11 @@ class _HeaderParser:
         for dimension in dimensions:
             size *= dimension
         if size and dimensions and dimensions[0] % kind.block:
-            message = f"rows of {dimensions[0]} elements, expected a multiple of {kind.block} for {kind.name}"
+            message = f"its rows have {dimensions[0]} elements; {kind.name} needs a multiple of {kind.block}"
             raise self._cursor.fail(f"tensor {name!r:.80}: {message}")
         if size % kind.block:  # a scalar of a block type
             raise self._cursor.fail(
-                f"tensor {name!r:.80}: {size} elements, {kind.name} has blocks of {kind.block}"
+                f"tensor {name!r:.80}: it has {size} elements, but {kind.name} has blocks of {kind.block}"
             )
         return TensorInfo(name, tuple(reversed(dimensions)), kind, offset, size // kind.block * kind.nbytes)
 

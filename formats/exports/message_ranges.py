@@ -81,7 +81,7 @@ class MessageFile:
             if byte < 0x80:
                 cursor.position += at + 1
                 return value & (1 << 64) - 1
-        raise cursor.fail("a varint that does not end")
+        raise cursor.fail("a varint does not end")
 
     def read(self, span: MessageRange) -> bytes:
         """Return the bytes of a range that is small."""
@@ -91,7 +91,7 @@ class MessageFile:
         """Return a name; bytes that are not UTF-8 become lone surrogates."""
         if span.size > _LONGEST_TEXT:
             raise BrokenFileError(
-                f"a name of {span.size} bytes, over the limit of {_LONGEST_TEXT}", span.begin
+                f"a name has {span.size} bytes, over the limit of {_LONGEST_TEXT}", span.begin
             )
         return self.read(span).decode("utf-8", "surrogateescape")
 
@@ -103,7 +103,7 @@ class MessageFile:
         found: list[int] = []
         while cursor.left:
             if len(found) == most:
-                raise cursor.fail(f"more than {most} numbers")
+                raise cursor.fail(f"a list has more than {most} numbers")
             found.append(signed(self._varint(cursor)))
         return found
 

@@ -140,7 +140,7 @@ class OnnxReader(ExportReader):
 
     def _graph(self, span: MessageRange, prefix: str, depth: int) -> None:
         if depth > _DEEPEST:
-            raise BrokenFileError(f"graphs within graphs, more than {_DEEPEST} deep", span.begin)
+            raise BrokenFileError(f"graphs are nested more than {_DEEPEST} deep", span.begin)
         for field in self._parts(span, (1, 5, 15)):
             if field.number == 1:
                 self._node(field.span, prefix, depth)
@@ -202,9 +202,11 @@ class OnnxReader(ExportReader):
                 external |= self._pair(field.span)
             found[field.number] = field
             if len(external) > _MOST_PAIRS:
-                raise BrokenFileError(f"external data with more than {_MOST_PAIRS} keys", span.begin)
+                raise BrokenFileError(
+                    f"a tensor's external data has more than {_MOST_PAIRS} keys", span.begin
+                )
             if len(shape) > _MOST_DIMENSIONS or any(not 0 <= dim < 1 << 63 for dim in shape):
-                raise BrokenFileError(f"a tensor with invalid dims {shape[:20]}", span.begin)
+                raise BrokenFileError(f"a tensor has the invalid dims {shape[:20]}", span.begin)
         name = message.text(found[8].span) if 8 in found and found[8].varint is None else ""
         number, location = (found[at].varint or 0 if at in found else 0 for at in (2, 14))
         if number not in _TYPES:
@@ -244,7 +246,9 @@ class OnnxReader(ExportReader):
             return self._raw_weight(spec, nbytes, found.raw)
         encoding = encoding_of(found.dtype)
         if encoding.number not in found.present and spec.size:
-            self._flaw(self._corrupt("has no values", key, code="tensor-size", offset=message.begin))
+            self._flaw(
+                self._corrupt("the tensor has no values", key, code="tensor-size", offset=message.begin)
+            )
             return None
         if not self._charge(spec, 8 * message.size):
             self._flaw(self._corrupt(_EXPANDS, key, code="tensor-size", offset=message.begin))
@@ -253,7 +257,10 @@ class OnnxReader(ExportReader):
 
     def _raw_weight(self, spec: TensorSpec, nbytes: int, raw: MessageRange) -> StoredWeight | None:
         if raw.size != nbytes:
-            message = f"{raw.size} bytes, expected {nbytes} for {spec.dtype} of shape {list(spec.shape)}"
+            message = (
+                f"the tensor has {raw.size} bytes, but {spec.dtype} "
+                f"of shape {list(spec.shape)} needs {nbytes}"
+            )
             self._flaw(self._corrupt(message, spec.key, code="tensor-size", offset=raw.begin))
             return None
         return StoredWeight(spec, one_range(self._files[0], raw.begin, raw.size), reader_of(spec))
@@ -266,7 +273,7 @@ class OnnxReader(ExportReader):
         offset, length = (_number(external.get(each)) for each in ("offset", "length"))
         if offset is None or length is None or (external.get("length") and length != nbytes):
             told = f"offset {external.get('offset')!r:.30}, length {external.get('length')!r:.30}"
-            message = f"external data at {told}, expected {nbytes} bytes"
+            message = f"its external data is at {told}; expected {nbytes} bytes"
             self._flaw(self._corrupt(message, spec.key, code="tensor-size"))
             return None
         file = self._external_file(name)
@@ -276,9 +283,7 @@ class OnnxReader(ExportReader):
         if not self._check_range(spec.key, file, offset, nbytes):
             return None
         if not self._charge(spec, 0):
-            raise ValueError(
-                "tensors that share external data so often that reading each would take too long"
-            )
+            raise ValueError("tensors share external data so often that reading each would take too long")
         return StoredWeight(spec, one_range(file, offset, nbytes), reader_of(spec))
 
     def _external_file(self, name: str) -> File | CheckpointError:
@@ -287,7 +292,7 @@ class OnnxReader(ExportReader):
         if found is not None:
             return found
         if len(self._external) == MOST_FILES:
-            raise ValueError(f"external data in more than {MOST_FILES} files")
+            raise ValueError(f"the external data is in more than {MOST_FILES} files")
         path = confined(self.location.head, name)
         if path.is_file():
             found = path.open()
@@ -311,12 +316,12 @@ class OnnxReader(ExportReader):
                 parts[3] += self._message.numbers(field, _MOST_DIMENSIONS)
         values, indices, dims = parts.get(1), parts.get(2), parts[3]
         if values is None or len(dims) > _MOST_DIMENSIONS or any(not 0 <= dim < 1 << 63 for dim in dims):
-            raise BrokenFileError("a sparse tensor without values, or with invalid dims", span.begin)
+            raise BrokenFileError("a sparse tensor has no values, or its dims are invalid", span.begin)
         key = prefix + (name or values.name)
         own = self._weight(values, key)
         where = None if indices is None else self._weight(indices, key)
         if own is None or own.spec.dtype is STRING or (where is None and own.spec.size):
-            error = self._corrupt("a sparse tensor without indices", key, code="entry", offset=span.begin)
+            error = self._corrupt("a sparse tensor has no indices", key, code="entry", offset=span.begin)
             return self._flaw(error)
         stored = (own.spec.stored_nbytes or 0) + (where.spec.stored_nbytes or 0 if where else 0)
         kind = StoredType("sparse")

@@ -111,7 +111,7 @@ class ExportReader(FormatReader):
     def _add(self, weight: StoredWeight, kind: str | None = None) -> str:
         """Take a tensor and return its key; another may have its name, as in the branches of a condition."""
         if len(self._weights) == MOST_TENSORS:
-            raise ValueError(f"more than {MOST_TENSORS} tensors")
+            raise ValueError(f"the file has more than {MOST_TENSORS} tensors")
         name = key = weight.spec.key
         number = self._taken.get(name, 1)
         while key in self._weights:
@@ -133,7 +133,9 @@ class ExportReader(FormatReader):
         """Return whether a range is in the file; raise, or take note, where it is not."""
         if offset + size <= file.size:
             return True
-        message = f"{size} bytes at {offset}, but the file has {file.size}"
+        message = (
+            f"the tensor needs {size} bytes from offset {offset}, but the file has only {file.size} bytes"
+        )
         error = CorruptCheckpointError(message, path=file.path, key=key, offset=offset, code="shard-short")
         self._flaw(error)
         return False

@@ -37,7 +37,7 @@ class SparseTensor(LazyTensor):
         shape = self.spec.shape if places.ndim == 2 else (out.size,)
         sizes = np.array(shape, np.int64)[:, None]
         if where.shape != (len(shape), values.size) or ((where < 0) | (where >= sizes)).any():
-            message = f"indices of shape {list(places.shape)} do not fit {values.size} values"
+            message = f"the indices have shape {list(places.shape)}, which does not fit {values.size} values"
             raise CorruptCheckpointError(message, path=self._data.path, key=self.spec.key, code="entry")
         if values.size:
             out.reshape(shape)[tuple(where.astype(np.int64))] = values

@@ -87,12 +87,15 @@ class TfjsReader(ExportReader):
             if size is None:
                 size = _strings_size(data, at, spec)
             if at + size > data.size:
-                message = f"{size} bytes at {at} of its shards, which have {data.size}"
+                message = (
+                    f"the tensor needs {size} bytes from offset {at} of "
+                    f"its shards, but they have only {data.size} bytes"
+                )
                 return self._flaw(self._corrupt(message, spec.key, code="shard-short"))
             self._add(self._weight(spec, StoredRanges(_cut(parts, at, size))))
             at += size
         if error is None and at != data.size:
-            self._flaw(self._corrupt(f"{data.size} bytes in shards, expected {at}", code="tensor-size"))
+            self._flaw(self._corrupt(f"the shards have {data.size} bytes; expected {at}", code="tensor-size"))
         return None
 
     def _parts(self, paths: list[Any]) -> tuple[list[FilePart], CheckpointError | None]:
@@ -195,11 +198,13 @@ def _cut(parts: list[FilePart], begin: int, size: int) -> list[FilePart]:
 def _strings_size(data: StoredRanges, begin: int, spec: TensorSpec) -> int:
     """Return how many bytes strings take, by their lengths; ValueError where they do not fit."""
     if 4 * spec.size > data.size - begin:
-        raise ValueError(f"weight {spec.key!r:.80}: {spec.size} strings in {data.size - begin} bytes")
+        raise ValueError(
+            f"weight {spec.key!r:.80}: {spec.size} strings do not fit in {data.size - begin} bytes"
+        )
     at = begin
     for _ in range(spec.size):
         if at + 4 > data.size:
-            raise ValueError(f"weight {spec.key!r:.80}: a string that is cut off")
+            raise ValueError(f"weight {spec.key!r:.80}: a string is cut off")
         at += 4 + int.from_bytes(data.read(at, 4), "little")
     return at - begin
 
@@ -217,7 +222,7 @@ class TfjsStrings(LazyTensor):
         for number in range(out.size):
             end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
             if end > len(raw):
-                message = "a string that is cut off"
+                message = "a string is cut off"
                 raise CorruptCheckpointError(message, path=self._data.path, key=self.spec.key, code="entry")
             out.reshape(-1)[number] = raw[at + 4 : end]
             at = end

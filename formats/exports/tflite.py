@@ -66,12 +66,12 @@ class TfliteReader(ExportReader):
         buffers = buffer.tables(model, 4)
         subgraphs = buffer.tables(model, 2)
         if len(set(buffers)) != len(buffers) or len(set(subgraphs)) != len(subgraphs):
-            raise ValueError("buffers or graphs that are there twice")
+            raise ValueError("buffers or graphs occur twice")
         for number, graph in enumerate(subgraphs):
             prefix = f"{buffer.text(graph, 4, _LONGEST_NAME) or number}/" if number else ""
             tables = buffer.tables(graph, 0)
             if len(set(tables)) != len(tables):
-                raise ValueError("tensors that are there twice")
+                raise ValueError("tensors occur twice")
             for tensor in tables:
                 self._tensor(file, tensor, buffers, prefix)
         description = buffer.text(model, 3, _LONGEST_NAME)
@@ -83,7 +83,7 @@ class TfliteReader(ExportReader):
         flat = self._buffer
         number = flat.scalar(table, 2, "I")
         if number >= len(buffers):
-            raise ValueError(f"a tensor in buffer {number} of {len(buffers)}")
+            raise ValueError(f"a tensor refers to buffer {number}, but there are {len(buffers)} buffers")
         begin, size = self._data(buffers[number])
         if not size:
             return
@@ -91,14 +91,14 @@ class TfliteReader(ExportReader):
         name = prefix + flat.text(table, 3, _LONGEST_NAME)
         self._names += len(name)
         if self._names > 2 * file.size + _LONGEST_NAME:
-            raise ValueError("names that are there again and again")
+            raise ValueError("names occur too often")
         if len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0:
             raise ValueError(f"tensor {name!r:.80}: invalid shape {list(shape[:20])}")
         if not self._check_range(name, file, begin, size):
             return
         spec = TensorSpec(name, self._dtype(table), shape)
         if not spec.dtype.is_unmapped and not self._charge(spec, 0):
-            raise ValueError("tensors that share buffers so often that reading each would take too long")
+            raise ValueError("tensors share buffers so often that reading each would take too long")
         weight = self._weight(file, table, spec, begin, size)
         if weight is not None:
             spec = weight.spec
@@ -137,7 +137,7 @@ class TfliteReader(ExportReader):
         bits = _PACKED.get(dtype.name)
         expected = spec.nbytes or 0 if bits is None else -(-spec.size * bits // 8)
         if size != expected:
-            message = f"{size} bytes, expected {expected} for {dtype} of shape {list(spec.shape)}"
+            message = f"the tensor has {size} bytes, but {dtype} of shape {list(spec.shape)} needs {expected}"
             self._flaw(self._corrupt(message, spec.key, code="tensor-size", offset=begin))
             return None
         stored = self._quantization(table, spec) if dtype.name in _QUANTIZED else None
@@ -164,7 +164,7 @@ class TfliteReader(ExportReader):
         axis = self._buffer.scalar(found, 6, "i") if len(scale) > 1 else None
         is_fit = axis is None or (0 <= axis < len(spec.shape) and spec.shape[axis] == len(scale))
         if not is_fit or len(zero) not in (0, len(scale)):
-            message = f"{len(scale)} scales and {len(zero)} zero points on axis {axis}"
+            message = f"found {len(scale)} scales and {len(zero)} zero points on axis {axis}"
             raise ValueError(f"tensor {spec.key!r:.80}: {message} for shape {list(spec.shape)}")
         return StoredType(spec.dtype.name, scale, zero or (0,) * len(scale), axis)
 
@@ -199,10 +199,10 @@ class TfliteStrings(LazyTensor):
         raw = self._data.read(0, self._data.size)
         count = struct.unpack_from("<i", raw)[0] if len(raw) >= 4 else -1
         if count != self.spec.size or 4 * (count + 2) > len(raw):
-            raise self._corrupt(f"{count} strings, expected {self.spec.size}")
+            raise self._corrupt(f"found {count} strings; expected {self.spec.size}")
         offsets = struct.unpack_from(f"<{count + 1}i", raw, 4)
         if any(not 0 <= low <= high <= len(raw) for low, high in pairwise(offsets)):
-            raise self._corrupt("strings that are not in their buffer")
+            raise self._corrupt("strings are not in their buffer")
         out = allocate(self.spec, self.spec.shape, self._data.path)
         for at, (low, high) in enumerate(pairwise(offsets)):
             out.reshape(-1)[at] = raw[low:high]

@@ -55,7 +55,7 @@ def tflite_nodes(flat: FlatBuffer, keys: Mapping[int, str]) -> Iterator[Operatio
                     names[number] = flat.text(tensors[number], 3, _LONGEST_NAME)
                     budget -= len(names[number])
             if budget < 0 or len(inputs) > _MOST_INPUTS:
-                raise ValueError("operators that share inputs or names again and again")
+                raise ValueError("operators share inputs or names too often")
             at = flat.scalar(operator, 0, "I")
             operation = codes[at] if at < len(codes) else ""
             used = tuple(held.get(number, "") for number in inputs)

@@ -62,7 +62,7 @@ class TypedTensor(LazyTensor):
             raise self._corrupt(str(error)) from error
         size, repeats = self.spec.size, self._encoding.repeats
         if found.size > max(1, size) or (found.size != size and not repeats):
-            raise self._corrupt(f"{found.size} values for shape {list(self.spec.shape)}")
+            raise self._corrupt(f"{found.size} values do not fit shape {list(self.spec.shape)}")
         return found if found.size else np.zeros(1, found.dtype)
 
     def _decoded(self) -> np.ndarray[Any, Any]:
@@ -138,7 +138,7 @@ class StringsTensor(LazyTensor):
         out = allocate(self.spec, self.spec.shape, self._data.path)
         found = list(strings_of(self._data, self._number))
         if len(found) > out.size or (len(found) < out.size and not self._repeats):
-            message = f"{len(found)} strings for shape {list(self.spec.shape)}"
+            message = f"{len(found)} strings do not fit shape {list(self.spec.shape)}"
             path = self._data.path
             raise CorruptCheckpointError(message, path=path, key=self.spec.key, code="tensor-size")
         last = found[-1] if found else b""
@@ -171,11 +171,11 @@ def varints(raw: bytes) -> np.ndarray[Any, Any]:
     data = np.frombuffer(raw, np.uint8)
     ends = np.flatnonzero(data < 0x80)
     if data.size and (not ends.size or ends[-1] != data.size - 1):
-        raise ValueError("a varint that does not end")
+        raise ValueError("a varint does not end")
     begins = np.concatenate([np.zeros(1, ends.dtype), ends[:-1] + 1])[: ends.size]
     lengths = ends - begins + 1
     if lengths.size and lengths.max() > 10:
-        raise ValueError("a varint of more than 10 bytes")
+        raise ValueError("a varint has more than 10 bytes")
     values = np.zeros(ends.size, np.uint64)
     for at in range(int(lengths.max()) if lengths.size else 0):
         longer = np.flatnonzero(lengths > at)

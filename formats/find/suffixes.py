@@ -54,9 +54,9 @@ _INDEX = ".index"
 def _part_said(name: str) -> str | None:
     """Return what a name says a file is a part of, or left by, by which no checkpoint is found."""
     if name.endswith(_INDEX):
-        return "a bundle's index"
+        return "the index of a TensorFlow checkpoint"
     if SHARD.fullmatch(name):
-        return "a bundle's data shard"
+        return "a data shard of a TensorFlow checkpoint"
     if is_leftover(name, directory=False):
         return "a leftover of an interrupted save"
     return None
@@ -113,12 +113,12 @@ def refuse_false_suffix(
     other = format_of_suffix(target)
     part = None if own.is_bundle else _part_said(name)
     if part is not None:
-        message = f"has the name of {part}, but {why or f'the output is {own.name}'}"
+        message = f"this is the name of {part}, but {why or f'the output is {own.name}'}"
         hints: tuple[str, ...] = ("choose another name",)
     elif not stem or not suffix or (other is not None and _is_true(own, other, name)):
         return
     elif other is not None and other.writer is not None:
-        message = f"has the suffix of {other.name}, but {why or f'the output is {own.name}'}"
+        message = f"the name has the suffix of {other.name}, but {why or f'the output is {own.name}'}"
         hints = (hint,) if hint is not None else ()
     elif other is not None or suffix in _UNWRITTEN:
         whose = other.name if other is not None else _UNWRITTEN[suffix]

@@ -166,7 +166,7 @@ class FilteredChunks:
             if not skipped >> number & 1:
                 data = self._undone(found, data, inner=self._filters[:number])
         if len(data) != self.nbytes and self._is_exact:
-            raise ValueError(f"its chunk at {list(corner)} has {len(data)} bytes, expected {self.nbytes}")
+            raise ValueError(f"its chunk at {list(corner)} has {len(data)} bytes; expected {self.nbytes}")
         return data
 
     def _undone(

@@ -147,7 +147,7 @@ class LegacyWriter(H5Writer):
         for name, key in names:
             if len(key_bytes(name)) > HDF5_OBJECT_HEADER_LIMIT:
                 message = f"the name has {len(key_bytes(name))} bytes; HDF5 allows {HDF5_OBJECT_HEADER_LIMIT}"
-                hints = ("pass --sub or --map to change it",)
+                hints = ("to change the name, pass --sub or --map",)
                 raise ConversionError(message, path=target.path, key=key or name, hints=hints)
 
     def _lay_out(self, skeleton: H5Skeleton) -> None:

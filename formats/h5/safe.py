@@ -48,7 +48,7 @@ EXTERNAL = 64  # H5L_TYPE_EXTERNAL; what is more, a plug-in defines
 CHUNK_CACHE = 4 << 20
 """Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
 
-_COPY_AGAIN = ("the copy or the save was interrupted; copy the file again",)
+_COPY_AGAIN = ("copy the file again; the copy or the save was interrupted",)
 
 
 class FoundObject(NamedTuple):
@@ -256,7 +256,7 @@ class H5File:
     def _checked(self, found: list[tuple[bytes, int]], path: str, size: int) -> list[tuple[bytes, int]]:
         """Return links whose paths are not too long together; CorruptCheckpointError otherwise."""
         if are_keys_too_long(size, len(found)):
-            message = f"group {path[:_SHOWN_OF_PATH] or '/'!r}: its names have {size} bytes, over the limit"
+            message = f"the names in group {path[:_SHOWN_OF_PATH] or '/'!r} have {size} bytes, over the limit"
             raise CorruptCheckpointError(message, path=self.path, code="hdf5-read")
         return found
 
@@ -283,9 +283,9 @@ class H5File:
                 return
             if count > MOST_OBJECTS or step.depth > MOST_DEPTH:
                 limit = (
-                    f"more than {MOST_OBJECTS} objects"
+                    f"the file has more than {MOST_OBJECTS} objects"
                     if count > MOST_OBJECTS
-                    else f"groups nested more than {MOST_DEPTH} deep"
+                    else f"groups are nested more than {MOST_DEPTH} deep"
                 )
                 flaw(UnsupportedFeatureError(f"{limit} at {step.path!r}", path=self.path, code="hdf5-read"))
                 return
@@ -360,19 +360,19 @@ def open_h5(
     saying how many bytes are missing, where it is truncated.
     """
     if superblock.end is not None and size < superblock.end:
-        message = f"truncated: the file has {size} bytes, but its superblock says {superblock.end}"
+        message = f"the file is truncated: it has {size} bytes, but its superblock says {superblock.end}"
         raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
     return H5File(path, size, superblock, source, natively=natively)
 
 
 def _open_library(path: str, superblock: Superblock, source: GuardedFile | None) -> h5py.h5f.FileID:
-    with damage(path, "not a valid HDF5 file"):
+    with damage(path, "this is not a valid HDF5 file"):
         try:
             return _open_id(path, source)
         except OSError as error:
             if not superblock.left_open:
                 raise
-            hints = ("its writer is still running, or was killed; once it has ended, run: h5clear -s FILE",)
+            hints = ("once the program that writes it has ended, run: h5clear -s FILE",)
             message = "the file is marked as open for writing"
             raise CorruptCheckpointError(message, path=path, code="hdf5-read", hints=hints) from error
 

@@ -186,7 +186,9 @@ class H5Tensor(LazyTensor):
         ):
             return None
         if offset + size > self._file.size:
-            message = f"ends at byte {offset + size}, but the file has only {self._file.size} bytes"
+            message = (
+                f"the tensor ends at byte {offset + size}, but the file has only {self._file.size} bytes"
+            )
             raise self._corrupt(message, "tensor-size")
         return offset
 
@@ -247,7 +249,8 @@ class H5Tensor(LazyTensor):
         nbytes = self.spec.size * itemsize
         if stored > self._file.size:
             raise self._corrupt(
-                f"{stored} bytes stored, but the file has only {self._file.size}", "tensor-size"
+                f"the tensor has {stored} stored bytes, but the file has only {self._file.size}",
+                "tensor-size",
             )
         chunk = tuple(plist.get_chunk()) if layout == h5d.CHUNKED else None
         largest = max(nbytes, math.prod(chunk) * itemsize if chunk else 0)
@@ -313,10 +316,10 @@ class H5Tensor(LazyTensor):
 
         # The library writes elements of the memory type, however large those of the array are.
         if memory_type.get_size() != out.itemsize:
-            raise ValueError(f"elements have {memory_type.get_size()} bytes, expected {out.itemsize}")
+            raise ValueError(f"its elements have {memory_type.get_size()} bytes; expected {out.itemsize}")
         space = dataset.get_space()
         if space.get_simple_extent_dims() != self.spec.shape:
-            raise ValueError(f"shape {space.get_simple_extent_dims()}, expected {self.spec.shape}")
+            raise ValueError(f"its shape is {space.get_simple_extent_dims()}; expected {self.spec.shape}")
         if filtered is not None and filtered.are_undone_here and not out.dtype.hasobject:
             filtered.fill(index, out, memory_type)
             return

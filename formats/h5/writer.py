@@ -243,16 +243,16 @@ def check_paths(path: str, datasets: Iterable[tuple[str, str]]) -> None:
         if len(components) > MOST_COMPONENTS or any(
             component in ("", ".") or "\0" in component for component in components
         ):
-            hints = ("pass --sub or --map to change it",)
+            hints = ("to change the key, pass --sub or --map",)
             raise ConversionError("this is not a valid HDF5 path", path=path, key=key, hints=hints)
         keys[dataset] = key
         for count in range(1, len(components)):
             groups["/".join(components[:count])] = key
     for dataset, key in keys.items():
         if dataset in groups:
-            message = f"conflicts with {groups[dataset]!r}: in HDF5, nothing can be below a dataset"
+            message = f"this key conflicts with {groups[dataset]!r}: in HDF5, nothing can be below a dataset"
             raise ConversionError(
-                message, path=path, key=key, hints=("pass --sub or --map to rename one of them",)
+                message, path=path, key=key, hints=("to rename one of them, pass --sub or --map",)
             )
 
 

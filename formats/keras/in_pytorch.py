@@ -363,7 +363,10 @@ def _remarks(unit: Unit) -> Iterator[str]:
     if name in _NORMALIZING:
         epsilon = told.get("epsilon", 1e-3)
         if epsilon != _TORCH_EPSILON:
-            yield f"epsilon is {epsilon}, PyTorch's is {_TORCH_EPSILON} by default; pass eps={epsilon}"
+            yield (
+                f"epsilon is {epsilon}, but PyTorch's default is "
+                f"{_TORCH_EPSILON}; create the module with eps={epsilon}"
+            )
     yield from _axes(unit)
     yield from _padding(unit)
     if name == "Masking" or told.get("mask_zero"):

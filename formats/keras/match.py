@@ -171,7 +171,7 @@ def _fill_from_graph(model: Unit, source: FormatReader) -> None:
     if root is None and fill_from_lists(model, source, source.object_graph):
         return
     if root is None:
-        raise ModelError("its object graph has no Sequential or Functional model")
+        raise ModelError("the checkpoint's object graph contains no Sequential or Functional model")
     _fill_node(model, root, nodes, "the model")
 
 

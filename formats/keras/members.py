@@ -65,8 +65,8 @@ class MemberMerge:
         if total != len(self._ordered):
             first = spell(self._ordered[0])
             raise StructureError(
-                f"{counted(len(self._ordered), 'object')} starting with {first}, "
-                f"{total} in the other checkpoint"
+                f"{counted(len(self._ordered), 'object')} starting "
+                f"with {first}, but {total} in the other checkpoint"
             )
         try:
             return self._only_way(by_name=True)

@@ -59,7 +59,7 @@ def paired(mine: ObjectTree, theirs: ObjectTree) -> dict[str, str]:
     if not found and flaws:
         raise max(flaws, key=lambda flaw: (flaw[1].is_ambiguous, flaw[0]))[1]
     if not found:
-        raise StructureError("no object that could be the model")
+        raise StructureError("no object could be the model")
     return found[0]
 
 

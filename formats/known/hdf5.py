@@ -89,7 +89,10 @@ class Hdf5Reader(H5Reader):
         for key in self._unlisted:
             del self._specs[key]
         if self._unlisted:
-            message = f"left out {first_of([*map(repr, self._unlisted)])}: neither numbers nor strings"
+            message = (
+                f"left out {first_of([*map(repr, self._unlisted)])}: "
+                "their elements are neither numbers nor strings"
+            )
             severity = "warning" if self._specs else "error"
             self.unread(Finding(severity, "dtype", message, None, file.path))
         self.seal()
@@ -276,7 +279,7 @@ def _check_names(target: WriteTarget) -> None:
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in keys:
                 message = f"{'/'.join(parts[:depth])!r} is a tensor, so it cannot also be a group"
-                hints = ("pass --weights-only to leave slots out, or --sub to rename one of them",)
+                hints = ("to leave slots out, pass --weights-only; to rename one of them, pass --sub",)
                 raise DuplicateKeyError(message, path=target.path, key=key, hints=hints)
 
 

@@ -75,7 +75,7 @@ def _open_h5(archive: Archive, member: ArchiveMember, read: Callable[[int, int],
     path = archive.path + f":{WEIGHTS}"
     superblock = Superblock.find(read(0, 4096))
     if superblock is None:
-        raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
+        raise CorruptCheckpointError("this is not an HDF5 file", path=path, offset=0, code="hdf5-read")
     return open_h5(path, member.size, superblock, GuardedFile(read, member.size, superblock.length_size))
 
 
@@ -143,7 +143,9 @@ class KerasReader(WeightsReader):
             return self._archive.read(name, most).decode("utf-8")
         except UnicodeDecodeError as error:
             self.unread(
-                Finding("error", "header", f"{name}: not UTF-8", file=self.location.head, offset=error.start)
+                Finding(
+                    "error", "header", f"{name} is not UTF-8", file=self.location.head, offset=error.start
+                )
             )
         except CheckpointError as error:
             self.unread(Finding("error", error.code, error.message, file=error.path, offset=error.offset))

@@ -47,7 +47,7 @@ def _open_shard(path: Location) -> H5File:
     with path.open() as file:
         superblock = Superblock.find(file.read(0, 4096))
         if superblock is None:
-            raise CorruptCheckpointError("not an HDF5 file", path=path, offset=0, code="hdf5-read")
+            raise CorruptCheckpointError("this is not an HDF5 file", path=path, offset=0, code="hdf5-read")
         return open_h5(path, file.size, superblock)
 
 

@@ -78,7 +78,7 @@ class ListedTensor(LazyTensor):
         return digest
 
     def read(self) -> np.ndarray[Any, Any]:
-        hints = ("a listing has only specs and checksums; name the checkpoint itself",)
+        hints = ("name the checkpoint itself; a listing has only specs and checksums",)
         raise UnsupportedFeatureError(
             "a listing has no values", path=self._path, key=self.spec.key, hints=hints
         )
@@ -100,22 +100,22 @@ def _optional(item: dict[str, Any], name: str, kind: type) -> Any:
     """Return a field that may be missing or null; ValueError where it is of another type."""
     value = item.get(name)
     if value is not None and (type(value) is not kind or (kind is int and not _is_count(value))):
-        raise ValueError(f"{name} is {_beginning(value)!r}, expected {kind.__name__}")
+        raise ValueError(f"{name} is {_beginning(value)!r}; expected {kind.__name__}")
     return value
 
 
 def _spec(item: dict[str, Any]) -> TensorSpec:
     key, name, shape = item.get("key"), _optional(item, "dtype", str), item.get("shape")
     if not isinstance(key, str):
-        raise ValueError(f"key is {_beginning(key)!r}, expected text")  # noqa: TRY004  the text is at fault
+        raise ValueError(f"the key is {_beginning(key)!r}; expected text")  # noqa: TRY004  the text is at fault
     if name is not None and name not in BY_NAME:
-        raise ValueError(f"unknown dtype {_beginning(name)!r}")
+        raise ValueError(f"the dtype {_beginning(name)!r} is unknown")
     if (
         not isinstance(shape, list)
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"invalid shape {_beginning(shape)}")
+        raise ValueError(f"the shape {_beginning(shape)} is invalid")
     stored = _optional(item, "stored", dict) or {}
     type_name = _optional(stored, "dtype", str)
     dtype = BY_NAME[name] if name else unmapped(type_name) if type_name else INVALID
@@ -164,7 +164,7 @@ class ListingReader(FormatReader):
             for name, kind in _OPTIONAL_FIELDS:
                 _optional(item, name, kind)
             if not _DIGEST.fullmatch(item.get("digest") or "stored:00000000"):
-                raise ValueError(f"invalid digest {_beginning(item['digest'])!r}")
+                raise ValueError(f"the digest {_beginning(item['digest'])!r} is invalid")
             if spec.key in self._specs:
                 raise ValueError(f"key {spec.key!r} is listed twice")
         except ValueError as error:

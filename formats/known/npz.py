@@ -138,7 +138,7 @@ class NpzTensor(LazyTensor):
         if self._member.size != expected:
             shape = list(self.spec.shape)
             what = f"{self.spec.dtype} of shape {shape}"
-            message = f"{self._member.size} bytes stored, expected {expected} for {what}"
+            message = f"the member has {self._member.size} bytes, but {what} needs {expected}"
             raise self._corrupt(message)
 
     def _corrupt(self, message: str) -> CorruptCheckpointError:
@@ -183,7 +183,7 @@ def _as_bytes(strings: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _pickled(descr: str) -> str:
-    return f"elements {descr!r} are pickled; ckpt never loads pickles"
+    return f"its elements {descr!r} are pickled; ckpt never loads pickles"
 
 
 class NumpyFacts(NamedTuple):
@@ -299,7 +299,7 @@ class NpzReader(FormatReader):
             known: list[Finding] = []
             expected = header.data_offset + header.nbytes
             if not self._is_pickle(header) and member.size != expected:
-                message = f"the member has {member.size} bytes, expected {expected} for its shape and dtype"
+                message = f"the member has {member.size} bytes, but its shape and dtype need {expected}"
                 known.append(Finding("error", "tensor-size", message, key, self._archive.path, member.offset))
             yield from verified_in_pieces(key, map(len, self._archive.pieces(member)), *known)
 

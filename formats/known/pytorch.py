@@ -53,7 +53,7 @@ def _salvage(probe: Probe, finding: Finding) -> FormatReader | None:
     return read_zip_remains(probe, finding, FORMAT)
 
 
-_FROM_SCRIPT = "run in Python: torch.save(torch.jit.load(PATH).state_dict(), OUT)"
+_FROM_SCRIPT = "to save its state dict, run in Python: torch.save(torch.jit.load(PATH).state_dict(), OUT)"
 
 
 def _refusal(probe: Probe) -> CheckpointError | None:

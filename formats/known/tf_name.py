@@ -54,7 +54,7 @@ def _create(target: WriteTarget) -> FormatWriter:
     if target.object_graph is not None or any(spec.key == GRAPH_KEY for spec in target.specs):
         message = "an object graph would make this an object-based checkpoint"
         raise ConversionError(
-            message, path=target.path, key=GRAPH_KEY, hints=("pass --to tf-object to keep the object graph",)
+            message, path=target.path, key=GRAPH_KEY, hints=("to keep the object graph, pass --to tf-object",)
         )
     return BundleWriter(FORMAT, target)
 

@@ -47,7 +47,7 @@ class ObjectReader(BundleReader):
         spec = tensor.spec
         path, offset = self.data_place(GRAPH_KEY, tensor.entry)
         if spec.dtype is not STRING or spec.shape:
-            message = f"{spec.dtype} of shape {list(spec.shape)}, expected one string"
+            message = f"the object graph is {spec.dtype} of shape {list(spec.shape)}; expected one string"
             raise CorruptCheckpointError(
                 message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
             )
@@ -143,7 +143,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     if suffix != ".index":
         return None
     found, expected = probe.tail[-8:].hex(" "), MAGIC.hex(" ")
-    message = f"not a TensorFlow table: the file ends in {found}, expected {expected}"
+    message = f"this is not a TensorFlow table: the file ends in {found}; expected {expected}"
     offset = max(0, probe.size - 8)
     return CorruptCheckpointError(message, path=path, offset=offset, code="footer", hints=CUT_OFF)
 
@@ -158,13 +158,13 @@ def _create(target: WriteTarget) -> FormatWriter:
         target = target._replace(specs=tuple(spec for spec in target.specs if spec.key != GRAPH_KEY))
     elif given is None:
         hints = (
-            "pass --like TEMPLATE to use the graph of another checkpoint",
-            "pass --to tf-name to write without objects",
+            "to use the graph of another checkpoint, pass --like TEMPLATE",
+            "to write without objects, pass --to tf-name",
         )
         message = "an object-based checkpoint needs an object graph"
         raise ConversionError(message, path=target.path, hints=hints)
     elif given.dtype is not STRING or given.shape:
-        message = f"{given.dtype} of shape {list(given.shape)}, expected a string scalar for the object graph"
+        message = f"the object graph is {given.dtype} of shape {list(given.shape)}; expected a string scalar"
         raise ConversionError(message, path=target.path, key=GRAPH_KEY)
     writer = BundleWriter(FORMAT, target)
     writer.notes += _graph_notes(target)
@@ -180,7 +180,8 @@ def _graph_notes(target: WriteTarget) -> list[str]:
     odd = sorted(key for key in target.object_graph.tensors(keys) if f"{ATTRIBUTES}/" not in key)
     if odd:
         notes.append(
-            f"{counted(len(odd), 'key')} without {ATTRIBUTES!r}, such as {odd[0]!r}; TensorFlow ignores them"
+            f"{counted(len(odd), 'key has', 'keys have')} no "
+            f"{ATTRIBUTES!r}, such as {odd[0]!r}; TensorFlow ignores such keys"
         )
     return notes
 

@@ -74,7 +74,7 @@ class _Shard:
         except ValueError as error:
             raise self.corrupt(f"metadata: {error}", 0, "header") from error
         if meta is None:
-            raise self.corrupt("no metadata under the empty key", 0, "header")
+            raise self.corrupt("the file has no metadata under the empty key", 0, "header")
         refusal = refusal_of(meta.versions, self.path)
         if refusal is not None:
             raise refusal
@@ -200,7 +200,7 @@ class V1Tensor(LazyTensor):
         expected = TensorSpec(self.spec.key, self.spec.dtype, shape).size
         if len(values) != expected:
             raise corrupt(
-                f"{len(values)} values stored, expected {expected} for shape {list(shape)}", "tensor-size"
+                f"the slice has {len(values)} values, but shape {list(shape)} needs {expected}", "tensor-size"
             )
         try:
             return values.reshape(shape)
@@ -272,7 +272,9 @@ class V1Reader(FormatReader):
             seen = self._specs.setdefault(key, spec)
             if (seen.dtype, seen.shape) != (dtype, shape):
                 raise EntryError(
-                    "slice", f"shards disagree: {seen.dtype} {list(seen.shape)}, {dtype} {list(shape)}"
+                    "slice",
+                    f"the shards disagree: one has {seen.dtype} "
+                    f"{list(seen.shape)}, another {dtype} {list(shape)}",
                 )
             for proto in meta.slice:
                 extents = extents_of(proto)
@@ -417,7 +419,7 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     """Name a V1 checkpoint that was cut off: its first entry is there, and the footer is not."""
     if not (probe.head.startswith(b"\0\0") and b"\x0a" in probe.head[:16]):
         return None
-    message = "begins like a V1 checkpoint, but its footer is missing"
+    message = "the file begins like a V1 checkpoint, but its footer is missing"
     path = probe.location.head
     return CorruptCheckpointError(message, path=path, offset=probe.size, code="footer", hints=CUT_OFF)
 

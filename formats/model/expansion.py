@@ -10,4 +10,8 @@ MOST_UNEXPLAINED = 64 << 20
 def expansion_flaw(total: int, stored: int) -> str | None:
     """Return what is wrong with tensors of so many bytes together, made of so many."""
     is_much = total > MOST_EXPANSION * stored + MOST_UNEXPLAINED
-    return f"tensors of {total} bytes expand from {stored} bytes, more than is supported" if is_much else None
+    return (
+        f"{stored} stored bytes expand to tensors of {total} bytes, which is over the limit"
+        if is_much
+        else None
+    )

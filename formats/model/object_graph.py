@@ -110,11 +110,14 @@ class ObjectGraph:
         """Return the graph in a serialized TrackableObjectGraph; ValueError where there is none."""
         count = sum(number == 1 for number, *_ in iter_fields(data))
         if count > _FEW_NODES + len(data) // _LEAST_NODE:
-            raise ValueError(f"{count} nodes in {len(data)} bytes, which is too few bytes for their edges")
+            raise ValueError(
+                f"the object graph promises {count} nodes, but "
+                f"its {len(data)} bytes are too few for their edges"
+            )
         with collector_paused():
             graph = cls(TrackableObjectGraph.decode(data))
         if not graph.nodes:
-            raise ValueError("the object graph has no nodes, expected at least a root")
+            raise ValueError("the object graph has no nodes; a root node is required")
         return graph
 
     def encode(self) -> bytes:

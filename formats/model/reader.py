@@ -195,7 +195,7 @@ class FormatReader(CheckpointReader):
     def check_unchanged(self) -> None:
         """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""
         if self.has_changed():
-            raise CheckpointError("changed while it was read", path=self.location.path)
+            raise CheckpointError("this file changed while it was read", path=self.location.path)
 
     def close(self) -> None:
         """Close all files."""
@@ -324,8 +324,8 @@ class Format(NamedTuple):
     """How many dimensions an array of it can have, where that is less than TensorFlow's 254."""
 
     unshared: str = (
-        "values are not stored as in a data shard (they may be compressed, chunked, inside metadata,"
-        " big-endian, in Fortran order, bool, an enum, merged or cast)"
+        "values are not stored as in a data shard (they may be compressed, chunked, "
+        "inside metadata, big-endian, in Fortran order, bool, an enum, merged or cast)"
     )
     """Why nothing of it can be a data shard of a bundle, where that is so."""
 

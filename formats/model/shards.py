@@ -56,8 +56,8 @@ def broken_index(path: Location, suffix: str) -> CheckpointError | None:
     """Return what is wrong with a file that no format takes and that is called an index of shards."""
     if not path.endswith(suffix):
         return None
-    hint = "copy it again, or read the shards next to it one by one"
-    return Foreign("not a shard index: not JSON with a weight_map", hint).error(path)
+    hint = "copy the index again, or read its shards one by one"
+    return Foreign("this is not a shard index: it is not JSON with a weight_map", hint).error(path)
 
 
 class ShardedReader(FormatReader):
@@ -94,7 +94,7 @@ class ShardedReader(FormatReader):
         """Return the file of each key; a tensor is not split over several."""
         for key, file in document[WEIGHT_MAP].items():
             if not isinstance(file, str):
-                message = f"weight_map: expected the name of one file, found {file!r:.60}"
+                message = f"weight_map must name one file, but has {file!r:.60}"
                 raise CorruptCheckpointError(message, path=self._path, key=key, code="header")
         files_by_name(document, self._path)
         mapped: dict[str, str] = document[WEIGHT_MAP]
@@ -136,7 +136,7 @@ class ShardedReader(FormatReader):
         foreign = recognise(probe)
         if foreign is not None:
             return foreign.error(path, "header")
-        return UnknownFormatError(f"not a {self.format.name} file", path=path, code="header")
+        return UnknownFormatError(f"this is not a {self.format.name} file", path=path, code="header")
 
     @abstractmethod
     def open_shard(self, probe: Probe, *, lenient: bool) -> FormatReader | None:
@@ -161,7 +161,7 @@ class ShardedReader(FormatReader):
             self._place(key, file, holders.pop(key, ()))
         for key, files in holders.items():
             other = f" and in {files[1]}" if len(files) > 1 else ""
-            self._flaw(key, f"in {files[0]}{other}, but weight_map does not name it")
+            self._flaw(key, f"the tensor is in {files[0]}{other}, but weight_map does not name it")
             self._homes[key] = self._shards[files[0]]
         counts = Counter(mapped.values())
         firsts = {file: key for key, file in reversed(mapped.items())}
@@ -179,14 +179,14 @@ class ShardedReader(FormatReader):
             self._homes[key] = self._shards[file]
             others = [other for other in holders if other != file]
             if others:
-                self._flaw(key, f"in {file}, as weight_map says, but also in {others[0]}")
+                self._flaw(key, f"the tensor is in {file}, as weight_map says, but also in {others[0]}")
         elif holders:
-            self._flaw(key, f"weight_map says {file}, but it is in {holders[0]}")
+            self._flaw(key, f"weight_map says {file}, but the tensor is in {holders[0]}")
             self._homes[key] = self._shards[holders[0]]
         elif file in self._closed_to_us:
             self._lost[key] = self._closed_to_us[file]
         else:
-            message = f"weight_map says {file}, but it is not in that file"
+            message = f"weight_map says {file}, but the tensor is not in that file"
             self._flaw(key, message)
             if file not in self._without:
                 self._without[file] = self._error(key, message)

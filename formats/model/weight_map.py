@@ -73,10 +73,10 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
         for file in listed:
             if not isinstance(file, str):
                 raise CorruptCheckpointError(
-                    f"weight_map: expected a file name for {name!r}", path=path, code="header"
+                    f"weight_map has no file name for {name!r}", path=path, code="header"
                 )
             if file in ("", ".", "..") or any(character in file for character in "/\\\0"):
-                message = f"weight_map: {name!r} is in {file!r}, which is not a file in this folder"
+                message = f"weight_map places {name!r} in {file!r}, which is not a file in this folder"
                 raise UnsupportedFeatureError(message, path=path, code="header")
         one = tuple(listed)
         found[name] = known.setdefault(one, one)
@@ -100,7 +100,7 @@ def shard_path(path: Location, file: str) -> Location:
     if found.is_link():
         homes = {folder.real(), path.real().parent}
         if found.real().parent not in homes:
-            message = f"weight_map: {file!r} is a link to another folder"
+            message = f"weight_map names {file!r}, which is a link to another folder"
             raise UnsupportedFeatureError(message, path=path, code="header")
     return found
 

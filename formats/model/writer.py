@@ -143,7 +143,7 @@ class Placement(NamedTuple):
         self.file.start_sync(self.offset + begin, end - begin)
 
 
-ANOTHER_KEY = ("pass --sub or --map to rename it", "pass --exclude to leave it out")
+ANOTHER_KEY = ("to rename this tensor, pass --sub or --map", "to leave this tensor out, pass --exclude")
 """Hints for a key that a format cannot have."""
 
 
@@ -193,13 +193,18 @@ class FormatWriter(CheckpointWriter):
                 hints = ("pass --overwrite to replace it",)
                 raise CheckpointExistsError("already exists", path=found, hints=hints)
         if target.shard_size is not None and not self.has_shards:
-            hints = ("leave out --shard-size, or write another format: --to tf-name",)
+            hints = ("leave out --shard-size, or write another format, such as --to tf-name",)
             raise ConversionError(f"{format.name} cannot be written in shards", path=target.path, hints=hints)
         if target.compression is not None and not self.compresses:
-            hints = ("leave out --compress, or write another format: --to orbax",)
+            hints = ("leave out --compress, or write another format, such as --to orbax",)
             raise ConversionError(f"{format.name} has no compressed chunks", path=target.path, hints=hints)
         if target.slices and not self.has_slices:
-            hints = ("write every tensor whole: --merge-slices, or write another format: --to tf-name",)
+            hints = (
+                (
+                    "to write every tensor whole, pass --merge-slices; to keep "
+                    "the slices, write another format, such as --to tf-name"
+                ),
+            )
             raise ConversionError(f"{format.name} does not support slices", path=target.path, hints=hints)
         if self.is_sent_when_made and not target.is_local:
             from ..store.remote.upload import made_first
@@ -418,7 +423,7 @@ class FormatWriter(CheckpointWriter):
         try:
             if self.format.sniff(probe):
                 return self.format.reader(probe, False)
-            raise UnknownFormatError(f"not a {self.format.name} checkpoint", path=self.target.path)
+            raise UnknownFormatError(f"this is not a {self.format.name} checkpoint", path=self.target.path)
         except CheckpointError:
             probe.close()
             raise
@@ -451,7 +456,9 @@ class FormatWriter(CheckpointWriter):
             with self.staging.alone():
                 found = self.staging.foreign(self.existing(self.target.path))
                 if found and not self.target.overwrite:
-                    raise CheckpointExistsError("was created in the meantime", path=found[0])
+                    raise CheckpointExistsError(
+                        "another program created this path in the meantime", path=found[0]
+                    )
                 self._move_in()
             if self.target.journal is not None:
                 self.target.journal.is_over = True
@@ -501,7 +508,10 @@ def check_specs(target: WriteTarget, into: Format) -> None:
             message = f"{into.name} has no {spec.dtype}"
             raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
         if into.most_dimensions is not None and spec.rank > into.most_dimensions:
-            message = f"{spec.rank} dimensions, {into.name} supports at most {into.most_dimensions}"
+            message = (
+                f"the tensor has {spec.rank} dimensions, but "
+                f"{into.name} supports at most {into.most_dimensions}"
+            )
             raise ConversionError(message, path=target.path, key=spec.key, hints=(leave_out(spec.key),))
     for key in target.slices:
         if key not in keys:

@@ -159,7 +159,7 @@ class ZarrTensor(LazyTensor):
         if value is None:
             return None
         if _size(value) > largest:
-            raise self._corrupt(f"chunk {list(cell)} has {_size(value)} bytes, at most {largest} expected")
+            raise self._corrupt(f"chunk {list(cell)} has {_size(value)} bytes; expected at most {largest}")
         return self._values.read(value)
 
     def _in_shard(self, cell: Cell, shard: ShardIndex, largest: int) -> bytes | None:
@@ -177,7 +177,9 @@ class ZarrTensor(LazyTensor):
         if is_absent(offset, length):
             return None
         if length > largest or offset + length > _size(value):
-            message = f"chunk {list(cell)} is {length} bytes at {offset} of a shard of {_size(value)}"
+            message = (
+                f"chunk {list(cell)} needs {length} bytes from offset {offset} of a shard of {_size(value)}"
+            )
             raise self._corrupt(message)
         return self._values.read(value, offset, offset + length)
 
@@ -188,7 +190,9 @@ class ZarrTensor(LazyTensor):
             return found
         size = _size(value)
         if shard.nbytes > size:
-            raise self._corrupt(f"shard {list(outer)} has {size} bytes, its index alone {shard.nbytes}")
+            raise self._corrupt(
+                f"shard {list(outer)} has {size} bytes, but its index alone needs {shard.nbytes}"
+            )
         begin = size - shard.nbytes if shard.is_at_end else 0
         try:
             found = shard.ranges(self._values.read(value, begin, begin + shard.nbytes))

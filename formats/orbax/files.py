@@ -37,7 +37,7 @@ class TreeFiles:
         """Return where a file is.  Raises UnsupportedFeatureError for a name that leads out of the folder."""
         parts = name.split("/")
         if len(name) > _LONGEST_NAME or not {"", ".", ".."}.isdisjoint(parts) or "\0" in name or "\\" in name:
-            message = f"names the file {name!r:.200}, which is not in this folder"
+            message = f"it refers to the file {name!r:.200}, which is not in this folder"
             raise UnsupportedFeatureError(message, path=self._head, code="header")
         return self.folder / name
 
@@ -56,7 +56,7 @@ class TreeFiles:
         file, is_kept = self._opened(name)
         try:
             if offset + size > file.size:
-                message = f"expected {size} bytes at {offset}, but the file has {file.size}"
+                message = f"{size} bytes are expected at offset {offset}, but the file has only {file.size}"
                 raise CorruptCheckpointError(message, path=file.path, offset=offset, code="shard-short")
             return file.read_exactly(offset, size)
         finally:
@@ -103,7 +103,7 @@ class TreeFiles:
             try:
                 found = path.open()
             except CheckpointNotFoundError as error:
-                message = "is missing, but the checkpoint has values in it"
+                message = "this file is missing, but the checkpoint has values in it"
                 raise CorruptCheckpointError(message, path=path, code="shard-missing") from error
             if len(self._open) == _MOST_OPEN:
                 return found, False
@@ -116,7 +116,7 @@ class TreeFiles:
             self._real = self.folder.real(), self._head.real().parent
         folder, home = self._real
         if not real.startswith(folder + "/") and real.parent != home:
-            message = "is a link to another folder"
+            message = "this is a link to another folder"
             raise UnsupportedFeatureError(message, path=path, code="header")
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ def leaves_of(read: Callable[[int, int], bytes], size: int) -> dict[Path, Any]:
     if unpacker.at != size:
         raise MalformedError(f"{size - unpacker.at} bytes follow the tree", unpacker.at)
     if not isinstance(root, dict):
-        raise MalformedError("not a map", 0)
+        raise MalformedError("the tree is not a map", 0)
     found: dict[Path, Any] = {}
     for path, value in _flat(root, ()):
         found[path] = _leaf(value, read, path)
@@ -97,8 +97,8 @@ def _decoded(extent: ByteRange, read: Callable[[int, int], bytes]) -> Any:
         parts = _whole(extent, read)
         if isinstance(parts, list) and [type(each) for each in parts] == [float, float]:
             return Complex(complex(*parts))
-        raise MalformedError("a complex number that is not two numbers", extent.offset)
-    raise MalformedError(f"unknown extension {extent.code}", extent.offset)
+        raise MalformedError("a complex number is not made of two numbers", extent.offset)
+    raise MalformedError(f"the extension {extent.code} is unknown", extent.offset)
 
 
 def _whole(extent: ByteRange, read: Callable[[int, int], bytes]) -> Any:
@@ -112,14 +112,14 @@ def _whole(extent: ByteRange, read: Callable[[int, int], bytes]) -> Any:
 def _array(extent: ByteRange, read: Callable[[int, int], bytes]) -> ArrayLeaf:
     fields = _whole(extent, read)
     if not isinstance(fields, list) or len(fields) != 3:
-        raise MalformedError("an array that is not a shape, a dtype and bytes", extent.offset)
+        raise MalformedError("an array is not made of a shape, a dtype and bytes", extent.offset)
     shape, name, data = fields
     if isinstance(name, ByteRange) and name.size <= 64:
         name = read(name.offset, name.size).decode("latin-1")
     if not isinstance(name, str) or not name.isascii() or len(name) > 64 or not name:
-        raise MalformedError("an array without the name of a dtype", extent.offset)
+        raise MalformedError("an array has no name of a dtype", extent.offset)
     if not isinstance(data, ByteRange) or data.code is not None:
-        raise MalformedError("an array without bytes", extent.offset)
+        raise MalformedError("an array has no bytes", extent.offset)
     dtype = BY_NAME.get(name)
     if dtype is None or dtype.itemsize is None:
         dtype = unmapped(name)
@@ -132,7 +132,7 @@ def _checked(dtype: DType, shape: tuple[int, ...], parts: tuple[ByteRange, ...],
     if dtype.itemsize is not None and not dtype.is_unmapped:
         expected = math.prod(shape) * dtype.itemsize
         if expected != leaf.nbytes:
-            message = f"{leaf.nbytes} bytes, {dtype} of shape {list(shape)} needs {expected}"
+            message = f"an array has {leaf.nbytes} bytes, but {dtype} of shape {list(shape)} needs {expected}"
             raise MalformedError(message, offset)
     return leaf
 
@@ -142,7 +142,7 @@ def _shape(value: Any, offset: int) -> tuple[int, ...]:
         value = _in_order(value, offset)
     is_list = isinstance(value, list) and len(value) <= MOST_DIMENSIONS
     if not is_list or not all(type(dim) is int and 0 <= dim < 1 << 63 for dim in value):
-        raise MalformedError(f"invalid shape {str(value)[:80]}", offset)
+        raise MalformedError(f"the shape {str(value)[:80]} is invalid", offset)
     return tuple(value)
 
 
@@ -158,11 +158,11 @@ def _chunked(value: dict[str, Any], read: Callable[[int, int], bytes]) -> ArrayL
     chunks = value.get("chunks")
     listed = _in_order(chunks, 0) if isinstance(chunks, dict) else chunks
     if not isinstance(listed, list) or not listed or not all(isinstance(each, ByteRange) for each in listed):
-        raise MalformedError("an array in pieces, without pieces", 0)
+        raise MalformedError("an array in pieces has no pieces", 0)
     pieces = [_decoded(each, read) for each in listed]
     offset = listed[0].offset
     if not all(isinstance(each, ArrayLeaf) and each.dtype is pieces[0].dtype for each in pieces):
-        raise MalformedError("an array whose pieces are not arrays of one dtype", offset)
+        raise MalformedError("the pieces of an array are not arrays of one dtype", offset)
     parts = tuple(part for piece in pieces for part in piece.parts)
     return _checked(pieces[0].dtype, _shape(value.get("shape"), offset), parts, offset)
 

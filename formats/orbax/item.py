@@ -103,7 +103,10 @@ class OrbaxItem:
             if other != path:
                 one, two = self._key(other), self._key(path)
                 self._shared |= {one: two, two: one}
-                message = f"{one!r} and {two!r} are stored by one name, {leaf.name!r}: one was overwritten"
+                message = (
+                    f"{one!r} and {two!r} are stored under the same "
+                    f"name, {leaf.name!r}, so one overwrote the other"
+                )
                 self.findings.append(Finding("error", "overlap", message, two, self.files.location(METADATA)))
 
     def _key(self, path: Path) -> str:
@@ -128,7 +131,9 @@ class OrbaxItem:
             try:
                 size = len(value) if isinstance(value, bytes) else value.size
                 if size > _LARGEST_ARRAY_JSON:
-                    raise ValueError(f"{size} bytes, at most {_LARGEST_ARRAY_JSON} are supported")
+                    raise ValueError(
+                        f"the metadata has {size} bytes, but at most {_LARGEST_ARRAY_JSON} are supported"
+                    )
                 data = self.values.read(value)
                 known = parsed.get(data)
                 found[name] = parsed[data] = parse_array(data) if known is None else known
@@ -195,7 +200,10 @@ class OrbaxItem:
         """Return a tensor.  Raises CorruptCheckpointError where another one was stored in its place."""
         entry, spec = self.entries[key], self.specs[key]
         if key in self._shared:
-            message = f"stored by the same name as {self._shared[key]!r}: one was overwritten"
+            message = (
+                "this tensor is stored under the same name as "
+                f"{self._shared[key]!r}, so one overwrote the other"
+            )
             raise CorruptCheckpointError(message, path=self.files.folder, key=key, code="overlap")
         if entry.array is not None:
             from .arrays import ZarrTensor

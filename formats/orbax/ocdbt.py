@@ -92,7 +92,7 @@ class _Fields:
 
     def take(self, size: int) -> bytes:
         if size > self.left:
-            raise ValueError(f"{size} bytes expected, {self.left} left")
+            raise ValueError(f"{size} bytes are expected, but only {self.left} are left")
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -105,7 +105,7 @@ class _Fields:
     def numbers(self, count: int) -> list[int]:
         """Return consecutive varints, each of at least one byte."""
         if count > self.left:
-            raise ValueError(f"{count} numbers expected, {self.left} bytes left")
+            raise ValueError(f"{count} numbers are expected, but only {self.left} bytes are left")
         found = self._data[self._at : self._at + count]
         if found.isascii():  # each is one byte
             self._at += count
@@ -123,7 +123,7 @@ class _Fields:
         """Return how many entries follow."""
         found = self.number()
         if found > self.left:
-            raise ValueError(f"{found} entries, {self.left} bytes left")
+            raise ValueError(f"{found} entries are expected, but only {self.left} bytes are left")
         return found
 
     def end(self) -> None:
@@ -134,15 +134,15 @@ class _Fields:
 def frame_body(data: bytes, magic: int, most: int) -> bytes:
     """Return the body of a frame, of at most so many bytes; ValueError where the frame is damaged."""
     if len(data) < _SMALLEST_FRAME:
-        raise ValueError(f"a frame of {len(data)} bytes, at least {_SMALLEST_FRAME} expected")
+        raise ValueError(f"a frame has {len(data)} bytes; expected at least {_SMALLEST_FRAME}")
     if int.from_bytes(data[:4], "big") != magic:
-        raise ValueError(f"begins with {data[:4].hex()}, expected {magic:08x}")
+        raise ValueError(f"it begins with {data[:4].hex()}; expected {magic:08x}")
     length = int.from_bytes(data[4:12], "little")
     if length != len(data):
-        raise ValueError(f"a frame of {length} bytes, found {len(data)}")
+        raise ValueError(f"a frame should have {length} bytes, but {len(data)} were found")
     stored, found = decode_fixed32(data, len(data) - 4), crc32c(data[:-4])
     if stored != found:
-        raise FrameChecksumError(f"checksum {found:#010x}, but the stored one is {stored:#010x}")
+        raise FrameChecksumError(f"the data has checksum {found:#010x}, but the stored one is {stored:#010x}")
     fields = _Fields(data[12:-4])
     version, compression = fields.numbers(2)
     if version != 0 or compression > 1:
@@ -151,7 +151,7 @@ def frame_body(data: bytes, magic: int, most: int) -> bytes:
     if compression:
         return decompress_at_most(body, most)
     if len(body) > most:
-        raise ValueError(f"a body of {len(body)} bytes, at most {most} expected")
+        raise ValueError(f"a body has {len(body)} bytes; expected at most {most}")
     return body
 
 
@@ -164,14 +164,14 @@ def _files(fields: _Fields, base: bytes) -> list[tuple[bytes, bytes]]:
     for begin, rest, end in zip(shared, rests, bases, strict=False):
         last = _joined(last, begin, fields.take(rest))
         if end > len(last):
-            raise ValueError("a base that is longer than its path")
+            raise ValueError("a base is longer than its path")
         found.append((base + last, base + last[:end]))
     return found
 
 
 def _joined(last: bytes, shared: int, rest: bytes) -> bytes:
     if shared > len(last) or shared + len(rest) > LONGEST_KEY:
-        raise ValueError(f"{shared} bytes shared with a name of {len(last)}, and {len(rest)} more")
+        raise ValueError(f"a name shares {shared} bytes with one of {len(last)}, and adds {len(rest)}")
     return last[:shared] + rest
 
 
@@ -220,9 +220,9 @@ def _position(
     files: Sequence[tuple[bytes, bytes]], file: int, offset: int, length: int, height: int
 ) -> NodePosition:
     if file >= len(files):
-        raise ValueError(f"data file {file} of {len(files)}")
+        raise ValueError(f"a value is in data file {file}, but there are {len(files)}")
     if height > TALLEST:
-        raise ValueError(f"a tree of height {height}, at most {TALLEST} supported")
+        raise ValueError(f"the tree has height {height}, but at most {TALLEST} is supported")
     return NodePosition(*files[file], offset, length, height)
 
 
@@ -238,11 +238,11 @@ def decode_node(data: bytes, position: NodePosition, prefix: bytes, most: int) -
     fields = _Fields(frame_body(data, NODE, most))
     height = fields.byte()
     if height != position.height:
-        raise ValueError(f"a node of height {height}, expected {position.height}")
+        raise ValueError(f"a node has height {height}; expected {position.height}")
     files = _files(fields, position.base)
     count = fields.count()
     if not count:
-        raise ValueError("a node without entries")
+        raise ValueError("a node has no entries")
     shared = [0, *fields.numbers(count - 1)]
     rests = fields.numbers(count)
     common = fields.numbers(count) if height else []
@@ -264,7 +264,7 @@ def _keys(shared: Sequence[int], rests: Sequence[int], data: bytes) -> list[byte
     for begin, rest in zip(shared, rests, strict=True):
         name = _joined(last, begin, data[at : at + rest])
         if keys and name <= last:
-            raise ValueError("keys that do not ascend")
+            raise ValueError("the keys do not ascend")
         keys.append(name)
         at, last = at + rest, name
     return keys
@@ -288,7 +288,7 @@ def _values(
 ) -> list[tuple[bytes, bytes | StoredRange]]:
     lengths, kinds = fields.numbers(len(keys)), fields.numbers(len(keys))
     if max(kinds) > 1:
-        raise ValueError(f"a value of kind {max(kinds)}")
+        raise ValueError(f"a value has the unknown kind {max(kinds)}")
     outside = kinds.count(1)
     places = zip(fields.numbers(outside), fields.numbers(outside), strict=True)
     names = [path.decode("utf-8", "surrogateescape") for path, _ in files]
@@ -299,7 +299,7 @@ def _values(
         if kind:
             file, offset = next(places)
             if file >= len(names):
-                raise ValueError(f"data file {file} of {len(names)}")
+                raise ValueError(f"a node is in data file {file}, but there are {len(names)}")
             found.append((prefix + key, StoredRange(names[file], offset, length)))
         else:
             found.append((prefix + key, inline[at : at + length]))

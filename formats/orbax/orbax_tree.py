@@ -60,7 +60,7 @@ class PlannedTree(NamedTuple):
             name = stored_name(self.own(path))
             other = taken.setdefault(name, path)
             if other != path:
-                message = f"Orbax stores it by the name {name!r}, as it does {key_of(other)!r}"
+                message = f"Orbax would store it under the same name as {key_of(other)!r}: {name!r}"
                 raise ConversionError(message, path=about, key=key_of(path), hints=ANOTHER_KEY)
             if isinstance(leaf, TensorSpec):
                 _check_name(name, about, leaf.key)

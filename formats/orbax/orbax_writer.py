@@ -140,11 +140,11 @@ class OrbaxWriter(FormatWriter):
         if path.is_object():
             hints = ("choose another name: Orbax' files have fixed names, so a reader would see old and new",)
             raise ConversionError(
-                "already exists, and cannot be replaced in a bucket", path=path, hints=hints
+                "this path already exists, and cannot be replaced in a bucket", path=path, hints=hints
             )
         if path.is_folder() and orbax_location(path) is None:
             hints = (f"name a folder of its own, for example {path / 'NAME'}",)
-            raise ConversionError("is a directory, not an Orbax checkpoint", path=path, hints=hints)
+            raise ConversionError("this is a directory, not an Orbax checkpoint", path=path, hints=hints)
         if not path.is_folder():
             super().refuse_irreplaceable(path)
 

@@ -69,7 +69,9 @@ class OrbaxReader(FormatReader):
             raise
         self.findings = [finding for item in self._items for finding in item.findings]
         if is_unfinished(self._folder):
-            message = "unfinished: a save to a bucket ends with commit_success.txt, which is missing"
+            message = (
+                "the save is unfinished: commit_success.txt, which Orbax writes last in a bucket, is missing"
+            )
             self.findings.append(Finding("warning", "shard-missing", message, None, self._folder))
         self._homes = {key: item for item in self._items for key in item.specs}
         self._specs = {key: self._homes[key].specs[key] for key in sorted(self._homes, key=key_bytes)}
@@ -81,7 +83,7 @@ class OrbaxReader(FormatReader):
             return {}
         with path.open() as file:
             if file.size > _LARGEST_STEP:
-                message = f"{file.size} bytes, at most {_LARGEST_STEP} are supported"
+                message = f"the file has {file.size} bytes, but at most {_LARGEST_STEP} are supported"
                 raise CorruptCheckpointError(message, path=path, code="header")
             try:
                 return parse_object(file.read_exactly(0, file.size), spells_bytes=False)
@@ -103,7 +105,7 @@ class OrbaxReader(FormatReader):
             else:
                 self._others.append(folder.name)
         if not self._items:
-            message = f"a step without a tree: none of its items ({len(folders)}) has _METADATA"
+            message = f"the step has no tree: none of its {len(folders)} items has _METADATA"
             raise CorruptCheckpointError(message, path=self._folder, code="shard-missing")
 
     def _item_folders(self) -> list[Location]:
@@ -199,7 +201,10 @@ class OrbaxReader(FormatReader):
             yield from verified_in_pieces(key, map(len, tensor.chunks()))
             unstored = tensor.unstored if isinstance(tensor, ZarrTensor) else 0
             if unstored:
-                message = f"{counted(unstored, 'chunk')} not stored, read as the fill value, or lost"
+                message = (
+                    f"{counted(unstored, 'chunk is', 'chunks are')} not stored, "
+                    "so they are read as the fill value; they may be lost"
+                )
                 yield Verification(
                     findings=(Finding("warning", "shard-missing", message, key, self._folder),)
                 )

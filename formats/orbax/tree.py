@@ -149,7 +149,7 @@ def read_json(
     if size is None:
         return None
     if size > most:
-        raise corrupt(files, name, f"{size} bytes, at most {most} are supported")
+        raise corrupt(files, name, f"the tree has {size} bytes, but at most {most} are supported")
     data = files.read(name, 0, size)
     if unless_without is not None and unless_without not in data:
         return {}
@@ -163,7 +163,7 @@ def read_strings(files: TreeFiles) -> dict[str, str]:
     """Return the texts of a tree, by stored name."""
     found = read_json(files, STRINGS) or {}
     if not all(isinstance(text, str) for text in found.values()):
-        raise corrupt(files, STRINGS, "a value that is not text")
+        raise corrupt(files, STRINGS, "a value is not text")
     return found
 
 

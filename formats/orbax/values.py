@@ -106,13 +106,15 @@ class _DatabaseWalk:
             raise self._corrupt(DATABASE, 0, "its versions are in other manifests, which are missing")
         found = self._decoded_manifest(max(names))
         if found.is_elsewhere:
-            raise self._corrupt(max(names), 0, "a numbered manifest, but it contains no versions")
+            raise self._corrupt(max(names), 0, "this numbered manifest contains no versions")
         return found
 
     def _decoded_manifest(self, name: str) -> ManifestFrame:
         size = self._files.size(name) or 0
         if size > _LARGEST_MANIFEST:
-            raise self._corrupt(name, 0, f"{size} bytes, at most {_LARGEST_MANIFEST} are supported")
+            raise self._corrupt(
+                name, 0, f"the manifest has {size} bytes, but at most {_LARGEST_MANIFEST} are supported"
+            )
         data = self._files.read(name, 0, size)
         try:
             return decode_manifest(data)
@@ -126,12 +128,12 @@ class _DatabaseWalk:
             name = position.file.decode("utf-8", "surrogateescape")
             where = position.file, position.offset
             if where in self._seen:
-                raise self._corrupt(name, position.offset, "a node that occurs twice in the tree")
+                raise self._corrupt(name, position.offset, "a node occurs twice in the tree")
             self._seen.add(where)
             if len(self._seen) > _MOST_NODES:
-                raise self._corrupt(name, position.offset, f"more than {_MOST_NODES} nodes")
+                raise self._corrupt(name, position.offset, f"the tree has more than {_MOST_NODES} nodes")
             if position.length > min(most, LARGEST_NODE) + _FRAME:
-                message = f"a node of {position.length} bytes, at most {most} expected"
+                message = f"a node has {position.length} bytes; expected at most {most}"
                 raise self._corrupt(name, position.offset, message)
             data = self._files.read(name, position.offset, position.length)
             try:
@@ -144,7 +146,7 @@ class _DatabaseWalk:
     def _take(self, values: list[tuple[bytes, Value]]) -> None:
         for key, value in values:
             if key <= self._last and self.values:
-                raise ValueError("keys that do not ascend from node to node")
+                raise ValueError("the keys do not ascend from node to node")
             self._last = key
             self._key_bytes += len(key)
             self._inline += len(value) if isinstance(value, bytes) else 0
@@ -153,7 +155,7 @@ class _DatabaseWalk:
             len(self.values) > _MOST_KEYS
             or max(self._key_bytes - _MOST_KEY_BYTES, self._inline - _MOST_INLINE) > 0
         ):
-            raise ValueError(f"{len(self.values)} keys of {self._key_bytes} bytes, more than is supported")
+            raise ValueError(f"{len(self.values)} keys have {self._key_bytes} bytes, which is over the limit")
 
     def _damaged(self, name: str, offset: int, error: ValueError) -> CheckpointError:
         if isinstance(error, FrameChecksumError):

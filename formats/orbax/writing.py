@@ -67,11 +67,11 @@ def _path(target: WriteTarget, key: str) -> Path:
     path = tuple(parts_of(key))
     why = None
     if len(path) > _DEEPEST:
-        why = f"a path of {len(path)} parts, at most {_DEEPEST} are supported"
+        why = f"its path has {len(path)} parts, but at most {_DEEPEST} are supported"
     elif "" in path:
         why = "a part of its path is empty"
     elif key_of(path) != key:
-        why = f"a tree would have it as {key_of(path)!r}"
+        why = f"it would become {key_of(path)!r} in a tree"
     if why is not None:
         raise ConversionError(why, path=target.path, key=key, hints=ANOTHER_KEY)
     return path
@@ -88,14 +88,14 @@ def _refuse_leaves_on_the_way(target: WriteTarget, leaves: Mapping[Path, Leaf]) 
     for path in leaves:
         for at in range(1, len(path)):
             if path[:at] in leaves:
-                message = f"is below {key_of(path[:at])!r}, which is a tensor or a value itself"
+                message = f"it is below {key_of(path[:at])!r}, which is a tensor or a value itself"
                 raise ConversionError(message, path=target.path, key=key_of(path), hints=ANOTHER_KEY)
 
 
 def notes_of(target: WriteTarget) -> list[str]:
     """Return what is left out of a tree."""
     names = FirstNames(facts_of(target).raw)
-    return [f"left out {names}: raw bytes, not tensors"] if names.count else []
+    return [f"left out {names}: they are raw bytes, not tensors"] if names.count else []
 
 
 def has_facts(target: WriteTarget, found: Facts) -> bool:

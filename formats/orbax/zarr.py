@@ -51,7 +51,7 @@ class CodecChain(NamedTuple):
         for step, expected in zip(reversed(self.steps), reversed(sizes[:-1]), strict=True):
             data = _DECODERS[step](data, expected)
         if len(data) != size:
-            raise ValueError(f"{len(data)} bytes of elements, expected {size}")
+            raise ValueError(f"the elements have {len(data)} bytes; expected {size}")
         return data
 
     def largest(self, size: int) -> int:
@@ -65,9 +65,9 @@ def _unzipped(data: Bytes, size: int) -> Bytes:
     try:
         out = machine.decompress(data, size + 1)
     except zlib.error as error:
-        raise ValueError(f"not a zlib or gzip stream: {error}") from error
+        raise ValueError(f"this is not a zlib or gzip stream: {error}") from error
     if len(out) != size or not machine.eof:
-        raise ValueError(f"a zlib or gzip stream that does not have {size} bytes of content")
+        raise ValueError(f"a zlib or gzip stream does not have {size} bytes of content")
     return out
 
 
@@ -76,7 +76,7 @@ def _checked(data: Bytes, size: int) -> Bytes:
     del size
     stored, found = int.from_bytes(data[-4:], "little"), crc32c(bytes(data[:-4]))
     if len(data) < 4 or stored != found:
-        raise ValueError(f"checksum {found:#010x}, but the stored one is {stored:#010x}")
+        raise ValueError(f"the data has checksum {found:#010x}, but the stored one is {stored:#010x}")
     return data[:-4]
 
 
@@ -174,12 +174,14 @@ class ZarrArray(NamedTuple):
         value = complex(*self.fill) if isinstance(self.fill, list) else self.fill
         if isinstance(value, str):
             if value not in ("NaN", "Infinity", "-Infinity"):
-                raise ValueError(f"a missing chunk, and an unknown fill_value {value!r:.40}")
+                raise ValueError(f"a chunk is missing, and the fill_value {value!r:.40} is unknown")
             value = float(value.replace("Infinity", "inf"))
         try:
             return np.broadcast_to(np.array(value).astype(self.numpy), self.cell)
         except (TypeError, OverflowError) as error:
-            raise ValueError(f"a missing chunk, and an invalid fill_value {str(value)[:40]}") from error
+            raise ValueError(
+                f"a chunk is missing, and the fill_value {str(value)[:40]} is invalid"
+            ) from error
 
     def elements(self, data: Bytes) -> np.ndarray[Any, Any]:
         """Return the elements of a cell; ValueError where its bytes are damaged."""
@@ -209,19 +211,19 @@ def parse_array(data: bytes) -> ZarrArray:
         return _version_2(document)
     if version == 3:
         return _version_3(document)
-    raise ValueError(f"zarr_format {version!r:.40}, expected 2 or 3")
+    raise ValueError(f"zarr_format is {version!r:.40}; expected 2 or 3")
 
 
 def _shape(value: Any, what: str) -> tuple[int, ...]:
     is_list = isinstance(value, list) and len(value) <= MOST_DIMENSIONS
     if not is_list or not all(type(dim) is int and 0 <= dim < 1 << 48 for dim in value):
-        raise ValueError(f"invalid {what} {str(value)[:80]}")
+        raise ValueError(f"the {what} {str(value)[:80]} is invalid")
     return tuple(value)
 
 
 def _separator(value: Any) -> str:
     if value not in (".", "/"):
-        raise ValueError(f"invalid separator {value!r:.40}")
+        raise ValueError(f"the separator {value!r:.40} is invalid")
     return str(value)
 
 
@@ -258,7 +260,7 @@ def _version_2(document: dict[str, Any]) -> ZarrArray:
         steps = (str(name),)
     order = document.get("order", "C")
     if order not in ("C", "F"):
-        raise ValueError(f"invalid order {order!r:.40}")
+        raise ValueError(f"the order {order!r:.40} is invalid")
     return _checked_array(
         ZarrArray(
             dtype,
@@ -278,14 +280,14 @@ def _named(value: Any, what: str) -> tuple[str, dict[str, Any]]:
     name = value.get("name") if isinstance(value, dict) else value
     configuration = value.get("configuration", {}) if isinstance(value, dict) else {}
     if not isinstance(name, str) or not isinstance(configuration, dict):
-        raise ValueError(f"invalid {what} {str(value)[:80]}")  # noqa: TRY004  the text is at fault
+        raise ValueError(f"the {what} {str(value)[:80]} is invalid")  # noqa: TRY004  the text is at fault
     return name, configuration
 
 
 def _chain(value: Any) -> CodecChain:
     """Return codecs that begin with `bytes`."""
     if not isinstance(value, list) or not value or len(value) > 4:
-        raise ValueError(f"invalid codecs {str(value)[:80]}")
+        raise ValueError(f"the codecs {str(value)[:80]} are invalid")
     first, *rest = [_named(each, "codec") for each in value]
     if first[0] != "bytes" or any(name not in _DECODERS for name, _ in rest):
         raise UnreadZarrError(f"codecs {[name for name, _ in (first, *rest)]} are not supported")
@@ -294,7 +296,7 @@ def _chain(value: Any) -> CodecChain:
         raise UnreadZarrError(f"codecs {list(steps)} are not supported")
     endian = first[1].get("endian", "little")
     if endian not in ("little", "big"):
-        raise ValueError(f"invalid endian {endian!r:.40}")
+        raise ValueError(f"the endian {endian!r:.40} is invalid")
     return CodecChain(endian == "big", steps)
 
 
@@ -310,7 +312,7 @@ def _version_3(document: dict[str, Any]) -> ZarrArray:
     separator = _separator(of_encoding.get("separator", "/" if prefix else "."))
     codecs = document.get("codecs")
     if not isinstance(codecs, list) or not codecs:
-        raise ValueError(f"invalid codecs {str(codecs)[:80]}")
+        raise ValueError(f"the codecs {str(codecs)[:80]} are invalid")
     name, configuration = _named(codecs[0], "codec")
     if name != "sharding_indexed":
         return _checked_array(
@@ -325,7 +327,7 @@ def _version_3(document: dict[str, Any]) -> ZarrArray:
         raise ValueError(f"shards of {list(chunk)} do not consist of chunks of {list(inner)}")
     location = configuration.get("index_location", "end")
     if location not in ("start", "end"):
-        raise ValueError(f"invalid index_location {location!r:.40}")
+        raise ValueError(f"the index_location {location!r:.40} is invalid")
     index_codecs = _chain(configuration.get("index_codecs"))
     if any(step != "crc32c" for step in index_codecs.steps):
         raise UnreadZarrError("a compressed index of shards is not supported")

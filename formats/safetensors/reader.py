@@ -77,7 +77,7 @@ CARRIED = frozenset(_PACKED_BITS)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,31}")
 """A dtype as the format spells them, also one that a later version may have."""
 
-_CUT = ("the copy or the save was interrupted; copy the file again",)
+_CUT = ("copy the file again; the copy or the save was interrupted",)
 
 
 def begins_as_one(head: bytes) -> bool:
@@ -120,18 +120,18 @@ def _is_count(value: Any) -> bool:
 def _entry(key: str, value: Any) -> _Entry:
     """Return an entry of the header; ValueError, saying why, where it is none."""
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError("expected only dtype, shape and data_offsets")
+        raise ValueError("its entry must have only dtype, shape and data_offsets")
     code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(code, str) or not _CODE.fullmatch(code):
-        raise ValueError(f"invalid dtype {str(code)[:40]!r}")
+        raise ValueError(f"the dtype {str(code)[:40]!r} is invalid")
     if (
         not isinstance(shape, list)
         or len(shape) > MOST_DIMENSIONS
         or not all(_is_count(dim) for dim in shape)
     ):
-        raise ValueError(f"invalid shape {_beginning(shape)}")
+        raise ValueError(f"the shape {_beginning(shape)} is invalid")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(_is_count(at) for at in offsets):
-        raise ValueError(f"invalid data_offsets {_beginning(offsets)}")
+        raise ValueError(f"the data_offsets {_beginning(offsets)} are invalid")
     return _Entry(key, _BY_CODE.get(code) or unmapped(code), code, tuple(shape), *offsets)
 
 
@@ -255,11 +255,11 @@ class SafetensorsReader(FormatReader):
         if entry.end < entry.begin or expected not in (None, 8 * (entry.end - entry.begin)):
             offsets, shape = [entry.begin, entry.end], list(entry.shape)
             size = "" if expected is None else f"; {entry.code} of shape {shape} needs {_spelled(expected)}"
-            message = f"wrong data_offsets {offsets}{size}"
+            message = f"the data_offsets {offsets} are wrong{size}"
             self._flaw(self._corrupt(message, key=key, code="tensor-size"))
             return None
         if expected is None:
-            message = f"unknown dtype {entry.code!r}"
+            message = f"the dtype {entry.code!r} is unknown"
             self.findings.append(Finding("error", "dtype", message, key, self._file.path))
         return entry
 
@@ -275,14 +275,14 @@ class SafetensorsReader(FormatReader):
                     if entry.begin < end
                     else ("header", "leaves a gap after")
                 )
-                message = f"begins at byte {entry.begin} of the data and {what} byte {end}"
+                message = f"the tensor begins at byte {entry.begin} of the data and {what} byte {end}"
                 self._flaw(
                     self._corrupt(message, key=entry.key, code=code, offset=self._data_offset + entry.begin)
                 )
             end = max(end, entry.end)
         size = self._file.size - self._data_offset
         if size < end:
-            message = f"truncated: {size} bytes of data, but the header lists {end}"
+            message = f"the file is truncated: it has {size} bytes of data, but the header lists {end}"
             error = CorruptCheckpointError(
                 message, path=self._file.path, offset=self._file.size, code="shard-short", hints=_CUT
             )
@@ -291,7 +291,8 @@ class SafetensorsReader(FormatReader):
         elif size > end:
             self._flaw(
                 self._corrupt(
-                    f"{size} bytes of data, but the header lists {end}", offset=self._data_offset + end
+                    f"the file has {size} bytes of data, but the header lists {end}",
+                    offset=self._data_offset + end,
                 )
             )
 

@@ -199,8 +199,8 @@ def _the_same(store: Store, path: str, where: str, identity: Identity) -> File:
             return found
         found.close()
         store.forget_listings()
-    message = f"changed since it was opened: the worker on {os.uname().nodename} sees another file"
-    hints = ("if nothing wrote to it, give all workers the same files under this path",)
+    message = f"this file changed since it was opened: the worker on {os.uname().nodename} sees another file"
+    hints = ("give all workers the same files under this path, unless a program wrote to it",)
     raise CheckpointError(message, path=path, hints=hints)
 
 

@@ -185,7 +185,7 @@ class GitFile(File):
         try:
             return self._copied()
         except OSError as error:
-            message = f"cannot copy it to a temporary file: {error.strerror or error}"
+            message = f"this file cannot be copied to a temporary file: {error.strerror or error}"
             raise InaccessibleError(message, path=self.path) from error
 
     def _copied(self) -> IO[bytes]:

@@ -432,7 +432,7 @@ DAMAGED = "an interrupted conversion whose journal is damaged"
 
 def describe_unfinished(name: str, done: str) -> str:
     """Return in words what an interrupted conversion has left."""
-    return f"an interrupted conversion to {name}, {done}; --resume continues it"
+    return f"an interrupted conversion to {name}, {done}; to continue it, pass --resume"
 
 
 def describe_finished(name: str) -> str:

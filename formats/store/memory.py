@@ -144,7 +144,7 @@ class MemoryStore(ObjectStore):
         self.before("put", path)
         found = self.asked(path)
         if not over.whatever and (found and found.identity) != (over.entry and over.entry.identity):
-            raise CheckpointExistsError("was created in the meantime", path=path)
+            raise CheckpointExistsError("another program created this path in the meantime", path=path)
         self.keep(path, [bytes(data)], modified)
         return self._blobs[path].entry
 

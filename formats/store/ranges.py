@@ -105,9 +105,14 @@ class FileRange(NamedTuple):
         if self.fits(found):
             return
         if self.crc32 is not None:
-            message = f"CRC-32 {found.crc32 or 0:#010x}, but the stored one is {self.crc32:#010x}"
+            message = (
+                f"the data has CRC-32 {found.crc32 or 0:#010x}, but the stored one is {self.crc32:#010x}"
+            )
         else:
-            message = f"checksum {mask(found.crc):#010x}, but the stored one is {self.crc32c or 0:#010x}"
+            message = (
+                f"the data has checksum {mask(found.crc):#010x}, "
+                f"but the stored one is {self.crc32c or 0:#010x}"
+            )
         raise ChecksumError(
             message, path=self.file.path, key=self.key, offset=self.offset, code="tensor-checksum"
         )

@@ -101,17 +101,17 @@ class DcpReader(FormatReader):
     def _decoded(self) -> Distributed:
         with self._path.open() as file:
             if file.size > LONGEST_PICKLE:
-                raise self._corrupt(f"too large: {file.size} bytes, over the limit of {LONGEST_PICKLE}")
+                raise self._corrupt(f"the file has {file.size} bytes, over the limit of {LONGEST_PICKLE}")
             data = whole(file)
         try:
             return decode(data)
         except RefusedGlobalError as error:
-            message = f"its pickle names {error.name!r:.200}; loading it would import and run that"
+            message = f"its pickle names {error.name!r:.200}; loading the file would import and run it"
             raise UnsupportedFeatureError(message, path=self._path, code=REFUSED) from error
         except NotReadError as error:
             raise UnsupportedFeatureError(str(error), path=self._path, code="header") from error
         except ValueError as error:
-            raise self._corrupt(f"its pickle: {error}") from error
+            raise self._corrupt(f"its pickle cannot be read: {error}") from error
 
     def _corrupt(self, message: str, key: str | None = None, code: str = "header") -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self._path, key=key, code=code)
@@ -164,7 +164,7 @@ class DcpReader(FormatReader):
     def file(self, name: str, key: str) -> File:
         """Return an open file of chunks.  Raises CorruptCheckpointError, UnsupportedFeatureError."""
         if not _is_name(name):
-            message = f"is in {name!r:.200}, which is not a file in the folder of .metadata"
+            message = f"the tensor is in {name!r:.200}, which is not a file in the folder of .metadata"
             raise UnsupportedFeatureError(message, path=self._path, key=key, code="header")
         with self._lock:
             found = self._files.get(name)
@@ -173,7 +173,7 @@ class DcpReader(FormatReader):
                 try:
                     found = self._files[name] = path.open()
                 except CheckpointNotFoundError as error:
-                    message = "is missing, but .metadata places tensors in it"
+                    message = "this file is missing, but .metadata places tensors in it"
                     raise CorruptCheckpointError(message, path=path, key=key, code="shard-missing") from error
             return found
 
@@ -219,7 +219,7 @@ def _flaw(described: Described) -> str | None:
     try:
         flaw = tiling_flaw(regions_of(described), described.shape)
     except ValueError as error:
-        return f"its chunks: {error}"
+        return f"its chunks do not fit: {error}"
     count, shape = counted(len(described.chunks), "chunk"), list(described.shape)
     return None if flaw is None else f"{flaw} in its {count} for shape {shape}"
 
@@ -254,7 +254,7 @@ class StoredChunk:
         try:
             archive = Archive(self._reader.location.head.of(self._part.path), self._part)
             if pickle_of(archive) is None:
-                raise self._other("not a PyTorch file")
+                raise self._other("this is not a PyTorch file")
             return ZipContainer(archive)
         except CheckpointError as error:
             error.key = error.key or self._whole.key
@@ -276,7 +276,7 @@ class StoredChunk:
         return TorchTensor(self.container, spec, view)
 
     def _other(self, found: str) -> CorruptCheckpointError:
-        message = f".metadata says {self._type.name} {list(self._chunk.sizes)}, found {found}"
+        message = f".metadata says {self._type.name} {list(self._chunk.sizes)}, but {found} was found"
         return CorruptCheckpointError(
             message, path=self._part.path, key=self._whole.key, offset=self._part.begin, code="slice"
         )

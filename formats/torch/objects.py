@@ -145,7 +145,7 @@ def storage_of(saved: Any) -> Storage:
     if type(key) is not str or not _is_count(elements):
         raise ValueError("a storage has no key or no size")
     if len(key) > _LONGEST_STORAGE_KEY:  # Every tensor in it looks for it by this key.
-        raise ValueError(f"the key of a storage has {len(key)} characters, expected a number")
+        raise ValueError(f"the key of a storage has {len(key)} characters; expected a number")
     is_untyped = kind.name == UNTYPED
     found = Storage(key, _STORAGE_TYPES[kind.name], elements, 0, elements, is_untyped)
     if not view or view[0] is None:
@@ -213,7 +213,7 @@ def _flags(metadata: Any) -> set[str]:
 def _arguments(arguments: tuple[Any, ...], least: int, most: int) -> tuple[Any, ...]:
     """Return arguments, None for those that are left out."""
     if not least <= len(arguments) <= most:
-        raise ValueError(f"a call has {len(arguments)} arguments, expected {least}")
+        raise ValueError(f"a call has {len(arguments)} arguments; expected {least}")
     return (*arguments, *[None] * (most - len(arguments)))
 
 
@@ -248,7 +248,9 @@ def element_type(value: Any) -> ElementType:
 def _quantized(arguments: tuple[Any, ...]) -> View:
     storage, first, shape, strides, *_ = _arguments(arguments, 7, 7)
     found = _view(storage, _storage_type(storage), (first, shape, strides))
-    return found._replace(lack=f"a quantized tensor ({found.type.name}), whose scale would be lost")
+    return found._replace(
+        lack=f"a quantized tensor ({found.type.name}) is not supported, because its scale would be lost"
+    )
 
 
 def _parameter(arguments: tuple[Any, ...]) -> View:

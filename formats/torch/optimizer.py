@@ -125,7 +125,7 @@ class _Search:
     def _texts(self, pairs: Pairs) -> dict[str, Any]:
         self._steps -= len(pairs.items)
         if self._steps < 0:
-            raise ValueError("optimizers that share too many dictionaries")
+            raise ValueError("the optimizers share too many dictionaries")
         return {name: value for name, value in pairs.items if type(name) is str}
 
 

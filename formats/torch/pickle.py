@@ -53,7 +53,7 @@ class RefusedGlobalError(ValueError):
     """A pickle names what is not on the list of what may be in it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"names {name!r}, which is not part of a state dict")
+        super().__init__(f"it names {name!r}, which is not part of a state dict")
         self.name = name
 
 
@@ -178,7 +178,7 @@ class Machine:
         """Return the next bytes, which are an argument."""
         found = self.data[self.at : self.at + size]
         if len(found) != size:
-            raise ValueError(f"an argument needs {size} bytes, only {len(found)} are left")
+            raise ValueError(f"an argument needs {size} bytes, but only {len(found)} are left")
         self.at += size
         return found
 
@@ -214,7 +214,7 @@ class Machine:
         (size,) = form.unpack(self.take(form.size))
         begin = self.at
         if size > len(self.data) - begin:
-            raise ValueError(f"an argument needs {size} bytes, only {len(self.data) - begin} are left")
+            raise ValueError(f"an argument needs {size} bytes, but only {len(self.data) - begin} are left")
         self.at += size
         self.made(self.text(begin, self.at))
 
@@ -294,19 +294,19 @@ class Machine:
     def append(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not list:
-            raise ValueError(f"it appends to a {type(into).__name__}, expected a list")
+            raise ValueError(f"it appends to a {type(into).__name__}; expected a list")
         into.extend(items)
 
     def add(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not Bag:
-            raise ValueError(f"it adds to a {type(into).__name__}, expected a set")
+            raise ValueError(f"it adds to a {type(into).__name__}; expected a set")
         into.items.extend(items)
 
     def set(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not Pairs:
-            raise ValueError(f"it sets items of a {type(into).__name__}, expected a dictionary")
+            raise ValueError(f"it sets items of a {type(into).__name__}; expected a dictionary")
         if len(items) % 2:
             raise ValueError("a key has no value")
         self.count(len(items) // 2)

@@ -63,7 +63,7 @@ class TorchReader(FormatReader):
         try:
             return tensors_of(self._container.root)
         except ValueError as error:
-            message = f"its object: {error}"
+            message = f"its object cannot be read: {error}"
             raise UnsupportedFeatureError(message, path=self._container.path, code="header") from error
 
     def _add(self, key: str, view: View) -> None:

@@ -86,7 +86,7 @@ def view_flaw(view: View, container: Container) -> str | None:
         return f"storage {storage.key!r:.60} is missing"
     if size < storage.nbytes:
         made = f"{storage.whole} {storage.type.name} need {storage.nbytes}"
-        return f"storage {storage.key!r:.60} has {size} bytes, {made}"
+        return f"storage {storage.key!r:.60} has {size} bytes, but {made}"
     reach = span(zip(view.shape, view.strides, strict=True))
     end = (view.first + reach) * view.type.itemsize if reach else 0
     if end > storage.elements * storage.type.itemsize:

@@ -86,7 +86,9 @@ class TorchWriter(ShardWriter):
         for spec in ordered:
             if (spec.nbytes or 0) > _LARGEST:
                 raise ConversionError(
-                    f"too large for one file: {spec.nbytes} bytes", path=target.path, key=spec.key
+                    f"the tensor has {spec.nbytes} bytes, which is too large for one file",
+                    path=target.path,
+                    key=spec.key,
                 )
         tensors: dict[str, WholeStorage] = {}
         for number, spec in enumerate(ordered):
@@ -100,7 +102,7 @@ class TorchWriter(ShardWriter):
         if len(pickle) > LONGEST_PICKLE:
             message = f"the pickle has {len(pickle)} bytes, over the limit of {LONGEST_PICKLE}"
             raise ConversionError(
-                message, path=target.path, hints=("pass --shard-size to write several files",)
+                message, path=target.path, hints=("to write several files, pass --shard-size",)
             )
         return PlannedFile(name, tuple(ordered), _Head(pickle, tensors))
 
@@ -128,8 +130,8 @@ class TorchWriter(ShardWriter):
         if key is not None:
             message = f"shards contain only tensors, so they cannot store {groups} of the optimizer state"
             hints = (
-                "pass a DST that ends in .pt to write everything to one file",
-                "pass --kind variable to leave out the optimizer state",
+                "to write everything to one file, pass a DST that ends in .pt",
+                "to leave out the optimizer state, pass --kind variable",
             )
             raise ConversionError(message, path=target.path, key=key, hints=hints)
 
@@ -177,7 +179,9 @@ class TorchWriter(ShardWriter):
         """Compare tied tensors with those that were written, once a file is complete."""
         for key in [spec.key for spec in file.specs if spec.key in self.tied]:
             if self._tied_sums[key] != self._sums[self.tied[key]]:
-                message = f"is the same tensor as {self.tied[key]!r} in the source, but has different values"
+                message = (
+                    f"the tensor is the same as {self.tied[key]!r} in the source, but has different values"
+                )
                 raise ConversionError(message, path=self.target.path, key=key)
 
 
@@ -186,7 +190,7 @@ def _member(file: PlannedFile, spec: TensorSpec) -> str:
     return f"{_ROOT}data/{file.head.tensors[spec.key].storage}"
 
 
-_HINTS = ("pass --sub or --map to change its key, or --exclude to leave it out",)
+_HINTS = ("to change its key, pass --sub or --map; to leave this tensor out, pass --exclude",)
 
 
 def _tied(target: WriteTarget) -> dict[str, str]:

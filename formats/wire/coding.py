@@ -45,8 +45,8 @@ def decode_varint(data: bytes | memoryview, position: int, end: int | None = Non
             return value & UINT64_MASK, position
         shift += 7
         if shift == 7 * MAX_VARINT64_BYTES:
-            raise ValueError("varint longer than 10 bytes")
-    raise ValueError("varint runs past the end")
+            raise ValueError("a varint is longer than 10 bytes")
+    raise ValueError("a varint runs past the end")
 
 
 def encode_varint(value: int) -> bytes:
@@ -69,7 +69,7 @@ def signed64(value: int) -> int:
 
 def decode_fixed32(data: bytes | memoryview, position: int) -> int:
     if not 0 <= position <= len(data) - 4:
-        raise ValueError("fixed32 runs past the end")
+        raise ValueError("a fixed32 runs past the end")
     return int(_FIXED32.unpack_from(data, position)[0])
 
 

@@ -21,15 +21,15 @@ def decompress(data: bytes, most: int | None = None) -> bytes:
 
     length, _ = decode_varint(data, 0)
     if length > _LARGEST_RATIO * len(data):
-        raise ValueError(f"snappy block of {len(data)} bytes declares {length} bytes of content")
+        raise ValueError(f"the snappy block of {len(data)} bytes declares {length} bytes of content")
     if most is not None and length > most:
-        raise ValueError(f"snappy block with {length} bytes of content, at most {most} are supported")
+        raise ValueError(f"the snappy block has {length} bytes of content, but at most {most} are supported")
     try:
         content = bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
-        raise ValueError(f"not a snappy block: {error}") from error
+        raise ValueError(f"this is not a snappy block: {error}") from error
     if len(content) != length:
-        raise ValueError(f"snappy block with {len(content)} bytes of content, declared {length}")
+        raise ValueError(f"the snappy block has {len(content)} bytes of content, but declares {length}")
     return content
 
 

@@ -74,7 +74,9 @@ class FlatBuffer:
         count = int(self.number("I", begin))
         if count * itemsize > self.size - begin - 4:
             left = self.size - begin - 4
-            raise ValueError(f"a vector of {count} elements at {begin}, where {left} bytes are left")
+            raise ValueError(
+                f"a vector of {count} elements begins at {begin}, but only {left} bytes are left"
+            )
         return begin + 4, count
 
     def numbers(self, table: int, number: int, code: str) -> tuple[Any, ...]:
@@ -104,5 +106,5 @@ class FlatBuffer:
             return ""
         begin, size = found
         if size > longest:
-            raise ValueError(f"a string of {size} bytes, over the limit of {longest}")
+            raise ValueError(f"a string has {size} bytes, over the limit of {longest}")
         return self._read(begin, size).decode("utf-8", "surrogateescape")

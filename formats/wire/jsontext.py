@@ -66,7 +66,7 @@ def _check_size(text: str) -> None:
     """Reject a large text of nothing but brackets and commas, because each makes a value."""
     needed = _CONTAINER * (text.count("[") + text.count("{")) + _VALUE * text.count(",")
     if needed > 4 * len(text) + _SLACK:
-        raise ValueError(f"too many values for a text of {len(text)} characters")
+        raise ValueError(f"there are too many values for a text of {len(text)} characters")
 
 
 def _count_entries(value: Any) -> int:
@@ -79,7 +79,7 @@ def _count_entries(value: Any) -> int:
         level = [item for item in itertools.chain.from_iterable(holders) if type(item) in _HOLDERS]
         if not level:
             return count
-    raise ValueError("nested too deeply")
+    raise ValueError("the JSON is nested too deeply")
 
 
 def _has_known_bounds(text: str) -> bool:
@@ -117,13 +117,13 @@ def parse_object(data: bytes | str, *, spells_bytes: bool = True) -> dict[str, A
             errors = "surrogateescape" if spells_bytes else "strict"
             json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
     except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+        raise ValueError(f"the text is not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg.lower()} at character {error.pos}") from error
+        raise ValueError(f"this is not JSON: {error.msg.lower()} at character {error.pos}") from error
     except UnicodeEncodeError as error:
-        raise ValueError(f"a string with half a surrogate pair, {error.object[error.start]!a}") from error
+        raise ValueError(f"a string has half of a surrogate pair, {error.object[error.start]!a}") from error
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
     if not isinstance(value, dict):
-        raise ValueError(f"a JSON {type(value).__name__}, expected an object")  # noqa: TRY004  the text is at fault
+        raise ValueError(f"found a JSON {type(value).__name__}; expected an object")  # noqa: TRY004  the text is at fault
     return value

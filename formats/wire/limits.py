@@ -36,11 +36,11 @@ class KeySizes:
         if sizes and max(sizes) > LONGEST_KEY:
             key = next(key for key in keys if len(key) > LONGEST_KEY)
             raise ValueError(
-                f"a key of {len(key)} characters, at most {LONGEST_KEY} are supported: {key[:40]!r}..."
+                f"a key has {len(key)} characters, but at most {LONGEST_KEY} are supported: {key[:40]!r}..."
             )
         self._size += sum(sizes)
         self._count += len(sizes)
         if are_keys_too_long(self._size, self._count):
             raise ValueError(
-                f"{self._count} keys with {self._size} characters in total, more than is supported"
+                f"{self._count} keys have {self._size} characters in total, which is over the limit"
             )

@@ -134,15 +134,15 @@ class Unpacker:
     def _count(self, number: int, start: int) -> None:
         self._values += number
         if self._values > MOST_VALUES:
-            raise MalformedError(f"more than {MOST_VALUES} values", start)
+            raise MalformedError(f"the tree has more than {MOST_VALUES} values", start)
 
     def _enter(self, count: int, size: int, start: int, depth: int) -> None:
         """Check a container before anything is made for it; an entry takes `size` bytes at least."""
         if depth >= MOST_DEPTH:
-            raise MalformedError(f"nested more than {MOST_DEPTH} levels deep", start)
+            raise MalformedError(f"the tree is nested more than {MOST_DEPTH} levels deep", start)
         if count * size > self._end - self.at:
             raise MalformedError(
-                f"a map or list of {count} entries, but {self._end - self.at} bytes follow", start
+                f"a map or list promises {count} entries, but only {self._end - self.at} bytes follow", start
             )
 
     def _map(self, count: int, start: int, depth: int) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Unpacker:
             at = self.at
             key = self.value(depth + 1)
             if not isinstance(key, str | int) or isinstance(key, bool):
-                raise MalformedError("a key that is neither text nor an integer", at)
+                raise MalformedError("a key is neither text nor an integer", at)
             name = str(key)
             if name in out:
                 raise MalformedError(f"key {name!r:.200} occurs twice", at)
@@ -170,16 +170,16 @@ class Unpacker:
     def _text(self, size: int, start: int) -> str:
         self._texts += size
         if size > LONGEST_TEXT or self._texts > _MOST_TEXT:
-            raise MalformedError(f"texts of {self._texts} bytes, more than is supported", start)
+            raise MalformedError(f"the texts have {self._texts} bytes, which is over the limit", start)
         try:
             return self._take(size).decode()
         except UnicodeDecodeError as error:
-            raise MalformedError("a text that is not UTF-8", start) from error
+            raise MalformedError("a text is not UTF-8", start) from error
 
     def _extent(self, size: int, start: int, *, has_code: bool) -> ByteRange:
         code = int.from_bytes(self._take(1), "big", signed=True) if has_code else None
         if size > self._end - self.at:
-            raise MalformedError(f"{size} bytes expected, but {self._end - self.at} follow", start)
+            raise MalformedError(f"{size} bytes are expected, but only {self._end - self.at} follow", start)
         found = ByteRange(code, self.at, size)
         self.at += size
         return found
@@ -188,7 +188,9 @@ class Unpacker:
         """Return the next bytes; the bytes after them are read along."""
         at = self.at
         if size > self._end - at:
-            raise MalformedError(f"cut off: {size} bytes expected, but {self._end - at} follow", at)
+            raise MalformedError(
+                f"the file is cut off: {size} bytes are expected, but only {self._end - at} follow", at
+            )
         inside = at - self._window_at
         if not 0 <= inside <= len(self._window) - size:
             self._window = self._read(at, min(max(size, _WINDOW), self._end - at))

@@ -32,14 +32,14 @@ def encode_num(value: int) -> bytes:
 def decode_num(data: bytes, position: int) -> tuple[int, int]:
     """Return the number at `position` and the position behind it."""
     if position >= len(data):
-        raise ValueError("number runs past the end")
+        raise ValueError("a number runs past the end")
     length = data[position]
     end = position + 1 + length
     if length > 8 or end > len(data):
-        raise ValueError(f"invalid number of {length} bytes")
+        raise ValueError(f"a number of {length} bytes is invalid")
     body = data[position + 1 : end]
     if body[:1] == b"\0":
-        raise ValueError("number with a leading zero")
+        raise ValueError("a number has a leading zero")
     return int.from_bytes(body, "big"), end
 
 
@@ -58,11 +58,11 @@ def decode_str(data: bytes, position: int) -> tuple[bytes, int]:
             return bytes(out), position + 2
         if byte in (0, 0xFF):
             if following != 0xFF - byte:
-                raise ValueError(f"invalid escape {byte:#04x} {following:#04x}")
+                raise ValueError(f"the escape {byte:#04x} {following:#04x} is invalid")
             position += 1
         out.append(byte)
         position += 1
-    raise ValueError("string without a terminator")
+    raise ValueError("a string has no terminator")
 
 
 def encode_snum(value: int) -> bytes:
@@ -79,7 +79,7 @@ def encode_snum(value: int) -> bytes:
 def decode_snum(data: bytes, position: int) -> tuple[int, int]:
     """Return the signed number at `position` and the position behind it."""
     if position >= len(data):
-        raise ValueError("number runs past the end")
+        raise ValueError("a number runs past the end")
     head = int.from_bytes(data[position : position + 2].ljust(2, b"\0"), "big")
     negative = not head >> 15
     ones = head ^ 0xFFFF if negative else head
@@ -87,11 +87,11 @@ def decode_snum(data: bytes, position: int) -> tuple[int, int]:
     while length < 16 and ones >> (15 - length) & 1:
         length += 1
     if not 1 <= length <= _LONGEST_SNUM or position + length > len(data):
-        raise ValueError(f"invalid number of {length} bytes")
+        raise ValueError(f"a number of {length} bytes is invalid")
     bits = 8 * length
     header = ((1 << length) - 1) << (bits - length)
     value = int.from_bytes(data[position : position + length], "big") ^ header
     value = value - (1 << bits) if negative else value
     if not -(1 << 63) <= value < 1 << 63 or encode_snum(value) != data[position : position + length]:
-        raise ValueError("number not in its shortest form")
+        raise ValueError("a number is not in its shortest form")
     return value, position + length

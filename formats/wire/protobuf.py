@@ -70,7 +70,7 @@ def iter_fields(data: bytes | memoryview) -> Iterator[tuple[int, int, RawValue, 
             tag, position = decode_varint(data, start, end)
         number, wire_type = tag >> 3, tag & 7
         if number == 0 or number >= 1 << 29:
-            raise ValueError(f"invalid field number {number} at offset {start}")
+            raise ValueError(f"the field number {number} at offset {start} is invalid")
         value: RawValue
         if wire_type == LENGTH:
             length, position = decode_varint(data, position, end)
@@ -125,7 +125,7 @@ MESSAGE = Scalar(*BYTES)
 
 def _text(raw: bytes | memoryview) -> str:
     if len(raw) >= LARGE:
-        raise ValueError(f"a string of {len(raw)} bytes, at most {LARGE} are supported")
+        raise ValueError(f"a string has {len(raw)} bytes, but at most {LARGE} are supported")
     assert isinstance(raw, bytes)
     return raw.decode("utf-8", "surrogateescape")
 
@@ -185,7 +185,7 @@ def _decode_scalars(scalar: Scalar, wire_type: int, value: RawValue) -> list[Any
         return out
     size = _FIXED_SIZE[scalar.wire_type]
     if len(value) % size:
-        raise ValueError(f"packed field has {len(value)} bytes, expected a multiple of {size}")
+        raise ValueError(f"a packed field has {len(value)} bytes; expected a multiple of {size}")
     return [scalar.decode(value[at : at + size]) for at in range(0, len(value), size)]
 
 
@@ -299,7 +299,9 @@ class Message(metaclass=_Slotted):
                     self._merge_scalar(name, scalar, wire_type, value)
                 continue
             if message is None or isinstance(value, int) or wire_type != LENGTH:
-                raise ValueError(f"{type(self).__name__}.{name}: wire type {wire_type}, expected a message")
+                raise ValueError(
+                    f"{type(self).__name__}.{name} has wire type {wire_type}; expected a message"
+                )
             if is_repeated:
                 self._add(name, [message.decode(value)])
             elif (child := getattr(self, name)) is not None:
@@ -313,7 +315,7 @@ class Message(metaclass=_Slotted):
         """Set a field that is not repeated; the last of several counts, of messages' bytes all do."""
         if wire_type != scalar.wire_type:
             raise ValueError(
-                f"{type(self).__name__}.{name}: wire type {wire_type}, expected {scalar.wire_type}"
+                f"{type(self).__name__}.{name} has wire type {wire_type}; expected {scalar.wire_type}"
             )
         there, decoded = getattr(self, name), scalar.decode(value)
         if there and scalar is MESSAGE:

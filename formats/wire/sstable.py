@@ -106,17 +106,17 @@ def decode_block(block: bytes, left_out: list[str] | None = None, most: int | No
 
 def _too_long(size: int, begins: bytes) -> str:
     shown = begins.decode("utf-8", "backslashreplace")
-    return f"a key of {size} bytes, {shown!r}..., at most {LONGEST_KEY} are supported"
+    return f"a key of {size} bytes, but at most {LONGEST_KEY} are supported: {shown!r}..."
 
 
 def _end_of_entries(block: bytes) -> int:
     """Return where a block's restart points begin."""
     if len(block) < 4:
-        raise ValueError(f"block has only {len(block)} bytes")
+        raise ValueError(f"the block has only {len(block)} bytes")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if restarts == 0 or end < 0:
-        raise ValueError(f"block of {len(block)} bytes declares {restarts} restart points")
+        raise ValueError(f"the block of {len(block)} bytes declares {restarts} restart points")
     return end
 
 
@@ -163,19 +163,20 @@ def decode_columns(
                 continue
             if are_keys_too_long(long, len(keys)):
                 raise ValueError(
-                    f"block of {len(block)} bytes has keys of {long} bytes, more than is supported"
+                    f"the block of {len(block)} bytes has keys of {long} bytes, which is over the limit"
                 )
         key = key[:shared] + block[position:value_at]
         budget -= shared
         if budget < 0:
             raise ValueError(
-                f"block of {len(block)} bytes has keys of more than {LARGEST_KEY_GROWTH} times that size"
+                f"the keys in the block of {len(block)} bytes have "
+                f"more than {LARGEST_KEY_GROWTH} times that size"
             )
         position = value_at + value_size
         add_key(key)
         add_value(block[value_at:position])
         if may_be_too_many and len(keys) > most:
-            raise ValueError(f"more than {most} entries in a block of {len(block)} bytes")
+            raise ValueError(f"the block of {len(block)} bytes has more than {most} entries")
     return keys, values
 
 
@@ -231,7 +232,7 @@ class Table:
         footer = self._read(at, FOOTER_SIZE)
         if footer[-len(MAGIC) :] != MAGIC:
             found = footer[-len(MAGIC) :].hex(" ")
-            raise self._corrupt(f"the file ends in {found}, expected {MAGIC.hex(' ')}", at + 40, "footer")
+            raise self._corrupt(f"the file ends in {found}; expected {MAGIC.hex(' ')}", at + 40, "footer")
         try:
             _, position = BlockHandle.decode(footer)
             handle, position = BlockHandle.decode(footer, position)
@@ -246,24 +247,26 @@ class Table:
         ends = (handle.offset + handle.size + TRAILER_SIZE for _, handle in index)
         sizes = (handle.size + TRAILER_SIZE for _, handle in index)
         if sum(size for size, end in zip(sizes, ends, strict=True) if end <= self.size) > self.size:
-            raise self._corrupt("index block: some blocks are listed more than once", handle.offset, "footer")
+            raise self._corrupt("the index block lists some blocks more than once", handle.offset, "footer")
         return index
 
     def read_block(self, handle: BlockHandle) -> bytes:
         """Return a block's content, checked against its checksum and decompressed."""
         offset, size = handle
         if offset + size + TRAILER_SIZE > self.size:
-            message = f"block of {size} bytes runs past the end of the file ({self.size} bytes)"
+            message = f"the block of {size} bytes runs past the end of the file ({self.size} bytes)"
             raise self._corrupt(message, offset, "block-checksum")
         block, trailer = self._read_stored(offset, size)
         if len(trailer) != TRAILER_SIZE:
-            message = f"found {len(block) + len(trailer)} bytes, expected {size + TRAILER_SIZE}"
+            message = (
+                f"the block needs {size + TRAILER_SIZE} bytes, but only {len(block) + len(trailer)} are left"
+            )
             raise self._corrupt(message, offset, "block-checksum")
         kind = trailer[0]
         found = mask(extend(crc32c(block), trailer[:1]))
         expected = int.from_bytes(trailer[1:], "little")
         if found != expected:
-            message = f"block checksum {found:#010x}, but the stored one is {expected:#010x}"
+            message = f"the block has checksum {found:#010x}, but the stored one is {expected:#010x}"
             raise ChecksumError(message, path=self.path, offset=offset, code="block-checksum")
         if kind == SNAPPY:
             try:
@@ -271,7 +274,7 @@ class Table:
             except ValueError as error:
                 raise self._corrupt(str(error), offset, "block-checksum") from error
         if kind != PLAIN:
-            raise self._corrupt(f"block type {kind}, expected 0 or 1", offset, "block-checksum")
+            raise self._corrupt(f"the block has type {kind}; expected 0 or 1", offset, "block-checksum")
         return block
 
     def _read_stored(self, offset: int, size: int) -> tuple[bytes, bytes]:

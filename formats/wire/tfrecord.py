@@ -55,7 +55,9 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
     while offset < size:
         header = read(offset, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
-            yield Record(offset, None, f"ends {len(header)} bytes into a record, inside its length field")
+            yield Record(
+                offset, None, f"the file ends {len(header)} bytes into a record, inside its length field"
+            )
             return
         (length,) = _LENGTH.unpack_from(header)
         (stored,) = _CHECKSUM.unpack_from(header, _LENGTH.size)
@@ -70,7 +72,9 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
         start = offset + HEADER_SIZE
         end = start + length + FOOTER_SIZE
         if end > size:
-            yield Record(offset, None, f"ends {size - offset} bytes into a record of {end - offset} bytes")
+            yield Record(
+                offset, None, f"the file ends {size - offset} bytes into a record of {end - offset} bytes"
+            )
             return
         yield _record(read, offset, start, length) if length <= largest else Record(offset, None)
         offset = end
@@ -79,7 +83,7 @@ def iter_records(read: Callable[[int, int], bytes], size: int, largest: int) -> 
 def _record(read: Callable[[int, int], bytes], offset: int, start: int, length: int) -> Record:
     data = read(start, length + FOOTER_SIZE)
     if len(data) < length + FOOTER_SIZE:  # it was truncated since it was opened
-        return Record(offset, None, f"ends {HEADER_SIZE + len(data)} bytes into a record")
+        return Record(offset, None, f"the file ends {HEADER_SIZE + len(data)} bytes into a record")
     payload = data[:length]
     (stored,) = _CHECKSUM.unpack_from(data, length)
     computed = masked_crc32c(payload)

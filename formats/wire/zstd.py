@@ -15,14 +15,14 @@ def decompress(data: bytes, size: int) -> bytearray:
     import cramjam
 
     if size > _LARGEST_RATIO * (len(data) + 1):
-        raise ValueError(f"zstd frame of {len(data)} bytes, expected {size} bytes of content")
+        raise ValueError(f"the zstd frame of {len(data)} bytes should have {size} bytes of content")
     out = bytearray(size)
     try:
         found = cramjam.zstd.decompress_into(data, out)
     except cramjam.DecompressionError as error:
-        raise ValueError(f"not a zstd frame with {size} bytes of content: {error}") from error
+        raise ValueError(f"this is not a zstd frame with {size} bytes of content: {error}") from error
     if found != size:
-        raise ValueError(f"zstd frame with {found} bytes of content, expected {size}")
+        raise ValueError(f"the zstd frame has {found} bytes of content; expected {size}")
     return out
 
 
@@ -38,5 +38,7 @@ def decompress_at_most(data: bytes, most: int) -> bytes:
         except cramjam.DecompressionError as error:
             # The library says the same of too little room as of other failures, so more room is tried.
             if room >= most:
-                raise ValueError(f"not a zstd frame with at most {most} bytes of content: {error}") from error
+                raise ValueError(
+                    f"this is not a zstd frame with at most {most} bytes of content: {error}"
+                ) from error
         room = min(most, 16 * room)

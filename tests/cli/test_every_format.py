@@ -84,7 +84,7 @@ def test_damaged_hdf5_is_one_line(name: str, ckpt: Callable) -> None:
 def test_a_truncated_file_says_what_it_has_and_should_have(ckpt: Callable) -> None:
     err = ckpt("ls", data_path("corrupt", "h5_cut", "weights.h5")).err
     size = os.path.getsize(data_path("corrupt", "h5_cut", "weights.h5"))
-    assert f"the file has {size} bytes, but its superblock says 13864" in err
+    assert f"it has {size} bytes, but its superblock says 13864" in err
 
 
 def test_what_is_read_elsewhere_is_named(tmp_path: Path, ckpt: Callable) -> None:

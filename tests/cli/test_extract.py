@@ -248,7 +248,7 @@ def test_an_existing_key_wins_over_a_slice_and_a_slice_over_a_pattern(tmp_path: 
     [
         (["w/kernl"], 1, "did you mean w/kernel"),
         (["w/kernel[9]"], 3, "index 9 is out of range for dimension 0"),
-        (["w/kernel[0,0,0]"], 3, "3 dimensions, the tensor has 2, the shape is [3, 4]"),
+        (["w/kernel[0,0,0]"], 3, "3 dimensions, but the tensor has 2, the shape is [3, 4]"),
         (["w/kernel[0]", "--exclude", "*"], 1, "the selection leaves no tensors"),
         (["--regex", "w[", "x"], 2, "regular expression"),
     ],
@@ -294,7 +294,7 @@ def test_types_that_numpy_has_not_are_refused_with_a_cast_as_the_hint(
     refused = ckpt("extract", tmp_path / "b", "-o", out)
     assert (refused.code, refused.out) == (3, "")
     assert f"tensor 't': {'npz' if target == 'o.npz' else 'npy'} has no {name}" in refused.err
-    assert "hint: pass --cast float32 to write it as another type" in refused.err
+    assert "hint: to write another dtype, pass --cast float32" in refused.err
     assert not os.path.lexists(out)
     assert ckpt("extract", tmp_path / "b", "-o", out, "--cast", "float32").code == 0
     found = np.load(f"{out}t.npy" if target == "d/" else out)

@@ -99,7 +99,7 @@ def test_a_generation_is_given_by_a_template(ckpt: Callable, tmp_path: Path) -> 
 def test_a_url_of_no_repository_is_named(ckpt: Callable) -> None:
     said = ckpt("ls", "hf://foo")
     assert said.code == 3
-    assert said.err.startswith("ckpt: error: hf://foo: not a Hub repository")
+    assert said.err.startswith("ckpt: error: hf://foo: this is not a repository of the Hub")
 
 
 def follow(ckpt: Callable, hint: str) -> Any:

@@ -226,7 +226,7 @@ def test_an_entry_that_cannot_be_decoded_has_no_dtype(ckpt: Callable) -> None:
     odd = [t for t in result.json["tensors"] if t["dtype"] is None]
     assert [t["key"] for t in odd] == ["net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE"]
     assert len(result.json["tensors"]) == 15
-    assert "unknown dtype number 77 (tensor net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE)" in result.err
+    assert "its dtype number 77 is unknown (tensor net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE)" in result.err
 
 
 @pytest.mark.parametrize(

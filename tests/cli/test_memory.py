@@ -135,7 +135,7 @@ def test_numpy_is_not_imported_where_it_would_end_the_process(tmp_path: Path) ->
     first, hint = done.stderr.splitlines()
     assert first.startswith("ckpt: error: ")
     assert first.endswith("not enough memory: importing numpy needs 128 MB of memory")
-    assert hint == "hint: free some memory, or raise the limit of this process (ulimit -v)"
+    assert hint == "hint: free some memory, or raise the memory limit of this process (ulimit -v)"
 
 
 # What Python raises -----------------------------------------------------------------
@@ -145,7 +145,7 @@ RAISED = {
     "memory": (MemoryError("Unable to allocate 3 GiB"), "not enough memory: Unable to allocate 3 GiB"),
     "stack": (
         RecursionError("maximum recursion depth exceeded"),
-        "nested too deeply for Python's stack",
+        "this is nested too deeply for Python's stack",
     ),
     "thread": (RuntimeError("can't start new thread"), "not enough memory"),
     "library": (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
@@ -371,7 +371,7 @@ def test_a_file_that_cannot_be_read_never_ends_git_diff(repository: Callable) ->
         if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")
     ]
     assert [line[:2] for line in lines] == ["-w", "+w", "-(", "+(", "-w", "+w"]
-    assert lines[3].startswith("+(cannot be read: ")
+    assert lines[3].startswith("+(this file cannot be read: ")
     assert "\t12\tcrc32c:" in lines[3]
     assert "git-blob" not in done.stdout
     assert "fatal" not in done.stderr

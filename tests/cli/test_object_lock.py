@@ -188,7 +188,7 @@ def test_who_was_taken_over_publishes_and_deletes_nothing(
     store.before = take
     done = ckpt("convert", NEW, TARGET, "--shard-size", "200")
     assert done.code == 3
-    assert f"{TARGET}: its lock was not renewed in time, and process 4711 on other" in done.err
+    assert f"{TARGET}: this command did not renew its lock in time, and process 4711 on other" in done.err
     assert "hint: nothing was deleted" in done.err
     # The other may have sent the same bytes by now, which have the same e_tag.
     shards = [name for name in store.names if ".data-00000-of-" in name]
@@ -303,7 +303,7 @@ def test_an_old_checkpoint_is_not_replaced_under_a_foreign_lock(store: MemorySto
     lock.acquire()
     leave(store)
     with pytest.raises(
-        CheckpointExistsError, match="its lock was not renewed in time, and process 4711 on other"
+        CheckpointExistsError, match="this command did not renew its lock in time, and process 4711 on other"
     ):
         lock._renew()
     assert lock.is_lost

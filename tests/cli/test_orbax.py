@@ -131,7 +131,7 @@ def test_every_checkpoint_is_found_once_below_a_directory(run: Path, ckpt: Calla
 
 def test_keys_of_one_stored_name_are_reported(ckpt: Callable) -> None:
     path = data_path("orbax", "new/clash")
-    assert "one was overwritten" in ckpt("ls", path).err
+    assert "so one overwrote the other" in ckpt("ls", path).err
     found = ckpt("verify", "--json", path)
     assert found.code == 1
     assert found.json["results"][0]["findings"][0]["code"] == "overlap"

@@ -187,7 +187,7 @@ def test_another_directory_is_not_replaced(tmp_path: Path, ckpt: Callable) -> No
     (tmp_path / "notes" / "text").write_text("mine")
     done = ckpt("convert", ODD, tmp_path / "notes", "--to", "orbax", "--overwrite")
     assert done.code == 3
-    assert "is a directory, not an Orbax checkpoint" in done.err
+    assert "this is a directory, not an Orbax checkpoint" in done.err
     assert os.listdir(tmp_path / "notes") == ["text"]
     (tmp_path / "free").mkdir()
     assert ckpt("convert", ODD, tmp_path / "free", "--to", "orbax").code == 0
@@ -196,11 +196,11 @@ def test_another_directory_is_not_replaced(tmp_path: Path, ckpt: Callable) -> No
 @pytest.mark.parametrize(
     ("keys", "to", "why"),
     [
-        (["a.b/c", "a/b.c"], "orbax", "Orbax stores it by the name 'a.b.c', as it does"),
+        (["a.b/c", "a/b.c"], "orbax", "Orbax would store it under the same name as"),
         (["a", "a/b"], "orbax", "is below 'a'"),
         (["a", "a/b"], "flax", "is below 'a'"),
         (["a//b"], "flax", "a part of its path is empty"),
-        (["x%y"], "orbax", "a tree would have it as 'x%25y'"),
+        (["x%y"], "orbax", "it would become 'x%25y' in a tree"),
         (["a%2Fb"], "orbax", "not a valid name for that"),
         (["_METADATA"], "orbax", "not a valid name for that"),
         (["n" * 300], "orbax", "not a valid name for that"),

@@ -332,8 +332,8 @@ def test_values_and_specs_are_the_same(ckpt: Ckpt, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        ({"offset": 1 << 20}, "ends at byte 1048624, but the shard has only 80 bytes"),
-        ({"size": 47}, "47 bytes stored, expected 48 for float64 of shape [6]"),
+        ({"offset": 1 << 20}, "the tensor ends at byte 1048624, but the shard has only 80 bytes"),
+        ({"size": 47}, "the tensor has 47 stored bytes, but float64 of shape [6] needs 48"),
     ],
     ids=["place", "size"],
 )

@@ -270,7 +270,7 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
         plan = plan_rename(opened, parse_location(str(tmp_path / "out-1")), RULES)
         os.utime(shard_path(path), (1, 1))
         before = files(tmp_path)
-        with pytest.raises(CheckpointError, match="changed while it was read"):
+        with pytest.raises(CheckpointError, match="this file changed while it was read"):
             plan.run()
     assert files(tmp_path) == before
 

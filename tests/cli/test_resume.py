@@ -597,7 +597,7 @@ def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
     for path in (kept, *(os.path.join(kept, name) for name in os.listdir(kept))):
         os.utime(path, (time.time() - 7300,) * 2)
     size = sum(os.path.getsize(os.path.join(kept, name)) for name in os.listdir(kept))
-    what = "an interrupted conversion to c-1, 664 of 1,455 bytes done; --resume continues it"
+    what = "an interrupted conversion to c-1, 664 of 1,455 bytes done; to continue it, pass --resume"
     listed = ckpt("ls", "out")
     assert listed.code == 0
     assert [row[0] for row in listed.rows] == ["c-0"]

@@ -203,7 +203,9 @@ def test_a_damaged_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> Non
     done = ckpt("convert", *TARGETS["bundle"], "--resume")
     if done.code:
         assert done.code == 3
-        assert "already exists" in done.err or "was uploaded before with different content" in done.err
+        assert (
+            "already exists" in done.err or "this path was uploaded before with different content" in done.err
+        )
         assert not any(name.endswith(".index") for name in store.names)
         done = ckpt("convert", *TARGETS["bundle"], "--overwrite")
     assert done.code == 0, done.err
@@ -253,7 +255,7 @@ def test_what_lies_there_is_listed(ckpt: Ckpt, store: Cut, here: Path) -> None:
     done = ckpt("ls", "mem://b/out")
     assert done.code == 0, done.err
     assert f"{journal.removesuffix('/ckpt.journal')}: an interrupted conversion to c-1, " in done.err
-    assert "--resume continues it" in done.err
+    assert "to continue it, pass --resume" in done.err
     assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
     assert "interrupted" not in ckpt("ls", "mem://b/out").err
 

@@ -389,7 +389,7 @@ def test_what_is_missing_on_the_hub_is_said(hub: Hub, ckpt: Callable[..., Result
     for url, message in {
         "hf://org/repo@nosuch/run/ckpt-1": "the repository has no such revision",
         "hf://org/repo@nosuch": "the repository has no such revision",
-        "hf://org/other/run": "no such repository on the Hub, or it is private",
+        "hf://org/other/run": "the Hub has no such repository, or it is private",
         "hf://org/repo/nosuch/ckpt-1": "no such file, prefix or directory",
     }.items():
         for command in ("ls", "show", "verify"):
@@ -504,7 +504,7 @@ LASTING: dict[str, tuple[Callable[[Handler, bytes], None], str]] = {
     "hung up": (_hang_up, "the connection was cut (5 attempts)"),
     "failing": (lambda handler, _: handler.say(500), "500 Internal Server Error (5 attempts)"),
     "forbidden": (lambda handler, _: handler.say(403), "the server answered 403 Forbidden"),
-    "changing": (_change, "changed since it was opened"),
+    "changing": (_change, "this file changed since it was opened"),
     "gone": (lambda handler, _: handler.say(404), _TWO_TONGUES),
     "of another size": (lambda handler, data: _say_of(handler, data + b"!"), _TWO_TONGUES),
     "of another time": (lambda handler, data: _say_of(handler, data, {"ETag": '"another"'}), _TWO_TONGUES),

@@ -198,7 +198,7 @@ def test_the_variance_of_values_far_from_zero_is_kept() -> None:
 def test_an_index_of_too_many_dimensions_names_the_shape() -> None:
     spec = TensorSpec("w", dtypes.BY_NAME["float32"], (2, 3))
     assert parse_index("1:, ...", spec, "x")[0] == (slice(1, 2, 1), slice(0, 3, 1))
-    with pytest.raises(SliceError, match=r"3 dimensions, the tensor has 2, the shape is \[2, 3\]"):
+    with pytest.raises(SliceError, match=r"3 dimensions, but the tensor has 2, the shape is \[2, 3\]"):
         parse_index("0,0,0", spec, "x")
 
 

@@ -336,7 +336,7 @@ def first(statement: dict[str, Any], **fields: Any) -> None:
 HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], int, str]] = {
     "empty": (lambda good: b"", 3, "not JSON"),
     "list": (lambda good: [], 3, "expected the fields"),
-    "deep": (lambda good: b"[" * 100_000, 3, "nested too deeply"),
+    "deep": (lambda good: b"[" * 100_000, 3, "the JSON is nested too deeply"),
     "twice": (lambda good: b'{"payload": "", "payload": ""}', 3, "same name twice"),
     "base64": (lambda good: {**good, "payload": "????"}, 3, "not a signature of ckpt sign"),
     "no sig": (lambda good: {**good, "signatures": [{}]}, 3, "no text in sig"),

@@ -795,5 +795,5 @@ def test_changes_wait_for_who_moves_files_in(
     with holding(parse_location(str(tmp_path))):
         result = ckpt("state", "--fix", tmp_path)
     assert result.code == 3
-    assert "is changing files here" in result.err
+    assert "is changing files in this directory" in result.err
     assert os.listdir(tmp_path) == ["checkpoint.tempstate1"]

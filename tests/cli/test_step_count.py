@@ -67,7 +67,10 @@ def test_what_bears_the_name_of_a_count_keeps_it(
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"beta1_power": np.float32(0.9**6.2)}, "not a power of beta_1 (0.9 unless the file stores another)"),
+        (
+            {"beta1_power": np.float32(0.9**6.2)},
+            "is not a power of beta_1 (0.9 unless the file stores another)",
+        ),
         (
             {"beta2_power": np.float32(0.999**20_001), "global_step": np.int64(20_003)},
             "beta2_power (with beta_2 0.999) says 20000 steps, but global_step says 20003",

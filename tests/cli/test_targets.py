@@ -56,22 +56,28 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
-        ("x.h5: has the suffix of keras-h5, but --to says npz", ("convert", RUN, "x.h5", "--to", "npz")),
-        ("x.json: has the suffix of listing, but --to", ("convert", RUN, "x.json", "--to", "safetensors")),
         (
-            "x.weights.json: has the suffix of keras-weights, but --to says safetensors",
+            "x.h5: the name has the suffix of keras-h5, but --to says npz",
+            ("convert", RUN, "x.h5", "--to", "npz"),
+        ),
+        (
+            "x.json: the name has the suffix of listing, but --to",
+            ("convert", RUN, "x.json", "--to", "safetensors"),
+        ),
+        (
+            "x.weights.json: the name has the suffix of keras-weights, but --to says safetensors",
             ("convert", RUN, "x.weights.json", "--to", "safetensors"),
         ),
         (
-            "x.npz: has the suffix of npz, but averaging keeps the format",
+            "x.npz: the name has the suffix of npz, but averaging keeps the format",
             ("average", RUN, RUN, "-o", "x.npz"),
         ),
         (
-            "x.npz: has the suffix of npz, but rescue keeps the format, safetensors",
+            "x.npz: the name has the suffix of npz, but rescue keeps the format, safetensors",
             ("rescue", WEIGHTS, "x.npz"),
         ),
         (
-            "x.npz: has the suffix of npz, but rename keeps the format, safetensors",
+            "x.npz: the name has the suffix of npz, but rename keeps the format, safetensors",
             ("rename", WEIGHTS, "x.npz", "--add-prefix", "p/"),
         ),
     ],
@@ -190,7 +196,10 @@ def test_a_directory_is_no_bundle(name: str, tmp_path: Path, ckpt: Callable) -> 
     (tmp_path / "out").mkdir()
     result = ckpt("convert", GUIDE, f"{tmp_path}/{name}", "--overwrite")
     assert result.code == 3
-    assert "is a directory; a TensorFlow checkpoint is named by the common prefix of its files" in result.err
+    assert (
+        "this is a directory, but a TensorFlow checkpoint is named by the common prefix of its files"
+        in result.err
+    )
     assert os.listdir(tmp_path) == ["out"]
 
 

@@ -303,7 +303,7 @@ def test_convert_carries_what_the_target_holds(files: Files, ckpt: Callable) -> 
             continue
         refused = ckpt("convert", files.left, target, *(["--to", "tf-name"] if name == "ckpt-1" else []))
         assert refused.code == 3, refused.err
-        assert f"hint: pass --exclude {files.odd} to leave it out" in refused.err
+        assert f"hint: to leave this tensor out, pass --exclude {files.odd}" in refused.err
         assert list(files.tmp.glob("o.*")) == [], "nothing is left behind"
     done = ckpt("convert", "--exclude", files.odd, files.left, files.tmp / "rest.npz")
     assert done.code == 0, done.err

@@ -158,7 +158,7 @@ def test_each_byte_is_summed_once_on_its_way(
         file.write(b"x")
     done = ckpt("convert", prefix, PREFIX, "--overwrite")
     assert done.code == 3
-    assert f"tensor 'b': offset {size}: checksum 0x" in done.err
+    assert f"tensor 'b': offset {size}: the data has checksum 0x" in done.err
     assert content(store, f"{PREFIX}.data-00000-of-00001") == b"\1" * size + b"\0" * size
     assert len(store.names) == 2
 
@@ -328,7 +328,7 @@ def test_what_was_wrong_is_told_where_it_cannot_be_taken_back(
     assert "warning: mem://b/run/c-1" in done.err
     assert "cannot delete everything that was uploaded" in done.err
     (told,) = (line for line in done.err.splitlines() if "error: " in line)
-    assert told.endswith("was replaced or removed in the meantime")
+    assert told.endswith("another program replaced or removed this path in the meantime")
 
 
 @pytest.mark.parametrize("words", [(), ("--overwrite",)])
@@ -352,7 +352,7 @@ def test_an_index_of_shards_that_another_replaces_is_taken_back(
     monkeypatch.setattr(store, "put", race)
     done = ckpt("convert", NEW, PREFIX, *words)
     assert done.code == 3
-    assert "was replaced or removed in the meantime" in done.err
+    assert "another program replaced or removed this path in the meantime" in done.err
     assert f"{PREFIX}.index" not in store.names
     assert any(content(store, each) == b"another's" for each in store.names)
 
@@ -367,7 +367,7 @@ def test_what_appears_meanwhile_stays(store: MemoryStore, ckpt: Callable[..., Re
     store.before = appear
     done = ckpt("convert", NEW, PREFIX)
     assert done.code == 3
-    assert f"{PREFIX}.index: was created" in done.err
+    assert f"{PREFIX}.index: another program created this path" in done.err
     assert store.names == [f"{PREFIX}.index"]
     assert content(store, f"{PREFIX}.index") == b"of somebody else"
 
@@ -388,7 +388,7 @@ def test_an_index_of_somebody_else_is_not_taken_for_ones_own(
     before = store.names
     done = ckpt("convert", NEW, PREFIX, "--overwrite")
     assert done.code == 3
-    assert f"{PREFIX}.index: was created" in done.err
+    assert f"{PREFIX}.index: another program created this path" in done.err
     assert store.names == before
     assert values(PREFIX) == values(OLD)
 
@@ -406,7 +406,7 @@ def test_an_answer_that_is_lost_is_no_failure(
 
     def lose(path: str, *words: Any) -> None:
         keep(path, *words)
-        raise formats.InaccessibleError("no answer, or the connection was cut", path=path)
+        raise formats.InaccessibleError("the server did not answer, or the connection was cut", path=path)
 
     def begin(what: str, path: str) -> None:
         if what == name:
@@ -469,8 +469,8 @@ def test_what_a_store_keeps_otherwise_is_an_error(
         done = ckpt("convert", NEW, target, "--weights-only")
         assert done.code == 3
         assert (
-            "the stored bytes differ from those that were sent\nhint: another program may have written it"
-            in done.err
+            "the stored bytes differ from those that were sent\n"
+            "hint: delete this file, then run this again; another program may have written it" in done.err
         )
         assert ckpt("convert", NEW, target, "--weights-only", "--overwrite", "--verify", "none").code == 0
 
@@ -613,7 +613,7 @@ def test_an_index_that_was_replaced_meanwhile_is_not_renamed(
     store.before = replace
     done = ckpt("rename", "--in-place", PREFIX, "--sub", "net=>model")
     assert done.code == 3
-    assert f"{PREFIX}.index: was created" in done.err
+    assert f"{PREFIX}.index: another program created this path" in done.err
     assert content(store, f"{PREFIX}.index") == b"of somebody else"
 
 

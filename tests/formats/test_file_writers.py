@@ -86,7 +86,7 @@ def test_more_dimensions_than_a_format_has_are_refused_before_the_first_byte(
 ) -> None:
     """h5py's own error was a traceback, and an npz was reported as incorrectly written."""
     spec = TensorSpec("t", dtypes.BY_NAME["float32"], (1,) * (most + 1))
-    with pytest.raises(ConversionError, match=f"{most + 1} dimensions, {name} supports at most {most}"):
+    with pytest.raises(ConversionError, match=f"{most + 1} dimensions, but {name} supports at most {most}"):
         create_checkpoint(tmp_path / "out", format=name, specs=[spec])
     assert os.listdir(tmp_path) == []
 

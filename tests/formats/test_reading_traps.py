@@ -68,7 +68,7 @@ def test_trap_16_keras_3_weights_under_the_optimizer_are_variables_all_the_same(
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (b'model_checkpoint_path: "a"\ncomment: "ours"\n', "unknown field"),
+        (b'model_checkpoint_path: "a"\ncomment: "ours"\n', "the field"),
         (
             b'model_checkpoint_path: "a"\nall_model_checkpoint_timestamps: "x"\n',
             "all_model_checkpoint_timestamps",

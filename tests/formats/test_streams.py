@@ -254,11 +254,11 @@ def test_arrays_are_taken_in_any_layout() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (np.zeros(3, np.int32), "array has shape (3,), expected (2,)"),
-        (np.zeros(2, np.uint32), "array has dtype uint32, expected int32"),
-        ([b"\0" * 7], "found 7 bytes, expected 8"),
-        ([b"\0" * 8, b"\0"], "found 9 bytes, expected 8"),
-        (b"", "found 0 bytes, expected 8"),
+        (np.zeros(3, np.int32), "the array has shape (3,); expected (2,)"),
+        (np.zeros(2, np.uint32), "array has dtype uint32; expected int32"),
+        ([b"\0" * 7], "found 7 bytes; expected 8"),
+        ([b"\0" * 8, b"\0"], "found 9 bytes; expected 8"),
+        (b"", "found 0 bytes; expected 8"),
     ],
 )
 def test_data_that_contradict_their_spec_are_refused(data: Any, said: str) -> None:
@@ -271,7 +271,7 @@ def test_strings_are_taken_from_every_kind_of_array() -> None:
     spec = spec_of("v", np.zeros(2, object))
     for array in (np.array([b"ab", b"c"], object), np.array([b"ab", b"c"]), np.array(["ab", "c"])):
         assert list(chunks_of(spec, array)) == [b"ab", b"c"]
-    with pytest.raises(ValueError, match="found 1 elements, expected 2"):
+    with pytest.raises(ValueError, match="found 1 elements; expected 2"):
         list(chunks_of(spec, [b"ab"]))
     with pytest.raises(TypeError, match="element 1 is int, not bytes"):
         list(chunks_of(spec, [b"ab", 3]))

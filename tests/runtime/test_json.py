@@ -112,7 +112,7 @@ def test_what_has_no_text_is_refused(what: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "a JSON list, expected an object"),
+        ("[]", "found a JSON list; expected an object"),
         ("{", "JSON|Expecting"),
         ('{"class_name": "Tower", "config": {}}', "class 'Tower'"),
         (STATEFUL, "stateful"),

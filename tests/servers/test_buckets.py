@@ -231,7 +231,7 @@ def test_an_object_that_changes_is_an_error(s3: str) -> None:
     with store.open("s3://bucket/changing/x") as file:
         assert file.read(0, 3) == b"000"
         obstore.put(client, "changing/x", b"1" * 200_000)
-        with pytest.raises(formats.CheckpointError, match="changed since it was opened"):
+        with pytest.raises(formats.CheckpointError, match="this file changed since it was opened"):
             file.read(150_000, 3)
     with store.open("s3://bucket/changing/x") as file:
         assert file.read(150_000, 3) == b"111"

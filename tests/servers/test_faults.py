@@ -131,14 +131,14 @@ def _whole(_: Asked, said: Said) -> Said:
 
 
 LASTING: dict[str, tuple[Callable[[Asked, Said], Said | None], str]] = {
-    "hung up": (lambda _, __: None, "no answer, or the connection was cut (5 attempts)"),
-    "cut": (_cut, "no answer, or the connection was cut (5 attempts)"),
+    "hung up": (lambda _, __: None, "the server did not answer, or the connection was cut (5 attempts)"),
+    "cut": (_cut, "the server did not answer, or the connection was cut (5 attempts)"),
     "failing": (_saying(500), "the server answered 500 (5 attempts)"),
     "forbidden": (_saying(403, "AccessDenied"), "the server answered 403, AccessDenied"),
-    "gone": (_saying(404, "NoSuchKey"), "changed since it was opened"),
-    "replaced": (_saying(412, "PreconditionFailed"), "changed since it was opened"),
-    "changed": (_changed, "changed since it was opened"),
-    "grown": (_grown, "changed since it was opened"),
+    "gone": (_saying(404, "NoSuchKey"), "this file changed since it was opened"),
+    "replaced": (_saying(412, "PreconditionFailed"), "this file changed since it was opened"),
+    "changed": (_changed, "this file changed since it was opened"),
+    "grown": (_grown, "this file changed since it was opened"),
     "another range": (_elsewhere, "a different range than requested"),
     "no ranges": (_whole, "does not support range requests"),
 }

@@ -509,7 +509,7 @@ def test_of_two_that_write_one_checkpoint_at_once_one_is_told_of_the_other(
         errors = [line for text in said for line in text.splitlines() if "error: " in line]
         expected = (
             "is writing this checkpoint",
-            "was created in the meantime, written by process",
+            "another program created this path in the meantime, written by process",
             "already exists",
         )
         assert all(any(each in line for each in expected) for line in errors)

@@ -166,13 +166,13 @@ class Archive:
             struct.error,
             IndexError,
         ) as error:
-            message = f"not a valid zip archive: {error}"
-            hints = ("the copy or the save was interrupted; copy the file again from its source",)
+            message = f"this is not a valid zip archive: {error}"
+            hints = ("copy the file again from its source; the copy or the save was interrupted",)
             raise CorruptCheckpointError(message, path=path, code="header", hints=hints) from error
         declared = _declared_members(self.file)
         if len(listed) != declared:
             raise self._corrupt(
-                f"{len(listed)} members in the central directory, but its end record says {declared}", None
+                f"the central directory lists {len(listed)} members, but its end record says {declared}", None
             )
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._duplicate: str | None = None
@@ -257,13 +257,14 @@ class Archive:
             raise self._refused(f"member {name!r} is patch data, which is not supported")
         if info.compress_type not in _METHODS:
             raise self._refused(
-                f"member {name!r} uses compression method {info.compress_type}, expected stored or deflated"
+                f"member {name!r} uses compression method "
+                f"{info.compress_type}; only stored and deflated are supported"
             )
         deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if info.file_size > MOST_UNEXPLAINED and info.file_size > MOST_EXPANSION * info.compress_size:
             raise self._refused(
-                f"member {name!r} expands from {info.compress_size} to {info.file_size} bytes, "
-                "more than is supported"
+                f"member {name!r} expands from {info.compress_size} "
+                f"to {info.file_size} bytes, which is over the limit"
             )
         # No checksum covers a name. Only the two copies of it show that one is damaged.
         stored_name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
@@ -279,7 +280,7 @@ class Archive:
             message = f"member {name!r} ends at byte {end}, but the file has only {self.file.size} bytes"
             raise self._corrupt(message, offset)
         if not deflated and info.compress_size != info.file_size:
-            message = f"member {name!r} is stored in {info.compress_size} bytes, expected {info.file_size}"
+            message = f"member {name!r} is stored in {info.compress_size} bytes; expected {info.file_size}"
             raise self._corrupt(message, offset)
         return ArchiveMember(name, offset, info.compress_size, info.file_size, info.CRC, deflated)
 
@@ -310,10 +311,13 @@ class Archive:
             yield piece
         if size != member.size:
             raise self._corrupt(
-                f"member {member.name!r} has {size} bytes, expected {member.size}", member.offset
+                f"member {member.name!r} has {size} bytes; expected {member.size}", member.offset
             )
         if crc != member.crc:
-            message = f"member {member.name!r}: CRC-32 {crc:#010x}, but the stored one is {member.crc:#010x}"
+            message = (
+                f"member {member.name!r}: the data has CRC-32 "
+                f"{crc:#010x}, but the stored one is {member.crc:#010x}"
+            )
             where = self.file.where(member.offset)
             raise ChecksumError(message, path=self.path, offset=where, code="tensor-checksum")
 

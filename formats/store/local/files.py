@@ -115,7 +115,7 @@ class LocalFile(File):
             raise CheckpointError(CLOSED, path=self.path)
         descriptor = _opened(self.path)
         if _identity(os.fstat(descriptor.number)) != self.identity:
-            raise CheckpointError("changed since it was opened", path=self.path)
+            raise CheckpointError("this file changed since it was opened", path=self.path)
         self._take(descriptor)
         return descriptor
 
@@ -157,7 +157,7 @@ class LocalFile(File):
             raise self._ends(offset, len(out), done)
 
     def _unread(self, error: OSError, offset: int) -> CheckpointError:
-        message = f"cannot be read: {str(error.strerror).lower()}"
+        message = f"this file cannot be read: {str(error.strerror).lower()}"
         return CheckpointError(message, path=self.path, offset=offset, code="shard-short")
 
     def is_same(self, identity: Identity) -> bool:

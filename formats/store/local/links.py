@@ -34,5 +34,5 @@ def followed(path: Location) -> Location:
 
 def leads_nowhere(path: str) -> CheckpointError:
     """Return the error for a broken link."""
-    message = f"a broken symbolic link to {os.readlink(path)}"
+    message = f"this is a broken symbolic link to {os.readlink(path)}"
     return CheckpointError(message, path=path, hints=("remove the link, or write under another name",))

@@ -91,13 +91,16 @@ def wait_for(directory: str) -> int:
             hints = (
                 "to wait longer, set CKPT_LOCK_TIMEOUT (seconds); the lock is released when its process ends",
             )
-            message = f"{holder(directory)} is changing files here; gave up after {timeout:g} s"
+            message = (
+                f"{holder(directory)} is changing files in this "
+                f"directory, so ckpt gave up after {timeout:g} s"
+            )
             raise CheckpointError(message, path=directory, hints=hints)
         if waited >= _TELL_AFTER and not told:
             told = True
             notices.tell(
-                f"{directory}: waiting up to {timeout:g} s for {holder(directory)}, "
-                "which is changing files there"
+                f"{directory}: waiting up to {timeout:g} s for "
+                f"{holder(directory)}, which is changing files in this directory"
             )
         time.sleep(min(_ASK_EVERY, timeout - waited))
 

@@ -326,7 +326,7 @@ class StagingJournal(Journal):
 
 
 def _held(path: str) -> CheckpointError:
-    hints = ("wait for it, or stop it: finished work is kept",)
+    hints = ("wait for that process, or stop it; finished work is kept",)
     return CheckpointError(f"{holder(path)} is already running this conversion", path=path, hints=hints)
 
 
@@ -369,8 +369,10 @@ def refuse_strangers(directory: str) -> None:
     """Refuse to believe, or to write over, what another user has put there."""
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        message = "is not your own directory, so the conversion cannot be resumed from it"
-        raise CheckpointError(message, path=directory, hints=("remove it, or leave out --resume",))
+        message = "this is not your own directory, so the conversion cannot be resumed from it"
+        raise CheckpointError(
+            message, path=directory, hints=("remove this directory, or leave out --resume",)
+        )
 
 
 def describe_leftover(directory: Location) -> str | None:

@@ -119,7 +119,9 @@ class BucketStore(Buckets, objects.ObjectStore):
 
     def put(self, path: str, data: Block, over: Over) -> Entry:
         bucket, key = parted(path)
-        appeared = CheckpointExistsError("was created or changed in the meantime", path=path)
+        appeared = CheckpointExistsError(
+            "another program created or changed this path in the meantime", path=path
+        )
 
         def ask() -> Entry:
             obstore = library(path)

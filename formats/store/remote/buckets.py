@@ -62,9 +62,9 @@ class Buckets(ListedStore):
         refuse_query(path)
         bucket, key = parted(path)
         if not _BUCKET.fullmatch(bucket):
-            message = f"not a valid bucket name, expected {self.scheme}://BUCKET/KEY"
+            message = f"this is not a valid bucket name; expected {self.scheme}://BUCKET/KEY"
             if _SHORT.fullmatch(bucket):
-                message = f"{bucket!r} is not a bucket name, expected at least three characters"
+                message = f"{bucket!r} is not a bucket name; expected at least three characters"
             hints = (
                 ("set the account and credentials in the environment: ckpt explain environment",)
                 if "@" in path
@@ -73,7 +73,7 @@ class Buckets(ListedStore):
             raise UnsupportedFeatureError(message, path=public(path), hints=hints)
         names = path.partition("://")[2].rstrip("/").split("/")[1:]
         if any(each in ("", ".", "..") for each in names):
-            message = "not a valid key: a part of it is empty, '.' or '..'"
+            message = "this is not a valid key: a part of it is empty, '.' or '..'"
             meant = self.join(f"{self.scheme}://{bucket}", key)
             raise UnsupportedFeatureError(message, path=path, hints=(f"did you mean {meant}?",))
         library(path)  # a missing library is reported as such, not as damage
@@ -214,7 +214,7 @@ def _taken(got: Any, size: int) -> bytes | memoryview:
             data[came : came + len(piece)] = piece
             came += len(chunk)
     if came != size:
-        raise Again(f"received {came:,} of {size:,} bytes")
+        raise Again(f"only {came:,} of {size:,} bytes arrived")
     return data
 
 

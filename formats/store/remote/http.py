@@ -144,9 +144,12 @@ class HttpStore(ServerStore):
             raise CheckpointNotFoundError(NO_FOLDER, path=folder)
         found = parsed_listing(answer)
         if found is None:
-            message = "cannot be listed: the server does not answer with JSON (nginx: autoindex_format json)"
+            message = (
+                "this URL cannot be listed: the server does not "
+                "answer with JSON (nginx: autoindex_format json)"
+            )
             if answer.status == 401:
-                message = f"cannot be listed: {_refusal(answer)}"
+                message = f"this URL cannot be listed: {_refusal(answer)}"
             error = UnlistedError(message, path=folder)
             error.hints = ("name a checkpoint or a file in it",)
             raise error
@@ -191,7 +194,7 @@ class HttpStore(ServerStore):
                 return answer.body
             found.extend(answer.body)
             if len(found) < end - begin:
-                raise Again(f"received {len(found):,} of {end - begin:,} bytes")
+                raise Again(f"only {len(found):,} of {end - begin:,} bytes arrived")
             return bytes(found)
 
         try:
@@ -208,7 +211,7 @@ def _whole_of(answer: Answer, path: str, identity: Identity) -> bytes:
             f"the server sends more than the {identity[-1]:,} bytes it announced", path=path
         )
     if answer.cut or len(answer.body) != identity[-1]:
-        raise Again(f"received {len(answer.body):,} of {identity[-1]:,} bytes")
+        raise Again(f"only {len(answer.body):,} of {identity[-1]:,} bytes arrived")
     return answer.body
 
 
@@ -220,7 +223,7 @@ def refuse_unescaped(url: str, host: str) -> None:
     is_plain = "." in host and ":" not in host
     if "@" in host or is_plain or "@" not in url:
         return
-    message = "an @ after the host: the text before it may be a password"
+    message = "the URL has an @ after the host; the text before it may be a password"
     raise UnsupportedFeatureError(message, path=f"{url.partition('://')[0]}://***", hints=(_ESCAPED,))
 
 
@@ -308,7 +311,7 @@ def refuse_encoded(answer: Answer, path: str) -> None:
     encoding = answer.headers.get("Content-Encoding") or "identity"
     if encoding.lower() != "identity":
         raise InaccessibleError(
-            f"the server sends the file with content encoding {encoding!r}, expected none", path=path
+            f"the server sends the file with content encoding {encoding!r}; expected none", path=path
         )
 
 
@@ -361,7 +364,7 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
             f"the server does not support range requests, and {size:,} bytes are too many for one request"
         )
         error = InaccessibleError(message, path=path)
-        error.hints = ("download it with `curl -LO` and name the copy",)
+        error.hints = ("download the file with `curl -LO` and name the copy",)
         raise error
     if answer.status == 206:
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range") or "")

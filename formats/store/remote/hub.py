@@ -211,7 +211,9 @@ def place_of(path: str) -> RepositoryPath:
     inside = "/".join(each for each in inside.split("/") if each)
     is_one = _NAME.fullmatch(org) and _NAME.fullmatch(repo) and _REVISION.fullmatch(revision)
     if not is_one or any(each in (".", "..") for each in (*inside.split("/"), *revision.split("/"))):
-        message = "not a Hub repository, expected hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]"
+        message = (
+            "this is not a repository of the Hub; expected hf://[datasets/|spaces/]ORG/REPO[@REVISION][/PATH]"
+        )
         raise UnsupportedFeatureError(message, path=public(path))
     return RepositoryPath(kind, f"{org}/{repo}", revision, inside)
 
@@ -314,7 +316,7 @@ def _checksum(answer: Answer, header: str) -> str | None:
 
 
 _SAID = {
-    "RepoNotFound": "no such repository on the Hub, or it is private",
+    "RepoNotFound": "the Hub has no such repository, or it is private",
     "RevisionNotFound": "the repository has no such revision",
     "GatedRepo": "this repository requires you to accept its terms",
 }
@@ -332,7 +334,7 @@ def _refused(answer: Answer, path: str) -> InaccessibleError:
     if answer.headers.get("X-Error-Code") == "GatedRepo":
         error.hints = (f"accept them on the repository's page, then {_WHO_ASKS}",)
     elif answer.status == 401 and authorization() is not None:
-        error.hints = ("the token may have expired: set HF_TOKEN, or run `hf auth login`",)
+        error.hints = ("set a new token in HF_TOKEN, or run `hf auth login`; the old one may have expired",)
     elif answer.status in REFUSED:
         error.hints = (f"it may not exist, or it may be private: {_WHO_ASKS}",)
     return error

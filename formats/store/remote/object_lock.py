@@ -306,9 +306,9 @@ class ObjectLock:
             self._renewed = began
 
     def _lost(self, holder: str) -> CheckpointExistsError:
-        message = f"its lock was not renewed in time, and {holder} took it over"
+        message = f"this command did not renew its lock in time, and {holder} took it over"
         verify = command_line("verify", self.target)
-        hints = (f"nothing was deleted, and you can run the command again; to see what is there: {verify}",)
+        hints = (f"run the command again; nothing was deleted. To see what is there: {verify}",)
         return CheckpointExistsError(message, path=self.target, hints=hints)
 
     def release(self) -> None:
@@ -328,7 +328,7 @@ class ObjectLock:
 
 
 def _busy(target: str, held: Held) -> CheckpointError:
-    hints = ("run this again when it has finished, or write to another path",)
+    hints = ("run this again when that command has finished, or write to another path",)
     return CheckpointError(f"{held.holder} is writing this checkpoint", path=target, hints=hints)
 
 

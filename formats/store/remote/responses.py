@@ -127,9 +127,9 @@ def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
         if any(each in where for each in saying.words):
             return saying.kind(saying.message, path=path)
     if any(each in text for each in _PASSING):
-        return Again("no answer, or the connection was cut")
+        return Again("the server did not answer, or the connection was cut")
     if isinstance(error, ValueError):
-        return InaccessibleError("not a valid key", path=path)
+        return InaccessibleError("this is not a valid key", path=path)
     found = InaccessibleError("the request failed", path=path)
     found.hints = (f"set the endpoint and credentials in the environment: {settings}",)
     return found
@@ -152,7 +152,7 @@ def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str
 def _of_other_bytes(first: int, end: int, came_first: int, came_end: int, *, path: str) -> Exception:
     """Return the error for an answer with other bytes than those requested."""
     if first == came_first and came_end < end:
-        return Again(f"received {came_end - came_first:,} of {end - first:,} bytes")
+        return Again(f"only {came_end - came_first:,} of {end - first:,} bytes arrived")
     return InaccessibleError("the server answered with a different range than requested", path=path)
 
 

@@ -347,4 +347,4 @@ class ChangedError(CheckpointError):
 
 def changed(path: str) -> ChangedError:
     """Return the error for a file that was replaced."""
-    return ChangedError("changed since it was opened", path=path)
+    return ChangedError("this file changed since it was opened", path=path)

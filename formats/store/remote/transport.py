@@ -98,7 +98,7 @@ def timeout() -> float:
         seconds = 0
     if not 0 < seconds <= _LARGEST_TIMEOUT:
         raise InaccessibleError(
-            f"CKPT_TIMEOUT is {text!r}, expected a number of seconds above 0, at most {_LARGEST_TIMEOUT:.0f}"
+            f"CKPT_TIMEOUT is {text!r}; expected a number of seconds above 0, at most {_LARGEST_TIMEOUT:.0f}"
         )
     return seconds
 
@@ -144,7 +144,7 @@ def ask(method: str, asked: Asked, room: Room, headers: Mapping[str, str], *, fo
         if not follow or answer.status not in REDIRECTS:
             return answer
         url = redirected(answer, asked.path)
-    raise InaccessibleError(f"more than {_MOST_REDIRECTS} redirects", path=asked.path)
+    raise InaccessibleError(f"the server redirects more than {_MOST_REDIRECTS} times", path=asked.path)
 
 
 def redirected(answer: Answer, path: str) -> str:
@@ -157,11 +157,13 @@ def redirected(answer: Answer, path: str) -> str:
         host = origin(url)[1]
     except ValueError:
         # the original message may contain the URL, with a secret
-        raise InaccessibleError("redirected to an invalid URL", path=path) from None
+        raise InaccessibleError("the server redirects to an invalid URL", path=path) from None
     if after not in ("http", "https") or (before == "https" and after == "http"):
-        raise InaccessibleError(f"redirected from {before} to {after}, which is not followed", path=path)
+        raise InaccessibleError(
+            f"the server redirects from {before} to {after}, which is not followed", path=path
+        )
     if not host or url == answer.url:
-        raise InaccessibleError("redirected to itself, or to a URL without a host", path=path)
+        raise InaccessibleError("the server redirects to the same URL, or to one without a host", path=path)
     return url
 
 
@@ -175,7 +177,7 @@ def _connected(url: str, path: str, seconds: float) -> tuple[SplitResult, HTTPCo
     except InaccessibleError as error:
         raise InaccessibleError(error.message, path=path) from None
     except (ValueError, HTTPException):
-        raise InaccessibleError("not a valid URL", path=path) from None
+        raise InaccessibleError("this is not a valid URL", path=path) from None
 
 
 def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> Answer:
@@ -202,19 +204,19 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
         kept = not cut and not rest and not response.will_close
         return answer._replace(body=body, cut=cut, more=rest and not cut)
     except TimeoutError as error:
-        raise Again(f"no answer within {seconds:g} seconds (CKPT_TIMEOUT)") from error
+        raise Again(f"the server did not answer within {seconds:g} seconds (CKPT_TIMEOUT)") from error
     except (socket.gaierror, ConnectionRefusedError, ssl.SSLCertVerificationError) as error:
         words = getattr(error, "verify_message", None) or error.strerror or type(error).__name__
         raise InaccessibleError(f"{parts.hostname} cannot be reached: {words.lower()}", path=path) from error
     except InvalidURL:
-        raise InaccessibleError("not a valid URL", path=path) from None
+        raise InaccessibleError("this is not a valid URL", path=path) from None
     except (OSError, HTTPException) as error:
         is_cut = not isinstance(error, ssl.SSLError | HTTPException)
         is_cut = is_cut or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError)
         what = "the connection was cut" if is_cut else f"the server does not speak {parts.scheme.upper()}"
         raise Again(what) from error
     except ValueError:  # the URL has characters that a request cannot have
-        raise InaccessibleError("not a valid URL", path=path) from None
+        raise InaccessibleError("this is not a valid URL", path=path) from None
     finally:
         if kept:
             _idle.put(parts, connection)

@@ -163,7 +163,9 @@ class Upload:
             self.lock.check()
         if self._stream is not None:
             if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
-                raise CheckpointExistsError("was created or changed in the meantime", path=self.path)
+                raise CheckpointExistsError(
+                    "another program created or changed this path in the meantime", path=self.path
+                )
             self._send()
         self.is_published = None
         put = None
@@ -234,9 +236,11 @@ class Upload:
         """Raise ConversionError unless the store has what was sent, as far as its entry shows."""
         if found is None or found.size != self.size:
             what = "nothing" if found is None else f"{found.size:,} bytes"
-            raise ConversionError(f"sent {self.size:,} bytes, but the store has {what}", path=self.path)
+            raise ConversionError(f"ckpt sent {self.size:,} bytes, but the store has {what}", path=self.path)
         if self._prove and not self._is_proven(found):
-            hints = ("another program may have written it, so it was kept; delete it, then run this again",)
+            hints = (
+                "delete this file, then run this again; another program may have written it, so ckpt kept it",
+            )
             raise ConversionError(
                 "the stored bytes differ from those that were sent", path=self.path, hints=hints
             )
@@ -424,7 +428,9 @@ class Uploading:
         before = self._store.asked(self._head_path)
         if before is not None and not overwrite:
             writer = f", written by {self._lock.waited_for}" if self._lock.waited_for else ""
-            raise CheckpointExistsError(f"was created in the meantime{writer}", path=self._head_path)
+            raise CheckpointExistsError(
+                f"another program created this path in the meantime{writer}", path=self._head_path
+            )
         self._over = NOTHING if before is None else Over(entry=before)
 
     # What is on this machine ------------------------------------------------------
@@ -539,7 +545,9 @@ class Uploading:
                 if head is not None:
                     with taking_back(head.path):
                         head.remove()
-                raise CheckpointError("was replaced or removed in the meantime", path=upload.path)
+                raise CheckpointError(
+                    "another program replaced or removed this path in the meantime", path=upload.path
+                )
 
     def _from_file(self) -> Upload:
         """Send the file of this machine that has the head's name."""

@@ -68,7 +68,9 @@ class SentObject(Upload):
 
     def _misfit(self) -> CheckpointError:
         hints = ("run it again without --resume and with --overwrite",)
-        return CheckpointError("was uploaded before with different content", path=self.path, hints=hints)
+        return CheckpointError(
+            "this path was uploaded before with different content", path=self.path, hints=hints
+        )
 
 
 class UploadJournal(Journal):
@@ -162,7 +164,7 @@ class UploadJournal(Journal):
             self._store.put(self.path, b"".join(self._content.lines()), over)
         except CheckpointExistsError as error:
             self._is_lost = True
-            hints = ("let the other command finish: it has all the finished work",)
+            hints = ("let the other command finish, because it has all the finished work",)
             message = "another command is running this conversion"
             raise CheckpointError(message, path=self.directory, hints=hints) from error
         self._entry = self._store.asked(self.path)

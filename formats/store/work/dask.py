@@ -33,7 +33,9 @@ _NO_SCHEDULER = "the scheduler has ended, or can no longer be reached"
 _HINTS = {
     "worker": "read the workers' output to see why they ended, or did not start",
     "has ended": "read the scheduler's output to see why",
-    "no scheduler": "start one with: dask scheduler (docs/explanations/clusters.md has its TLS settings)",
+    "no scheduler": (
+        "start a scheduler with: dask scheduler (docs/explanations/clusters.md has its TLS settings)"
+    ),
 }
 """Hints by a word of the message."""
 
@@ -73,7 +75,7 @@ class Dask(Travelling):
         try:
             run_detached(partial(self._client.wait_for_workers, 1, timeout=self._patience))
         except OSError as error:
-            raise self._gone(f"has no worker after {self._patience:g} s") from error
+            raise self._gone(f"the scheduler has no worker after {self._patience:g} s") from error
         run_detached(self._check_workers)
 
     def _connected(self, distributed: Any, address: str | None) -> Any:
@@ -108,7 +110,7 @@ class Dask(Travelling):
         for worker, (version, reason) in sorted(found.items()):
             if version != VERSION:
                 has = f"no ckpt ({reason})" if version is None else f"ckpt {version}"
-                message = f"{self.name}: the worker at {worker} has {has}, expected {VERSION}"
+                message = f"{self.name}: the worker at {worker} has {has}; expected {VERSION}"
                 raise UnsupportedFeatureError(message, hints=("install the same version everywhere",))
 
     def _gone(self, what: str) -> InaccessibleError:
@@ -140,7 +142,7 @@ class Dask(Travelling):
         if threads:
             self._empty_since = now
         elif now - self._empty_since > self._patience:
-            no_worker = f"has had no worker for {self._patience:g} s"
+            no_worker = f"the scheduler has had no worker for {self._patience:g} s"
             raise self._gone(_NO_SCHEDULER if threads is None else no_worker)
 
     def lost(self, error: BaseException) -> CheckpointError:

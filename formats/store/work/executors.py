@@ -144,7 +144,7 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
     process's `fsync` does.
     """
     if version != VERSION:
-        message = f"the worker on {os.uname().nodename} has ckpt {VERSION}, expected {version}"
+        message = f"the worker on {os.uname().nodename} has ckpt {VERSION}; expected {version}"
         hints = ("install the same version everywhere",)
         return Done([], {}, UnsupportedFeatureError(message, hints=hints))
     if not RUNS.begin(run):
@@ -340,7 +340,7 @@ class Processes(Travelling):
             each.kill()
         if alive:
             processes = counted(len(alive), "worker process", "worker processes")
-            notices.warn(f"{processes} did not end in time: incomplete uploads may remain")
+            notices.warn(f"{processes} did not end in time, so incomplete uploads may remain")
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
@@ -370,7 +370,7 @@ def workers_named(text: str) -> Workers:
         )
         if count:
             return Workers(partial(_threads if kind == "threads" else Processes, count), shares_all=True)
-    message = f"{text!r}: expected threads, threads:N, processes, processes:N, dask or dask://HOST:PORT"
+    message = f"{text!r} is not an executor; expected threads, threads:N, processes, processes:N, dask or dask://HOST:PORT"
     raise ValueError(message)
 
 

@@ -112,7 +112,7 @@ def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     and for dimensions whose names are not UTF-8: TensorFlow decodes no entry with such a name.
     """
     if proto is not None and not all(is_utf8(dim.name) for dim in proto.dim):
-        raise EntryError("entry", "entry cannot be decoded: the name of a dimension is not UTF-8")
+        raise EntryError("entry", "its entry cannot be decoded: the name of a dimension is not UTF-8")
     if proto is None or proto.unknown_rank:
         return ()
     return checked_shape(tuple(dim.size for dim in proto.dim))
@@ -125,15 +125,15 @@ def checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """
     if len(shape) > _LARGEST_RANK:
         raise EntryError(
-            "shape", f"shape has {len(shape)} dimensions; TensorFlow allows at most {_LARGEST_RANK}"
+            "shape", f"its shape has {len(shape)} dimensions, but TensorFlow allows at most {_LARGEST_RANK}"
         )
     size = 1
     for dim in shape:
         if dim < 0:
-            raise EntryError("shape", f"shape {list(shape)} has a negative dimension")
+            raise EntryError("shape", f"its shape {list(shape)} has a negative dimension")
         size *= dim or 1
     if size >= _LARGEST_SIZE:
-        raise EntryError("shape", f"shape {list(shape)} has more than 2**63 elements")
+        raise EntryError("shape", f"its shape {list(shape)} has more than 2**63 elements")
     return shape
 
 
@@ -169,7 +169,7 @@ def refuse_shape(path: str, spec: TensorSpec) -> None:
     try:
         checked_shape(spec.shape)
     except EntryError as flaw:
-        hints = ("pass --exclude with its key in SRC to leave it out",)
+        hints = ("to leave this tensor out, pass --exclude with its key in SRC",)
         raise ConversionError(str(flaw), path=path, key=spec.key, hints=hints) from flaw
 
 
@@ -207,11 +207,11 @@ def decode_entry(value: bytes) -> BundleEntry:
     try:
         proto = BundleEntryProto.decode(value)
     except ValueError as error:
-        raise EntryError("entry", f"entry cannot be decoded: {error}") from error
+        raise EntryError("entry", f"its entry cannot be decoded: {error}") from error
     shape = decode_shape(proto.shape)
     dtype = dtypes.BY_NUMBER.get(proto.dtype)
     if dtype is None:
-        raise EntryError("dtype", f"unknown dtype number {proto.dtype}")
+        raise EntryError("dtype", f"its dtype number {proto.dtype} is unknown")
     slices = tuple(extents_of(piece) for piece in proto.slices)
     entry = BundleEntry(dtype, shape, proto.shard_id, proto.offset, proto.size, proto.crc32c, slices)
     if min(entry.shard, entry.offset, entry.size) < 0:
@@ -233,10 +233,10 @@ def header_flaws(header: BundleHeaderProto, path: str) -> Iterator[CheckpointErr
     if refusal is not None:
         yield refusal
     if header.endianness not in (0, 1):
-        message = f"endianness {header.endianness}, expected 0 or 1"
+        message = f"the header has endianness {header.endianness}; expected 0 or 1"
         yield CorruptCheckpointError(message, path=path, offset=0, code="header")
     if header.num_shards < 0:
-        message = f"{header.num_shards} data shards, expected at least 0"
+        message = f"the header counts {header.num_shards} data shards; expected at least 0"
         yield CorruptCheckpointError(message, path=path, offset=0, code="header")
 
 
@@ -257,11 +257,14 @@ def refusal_of(version: VersionDef | None, path: str) -> CheckpointError | None:
     if version is None:
         return None
     if version.min_consumer > READER_VERSION or READER_VERSION in version.bad_consumers:
-        message = f"needs a reader of version {version.min_consumer}; ckpt supports version {READER_VERSION}"
-        hints = ("a newer TensorFlow wrote this; upgrade ckpt",)
+        message = (
+            "the checkpoint needs a reader of version "
+            f"{version.min_consumer}, but ckpt supports version {READER_VERSION}"
+        )
+        hints = ("upgrade ckpt; a newer TensorFlow wrote this checkpoint",)
         return UnsupportedFeatureError(message, path=path, offset=0, code="header", hints=hints)
     if version.producer < 0:
-        message = f"producer version {version.producer} is negative"
+        message = f"the producer version {version.producer} is negative"
         return CorruptCheckpointError(message, path=path, offset=0, code="header")
     return None
 
@@ -362,7 +365,7 @@ class BundleIndex:
                 found, values = table.columns(handle)
                 size += sum(map(len, found))
                 if are_keys_too_long(size, len(keys) + len(found)):
-                    message = f"the keys up to here are {size} bytes long, which is over the limit"
+                    message = f"the keys up to this one have {size} bytes, which is over the limit"
                     raise CorruptCheckpointError(
                         message, path=self.path, offset=handle.offset, code="block-checksum"
                     )
@@ -385,8 +388,11 @@ class BundleIndex:
             self.values.extend(values)
         if unsorted:
             key, before, offset = first
-            where = f"{counted(unsorted, 'key')} out of order, the first one after {key_text(before)!r}"
-            message = f"{where}; TensorFlow cannot find these keys"
+            where = (
+                f"{counted(unsorted, 'key is', 'keys are')} out of "
+                f"order; the first one follows {key_text(before)!r}"
+            )
+            message = f"{where}. TensorFlow cannot find these keys"
             self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))
         elif hidden:
             blocks = counted(len(hidden), "block")
@@ -399,7 +405,7 @@ class BundleIndex:
         if value is None:
             # A damaged block may have taken the header with it, and has been found already.
             if not any(finding.code == "block-checksum" for finding in self.findings):
-                what = "no header entry (an empty key)"
+                what = "the index has no header entry (the entry with the empty key)"
                 self._flaw(CorruptCheckpointError(what, path=self.path, offset=0, code="header"))
             return BundleHeaderProto(num_shards=self._count_shards())
         try:

@@ -46,11 +46,13 @@ class LargeMessage:
                 elif wire_type in (1, 5):
                     at += 8 if wire_type == 1 else 4
                 else:
-                    raise ValueError(f"field {number} has unknown wire type {wire_type}")
+                    raise ValueError(f"field {number} has the unknown wire type {wire_type}")
             except ValueError as error:
                 raise self.corrupt(str(error), position) from error
             if number == 0 or size > end - position - at:
-                message = f"field {number} needs {size} bytes, only {max(0, end - position - at)} are left"
+                message = (
+                    f"field {number} needs {size} bytes, but only {max(0, end - position - at)} are left"
+                )
                 raise self.corrupt(message, position)
             if wire_type == 2:
                 yield number, position + at, size

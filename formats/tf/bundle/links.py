@@ -61,7 +61,10 @@ def _renamed(path: str, prefix: str, other: str) -> str:
 
 
 def _no_bundle(link: str, leads_to: str) -> CheckpointError:
-    message = f"a symbolic link to {leads_to}; all links of a bundle must lead to files of one bundle"
+    message = (
+        f"this is a symbolic link to {leads_to}; all links "
+        "of a checkpoint must lead to files of one checkpoint"
+    )
     hints = ("write under another name, or replace the links with files (cp -L)",)
     return CheckpointError(message, path=link, hints=hints)
 

@@ -73,7 +73,7 @@ class _Cursor:
     def pieces(self, size: int) -> Iterator[bytes]:
         """Yield the next `size` bytes, in pieces."""
         if size > self._size - self.offset:
-            raise ValueError(f"an element needs {size} bytes, only {self._size - self.offset} are left")
+            raise ValueError(f"an element needs {size} bytes, but only {self._size - self.offset} are left")
         while size:
             if self._at == len(self._piece):
                 self._fill()
@@ -129,7 +129,9 @@ def _string_lengths(cursor: _Cursor, count: int, size: int, byte_order: str) -> 
     stored = cursor.take(4)
     (expected,) = struct.unpack(byte_order + "I", stored)
     if mask(crc) != expected:
-        raise ValueError(f"the string lengths have checksum {mask(crc):#010x}, expected {expected:#010x}")
+        raise ValueError(
+            f"the string lengths have checksum {mask(crc):#010x}, but the stored one is {expected:#010x}"
+        )
     return lengths, extend(crc, stored)
 
 
@@ -137,7 +139,7 @@ def _string_checksum(cursor: _Cursor, count: int, size: int, big_endian: bool) -
     lengths, crc = _string_lengths(cursor, count, size, ">" if big_endian else "<")
     total = sum(lengths)
     if cursor.offset + total != size:
-        raise ValueError(f"the strings need {total} bytes, {size - cursor.offset} are stored")
+        raise ValueError(f"the strings need {total} bytes, but {size - cursor.offset} are stored")
     for piece in cursor.pieces(total):
         crc = extend(crc, piece)
     return crc
@@ -148,7 +150,7 @@ def _variant_checksum(cursor: _Cursor, count: int, size: int) -> int:
     for _, crc in _variants(cursor, count, size):  # noqa: B007  the last one counts
         pass
     if cursor.offset != size:
-        raise ValueError(f"the variants need {cursor.offset} bytes, {size} are stored")
+        raise ValueError(f"the variants need {cursor.offset} bytes, but {size} are stored")
     return crc
 
 
@@ -165,7 +167,9 @@ def _variants(cursor: _Cursor, count: int, size: int) -> Iterator[tuple[Element,
         stored = cursor.take(4)
         (expected,) = struct.unpack("<I", stored)
         if mask(crc) != expected:
-            raise ValueError(f"a variant has checksum {mask(crc):#010x}, expected {expected:#010x}")
+            raise ValueError(
+                f"a variant has checksum {mask(crc):#010x}, but the stored one is {expected:#010x}"
+            )
         crc = extend(crc, stored)
         yield element, crc
 
@@ -181,7 +185,7 @@ def elements(read: Read, dtype: DType, count: int, size: int, *, big_endian: boo
         out.append(Element(offset, length))
         offset += length
     if offset > size:
-        raise ValueError(f"the strings need {offset} bytes, {size} are stored")
+        raise ValueError(f"the strings need {offset} bytes, but {size} are stored")
     return out
 
 
@@ -202,7 +206,7 @@ class ElementStream:
     def __iter__(self) -> Iterator[bytes]:
         yield from self._variants() if self._dtype is VARIANT else self._strings()
         if self._cursor.offset != self._size:
-            raise ValueError(f"the elements need {self._cursor.offset} bytes, {self._size} are stored")
+            raise ValueError(f"the elements need {self._cursor.offset} bytes, but {self._size} are stored")
 
     def _strings(self) -> Iterator[bytes]:
         lengths, self.crc = _string_lengths(self._cursor, self._count, self._size, self._byte_order)
@@ -219,7 +223,9 @@ class ElementStream:
             stored = self._cursor.take(4)
             (expected,) = struct.unpack("<I", stored)
             if mask(self.crc) != expected:
-                raise ValueError(f"a variant has checksum {mask(self.crc):#010x}, expected {expected:#010x}")
+                raise ValueError(
+                    f"a variant has checksum {mask(self.crc):#010x}, but the stored one is {expected:#010x}"
+                )
             self.crc = extend(self.crc, stored)
             yield element
 

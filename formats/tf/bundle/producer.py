@@ -75,5 +75,5 @@ def _field(data: bytes, number: int) -> bytes | None:
         elif kind in _FIXED_SIZE:
             position += _FIXED_SIZE[kind]
         else:
-            raise ValueError(f"unknown wire type {kind}")
+            raise ValueError(f"the wire type {kind} is unknown")
     return None

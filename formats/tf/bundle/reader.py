@@ -29,6 +29,7 @@ from ...core.region import (
 from ...core.slicing import allocate, keep_chunks, keep_region
 from ...core.spec import SpecColumns, Stored, TensorSpec, key_bytes, spec_columns
 from ...core.spec_table import new_tuple
+from ...core.words import counted
 from ...errors import CheckpointError, CorruptCheckpointError, UnsupportedFeatureError
 from ...model.checkpoint_files import data_shards
 from ...model.expansion import expansion_flaw
@@ -413,7 +414,7 @@ class BundleReader(FormatReader):
                 message = f"its slice {region_text(region)} is itself split into slices"
                 raise self.corrupt(spec.key, entry, message, "slice")
             if piece.entry.dtype is not spec.dtype:
-                message = f"its slice {region_text(region)} is {piece.entry.dtype}, expected {spec.dtype}"
+                message = f"its slice {region_text(region)} is {piece.entry.dtype}; expected {spec.dtype}"
                 raise self.corrupt(spec.key, piece.entry, message, "slice")
             out.append((region, BundleTensor(self, piece_spec._replace(stored=piece.entry.size), position)))
         regions = [region for region, _ in out]
@@ -443,7 +444,9 @@ class BundleReader(FormatReader):
                 raise CheckpointError(CLOSED, path=self.location.path, key=key)
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
-                message = f"is in shard {shard}, but the header counts {num_shards} shards"
+                message = (
+                    f"the entry names shard {shard}, but the header counts {counted(num_shards, 'shard')}"
+                )
                 place = self.index.place(self.index.tensors[key]) if key is not None else None
                 raise CorruptCheckpointError(
                     message, path=self.index.path, key=key, offset=place, code="entry"
@@ -537,15 +540,19 @@ class BundleReader(FormatReader):
         if itemsize is not None and entry.size != spec.size * itemsize:
             expected = spec.size * itemsize
             message = (
-                f"{entry.size} bytes stored, expected {expected} for {spec.dtype} of shape {list(spec.shape)}"
+                f"the tensor has {entry.size} stored bytes, but "
+                f"{spec.dtype} of shape {list(spec.shape)} needs {expected}"
             )
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         if itemsize is None and spec.size > entry.size:
-            message = f"{entry.size} bytes stored, too few for {spec.size} elements"
+            message = f"the tensor has {entry.size} stored bytes, which is too few for {spec.size} elements"
             raise self.corrupt(spec.key, entry, message, "tensor-size")
         file = self.shard(entry.shard, spec.key)
         if entry.offset + entry.size > file.size:
-            message = f"ends at byte {entry.offset + entry.size}, but the shard has only {file.size} bytes"
+            message = (
+                f"the tensor ends at byte {entry.offset + entry.size}, "
+                f"but the shard has only {file.size} bytes"
+            )
             raise CorruptCheckpointError(
                 message, path=file.path, key=spec.key, offset=entry.offset, code="shard-short"
             )

@@ -148,7 +148,7 @@ class BundleRename:
         if entry.slices:
             return
         if entry.shard >= index.header.num_shards:
-            message = "an entry names a shard number above the header's count"
+            message = "an entry names a shard number above the count in the header"
             hints = (f"to see which, run: {command_line('verify', index.prefix)}",)
             raise CorruptCheckpointError(message, path=index.path, hints=hints)
         self._used[entry.shard] = max(self._used.get(entry.shard, 0), entry.offset + entry.size)
@@ -159,7 +159,7 @@ class BundleRename:
     def _refuse_missing(self) -> None:
         missing = self._reader.missing_files()
         if missing:
-            message = "no such file, but the index places tensors in it"
+            message = "this shard is missing, but the index places tensors in it"
             raise CheckpointNotFoundError(message, path=missing[0], code="shard-missing")
 
     def _sources(self) -> dict[int, Location]:

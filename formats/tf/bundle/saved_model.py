@@ -183,16 +183,18 @@ class _SavedModelFile:
     def _signature(self, start: int, size: int) -> dict[str, Any]:
         self._size += size
         if self._size > _LARGEST_SIGNATURES:
-            raise self._message.corrupt(f"signatures of more than {_LARGEST_SIGNATURES} bytes", start)
+            raise self._message.corrupt(f"the signatures have more than {_LARGEST_SIGNATURES} bytes", start)
         entry = self._message.decode(_SignatureEntry, start, size)
         value = entry.value or _Signature()
         self._tensors += 1 + len(value.inputs) + len(value.outputs)
         if self._tensors > _MOST_TENSORS:
-            raise self._message.corrupt(f"signatures with more than {_MOST_TENSORS} tensors", start)
+            raise self._message.corrupt(f"the signatures have more than {_MOST_TENSORS} tensors", start)
         try:
             inputs, outputs = (_tensors(each) for each in (value.inputs, value.outputs))
         except ValueError as error:
-            raise self._message.corrupt(f"signature {entry.key!r:.80}: {error}", start) from error
+            raise self._message.corrupt(
+                f"signature {entry.key!r:.80} cannot be read: {error}", start
+            ) from error
         return {"name": entry.key, "method": value.method_name, "inputs": inputs, "outputs": outputs}
 
     def _objects(self, start: int, end: int) -> None:
@@ -242,7 +244,7 @@ def _facts_of(message: LargeMessage, metadata: str, offset: int) -> KerasFacts:
     try:
         found = parse_object(metadata)
     except ValueError as error:
-        raise message.corrupt(f"metadata of the model: {error}", offset) from error
+        raise message.corrupt(f"the metadata of the model cannot be read: {error}", offset) from error
     model, compiled, version = (
         found.get(name) for name in ("model_config", "training_config", "keras_version")
     )

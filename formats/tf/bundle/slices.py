@@ -44,7 +44,7 @@ def decode_slice_key(key: bytes) -> tuple[bytes, Extents]:
     """Return the name and the extents in a slice key; ValueError where it is none."""
     zero, position = decode_num(key, 0)
     if zero != 0:
-        raise ValueError(f"the slice key starts with {zero}, expected 0")
+        raise ValueError(f"the slice key starts with {zero}; expected 0")
     name, position = decode_str(key, position)
     rank, position = decode_num(key, position)
     numbers = []
@@ -52,5 +52,5 @@ def decode_slice_key(key: bytes) -> tuple[bytes, Extents]:
         number, position = decode_snum(key, position)
         numbers.append(number)
     if len(numbers) != 2 * rank:
-        raise ValueError(f"the slice key of rank {rank} has {len(numbers)} numbers, expected {2 * rank}")
+        raise ValueError(f"the slice key of rank {rank} has {len(numbers)} numbers; expected {2 * rank}")
     return name, tuple(zip(numbers[::2], numbers[1::2], strict=True))

@@ -82,7 +82,9 @@ def bundle_target(target: WriteTarget) -> WriteTarget:
     prefix = bundle_prefix(target.path)
     if not os.path.basename(prefix) or prefix.is_folder():
         hint = f"name the checkpoint, for example {os.path.join(prefix, 'ckpt-1')}"
-        message = "is a directory; a TensorFlow checkpoint is named by the common prefix of its files"
+        message = (
+            "this is a directory, but a TensorFlow checkpoint is named by the common prefix of its files"
+        )
         raise ConversionError(message, path=target.path, hints=(hint,))
     return target._replace(path=prefix)
 
@@ -476,7 +478,7 @@ def _notes(target: WriteTarget) -> list[str]:
     split = sorted({s.dtype.name for s in target.specs if s.key in target.slices} & _NOT_JOINED)
     if split:
         notes.append(
-            f"TensorFlow cannot restore slices of {', '.join(split)}; pass --merge-slices to join them"
+            f"TensorFlow cannot restore slices of {', '.join(split)}; to join them, pass --merge-slices"
         )
     if set(os.path.basename(target.path)) & set("*?[]"):
         notes.append(f"{target.path}: TensorFlow treats this prefix as a glob pattern and will not find it")

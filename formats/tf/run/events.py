@@ -151,7 +151,7 @@ class EventReader:
                 try:
                     event = Event.decode(record.payload)
                 except ValueError as error:
-                    self._lost(f"not an event: {error}", record.offset)
+                    self._lost(f"this record is not an event: {error}", record.offset)
                     continue
                 yield event
 

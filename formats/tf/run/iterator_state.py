@@ -94,14 +94,14 @@ def _decode_section(element: bytes) -> tuple[str, dict[str, np.ndarray[Any, Any]
     for key, component in zip(keys, compressed.component_metadata, strict=True):
         values[key], at = _decode_value(f"{prefix}: {key}", component, data, at)
     if at != len(data):
-        raise ValueError(f"{prefix}: the values need {at} bytes, {len(data)} are stored")
+        raise ValueError(f"{prefix}: the values need {at} bytes, but {len(data)} are stored")
     return prefix, values
 
 
 def _compressed(variant: VariantTensorDataProto) -> CompressedElement:
     """Return the only tensor of a section's variant, which holds all of its values."""
     if len(variant.tensors) != 1:
-        raise ValueError(f"a section has {len(variant.tensors)} tensors, expected one compressed element")
+        raise ValueError(f"a section has {len(variant.tensors)} tensors; expected one compressed element")
     inner = VariantTensorProto.decode(variant.tensors[0]).variant_val
     if [one.type_name for one in inner] != [_COMPRESSED]:
         raise ValueError(f"a section has no {_COMPRESSED!r}")
@@ -116,7 +116,7 @@ def _decode_value(
 
     dtype = BY_NUMBER.get(component.dtype)
     if dtype is None or (dtype.itemsize is None and dtype is not STRING):
-        raise ValueError(f"{what}: unknown dtype number {component.dtype}")
+        raise ValueError(f"{what}: the dtype number {component.dtype} is unknown")
     shape = tuple(dim.size for dim in component.tensor_shape.dim) if component.tensor_shape else ()
     count = 1
     for size in shape:
@@ -125,7 +125,7 @@ def _decode_value(
     end = at + sum(sizes)
     if min((0, *shape, *sizes)) < 0 or end > len(data):
         raise ValueError(
-            f"{what}: shape {shape} with {sum(sizes)} bytes, but only {len(data) - at} bytes are left"
+            f"{what}: shape {shape} needs {sum(sizes)} bytes, but only {len(data) - at} bytes are left"
         )
     if len(sizes) != (count if dtype is STRING else min(count, 1)):
         raise ValueError(f"{what}: shape {shape} does not match its {len(sizes)} sizes")

@@ -163,7 +163,7 @@ def _is_named(path: str, target: Location) -> bool:
     if SAFETENSORS_SHARD.fullmatch(path) and target.is_file():
         named = files_of_map(target)
         if not named:
-            raise CheckpointError("names no shards", path=target)
+            raise CheckpointError("it names no shards", path=target)
         return path in named
     return False
 
@@ -245,7 +245,7 @@ _EXCHANGE = "a program is writing a checkpoint here"
 
 
 def _without_index(paths: list[Location], *, lost: bool, in_exchange: bool) -> list[Leftover]:
-    lost_index = "its index may be lost; ckpt rescue can rebuild one"
+    lost_index = "its index may be lost; to rebuild an index, use ckpt rescue"
     why = lost_index if lost else _EXCHANGE if in_exchange else None
     return [Leftover(path, "a data shard without an index", why) for path in paths]
 

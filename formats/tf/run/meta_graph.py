@@ -131,7 +131,9 @@ class _MetaGraphFile:
             elif number == _COLLECTION:
                 self._read_collection(start, size)
         if not found:
-            raise self._message.corrupt("not a MetaGraphDef: it has neither a graph nor meta information", 0)
+            raise self._message.corrupt(
+                "this is not a MetaGraphDef: it has neither a graph nor meta information", 0
+            )
         return MetaGraph(self._version, self._variables())
 
     def _read_nodes(self, start: int, end: int) -> None:

@@ -79,13 +79,15 @@ class StateFile(NamedTuple):
         """Return the state file at `path`; CorruptCheckpointError where it is none, or names no latest."""
         with path.open() as file:
             if file.size > _LARGEST:
-                raise CorruptCheckpointError(f"too large for a state file: {file.size} bytes", path=path)
+                raise CorruptCheckpointError(
+                    f"the file has {file.size} bytes, which is too large for a state file", path=path
+                )
             text = file.read(0, file.size)
         try:
             return cls.parse(text)
         except ValueError as error:
             kind = NoLatestError if isinstance(error, _IncompleteError) else CorruptCheckpointError
-            raise kind(f"not a checkpoint state file: {error}", path=path) from error
+            raise kind(f"this is not a checkpoint state file: {error}", path=path) from error
 
     @classmethod
     def parse(cls, text: bytes) -> StateFile:
@@ -98,9 +100,9 @@ class StateFile(NamedTuple):
             kind, raw = tokens[position]
             name = raw.decode("ascii", "replace")
             if kind != "name" or (name not in strings and name not in numbers):
-                raise ValueError(f"unknown field {name!r}")
+                raise ValueError(f"the field {name!r} is unknown")
             if tokens[position + 1 : position + 2] != [("colon", b":")]:
-                raise ValueError(f"no colon after field {name!r}")
+                raise ValueError(f"a colon is missing after field {name!r}")
             position += 2
             start = position
             if name in strings:

@@ -66,11 +66,11 @@ def decode_varints(data: bytes) -> np.ndarray[Any, Any]:
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw < 0x80)
     if len(raw) and (not len(ends) or ends[-1] != len(raw) - 1):
-        raise ValueError("varint runs past the end")
+        raise ValueError("a varint runs past the end")
     starts = np.concatenate(([0], ends[:-1] + 1)).astype(np.int64) if len(ends) else ends
     lengths = ends - starts + 1
     if len(lengths) and int(lengths.max()) > 10:
-        raise ValueError("varint longer than 10 bytes")
+        raise ValueError("a varint is longer than 10 bytes")
     values = np.zeros(len(ends), np.uint64)
     for at in range(int(lengths.max()) if len(lengths) else 0):
         longer = lengths > at

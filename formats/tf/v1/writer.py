@@ -193,7 +193,8 @@ def _check(target: WriteTarget, spec: TensorSpec, slices: Sequence[Extents]) -> 
 
 def _too_large(target: WriteTarget, spec: TensorSpec, size: int) -> ConversionError:
     message = (
-        f"too large: up to {size} bytes in one message; V1 checkpoints allow less than {_LARGEST_MESSAGE}"
+        f"the tensor is too large: one message would have up to {size} "
+        f"bytes, and V1 checkpoints allow less than {_LARGEST_MESSAGE}"
     )
-    hints = ("pass --to tf-name; V2 checkpoints have no such limit",)
+    hints = ("to write a V2 checkpoint, which has no such limit, pass --to tf-name",)
     return ConversionError(message, path=target.path, key=spec.key, hints=hints)

@@ -55,12 +55,12 @@ def test_regions_are_numpys_slices(data: st.DataObject, dtype: str, base: int) -
 @pytest.mark.parametrize(
     ("index", "words"),
     [
-        (slice(None, None, 0), "expected a positive step"),
-        (slice(None, None, -1), "expected a positive step"),
-        (slice(3, 1, np.int64(-2)), "expected a positive step"),
+        (slice(None, None, 0), "the step must be positive"),
+        (slice(None, None, -1), "the step must be positive"),
+        (slice(3, 1, np.int64(-2)), "the step must be positive"),
         ((..., ...), "more than one"),
-        ((0, 0, 0), "index has 3 dimensions, the tensor has 2"),
-        ((0, ..., 0, 0), "index has 3 dimensions, the tensor has 2"),
+        ((0, 0, 0), "the slice has 3 dimensions, but the tensor has 2"),
+        ((0, ..., 0, 0), "the slice has 3 dimensions, but the tensor has 2"),
         (4, "index 4 is out of range for dimension 0"),
         ((0, -7), "index -7 is out of range for dimension 1"),
         (True, "is not an integer"),

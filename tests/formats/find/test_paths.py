@@ -279,7 +279,7 @@ def test_damaged_state_file_is_noted_and_passed_over(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "ckpt-1" colour: "red"')
     directory = Directory(parse_location(str(tmp_path)))
     assert directory.require_latest().name == "ckpt-2"
-    assert "unknown field 'colour'" in directory.notes[0]
+    assert "the field 'colour' is unknown" in directory.notes[0]
 
 
 def test_names_in_a_state_file_can_be_hostile(tmp_path: Path) -> None:

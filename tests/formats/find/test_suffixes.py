@@ -81,7 +81,9 @@ def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
 def test_no_format_is_written_under_the_suffix_of_another(
     name: str, target: str, own: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(formats.ConversionError, match=f"has the suffix of {own}, but the output is {name}"):
+    with pytest.raises(
+        formats.ConversionError, match=f"the name has the suffix of {own}, but the output is {name}"
+    ):
         formats.create_checkpoint(tmp_path / target, format=name, specs=[])
 
 
@@ -97,7 +99,7 @@ def test_suffixes_that_nobody_knows_are_free(target: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["npz", "safetensors", "hdf5", "listing", "tf-v1"])
 def test_no_file_takes_the_name_of_a_part(name: str, target: str, tmp_path: Path) -> None:
     """It would be opened as the bundle, not be found, or be removed as a leftover."""
-    with pytest.raises(formats.ConversionError, match=f"has the name of .*, but the output is {name}"):
+    with pytest.raises(formats.ConversionError, match=f"this is the name of .*, but the output is {name}"):
         formats.create_checkpoint(tmp_path / target, format=name, specs=[])
 
 
@@ -114,7 +116,7 @@ def test_a_file_that_is_there_in_this_format_keeps_its_name(tmp_path: Path) -> N
     options = {"format": "safetensors", "specs": [spec_of("a", np.zeros(1))], "overwrite": True}
     with formats.create_checkpoint(path, **options) as writer:
         writer.write("a", np.ones(1))
-    with pytest.raises(formats.ConversionError, match="has the suffix of pytorch"):
+    with pytest.raises(formats.ConversionError, match="the name has the suffix of pytorch"):
         formats.create_checkpoint(path, **{**options, "format": "npz"})
 
 
@@ -137,8 +139,8 @@ def test_suffixes_and_names_without_them() -> None:
 @pytest.mark.parametrize(
     ("url", "hint"),
     [
-        ("hdfs://x/y", "copy it to this machine"),
-        ("git+ssh://x", "copy it to this machine"),
+        ("hdfs://x/y", "copy the file to this machine"),
+        ("git+ssh://x", "copy the file to this machine"),
     ],
 )
 def test_a_url_is_no_path(url: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,4 @@ def test_damaged_files_are_refused_as_the_manifest_says(damaged):
     assert caught.value.hints
     if "h5_cut" in path:
         assert isinstance(caught.value, formats.CorruptCheckpointError)
-        assert f"the file has {os.path.getsize(path)} bytes, but its superblock says 13864" in str(
-            caught.value
-        )
+        assert f"it has {os.path.getsize(path)} bytes, but its superblock says 13864" in str(caught.value)

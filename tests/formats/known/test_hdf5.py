@@ -93,7 +93,10 @@ def test_other_datasets_are_named_and_not_listed(tmp_path):
         assert reader.facts.document()["unlisted"] == ["empty", "pairs", "ragged"]
         (finding,) = reader.findings
         assert (finding.severity, finding.code) == ("warning", "dtype")
-        assert finding.message == "left out 'empty', 'pairs', 'ragged': neither numbers nor strings"
+        assert (
+            finding.message
+            == "left out 'empty', 'pairs', 'ragged': their elements are neither numbers nor strings"
+        )
 
 
 def test_enumerations_are_their_numbers(tmp_path):

@@ -73,7 +73,7 @@ def test_shards_of_transformers_that_contradict_their_index(tmp_path: Path) -> N
     told = json.loads(index.read_text())
     first = next(iter(BERT))
     index.write_text(json.dumps({"weight_map": {**told["weight_map"], first: "tf_model-00002-of-00002.h5"}}))
-    with pytest.raises(CorruptCheckpointError, match=r"but it is in tf_model-00001-of-00002\.h5"):
+    with pytest.raises(CorruptCheckpointError, match=r"but the tensor is in tf_model-00001-of-00002\.h5"):
         formats.open_checkpoint(str(tmp_path))
     index.write_text("{")
     with pytest.raises(CheckpointError, match="not a shard index"):

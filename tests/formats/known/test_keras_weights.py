@@ -175,7 +175,7 @@ def test_broken_texts_are_findings_and_the_tensors_still_read(tmp_path):
     with formats.open_checkpoint(repack(tmp_path, break_texts)) as reader:
         assert reader.facts.document()["version"] is None
         assert reader["layers/dense/vars/0"].read().shape == (6, 8)
-        assert any("config.json: not UTF-8" in finding.message for finding in reader.findings)
+        assert any("config.json is not UTF-8" in finding.message for finding in reader.findings)
 
 
 def test_shapes_are_held_against_the_configuration(tmp_path):

@@ -93,12 +93,12 @@ def test_items_that_are_none_are_corrupt(tmp_path, item):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"key": ["k"] * 1000}, f"key is {str(['k'] * 20)[:40]!r}, expected text"),
-        ({"dtype": "f" * 1000}, f"unknown dtype {'f' * 40!r}"),
-        ({"shape": "9" * 1000}, f"invalid shape {'9' * 40}"),
-        ({"shape": [-1] * 1000}, f"invalid shape {str([-1] * 20)[:40]}"),
-        ({"object_path": [1] * 1000}, f"object_path is {str([1] * 20)[:40]!r}, expected str"),
-        ({"digest": "d" * 1000}, f"invalid digest {'d' * 40!r}"),
+        ({"key": ["k"] * 1000}, f"the key is {str(['k'] * 20)[:40]!r}; expected text"),
+        ({"dtype": "f" * 1000}, f"the dtype {'f' * 40!r} is unknown"),
+        ({"shape": "9" * 1000}, f"the shape {'9' * 40} is invalid"),
+        ({"shape": [-1] * 1000}, f"the shape {str([-1] * 20)[:40]} is invalid"),
+        ({"object_path": [1] * 1000}, f"object_path is {str([1] * 20)[:40]!r}; expected str"),
+        ({"digest": "d" * 1000}, f"the digest {'d' * 40!r} is invalid"),
     ],
 )
 def test_a_long_value_is_quoted_by_its_beginning(tmp_path, fields, words):

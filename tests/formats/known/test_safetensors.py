@@ -55,25 +55,29 @@ CORRUPT = {
     "overlap": ({"a": entry(0, 4), "b": entry(2, 6)}, 6, "overlaps the data up to byte 4"),
     "hole": ({"a": entry(0, 2), "b": entry(4, 6)}, 6, "a gap after byte 2"),
     "surplus": ({"a": entry(0, 2)}, 3, "3 bytes of data, but the header lists 2"),
-    "truncated": ({"a": entry(0, 8)}, 5, "truncated: 5 bytes of data, but the header lists 8"),
+    "truncated": ({"a": entry(0, 8)}, 5, "truncated: it has 5 bytes of data, but the header lists 8"),
     "backwards": ({"a": entry(4, 0, [4])}, 4, "needs 4 bytes"),
-    "size": ({"a": entry(0, 4, [4], "F32")}, 4, r"data_offsets \[0, 4\]; F32 of shape \[4\] needs 16 bytes"),
+    "size": (
+        {"a": entry(0, 4, [4], "F32")},
+        4,
+        r"data_offsets \[0, 4\] are wrong; F32 of shape \[4\] needs 16 bytes",
+    ),
     "overflow": ({"a": entry(0, 4, [1 << 62, 1 << 62], "F32")}, 4, "F32 of shape"),
-    "dtype": ({"a": entry(0, 4, dtype="x9")}, 4, "invalid dtype 'x9'"),
+    "dtype": ({"a": entry(0, 4, dtype="x9")}, 4, "the dtype 'x9' is invalid"),
     "packed size": (
         {"a": entry(0, 4, [9], "F4")},
         4,
-        r"data_offsets \[0, 4\]; F4 of shape \[9\] needs 36 bits",
+        r"data_offsets \[0, 4\] are wrong; F4 of shape \[9\] needs 36 bits",
     ),
     "negative": ({"a": entry(0, 4, [-4])}, 4, r"shape \[-4\]"),
     "float": ({"a": entry(0, 4, [4.0])}, 4, r"shape \[4.0\]"),
     "rank": ({"a": entry(0, 1, [1] * 10_000)}, 1, "shape"),
-    "fields": ({"a": {**entry(0, 4), "more": 1}}, 4, "expected only dtype"),
-    "no object": ({"a": 1}, 4, "expected only dtype"),
-    "not json": (b"{not json", 0, "header: not JSON"),
+    "fields": ({"a": {**entry(0, 4), "more": 1}}, 4, "must have only dtype"),
+    "no object": ({"a": 1}, 4, "must have only dtype"),
+    "not json": (b"{not json", 0, "header: this is not JSON"),
     "not utf-8": (b'{"\xff": 1}', 0, "not UTF-8"),
     "twice": (b'{"a": 1, "a": 2}', 0, "key 'a' occurs twice"),
-    "deep": (b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", 0, "nested too deeply"),
+    "deep": (b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", 0, "the JSON is nested too deeply"),
 }
 
 
@@ -126,7 +130,7 @@ def test_a_few_overlaps_list_leniently_and_thousands_do_not(tmp_path):
         assert {finding.code for finding in reader.findings} == {"overlap"}
         assert reader["v9"].read().nbytes == size
     many = write(tmp_path / "many.safetensors", {f"v{n}": entry(0, size) for n in range(200)}, bytes(size))
-    made_of = f"of {200 << 20} bytes expand from {size} bytes"
+    made_of = f"{size} stored bytes expand to tensors of {200 << 20} bytes"
     with pytest.raises(formats.CorruptCheckpointError, match=made_of) as caught:
         formats.open_checkpoint(many, lenient=True)
     assert (caught.value.code, caught.value.path) == ("overlap", many)
@@ -159,7 +163,7 @@ def test_a_dtype_of_a_later_version_is_found_and_closes_nothing(tmp_path):
     with formats.open_checkpoint(path) as reader:
         (finding,) = reader.findings
         assert (finding.severity, finding.code, finding.key) == ("error", "dtype", "a")
-        assert finding.message == "unknown dtype 'F16X2'"
+        assert finding.message == "the dtype 'F16X2' is unknown"
         assert reader["b"].read() == 0
         assert not reader.format.holds(reader.specs["a"].dtype)
 

@@ -10,5 +10,5 @@ def test_a_hundred_times_the_bytes_stored_and_64_mib_are_the_most() -> None:
         most = 100 * stored + (64 << 20)
         assert expansion_flaw(most, stored) is None
         assert expansion_flaw(most + 1, stored) == (
-            f"tensors of {most + 1} bytes expand from {stored} bytes, more than is supported"
+            f"{stored} stored bytes expand to tensors of {most + 1} bytes, which is over the limit"
         )

@@ -119,22 +119,22 @@ def test_a_sharded_folder_is_one_checkpoint(tmp_path: Path) -> None:
 
 DEEP = b"\x81\xa1a" * 500 + b"\xc0"
 MALFORMED = {
-    "bytes expected, but 92 follow": packed({"w": W})[:-1],
+    "bytes are expected, but only 92 follow": packed({"w": W})[:-1],
     "bytes follow": packed({"w": W}) + b"\0",
     "occurs twice": packed_map([("w", 1), ("w", 2)]),
     "neither text nor an integer": packed_map([("w", 1), (1.5, 1)]),
-    "48 bytes, int8 of shape": packed({"w": array(W, "int8")}),
+    "48 bytes, but int8 of shape": packed({"w": array(W, "int8")}),
     "levels deep": DEEP,
-    "a map or list of": packed({"w": 1, "v": b"\xdd\xff\xff\xff\xff"}),
+    "a map or list promises 4294967295 entries": packed({"w": 1, "v": b"\xdd\xff\xff\xff\xff"}),
     "does not start a value": packed({"w": 1, "v": b"\xc1"}),
-    "not a shape, a dtype and bytes": packed({"w": 1, "v": extension(1, packed([1, 2]))}),
-    "invalid shape": packed({"v": extension(1, packed([[-1], "int8", binary(b"")]))}),
-    "without the name of a dtype": packed({"v": extension(1, packed([[1], 5, binary(b"1")]))}),
-    "unknown extension 9": packed({"w": 1, "v": extension(9, b"1234")}),
+    "not made of a shape, a dtype and bytes": packed({"w": 1, "v": extension(1, packed([1, 2]))}),
+    "is invalid": packed({"v": extension(1, packed([[-1], "int8", binary(b"")]))}),
+    "no name of a dtype": packed({"v": extension(1, packed([[1], 5, binary(b"1")]))}),
+    "the extension 9 is unknown": packed({"w": 1, "v": extension(9, b"1234")}),
     "not UTF-8": packed({"w": 1, "v": b"\xa1\xff"}),
     "expected the keys 0 to 0": packed({"w": {**chunked(W, 12), "shape": {"7": 12}}}),
     "needs 24": packed({"w": {**chunked(W, 6), "shape": {"0": 6}}}),
-    "without pieces": packed({"w": {**chunked(W, 6), "chunks": {}}}),
+    "has no pieces": packed({"w": {**chunked(W, 6), "chunks": {}}}),
 }
 
 

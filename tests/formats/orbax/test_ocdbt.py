@@ -98,13 +98,13 @@ BOMB = bytes(cramjam.zstd.compress(bytes(200_000_000), 19))
 DAMAGED = {
     "twice in the tree": _circle(),
     "occurs twice": _twice(),
-    "a node of height 0, expected 3": _of_root(leaf_body(stored({"w": W})), height=3),
-    "of height 200": (manifest(0, len(LEAF), height=200), LEAF),
+    "a node has height 0; expected 3": _of_root(leaf_body(stored({"w": W})), height=3),
+    "has height 200": (manifest(0, len(LEAF), height=200), LEAF),
     "do not ascend": _of_root(leaf_body({b"w/1": b"", b"w/0": b""})),
-    "without entries": _of_root(bytes([0]) + numbers(0, 0)),
-    "numbers expected": _of_root(bytes([0]) + numbers(3, 0, 0, 0)),
+    "has no entries": _of_root(bytes([0]) + numbers(0, 0)),
+    "numbers are expected": _of_root(bytes([0]) + numbers(3, 0, 0, 0)),
     "1099511627776 entries": _of_root(bytes([0]) + numbers(0, 1 << 40)),
-    "entries, ": _of_root(bytes([0]) + numbers(1 << 40)),
+    "1099511627776 entries are": _of_root(bytes([0]) + numbers(1 << 40)),
     "runs past the end": _of_root(bytes([0]) + b"\xff" * 20),
     "follow the last field": _of_root(leaf_body(stored({"w": W})) + b"x"),
     "at most 100000000 bytes of content": _of_root(BOMB, 1),
@@ -113,11 +113,11 @@ DAMAGED = {
     "not in this folder": (manifest(0, len(LEAF), path=b"../../etc/passwd"), LEAF),
     "is missing": (manifest(0, len(LEAF), path=b"d/1"), LEAF),
     "but the file has": (manifest(len(LEAF), len(LEAF)), LEAF),
-    "a node of": (manifest(0, 1 << 60), LEAF),
+    "a node has 1152921504606846976 bytes": (manifest(0, 1 << 60), LEAF),
     "begins with": (frame(NODE, b""), LEAF),
-    "a frame of 3 bytes": (b"abc", LEAF),
-    "a frame of": (manifest(0, len(LEAF)) + b"x", LEAF),
-    "bytes expected, ": (frame(MANIFEST, bytes(8)), LEAF),
+    "a frame has 3 bytes": (b"abc", LEAF),
+    "a frame should have": (manifest(0, len(LEAF)) + b"x", LEAF),
+    "bytes are expected, ": (frame(MANIFEST, bytes(8)), LEAF),
     "no version": (
         frame(MANIFEST, bytes(16) + numbers(0, 1, 1) + b"\0" + numbers(0, 0, 0, 0)),
         LEAF,
@@ -144,7 +144,7 @@ def test_a_key_has_64_kib_at_most(size: int, is_supported: bool) -> None:
         assert [(len(key), value) for key, value in found.values] == [(size - 1, b"1"), (size, b"2")]
     else:
         with pytest.raises(
-            ValueError, match=f"{size - 1} bytes shared with a name of {size - 1}, and 1 more"
+            ValueError, match=f"a name shares {size - 1} bytes with one of {size - 1}, and adds 1"
         ):
             decode_node(data, position, b"", len(data))
 

@@ -102,7 +102,7 @@ def test_two_keys_of_one_stored_name_are_an_error() -> None:
         (finding,) = reader.findings
         assert (finding.severity, finding.code) == ("error", "overlap")
         for key in ("a/b.c", "a.b/c"):
-            with pytest.raises(formats.CorruptCheckpointError, match="overwritten"):
+            with pytest.raises(formats.CorruptCheckpointError, match="so one overwrote the other"):
                 reader[key].read()
 
 

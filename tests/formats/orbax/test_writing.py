@@ -20,7 +20,7 @@ def test_a_path_has_ninety_parts_at_most(tmp_path: Path, format_name: str) -> No
     save(path, {deepest: np.ones(2, np.float32)}, format_name)
     with open_checkpoint(str(path)) as reader:
         assert reader[deepest].read().tolist() == [1, 1]
-    with pytest.raises(ConversionError, match="a path of 91 parts, at most 90 are supported"):
+    with pytest.raises(ConversionError, match="its path has 91 parts, but at most 90 are supported"):
         save(tmp_path / "p", {f"{deepest}/a": np.ones(2, np.float32)}, format_name)
     assert not (tmp_path / "p").exists()
 

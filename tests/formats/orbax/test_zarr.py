@@ -118,7 +118,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("what", DAMAGED)
 def test_what_zarr_does_not_allow_is_damaged(what: str) -> None:
-    with pytest.raises(ValueError, match=r"^(invalid|chunks|shards|zarr_format)") as raised:
+    with pytest.raises(ValueError, match=r"(is|are) invalid$|^(chunks|shards|zarr_format)") as raised:
         parsed(PLAIN, **DAMAGED[what])
     assert not isinstance(raised.value, UnreadZarrError)
 
@@ -165,7 +165,7 @@ def test_an_array_has_254_dimensions_at_most(dimensions: int) -> None:
     if dimensions == 254:
         assert len(parsed(OLD, shape=[1] * 254, chunks=[1] * 254).shape) == 254
     else:
-        with pytest.raises(ValueError, match="invalid shape"):
+        with pytest.raises(ValueError, match="is invalid"):
             parsed(OLD, shape=[1] * 255, chunks=[1] * 255)
 
 

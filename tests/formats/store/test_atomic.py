@@ -259,7 +259,7 @@ def test_target_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
     writer = formats.create_checkpoint(path, format="tf-name", specs=[spec_of("v", np.zeros(2))])
     writer.write("v", np.zeros(2))
     save(path, OLD)
-    with pytest.raises(CheckpointExistsError, match="was created in the meantime"):
+    with pytest.raises(CheckpointExistsError, match="another program created this path in the meantime"):
         writer.commit()
     assert found(str(path)) == "old"
     assert len(files(tmp_path)) == 2

@@ -125,7 +125,9 @@ def test_what_is_not_there_is_none_and_deleted_already(store: BucketStore, libra
 
 def test_an_object_that_is_there_is_not_put_over(store: BucketStore, library: Library) -> None:
     store.put(PATH, b"theirs", NOTHING)
-    with pytest.raises(CheckpointExistsError, match="was created or changed in the meantime"):
+    with pytest.raises(
+        CheckpointExistsError, match="another program created or changed this path in the meantime"
+    ):
         store.put(PATH, b"mine", NOTHING)
     assert library.objects["run/x"][0] == b"theirs"
 

@@ -205,7 +205,7 @@ def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(CheckpointError, match="is not your own directory") as refused:
         read_journal(parse_location(str(tmp_path)))
-    assert refused.value.hints == ("remove it, or leave out --resume",)
+    assert refused.value.hints == ("remove this directory, or leave out --resume",)
 
 
 # Claims ------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_what_lies_there_is_told(tmp_path: Path) -> None:
     more = ["filled", "shard-1", 0, [[1000, 1]]]
     assert (
         describe_leftover(parse_location(written(tmp_path, HEADER, FILLED, more, RENAMED, MOVED)))
-        == "an interrupted conversion to out, 1,150 of 300 bytes done; --resume continues it"
+        == "an interrupted conversion to out, 1,150 of 300 bytes done; to continue it, pass --resume"
     )
     last = ["moved", "out.index", "out.index", [1, 2, 3]]
     assert (

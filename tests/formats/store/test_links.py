@@ -161,7 +161,7 @@ def test_links_to_files_of_other_names_are_refused(name: str, tmp_path: Path) ->
     os.rename(path, tmp_path / "blob")
     os.symlink("blob", path)
     before = files(tmp_path)
-    with pytest.raises(CheckpointError, match="lead to files of one bundle") as caught:
+    with pytest.raises(CheckpointError, match="lead to files of one checkpoint") as caught:
         save(prefix, NEW, overwrite=True)
     assert caught.value.path == path
     assert "cp -L" in caught.value.hints[0]
@@ -211,7 +211,7 @@ def test_a_link_that_leads_nowhere_is_an_error(name: str, target: str, tmp_path:
     done = run_ckpt(*words)
     assert done.code == 3, done.err
     assert f"ckpt: error: {tmp_path}/link" in done.err
-    assert "a broken symbolic link to " in done.err
+    assert "this is a broken symbolic link to " in done.err
     assert sorted(os.listdir(tmp_path)) == before
 
 

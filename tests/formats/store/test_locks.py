@@ -65,7 +65,7 @@ def test_who_holds_it_is_told_after_a_second_and_the_lock_comes(
     timer.join()
     (text,) = told
     assert text.startswith(f"{tmp_path}: waiting up to 600 s for process {holder.pid} ({sys.executable} -c ")
-    assert text.endswith("'a word'), which is changing files there")
+    assert text.endswith("'a word'), which is changing files in this directory")
 
 
 def test_a_short_wait_is_not_worth_a_word(tmp_path: Path, told: list[str]) -> None:
@@ -88,7 +88,7 @@ def test_nobody_waits_for_ever(
         pass
     assert 0.3 <= time.monotonic() - started < 60  # and not the 600 of who says nothing
     assert f"{tmp_path}: process {holder.pid} ({sys.executable}" in str(caught.value)
-    assert "is changing files here; gave up after 0.3 s" in str(caught.value)
+    assert "is changing files in this directory, so ckpt gave up after 0.3 s" in str(caught.value)
     assert "CKPT_LOCK_TIMEOUT" in caught.value.hints[0]
     assert told == []
 

@@ -65,7 +65,7 @@ def test_a_read_goes_on_where_another_file_is_parked(files: list[File]) -> None:
 def test_a_file_that_was_replaced_while_it_was_parked_is_not_read(tmp_path: Path, files: list[File]) -> None:
     (tmp_path / "new").write_bytes(b"0000")
     os.replace(tmp_path / "new", tmp_path / "0")
-    with pytest.raises(CheckpointError, match="changed since it was opened"):
+    with pytest.raises(CheckpointError, match="this file changed since it was opened"):
         files[0].read(0, 4)
     os.unlink(tmp_path / "1")
     with pytest.raises(CheckpointError, match="no such file"):

@@ -179,7 +179,7 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
         ("status code: 503 Slow down", r"the server answered 503 [(]5 attempts"),
         (
             "HTTP error: error sending request\n\nDebug source:\ntopsecret",
-            "no answer, or the connection was cut [(]",
+            "the server did not answer, or the connection was cut [(]",
         ),
         ("error sending request\n\nDebug source:\nkind: ConnectionRefused", "the server cannot be reached"),
         (
@@ -187,8 +187,8 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
             "the server answered 301, PermanentRedirect",
         ),
         ("whatever topsecret", "the request failed"),
-        ("status code: 412 Precondition Failed", "changed since it was opened"),
-        ("status code: 416 Range Not Satisfiable", "changed since it was opened"),
+        ("status code: 412 Precondition Failed", "this file changed since it was opened"),
+        ("status code: 416 Range Not Satisfiable", "this file changed since it was opened"),
     ],
 )
 def test_errors_are_said_without_what_was_asked(text: str, message: str, library: Library) -> None:
@@ -210,7 +210,7 @@ def test_short_ranges_are_never_the_end(library: Library) -> None:
     library.cut = 1
     with (
         parse_location("s3://bucket/run/x").open() as file,
-        pytest.raises(InaccessibleError, match=r"received 65,535 of 65,536 bytes"),
+        pytest.raises(InaccessibleError, match=r"only 65,535 of 65,536 bytes arrived"),
     ):
         file.read(0, 10)
 
@@ -222,7 +222,7 @@ def test_objects_that_change_are_errors(library: Library) -> None:
     ):
         with parse_location("s3://bucket/run/x").open() as file:
             change()
-            with pytest.raises(CheckpointError, match="changed since it was opened"):
+            with pytest.raises(CheckpointError, match="this file changed since it was opened"):
                 file.read(0, 10)
 
 
@@ -272,7 +272,7 @@ def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, librar
     library.cut = cut
     with parse_location("s3://bucket/run/x").open() as file:
         file.expect(0, file.size)
-        with pytest.raises(CheckpointError, match=r"received [0-9,]+ of [0-9,]+ bytes"):
+        with pytest.raises(CheckpointError, match=r"only [0-9,]+ of [0-9,]+ bytes arrived"):
             file.read(0, 1 << 20)
     assert library.asked.count(("get", "run/x")) >= transport.ATTEMPTS
 
@@ -289,7 +289,7 @@ def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Requested 10..60, got 10..35", r"received 25 of 50 bytes [(]5 attempts"),
+        ("Requested 10..60, got 10..35", r"only 25 of 50 bytes arrived [(]5 attempts"),
         ("Requested 10..60, got 11..61", "a different range than requested"),
         ("Requested 10..60, got 10..61", "a different range than requested"),
         ("Received non-partial response when range requested", "the server does not support range requests"),
@@ -311,7 +311,7 @@ def test_another_range_is_never_taken_for_the_one_asked_for(
 @pytest.mark.parametrize("bucket", ["b", "ab", "1"])
 def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> None:
     with pytest.raises(
-        UnsupportedFeatureError, match=f"'{bucket}' is not a bucket name, expected at least three"
+        UnsupportedFeatureError, match=f"'{bucket}' is not a bucket name; expected at least three"
     ):
         parse_location(f"s3://{bucket}/x")
 
@@ -319,7 +319,7 @@ def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> 
 @pytest.mark.parametrize("key", ["run//ckpt-1", "/run/ckpt-1", "run/./ckpt-1", "x/../run/ckpt-1"])
 def test_a_key_that_is_not_asked_for_is_no_other_key(key: str, library: Library) -> None:
     """`run//ckpt-1` is another object than `run/ckpt-1`; the library cannot request an empty name."""
-    with pytest.raises(UnsupportedFeatureError, match="not a valid key") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="this is not a valid key") as caught:
         parse_location(f"s3://bucket/{key}")
     assert caught.value.hints == ("did you mean s3://bucket/run/ckpt-1?",)
     assert parse_location("s3://bucket/run/ckpt-1//") == "s3://bucket/run/ckpt-1"
@@ -343,10 +343,10 @@ def test_schemes_have_aliases_and_urls_no_secrets(library: Library) -> None:
     assert parse_location("gcs://bucket/x/") == "gs://bucket/x"
     assert parse_location("abfs://container/x") == "az://container/x"
     for url in ("s3://", "s3://key:topsecret@bucket/x", "gcs://key:topsecret@bucket/x", "s3:///x"):
-        with pytest.raises(UnsupportedFeatureError, match="not a valid bucket name, expected") as caught:
+        with pytest.raises(UnsupportedFeatureError, match="not a valid bucket name; expected") as caught:
             parse_location(url)
         assert "topsecret" not in str(caught.value)
-    with pytest.raises(UnsupportedFeatureError, match="not a valid bucket name, expected") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="not a valid bucket name; expected") as caught:
         parse_location("abfs://container@account.dfs.core.windows.net/x")  # as Hadoop spells it
     assert "set the account and credentials in the environment" in caught.value.hints[0]
 

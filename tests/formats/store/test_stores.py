@@ -159,7 +159,7 @@ def test_a_pickled_file_that_was_replaced_is_refused(where: str, store: MemorySt
     with parse_location(path).open() as file:
         data = pickle.dumps(file)
     _one(where, store, tmp_path, b"01234")
-    with pytest.raises(CheckpointError, match="changed since it was opened") as caught:
+    with pytest.raises(CheckpointError, match="this file changed since it was opened") as caught:
         pickle.loads(data)
     assert caught.value.path == path
 

@@ -26,7 +26,7 @@ def test_a_text_of_nothing_but_lists_is_refused_before_they_are_made() -> None:
 def test_values_of_each_kind_are_counted(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsontext, "_SLACK", 0)
     text = json.dumps({"a": [value] * 1000}, separators=(",", ":"))
-    with pytest.raises(ValueError, match=f"too many values for a text of {len(text)} characters"):
+    with pytest.raises(ValueError, match=f"there are too many values for a text of {len(text)} characters"):
         parse_object(text)
     text = json.dumps({"a" * 1000: value})
     assert parse_object(text) == {"a" * 1000: value}
@@ -40,7 +40,7 @@ def test_nesting_ends_somewhere(opening: str) -> None:
         return '{"a":' + opening * depth + "0" + closing * depth + "}"
 
     assert parse_object(nested(MOST_DEPTH - 1))
-    with pytest.raises(ValueError, match="nested too deeply"):
+    with pytest.raises(ValueError, match="the JSON is nested too deeply"):
         parse_object(nested(MOST_DEPTH))
 
 
@@ -49,9 +49,9 @@ def test_nesting_ends_somewhere(opening: str) -> None:
     [
         (b"\xff", "not UTF-8 at byte 0"),
         (b"{", "not JSON: expecting property name enclosed in double quotes at character 1"),
-        (b"[]", "a JSON list, expected an object"),
+        (b"[]", "found a JSON list; expected an object"),
         (b'{"a": {"b": 1, "b": 1}}', "key 'b' occurs twice"),
-        (b'{"a": "\\ud800"}', r"a string with half a surrogate pair, '\\ud800'"),
+        (b'{"a": "\\ud800"}', r"a string has half of a surrogate pair, '\\ud800'"),
     ],
 )
 def test_what_is_no_object_is_said(text: bytes, words: str) -> None:
@@ -61,5 +61,5 @@ def test_what_is_no_object_is_said(text: bytes, words: str) -> None:
 
 def test_a_byte_that_is_spelled_is_our_own() -> None:
     assert parse_object(b'{"\\udcff": 1}') == {"\udcff": 1}
-    with pytest.raises(ValueError, match="half a surrogate pair"):
+    with pytest.raises(ValueError, match="half of a surrogate pair"):
         parse_object(b'{"\\udcff": 1}', spells_bytes=False)

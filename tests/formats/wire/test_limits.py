@@ -87,7 +87,7 @@ def test_names_of_v1_that_are_long_together_are_refused(tmp_path: Path) -> None:
     metas = [SavedSliceMeta(name=key, shape=shape_proto((1,)), type=1) for key in LONG]
     head = SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=metas))
     write_table(str(tmp_path / "c-1"), [(b"", head.encode())])
-    with pytest.raises(CorruptCheckpointError, match="metadata: 9 keys with 9000027 characters"):
+    with pytest.raises(CorruptCheckpointError, match="metadata: 9 keys have 9000027 characters"):
         formats.open_checkpoint(str(tmp_path / "c-1"))
 
 
@@ -110,9 +110,9 @@ def test_usual_keys_have_no_limit_together() -> None:
     [
         (
             ["k" * (LONGEST_KEY + 1)],
-            r"a key of 1048577 characters, at most 1048576 are supported: 'k{40}'\.\.\.",
+            r"a key has 1048577 characters, but at most 1048576 are supported: 'k{40}'\.\.\.",
         ),
-        (LONG, "11 keys with 11048606 characters"),
+        (LONG, "11 keys have 11048606 characters"),
     ],
 )
 def test_sizes_say_what_is_too_long(keys: Any, message: str) -> None:

@@ -132,5 +132,5 @@ def test_what_decodes_from_any_bytes_encodes_to_them_again(data: bytes) -> None:
     ("data", "size"), [("c0", 2), ("3f", 2), ("ff c0 7f ff", 10), ("ff ff", 16), ("ff ff" + " 00" * 20, 16)]
 )
 def test_signed_numbers_that_are_cut_off_or_too_long(data: str, size: int) -> None:
-    with pytest.raises(ValueError, match=f"invalid number of {size} bytes"):
+    with pytest.raises(ValueError, match=f"a number of {size} bytes is invalid"):
         decode_snum(bytes.fromhex(data), 0)

@@ -300,8 +300,8 @@ def test_text_that_is_not_utf8_survives() -> None:
         ("00 01", "field number 0"),
         ("80 80 80 80 80 01 00", "field number"),
         ("0a 01 01", "wire type 2"),  # dtype as bytes
-        ("10 01", "wire type 0, expected a message"),  # shape as a number
-        ("35 01 02 03 04 3d 01 02 03 04", "wire type 5, expected a message"),
+        ("10 01", "wire type 0; expected a message"),  # shape as a number
+        ("35 01 02 03 04 3d 01 02 03 04", "wire type 5; expected a message"),
         ("12 02 12 05", "5 bytes, but only 0 are left"),  # damage within a nested message
     ],
 )

@@ -45,7 +45,7 @@ def test_every_cut_gives_the_whole_records_and_says_that_it_is_cut() -> None:
         else:
             assert last.offset == ends[complete]
             assert last.flaw is not None
-            assert last.flaw.startswith(f"ends {size - ends[complete]} bytes into a record")
+            assert last.flaw.startswith(f"the file ends {size - ends[complete]} bytes into a record")
 
 
 def test_no_changed_byte_passes_and_a_damaged_payload_is_passed_over() -> None:
@@ -70,7 +70,7 @@ def test_a_length_is_believed_neither_without_its_checksum_nor_past_the_end() ->
     assert record.flaw == "a record's length has checksum 0x00f0857f, but the stored one is 0x00000000"
     checksum = masked_crc32c(huge).to_bytes(4, "little")
     (record,) = read(huge + checksum + b"x" * 40)
-    assert record.flaw == f"ends 52 bytes into a record of {(1 << 62) + 16} bytes"
+    assert record.flaw == f"the file ends 52 bytes into a record of {(1 << 62) + 16} bytes"
 
 
 def test_what_is_too_large_is_passed_over_unread() -> None:
@@ -88,4 +88,4 @@ def test_what_is_too_large_is_passed_over_unread() -> None:
 def test_a_file_that_shrinks_while_it_is_read() -> None:
     data = encode_record(b"x" * 10)
     (record,) = iter_records(lambda offset, size: data[offset : min(offset + size, 20)], len(data), 100)
-    assert (record.payload, record.flaw) == (None, "ends 20 bytes into a record")
+    assert (record.payload, record.flaw) == (None, "the file ends 20 bytes into a record")

@@ -124,7 +124,7 @@ def test_damage_is_raised(tmp_path: Path) -> None:
     index = bytearray((tmp_path / "s.index").read_bytes())
     index[2000] ^= 1
     (tmp_path / "s.index").write_bytes(index)
-    with pytest.raises(CorruptCheckpointError, match="block checksum"):
+    with pytest.raises(CorruptCheckpointError, match="the block has checksum"):
         told(prefix, str(spoiled))
 
 

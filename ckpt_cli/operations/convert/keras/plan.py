@@ -320,7 +320,7 @@ def _refuse_unloadable(chosen: Chosen, facts: KerasFacts, moves: list[Move]) -> 
     for move in moves:
         if move.spec.dtype.name == "bfloat16":
             message = f"Keras {facts.major} does not load bfloat16 from {chosen.into.name}"
-            hints = ("pass --cast float32 to write it as another type",)
+            hints = ("to write another dtype, pass --cast float32",)
             raise ConversionError(message, path=chosen.source.location.path, key=move.source, hints=hints)
 
 

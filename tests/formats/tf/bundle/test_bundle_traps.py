@@ -540,8 +540,8 @@ def _add_full_entry(
         (((0, 5), (0, 4)), "slice 0:5 does not fit a dimension of size 4"),
         (((-1, 2), (0, 4)), "slice -1:1"),
         (((3, -2), (0, 4)), "slice 3:1"),
-        (((0, 4),), "slice has rank 1, the tensor has rank 2"),
-        ((), "slice has rank 0, the tensor has rank 2"),
+        (((0, 4),), "the slice has 1 dimensions, but the tensor has 2"),
+        ((), "the slice has 0 dimensions, but the tensor has 2"),
         (((0, 1 << 62), (0, 4)), "does not fit a dimension of size 4"),
     ],
 )
@@ -568,7 +568,7 @@ def test_piece_of_another_dtype_is_corrupt(prefix: str) -> None:
     write_bundle(prefix, {"p": partitioned(SQUARE, [((0, 2), (0, -1)), ((2, 2), (0, -1))])}, edit=edit)
     with (
         open_checkpoint(prefix) as reader,
-        pytest.raises(CorruptCheckpointError, match="is int32, expected float32"),
+        pytest.raises(CorruptCheckpointError, match="is int32; expected float32"),
     ):
         reader["p"].read()
 
@@ -659,15 +659,15 @@ def set_on(key: bytes, **values: Any) -> Any:
 @pytest.mark.parametrize(
     ("values", "code", "what"),
     [
-        ({"size": 1 << 60}, "tensor-size", "1152921504606846976 bytes stored"),
-        ({"size": 60}, "tensor-size", "60 bytes stored, expected 64 for float32 of shape "),
-        ({"size": 0}, "tensor-size", "0 bytes stored"),
+        ({"size": 1 << 60}, "tensor-size", "the tensor has 1152921504606846976 stored bytes"),
+        ({"size": 60}, "tensor-size", "the tensor has 60 stored bytes, but float32 of shape "),
+        ({"size": 0}, "tensor-size", "the tensor has 0 stored bytes"),
         ({"dtype": 2}, "tensor-size", "float64 of shape"),
-        ({"shape": shape_proto((1 << 40,))}, "tensor-size", "expected 4398046511104"),
+        ({"shape": shape_proto((1 << 40,))}, "tensor-size", "needs 4398046511104"),
         ({"shape": shape_proto((10**9, 10**9)), "size": 4 * 10**18}, "shard-short", "ends at byte"),
-        ({"offset": 1}, "shard-short", "ends at byte 65, but the shard has only 64 bytes"),
+        ({"offset": 1}, "shard-short", "the tensor ends at byte 65, but the shard has only 64 bytes"),
         ({"offset": (1 << 63) - 1}, "shard-short", "ends at byte"),
-        ({"shard_id": 1}, "entry", "in shard 1, but the header counts 1"),
+        ({"shard_id": 1}, "entry", "names shard 1, but the header counts 1 shard"),
         ({"shard_id": (1 << 31) - 1}, "entry", "the header counts 1"),
         ({"shard_id": -1}, "entry", "cannot be decoded"),
         ({"offset": -1}, "entry", "cannot be decoded"),
@@ -680,7 +680,7 @@ def set_on(key: bytes, **values: Any) -> Any:
         (
             {"dtype": 7, "shape": shape_proto((65,))},
             "tensor-size",
-            "64 bytes stored, too few for 65 elements",
+            "the tensor has 64 stored bytes, which is too few for 65 elements",
         ),
         ({"dtype": 21, "shape": shape_proto((1 << 50,)), "size": 1 << 55}, "shard-short", "ends at byte"),
         (
@@ -792,7 +792,9 @@ def test_entries_may_share_their_bytes_but_not_a_hundred_times_all_there_are(pre
         assert not [finding for step in reader.verify() for finding in step.findings]
     write_bundle(prefix, {"v": values}, edit=shared(20_000))
     with open_checkpoint(prefix) as reader:
-        with pytest.raises(UnsupportedFeatureError, match="20972568576 bytes expand from 1048576 bytes"):
+        with pytest.raises(
+            UnsupportedFeatureError, match="1048576 stored bytes expand to tensors of 20972568576 bytes"
+        ):
             reader["w000049"].read()
         assert {finding.code for step in reader.verify() for finding in step.findings} == {"tensor-size"}
 
@@ -806,4 +808,4 @@ def test_an_entry_in_a_shard_that_the_header_does_not_count_is_damaged(prefix: s
     with open_checkpoint(prefix, lenient=True) as reader:
         found = [finding for step in reader.verify() for finding in step.findings]
     assert [(each.key, each.code, each.file) for each in found] == [("b", "entry", f"{prefix}.index")]
-    assert found[0].message == f"is in shard {shard}, but the header counts 1 shards"
+    assert found[0].message == f"the entry names shard {shard}, but the header counts 1 shard"

@@ -103,7 +103,7 @@ def test_length_beyond_32_bits_counts_as_eight_bytes() -> None:
     length = (1 << 32) + 5
     stored = struct.pack("<I", mask(crc32c(struct.pack("<Q", length))))
     data = encode_varint(length) + stored + b"short"
-    with pytest.raises(ValueError, match="strings need 4294967301 bytes, 5 are stored"):
+    with pytest.raises(ValueError, match="strings need 4294967301 bytes, but 5 are stored"):
         decode(data, STRING, 1)
 
 
@@ -118,10 +118,10 @@ def lengths(*values: int) -> bytes:
         (b"", 1, "0 bytes are too few for 1 strings"),
         (b"\1", 1 << 60, "1 bytes are too few for "),
         (b"\x80", 1, "too few for its elements"),
-        (b"\1\1\1", 1, "4 bytes, only 2 are left"),
+        (b"\1\1\1", 1, "4 bytes, but only 2 are left"),
         (b"\xff" * 12, 1, "varint"),
-        (lengths(5) + b"abc", 1, "strings need 5 bytes, 3 are stored"),
-        (lengths(1) + b"abc", 1, "strings need 1 bytes, 3 are stored"),
+        (lengths(5) + b"abc", 1, "strings need 5 bytes, but 3 are stored"),
+        (lengths(1) + b"abc", 1, "strings need 1 bytes, but 3 are stored"),
         (b"\2\1" + lengths(1, 2)[2:] + b"abc", 2, "the string lengths have checksum"),
         (lengths((1 << 64) - 1) + b"abc", 1, "strings need 18446744073709551615 bytes"),
     ],
@@ -136,10 +136,10 @@ def test_strings_that_contradict_themselves(data: bytes, count: int, what: str) 
     [
         (b"", 1, "0 bytes are too few for 1 variants"),
         (b"\1", 1 << 60, "1 bytes are too few for"),
-        (b"\5abc", 1, "5 bytes, only 3 are left"),
-        (b"\1a\0\0", 1, "4 bytes, only 2 are left"),
+        (b"\5abc", 1, "5 bytes, but only 3 are left"),
+        (b"\1a\0\0", 1, "4 bytes, but only 2 are left"),
         (b"\1a\0\0\0\0", 1, "a variant has checksum"),
-        (VARIANT_19_4 + b"x", 1, "variants need 67 bytes, 68 are stored"),
+        (VARIANT_19_4 + b"x", 1, "variants need 67 bytes, but 68 are stored"),
         (b"\xff" * 9 + b"\1", 1, "are left"),
     ],
 )

@@ -106,7 +106,7 @@ def test_damage_is_told_and_not_converted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("signature", "said"),
     [
-        (field(1, b"s") + field(2, field(1, b"") * 30_000), "more than 20000 tensors"),
+        (field(1, b"s") + field(2, field(1, b"") * 30_000), "the signatures have more than 20000 tensors"),
         (field(1, b"s" * (5 << 20)), "more than 4194304 bytes"),
         (field(1, b"s") + field(2, field(1, b"\xff")), "signature 's'"),
     ],

@@ -136,7 +136,10 @@ def test_a_file_cut_in_the_middle_gives_what_is_whole_and_says_so(tmp_path: Path
     path.write_bytes(data[: len(data) - 3])
     reader = EventReader(parse_location(str(path)))
     assert len(list(reader)) == 10
-    assert str(reader.flaw) == f"{path}: offset {len(data) - 56}: ends 53 bytes into a record of 56 bytes"
+    assert (
+        str(reader.flaw)
+        == f"{path}: offset {len(data) - 56}: the file ends 53 bytes into a record of 56 bytes"
+    )
     path.write_bytes(b"")  # TensorFlow creates the file before it writes to it
     assert list(reader) == []
     assert reader.flaw is None

@@ -119,12 +119,12 @@ def changed(**changes: Any) -> bytes:
             "has no 'tensorflow.data.CompressedElement'",
         ),
         ([changed(), changed()], "section 'Iterator::Root::Range' occurs twice"),
-        ([changed(dtype=21)], "Root::Range: next: unknown dtype number 21"),
+        ([changed(dtype=21)], "Root::Range: next: the dtype number 21 is unknown"),
         ([changed(dtype=3)], r"8 bytes do not match int32 of shape \(\)"),
         ([changed(uncompressed_bytes=[1 << 40])], "1099511627776 bytes, but only 8 bytes are left"),
         ([changed(uncompressed_bytes=[-8])], "-8 bytes"),
         ([changed(uncompressed_bytes=[8, 0])], "2 sizes"),
-        ([changed(dtype=7, uncompressed_bytes=[4])], "the values need 4 bytes, 8 are stored"),
+        ([changed(dtype=7, uncompressed_bytes=[4])], "the values need 4 bytes, but 8 are stored"),
     ],
 )
 def test_what_is_no_state_is_refused(elements: list[bytes], complaint: str) -> None:

@@ -134,11 +134,11 @@ def test_every_cut_and_random_damage_is_an_error_of_ours_or_another_graph(tmp_pa
     [
         (b"", "not a MetaGraphDef"),
         (message(9, "text"), "not a MetaGraphDef"),
-        (b"not a protocol buffer at all", "field 13 has unknown wire type 6"),
-        (b"\x12" + encode_varint(1 << 62), "bytes, only 0 are left"),
-        (b"\x12\x80", "varint runs past the end"),
-        (b"\x0b", "field 1 has unknown wire type 3"),
-        (b"\x0d\x00", "bytes, only 0 are left"),
+        (b"not a protocol buffer at all", "field 13 has the unknown wire type 6"),
+        (b"\x12" + encode_varint(1 << 62), "bytes, but only 0 are left"),
+        (b"\x12\x80", "a varint runs past the end"),
+        (b"\x0b", "field 1 has the unknown wire type 3"),
+        (b"\x0d\x00", "bytes, but only 0 are left"),
         (message(2, message(1, b"Var\xff")), "offset"),
         (
             message(2) + message(4, message(1, "variables"), message(2, message(2, message(1, b"\xff")))),

@@ -115,9 +115,9 @@ def test_not_a_number() -> None:
         (b"# nothing", "no model_checkpoint_path"),
         (b'model_checkpoint_path: ""', "no model_checkpoint_path"),
         (b'all_model_checkpoint_paths: "a"', "no model_checkpoint_path"),
-        (b'model_checkpoint_path: "a" colour: "red"', "unknown field 'colour'"),  # trap 23
-        (b'model_checkpoint_path: "a" latest: 1', "unknown field 'latest'"),
-        (b'model_checkpoint_path "a"', "no colon after field"),
+        (b'model_checkpoint_path: "a" colour: "red"', "the field 'colour' is unknown"),  # trap 23
+        (b'model_checkpoint_path: "a" latest: 1', "the field 'latest' is unknown"),
+        (b'model_checkpoint_path "a"', "a colon is missing after field"),
         (b"model_checkpoint_path:", "has no value"),
         (b"model_checkpoint_path: 5", "has no value"),
         (b"model_checkpoint_path: a", "has no value"),
@@ -126,7 +126,7 @@ def test_not_a_number() -> None:
         (b'model_checkpoint_path: "a\nb"', "byte 0x22"),
         (b"model_checkpoint_path: \"a'", "byte 0x22"),
         (b"\x00\x01\x02", "byte 0x00"),
-        (b'"a"', "unknown field"),
+        (b'"a"', "the field"),
         (rb'model_checkpoint_path: "\9"', "invalid literal"),
     ],
 )

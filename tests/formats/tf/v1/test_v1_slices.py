@@ -51,8 +51,8 @@ def write_shards(prefix: str, *metas: SavedSliceMeta) -> None:
 @pytest.mark.parametrize(
     ("other", "code", "message"),
     [
-        ({"shape": (3,)}, "slice", r"shards disagree: float32 \[2\], float32 \[3\]"),
-        ({"type": 2}, "slice", r"shards disagree: float32 \[2\], float64 \[2\]"),
+        ({"shape": (3,)}, "slice", r"the shards disagree: one has float32 \[2\], another float32 \[3\]"),
+        ({"type": 2}, "slice", r"the shards disagree: one has float32 \[2\], another float64 \[2\]"),
         ({"type": 99}, "dtype", "dtype number 99 is not valid in V1 checkpoints"),
         ({"shape": (-1,)}, "shape", "-1"),
     ],
