@@ -113,7 +113,7 @@ def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Resu
 @pytest.mark.parametrize(
     ("body", "message", "hint"),
     [
-        (b"<!DOCTYPE html><html>Sign in</html>", "an HTML page, not", "the page may be a login page"),
+        (b"<!DOCTYPE html><html>Sign in</html>", "an HTML page, not", "use the URL of the file itself"),
         (
             b"version https://git-lfs.github.com/spec/v1\n",
             "a Git LFS pointer, not",

@@ -98,7 +98,7 @@ def test_no_other_file_of_the_data_is_taken_for_a_checkpoint():
         # elsewhere, and so are the goldens of formats that the manifest does not have.
         if any(
             os.sep + place in directory
-            for place in ("corrupt", "optimizers", "known_answers", "structure", *goldens)
+            for place in ("corrupt", "optimizers", "known_answers", "origin", "structure", *goldens)
         ):
             continue
         for name in files:
