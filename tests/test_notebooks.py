@@ -85,6 +85,16 @@ def test_a_tensor_is_named_by_its_object_path() -> None:
     assert "VARIABLE_VALUE" not in html
 
 
+def test_a_difference_names_slots_by_their_variables() -> None:
+    """Plot and table named keys: of Keras' newer optimizers, `optimizer/_variables/325`."""
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    html = ckpt.diff(f"{run}/ckpt-9", f"{run}/ckpt-10", kind="slot")._repr_html_()
+    (far,) = plots(html)
+    drawn = [each.text for each in far.iter(f"{SVG}text")]
+    assert "net/l1/kernel (m of optimizer)" in drawn
+    assert "net/l1/kernel (m of optimizer)" in cells(html)
+
+
 def test_a_change_is_one_short_row(tmp_path: Path) -> None:
     left = {"a": np.float32([3, 4]), "b": np.float32([1]), "c": np.zeros(3), "old": np.float32([7, 8, 9])}
     right = {"a": np.float32([3, 5]), "b": np.float64([1]), "c": np.zeros((3, 1)), "new": left["old"]}

@@ -91,7 +91,14 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
     `ckpt diff --json`.
     """
 
-    def __init__(self, found: Diff, options: CompareOptions, failing: Failing, name: str | None) -> None:
+    def __init__(
+        self,
+        found: Diff,
+        options: CompareOptions,
+        failing: Failing,
+        name: str | None,
+        names: Mapping[str, str],
+    ) -> None:
         self.left, self.right = str(found.left), str(found.right)
         self.name = name
         self.summary = found.summary
@@ -99,7 +106,7 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
         self.fails = failing.fails(found, name)
         self.notes: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
-        self._found, self._everything = found, options.everything
+        self._found, self._everything, self._known_as = found, options.everything, names
         self._results = [_change(entry) for entry in found.shown(everything=options.everything)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,7 +127,7 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
 
     def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row without what is the same on both sides twice, what is asked most beside the name."""
-        found = super()._of_people(row)
+        found = super()._of_people({**row, "object_path": self._known_as.get(row["key"])})
         both = {what: (found.pop(f"left_{what}"), found.pop(f"right_{what}")) for what in ("dtype", "shape")}
         source, first = found.pop("old_key"), ("key", "change", "rel_l2", "cosine")
         if source:
@@ -135,7 +142,12 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
     def _plots(self) -> Sequence[Plot]:
         from .plots import Bars
 
-        far = [(plain_key(entry.key), entry.rel_l2) for entry in self if entry.rel_l2 is not None]
+        known_as = self._known_as
+        far = [
+            (known_as.get(entry.key) or plain_key(entry.key), entry.rel_l2)
+            for entry in self
+            if entry.rel_l2 is not None
+        ]
         known = sorted(far, key=lambda one: (not math.isnan(one[1]), -one[1]))
         labels = [f"{100 * value:.3g}%" for _, value in known]
         return [Bars("||a-b|| / ||b||, the farthest tensors", known, labels)]
@@ -303,7 +315,7 @@ def _diff(
     name: str | None = None,
 ) -> DiffResult:
     with collecting() as said:
-        found, _ = compare(left, right, options, said)
-        result = DiffResult(found, options, failing, name)
+        found, names = compare(left, right, options._replace(with_names=True), said)
+        result = DiffResult(found, options, failing, name, names)
         result.notes, result.warnings = tuple(said.notes), tuple(said.warnings)
         return result
