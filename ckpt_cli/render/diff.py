@@ -11,7 +11,7 @@ from ..operations.compare.diff import MEASURES
 from ..operations.compare.measure import Norms
 from ..operations.look.listing import split_layer
 from . import base as render
-from .tables import Column
+from .tables import Column, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,8 +34,9 @@ _STYLES: dict[str, dict[str, Any]] = {
 _WEIGHTS = {"shape": 5, "dtype": 4, "removed": 3, "added": 3, "value": 2, "renamed": 1, "same": 0}
 """The order of changes: those that prevent restoring come before those of training."""
 
-_BAR, _LONGEST_STAT = 12, 50
-"""Characters of the longest bar."""
+_BAR, _SHORTEST_STAT, _LONGEST_STAT = 12, 10, 50
+"""Characters of the longest bar: of a table; of `--stat` in a narrow terminal and in a wide one."""
+_STAT = (Column("", fold=True),)
 _TOP_LEVEL = "(top level)"
 
 
@@ -274,14 +275,18 @@ def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
         return
     labels = [render.escape(names.get(entry.key, entry.key)) for entry in entries]
     texts = [_stat_text(entry) for entry in entries]
-    width, digits = max(map(render.width, labels)), max(map(len, texts))
-    room = min(_LONGEST_STAT, max(10, render.room() - width - digits - 6))
+    digits = max(map(len, texts))
+    beside = digits + len(" ") + len(" | ") + len(" ")
+    # A name with no room beside the shortest bar is shortened, or on a line of its own, as in tables.
+    rows = [*lay_out(_STAT, [[label] for label in labels], render.room() - beside - _SHORTEST_STAT).rows]
+    width = max(render.width(row[-1]) for row in rows)
+    room = min(_LONGEST_STAT, max(_SHORTEST_STAT, render.room() - width - beside))
     most = _largest(entries)
-    for entry, label, text in zip(entries, labels, texts, strict=True):
+    for entry, row, text in zip(entries, rows, texts, strict=True):
         size = _magnitude(entry)
         length = room if not math.isfinite(size) else math.ceil(size / most * room) if most else 0
         bar = render.styled(_MARKS[entry.change] * (length or 1), **_STYLES[entry.change])
-        render.lines([f" {render.pad(label, width)} | {text.rjust(digits)} {bar}"])
+        render.lines([*row[:-1], f" {render.pad(row[-1], width)} | {text.rjust(digits)} {bar}"])
 
 
 def _stat_text(entry: DiffEntry) -> str:

@@ -44,7 +44,7 @@ class Column(NamedTuple):
 
 
 class TableLines(NamedTuple):
-    """Lines of a table: the heading, None where no column has one; those of each row; columns left out."""
+    """Lines of a table: the heading, None where no column has one; of each row; named columns left out."""
 
     heading: str | None
     rows: Iterator[list[str]]
@@ -86,7 +86,7 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
     alone = _shortened(left, room)
     table = _Table(shown, widths, first, texts, alone, room)
     heading = table.line([column.name for column in shown]) if any(c.name for c in shown) else None
-    left_out = [column.name for at, column in enumerate(columns) if at not in kept]
+    left_out = [column.name for at, column in enumerate(columns) if at not in kept and column.name]
     return TableLines(heading, (table.row([row[at] for at in kept]) for row in rows), left_out)
 
 

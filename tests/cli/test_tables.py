@@ -172,3 +172,15 @@ def test_changes_by_layer_fit(terminal: Callable) -> None:
     assert max(map(width, rows)) <= 80
     assert rows[-2] == "columns that do not fit: bars, max, max rel, differing"
     assert "█" * 12 in terminal("diff", *sides, columns=120, NO_COLOR="1").out
+
+
+def test_stat_fits(terminal: Callable) -> None:
+    run = data_path("guide_adam_legacy", "tf_ckpts")
+    out = terminal("diff", f"{run}/ckpt-9", f"{run}/ckpt-10", "--stat", columns=40, NO_COLOR="1").out
+    assert max(map(width, out.splitlines()[1:])) <= 40
+
+
+def test_a_column_without_a_name_is_not_said_to_be_left_out() -> None:
+    """A narrow `diff` said `columns that do not fit:` and named none: the bars of layers have no heading."""
+    columns = (Column("LAYER"), Column("", worth=0))
+    assert lay_out(columns, [["x" * 20, "#" * 12]], 30).left_out == []
