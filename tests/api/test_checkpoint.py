@@ -72,7 +72,7 @@ def test_values_are_arrays() -> None:
             len(scalar)
         with pytest.raises(IndexError, match="dimension"):
             kernel[7]
-        with pytest.raises(IndexError, match="positive step"):
+        with pytest.raises(IndexError, match="the step must be positive"):
             kernel[::-1]
         with pytest.raises(ValueError, match="always a copy"):
             kernel.__array__(copy=False)

@@ -134,7 +134,7 @@ def test_numpy_is_not_imported_where_it_would_end_the_process(tmp_path: Path) ->
     assert done.returncode == 3
     first, hint = done.stderr.splitlines()
     assert first.startswith("ckpt: error: ")
-    assert first.endswith("not enough memory: importing numpy needs 128 MB of memory")
+    assert first.endswith("there is not enough memory: importing numpy needs 128 MB of memory")
     assert hint == "hint: free some memory, or raise the memory limit of this process (ulimit -v)"
 
 
@@ -142,14 +142,17 @@ def test_numpy_is_not_imported_where_it_would_end_the_process(tmp_path: Path) ->
 
 
 RAISED = {
-    "memory": (MemoryError("Unable to allocate 3 GiB"), "not enough memory: Unable to allocate 3 GiB"),
+    "memory": (
+        MemoryError("Unable to allocate 3 GiB"),
+        "there is not enough memory: Unable to allocate 3 GiB",
+    ),
     "stack": (
         RecursionError("maximum recursion depth exceeded"),
         "this is nested too deeply for Python's stack",
     ),
-    "thread": (RuntimeError("can't start new thread"), "not enough memory"),
-    "library": (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
-    "fork": (OSError(12, "Cannot allocate memory"), "not enough memory"),
+    "thread": (RuntimeError("can't start new thread"), "there is not enough memory"),
+    "library": (ImportError("x.so: failed to map segment from shared object"), "there is not enough memory"),
+    "fork": (OSError(12, "Cannot allocate memory"), "there is not enough memory"),
 }
 
 
@@ -247,7 +250,7 @@ def test_what_no_file_is_to_blame_for(ckpt: Callable, monkeypatch: pytest.Monkey
     monkeypatch.setattr("ckpt_cli.commands.ls.selection_of", fail)
     done = ckpt("ls", "nothing")
     assert done.code == 3
-    assert done.err.splitlines()[0] == "ckpt: error: not enough memory"
+    assert done.err.splitlines()[0] == "ckpt: error: there is not enough memory"
 
 
 def test_other_errors_are_not_taken_for_these() -> None:
@@ -299,7 +302,7 @@ def _end_by(number: int) -> Callable[..., None]:
 
 
 ENDS = {
-    "memory": (_raise_memory_error, 3, "not enough memory: Unable to allocate 3 GiB"),
+    "memory": (_raise_memory_error, 3, "there is not enough memory: Unable to allocate 3 GiB"),
     "killed": (_end_by(signal.SIGKILL), 3, "the process that read it was killed, perhaps because"),
     "crash": (_end_by(signal.SIGSEGV), 3, "crashed with signal 11"),
     "exit": (lambda *_: os._exit(7), 3, "the process that read it ended with exit code 7"),
@@ -371,7 +374,7 @@ def test_a_file_that_cannot_be_read_never_ends_git_diff(repository: Callable) ->
         if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")
     ]
     assert [line[:2] for line in lines] == ["-w", "+w", "-(", "+(", "-w", "+w"]
-    assert lines[3].startswith("+(this file cannot be read: ")
+    assert lines[3].startswith("+(cannot be read: ")
     assert "\t12\tcrc32c:" in lines[3]
     assert "git-blob" not in done.stdout
     assert "fatal" not in done.stderr
@@ -380,7 +383,7 @@ def test_a_file_that_cannot_be_read_never_ends_git_diff(repository: Callable) ->
 def test_a_textconv_without_memory_never_ends_git_diff(repository: Callable) -> None:
     done = repository("diff", megabytes=110)
     assert done.returncode == 0, done.stderr
-    assert "+(cannot be read: not enough memory" in done.stdout
+    assert "+(cannot be read: there is not enough memory" in done.stdout
     assert "Traceback" not in done.stderr
 
 

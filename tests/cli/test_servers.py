@@ -231,7 +231,7 @@ def test_a_run_is_read_where_the_server_lists(web: Web, laid_out: Path, ckpt: Ca
 def test_a_folder_that_is_not_listed_says_so(web: Web, ckpt: Callable[..., Result]) -> None:
     done = ckpt("ls", f"{web.url}/run")
     assert done.code == 3
-    assert "/run: cannot be listed: the server does not answer with JSON" in done.err
+    assert "/run: this URL cannot be listed: the server does not answer with JSON" in done.err
     assert "hint: name a checkpoint or a file in it" in done.err
     done = ckpt("ls", f"{web.url}/run/ckpt-7")
     assert done.code == 3

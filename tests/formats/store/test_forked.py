@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ import pytest
 from formats.errors import CorruptCheckpointError
 from formats.store.local.files import LOCAL
 from formats.store.work import counters
-from formats.store.work.forked import Forked, can_fork, each_of_many
+from formats.store.work.forked import Forked
+from tests.hub import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,16 +103,33 @@ def test_what_processes_read_is_counted(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tally.nbytes, tally.reads) == (1000, 100)
 
 
+FRESH = """
+import os, threading
+from formats.store.local.files import LOCAL
+from formats.store.work.forked import can_fork, each_of_many
+
+def processes(count):
+    return set(each_of_many(lambda _: os.getpid(), range(count), 4, LOCAL))
+
+here = os.getpid()
+assert can_fork()
+assert processes(10) == {here}
+assert here not in processes(100)
+over = threading.Event()
+thread = threading.Thread(target=over.wait)
+thread.start()
+try:
+    assert not can_fork()
+    assert processes(100) == {here}
+finally:
+    over.set()
+    thread.join()
+"""
+
+
 def test_few_items_and_a_process_with_threads_fork_nothing() -> None:
-    assert can_fork()
-    assert set(each_of_many(lambda _: os.getpid(), range(10), 4, LOCAL)) == {HERE}
-    assert HERE not in set(each_of_many(lambda _: os.getpid(), range(100), 4, LOCAL))
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    try:
-        assert not can_fork()
-        assert set(each_of_many(lambda _: os.getpid(), range(100), 4, LOCAL)) == {HERE}
-    finally:
-        over.set()
-        thread.join()
+    """In a process of its own, because other tests may leave threads behind."""
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

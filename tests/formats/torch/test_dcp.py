@@ -139,7 +139,7 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         (lambda at, data, pieces: made(at, data, pieces, dtype="torch.Size"), "a tensor has no known dtype"),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": ("v",)}),
-            r"its pickle: 'w' has a path that does not match: 'v'",
+            r"its pickle cannot be read: 'w' has a path that does not match: 'v'",
         ),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": (SHARED,)}),
