@@ -548,3 +548,12 @@ def test_what_is_written_otherwise_than_it_was_decoded_is_found(
     assert done.code == 3
     assert "verification failed" in done.err
     assert not (tmp_path / "a.safetensors").exists()
+
+
+@pytest.mark.parametrize("to", ["orbax", "flax"])
+def test_a_tree_made_of_a_keras_file_is_said_not_to_be_a_step_of_keras(
+    to: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    done = ckpt("convert", data_path("keras3_mlp", "mlp.keras"), tmp_path / f"tree.{to}", "--to", to)
+    assert done.code == 0
+    assert "note: Keras cannot load this tree; to write a step that Keras resumes" in done.err

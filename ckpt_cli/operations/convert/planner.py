@@ -143,6 +143,8 @@ def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
         names = FirstNames(facts.beside())
         if names.count:
             yield f"left out {names}: not tensors, and {into.name} stores only tensors"
+    if into.is_tree and source.format.family is Family.KERAS:
+        yield "Keras cannot load this tree; to write a step that Keras resumes from, pass --like KERAS_STEP"
 
 
 def _refuse_idle(source: FormatReader, into: Format, settings: Settings) -> None:
