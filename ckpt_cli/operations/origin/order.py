@@ -35,13 +35,20 @@ class Use(NamedTuple):
 class Paired(NamedTuple):
     """A weight with its verdict.
 
-    `ways` are those that give its values, `candidates` the layers that its name leaves open.
+    `ways` are those that give its values, `candidates` the layers that its name leaves open.  A weight that
+    no way gives has candidates too, and the `signature` of the nearest way.
     """
 
     origin: WeightOrigin
     ways: tuple[Derivation, ...] = ()
     candidates: frozenset[int] = frozenset()
     shape: tuple[int, ...] = ()
+    signature: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """The role and shape of the weight, which the weights of several layers may share."""
+        return (self.signature[1:], self.shape) if self.signature else ()
 
 
 class _Member(NamedTuple):
@@ -68,31 +75,35 @@ def in_order(
     """Return verdicts, less those on weights that names do not tell and whose order is another's."""
     groups: dict[tuple[Any, ...], list[_Member]] = defaultdict(list)
     taken = _taken(found.values())
+    strays: dict[str, int] = {}
     for key, one in found.items():
-        candidates = one.candidates - taken[_kind(one)] if len(one.candidates) > 1 else frozenset()
-        if len(candidates) > 1 or (candidates and candidates != {way.layer for way in one.ways}):
+        layers_of = {way.layer for way in one.ways}
+        candidates = one.candidates - taken[one.kind] if len(one.candidates) > 1 else frozenset()
+        if one.ways and len(one.candidates) > 1 and not candidates & layers_of:
+            strays[key] = min(layers_of)
+        elif one.ways and (len(candidates) > 1 or (candidates and candidates != layers_of)):
             order = uses[key].order if key in uses else -1
-            numbers = tuple(sorted({way.layer for way in one.ways}))
-            groups[one.ways[0].signature, one.shape].append(_Member(order, key, numbers, candidates))
+            member = _Member(order, key, tuple(sorted(layers_of)), candidates)
+            groups[one.signature, one.shape].append(member)
     origins = {key: one.origin for key, one in found.items()}
-    for members in (some for group in groups.values() for some in _apart(group)):
-        for key, layer in _misplaced(sorted(members)).items():
+    apart = (some for group in groups.values() for some in _apart(group))
+    for misplaced in (strays, *(_misplaced(sorted(members)) for members in apart)):
+        for key, layer in misplaced.items():
             name = layers[layer].name
             rule = f"has the values of {name}, but neither its name nor its place says that it belongs there"
             origins[key] = WeightOrigin(key, (), rule, UNPAIRED)
     return origins
 
 
-def _kind(one: Paired) -> tuple[Any, ...]:
-    return (one.ways[0].signature[1:], one.shape) if one.ways else ()
-
-
 def _taken(found: Iterable[Paired]) -> Mapping[tuple[Any, ...], set[int]]:
-    """Return the layers whose weights of a kind are known by name, so that no other weight is theirs."""
+    """Return the layers whose weights of a kind are known by name, so that no other weight is theirs.
+
+    A weight that is another's by its values is still that of its name.
+    """
     taken: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     for one in found:
-        if one.ways and len(one.candidates) == 1:
-            taken[_kind(one)].update(one.candidates)
+        if len(one.candidates) == 1:
+            taken[one.kind].update(one.candidates)
     return taken
 
 

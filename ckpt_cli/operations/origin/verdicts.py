@@ -143,6 +143,7 @@ class Judge:
             return Paired(WeightOrigin(key, (), f"values of {spec.dtype} cannot be read", UNPAIRED))
         tried: list[Proof] = []
         is_sure = is_fitting = False
+        candidates: frozenset[int] = frozenset()
         for attempt in self._attempts(key, spec):
             if not attempt.ways:
                 continue
@@ -153,6 +154,7 @@ class Judge:
             if not tried:
                 tried, is_sure = proofs, attempt.is_named or _is_only(attempt.ways)
                 is_fitting = not attempt.is_guess
+                candidates = self._candidates(attempt) if attempt.is_named else frozenset()
         is_state = key in self._uses and self._uses[key].operation in _SHAPING
         if (is_state or not is_fitting) and self._is_constant(key, spec):
             return None
@@ -161,7 +163,9 @@ class Judge:
         if spec.stored_as is not None and not is_bounded(spec.stored_as):
             rule = f"no bound is known for {spec.stored_as.name}"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
-        return Paired(_refuted(key, tried, is_sure=is_sure))
+        nearest = min(tried, key=lambda proof: proof.found.max_error)
+        refuted = _refuted(key, nearest, is_sure=is_sure)
+        return Paired(refuted, (), candidates, spec.shape, nearest.way.signature)
 
     def _attempts(self, key: str, spec: TensorSpec) -> Iterator[Attempt]:
         """Yield ways to make a weight, the likeliest first."""
@@ -242,10 +246,14 @@ class Judge:
         if spec.stored_as is not None and self._differ(proved, spec.shape):
             rule = f"values of {_sources(proved)} are all within the quantization"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
+        signature = best.way.signature
+        found = tuple(proof.way for proof in proved if proof.way.signature == signature)
+        return Paired(_origin(key, best, spec), found, self._candidates(attempt), spec.shape, signature)
+
+    def _candidates(self, attempt: Attempt) -> frozenset[int]:
+        """Return the layers that a name leaves open."""
         layers = {way.layer for way in attempt.ways}
-        candidates = frozenset(self._kernels(attempt.ways) if attempt.is_named else layers)
-        found = tuple(proof.way for proof in proved if proof.way.signature == best.way.signature)
-        return Paired(_origin(key, best, spec), found, candidates, spec.shape)
+        return frozenset(self._kernels(attempt.ways) if attempt.is_named else layers)
 
     def _is_constant(self, key: str, spec: TensorSpec) -> bool:
         """Whether all elements of a tensor are 0, or all 1."""
@@ -293,9 +301,8 @@ def _origin(key: str, proof: Proof, spec: TensorSpec) -> WeightOrigin:
     return WeightOrigin(key, way.sources, rule, verdict, found.max_error, found.allowed)
 
 
-def _refuted(key: str, proofs: Sequence[Proof], *, is_sure: bool) -> WeightOrigin:
+def _refuted(key: str, nearest: Proof, *, is_sure: bool) -> WeightOrigin:
     """Return the verdict on a weight that no rule gives; it names the nearest."""
-    nearest = min(proofs, key=lambda proof: proof.found.max_error)
     way, found = nearest
     if not is_sure:
         rule = f"no tensor of its shape has its values; the nearest is {way.sources[0]!r}"

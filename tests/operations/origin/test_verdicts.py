@@ -187,6 +187,33 @@ def test_names_of_several_layers_do_not_tell_which_is_which(tmp_path: Path) -> N
     assert verdicts(str(path), weights, tmp_path) == dict.fromkeys(keys, "unpaired")
 
 
+def fused(inside: Array, shared: Array) -> bytes:
+    """Return what TFLite makes of a Dense layer behind another: an operation with the names of both."""
+    graph = b""
+    for number, (key, output) in enumerate(
+        [("inside/MatMul", "inside/y"), ("constant", "inside/y;shared/y")]
+    ):
+        inputs = field(1, f"x{number}".encode()) + field(1, key.encode())
+        graph += field(1, inputs + field(2, output.encode()) + field(4, b"MatMul"))
+    tensors = {"constant": shared, "inside/MatMul": inside}
+    return onnx_model(graph + b"".join(field(5, onnx_tensor(key, array)) for key, array in tensors.items()))
+
+
+def test_a_weight_is_not_that_of_a_layer_whose_name_another_weight_has(tmp_path: Path) -> None:
+    """An anonymous weight of an operation that two layers share, after their kernels changed places."""
+    inside, shared = two_layers().values()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(fused(inside, shared))
+    weights = {"inside/kernel": inside, "shared/kernel": shared}
+    assert verdicts(str(path), weights, tmp_path) == dict.fromkeys(weights, "equal")
+    swapped = {"inside/kernel": shared, "shared/kernel": inside}
+    expected = {"inside/kernel": "other", "constant": "unpaired"}
+    assert verdicts(str(path), swapped, tmp_path) == expected
+    path.write_bytes(fused(inside, inside))
+    alike = judged(str(path), dict.fromkeys(weights, inside), tmp_path)
+    assert [one.verdict for one in alike.weights] == ["equal", "equal"]
+
+
 def test_weights_of_one_layer_that_changed_places_are_others(tmp_path: Path) -> None:
     weights = source()
     swapped = weights | {"bn/gamma": weights["bn/beta"], "bn/beta": weights["bn/gamma"]}
