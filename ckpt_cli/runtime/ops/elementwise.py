@@ -235,7 +235,7 @@ def _sigmoid(x: Any) -> Any:
         return 1 / (1 + np.exp(-x))
     # exp of a negative number never overflows.
     small = np.exp(-np.abs(x))
-    return (np.where(x >= 0, 1, small) / (1 + small)).astype(x.dtype, copy=False)
+    return (np.where(x >= 0, small.dtype.type(1), small) / (1 + small)).astype(x.dtype, copy=False)
 
 
 def _softplus(x: Any) -> Any:
