@@ -158,7 +158,7 @@ def test_a_worker_of_another_version(large: str, tmp_path: Path) -> None:
         found.worker(None, OLDER)
         done = found.run("verify", large)
     assert (done.code, done.out) == (3, "")
-    assert f"has ckpt 0.0.9, expected {VERSION}\n" in done.err
+    assert f"has ckpt 0.0.9; expected {VERSION}\n" in done.err
 
 
 def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
         found.worker(None, PYTHONPATH=str(tmp_path), PYTHONSAFEPATH="1")
         done = found.run("verify", large)
         assert (done.code, done.out) == (3, "")
-        assert f" has no ckpt (there is none), expected {VERSION}\n" in done.err
+        assert f" has no ckpt (there is none); expected {VERSION}\n" in done.err
         assert found.processes[1].poll() is None, "it goes on for others"
 
 
