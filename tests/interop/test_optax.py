@@ -59,7 +59,7 @@ REJECTED = {
     "corrected": ("RMSprop", "has a count, so it corrects bias, unlike RMSprop of optax"),
     "amsgrad": ("Adam", "it keeps mu and nu and nu_max, which is not what Adam of optax keeps"),
     "nadam": ("Nadam", "Nadam"),
-    "adafactor": ("Adafactor", "over the two largest dimensions of a weight"),
+    "adafactor": ("Adafactor", "Adafactor"),
 }
 LAYERS = {"params/d0": "layers/dense", "params/d1": "layers/dense_1"}
 
