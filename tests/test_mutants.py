@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
+
+from tests.mutants import running
 from tests.mutants.__main__ import sample_of
 from tests.mutants.points import mutated, points_of, probed
-
-if TYPE_CHECKING:
-    import pytest
 
 TEXT = '''
 """Words."""
@@ -87,3 +89,95 @@ def test_probes_tell_what_is_come_to_and_change_nothing(monkeypatch: pytest.Monk
     assert run(text, 4) == run(TEXT, 4)
     assert {point.line for point in points if point.number in seen} == {8, 10, 12, 13}
     assert run(text, 4, 1) is None
+
+
+COUNTING = """
+import subprocess
+import sys
+import time
+
+def wait(seconds):
+    time.sleep(seconds if seconds < 9 else 0)
+
+def count(n):
+    while n > 0:
+        n = n - 1
+    return n
+
+def count_in_child(n):
+    subprocess.run([sys.executable, "-c", f"while {n - 1}: pass"], check=True)
+
+def count_again(n):
+    return count(n << 60)
+"""
+
+MEETING = """
+import os
+import counting
+
+def test_count():
+    assert counting.count(1) == 0
+
+def test_count_in_child():
+    counting.count_in_child(1)
+
+def test_wait_longer_than_the_cpu_seconds():
+    counting.wait(1.5)
+
+def test_do_not_wait():
+    counting.wait(60)
+
+def test_pass_once():
+    counting.count_again(os.path.exists("begun"))
+    open("begun", "w").close()
+"""
+
+
+@pytest.fixture(scope="module")
+def counting_tests(tmp_path_factory: pytest.TempPathFactory) -> running.Tests:
+    """Tests of a module that counts and waits, which have passed once."""
+    folder = tmp_path_factory.mktemp("copy")
+    (folder / "tests" / "mutants").mkdir(parents=True)
+    shutil.copy(os.path.join(running.ROOT, "tests", "mutants", "plugin.py"), folder / "tests" / "mutants")
+    (folder / "counting.py").write_text(COUNTING)
+    (folder / "test_counting.py").write_text(MEETING)
+    copied = running.Copy.__new__(running.Copy)
+    copied.folder, copied._texts = str(folder), {}
+    tests = running.Tests(copied, str(tmp_path_factory.mktemp("work")))
+    copied.probe(POINTS)
+    tests.record(["test_counting.py"])
+    copied.restore(POINTS)
+    return tests
+
+
+POINTS = points_of("counting.py", COUNTING)
+
+
+@pytest.fixture(autouse=True)
+def limits_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "limits", lambda _: (1, 10))
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "test"),
+    [
+        ("n - 1  ->  n + 1", "hangs", "test_count"),
+        ("n - 1  ->  n + 1 in child", "killed", "test_count_in_child"),
+        ("negated: seconds < 9", "hangs", "test_do_not_wait"),
+        ("9  ->  10", "survived", ""),
+    ],
+)
+def test_cpu_seconds_decide_what_hangs(
+    counting_tests: running.Tests, change: str, what: str, test: str
+) -> None:
+    found = [told for told, point in enumerate(POINTS) if change.removesuffix(" in child") in str(point)]
+    told = found[change.endswith(" in child")]
+    met = counting_tests.meet(told, POINTS[told])
+    assert met == running.Met(what, test and f"test_counting.py::{test}")
+    assert met.is_noticed == (what != "survived")
+
+
+def test_what_does_not_end_without_a_mutant_either_is_left_out(counting_tests: running.Tests) -> None:
+    (told,) = [told for told, point in enumerate(POINTS) if "constant: 60  ->  61" in str(point)]
+    assert counting_tests.meet(told, POINTS[told]).what == "survived"
+    assert counting_tests.left_out == ["test_counting.py::test_pass_once"]

@@ -84,14 +84,15 @@ def meet_all(sample: list[Point], copied: Copy, tests: Tests) -> int:
     copied.restore(sample)
     print(f"{len(tests):,} tests pass, in {time.monotonic() - begun:.0f} s", flush=True)
     met: Counter[str] = Counter()
+    noticed = 0
     for told, point in enumerate(sample):
         found = tests.meet(told, point)
         met[found.what] += 1
+        noticed += found.is_noticed
         print(
             f"{told + 1:4} {found.what:8} {point}", *([f"[{found.test}]"] if found.test else []), flush=True
         )
     print("left out, as they fail without a mutant:", *tests.left_out, sep="\n  ")
-    noticed = met["killed"] + met["hangs"]
     print(f"{noticed} of {len(sample)} noticed, {noticed / len(sample):.1%}: {dict(met)}")
     return 0 if noticed >= ENOUGH * len(sample) else 1
 

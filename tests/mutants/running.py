@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -24,17 +25,37 @@ __all__ = ["ROOT", "Copy", "Met", "Tests"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 BUDGET = 90.0
-"""Seconds that the tests may take, all together, that one mutant meets."""
+"""CPU seconds that the tests may take, all together, that one mutant meets."""
 
 _MARKS = "not interop and not fuzz and not servers and not cluster and not browser"
 _MARKS += " and not shells and not packs and not recipes"
+_LIGHT = ("--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:pytest_cov")
+"""What a run can do without: a test that fails need not say why."""
+
+HANGS = (-signal.SIGXCPU, -signal.SIGALRM)
+"""How pytest ends where a test takes more CPU seconds than it may, or sleeps for ever."""
 
 
 class Met(NamedTuple):
-    """What became of a mutant: killed, hangs, survived or unseen, and the test that failed."""
+    """What became of a mutant: killed, hangs, survived or unseen, and the test that failed or did not end."""
 
     what: str
     test: str = ""
+
+    @property
+    def is_noticed(self) -> bool:
+        return self.what in ("killed", "hangs")
+
+
+def limits(expected: float) -> tuple[int, int]:
+    """Return the CPU seconds and the seconds of the clock that a test may take.
+
+    `expected` are its CPU seconds without a mutant.
+
+    The CPU seconds decide.  The clock ends a test that sleeps for ever, and no other, even on a busy machine,
+    where a process gets a small part of a CPU.
+    """
+    return math.ceil(30 + 10 * expected), math.ceil(300 + 100 * expected)
 
 
 class Copy:
@@ -89,16 +110,16 @@ class Tests:
         self._copy, self._work = copied, work
         self.left_out: list[str] = []
         self._passed: dict[str, tuple[float, set[int]]] = {}
-        """Of each test that passes its seconds, and the points that it comes to; in their order."""
+        """Of each test that passes its CPU seconds, and the points that it comes to; in their order."""
         self._shared: dict[str, set[int]] = {}
         """Of each file of tests the points that its fixtures come to, and of "" what all come to."""
         self._sound: set[str] = set()
-        """Tests that fail of a mutant, and do not without one."""
+        """Tests that fail or do not end because of a mutant, and pass without one."""
 
     def record(self, paths: Iterable[str]) -> None:
         """Run all tests, and note which come to which point; those that fail are left out."""
         seen = os.path.join(self._work, "seen")
-        self._run(paths, None, CKPT_MUTANTS_SEEN=f"0:{seen}")
+        self._run(paths, CKPT_MUTANTS_SEEN=f"0:{seen}")
         if not os.path.exists(seen + ".json"):
             sys.exit(self._output())
         with open(seen + ".json", encoding="utf-8") as file:
@@ -116,22 +137,28 @@ class Tests:
         """Have a mutant meet the tests that come to it, those of its own room first, until one fails."""
         met = Met("unseen")
         for names in filter(None, self._reaching(told, point)):
-            self._copy.mutate(point)
-            met = self._meet(names)
-            self._copy.restore([point])
-            while met.what == "killed" and not self._is_sound(met.test, names):
+            met = self._meet_mutated(point, names)
+            while met.is_noticed and not self._is_sound(met.test, names):
                 names.remove(met.test)
                 self._passed.pop(met.test)
                 self.left_out.append(met.test)
-                self._copy.mutate(point)
-                met = self._meet(names)
-                self._copy.restore([point])
+                met = self._meet_mutated(point, names)
             if met.what != "survived":
                 break
         return met
 
+    def _meet_mutated(self, point: Point, names: Sequence[str]) -> Met:
+        self._copy.mutate(point)
+        try:
+            return self._meet(names)
+        finally:
+            self._copy.restore([point])
+
     def _is_sound(self, test: str, names: Sequence[str]) -> bool:
-        """Whether a test that failed passes without the mutant, among those of its file that are run here."""
+        """Whether a test that failed or did not end passes without the mutant, within the same limits.
+
+        It is run after those of its file that are run here.
+        """
         if test not in self._sound:
             beside = [name for name in names if _file_of(name) == _file_of(test)]
             if self._meet(beside).what != "survived":
@@ -159,35 +186,32 @@ class Tests:
 
     def _meet(self, names: Sequence[str]) -> Met:
         """Run tests file by file, what takes the least time first, until one fails."""
+        if not names:  # all are left out
+            return Met("survived")
         seconds = dict.fromkeys(map(_file_of, names), 0.0)
         for name in names:
             seconds[_file_of(name)] += self._passed[name][0]
-        only, failed = (os.path.join(self._work, name) for name in ("only", "failed"))
+        only, last = (os.path.join(self._work, name) for name in ("only", "last"))
         with open(only, "w", encoding="utf-8") as file:
-            json.dump(list(names), file)
+            json.dump({name: limits(self._passed[name][0]) for name in names}, file)
         with suppress(FileNotFoundError):
-            os.remove(failed)
-        limit = 60 + 4 * sum(seconds.values())
+            os.remove(last)
         files = sorted(seconds, key=seconds.__getitem__)
-        code = self._run(files, limit, CKPT_MUTANTS_ONLY=only, CKPT_MUTANTS_FAILED=failed)
-        if code is None:
-            return Met("hangs")
+        code = self._run(["-x", *files], CKPT_MUTANTS_ONLY=only, CKPT_MUTANTS_LAST=last)
         if code == 0:
             return Met("survived")
-        if not os.path.exists(failed):  # the interpreter has ended, or a module cannot be imported
-            return Met("killed", names[0])
-        with open(failed, encoding="utf-8") as file:
-            return Met("killed", file.read())
+        what = "hangs" if code in HANGS else "killed"
+        if not os.path.exists(last):  # a module cannot be imported
+            return Met(what, names[0])
+        with open(last, encoding="utf-8") as file:
+            return Met(what, file.read())
 
-    def _run(self, paths: Iterable[str], limit: float | None, **variables: str) -> int | None:
-        """Return how pytest ended; None where it took longer than `limit`, also of the processor's time."""
+    def _run(self, arguments: Iterable[str], **variables: str) -> int:
+        """Return how pytest ended."""
         temporary = tempfile.mkdtemp(dir=self._work)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.plugin", "-m", _MARKS]
-        command += ["-p", "no:cacheprovider", "--basetemp", os.path.join(temporary, "pytest"), *paths]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.plugin", "-m", _MARKS, *_LIGHT]
+        command += ["--basetemp", os.path.join(temporary, "pytest"), *arguments]
         settings = {"TMPDIR": temporary, "HOME": temporary, "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
-        if limit is not None:
-            command.append("-x")
-            settings["CKPT_MUTANTS_LIMIT"] = str(int(limit))
         with open(os.path.join(self._work, "output"), "wb") as output:
             process = subprocess.Popen(
                 command,
@@ -199,15 +223,12 @@ class Tests:
                 start_new_session=True,
             )
             try:
-                code: int | None = process.wait(None if limit is None else 2 * limit)
-            except subprocess.TimeoutExpired:
-                code = None
+                return process.wait()
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        shutil.rmtree(temporary, ignore_errors=True)
-        return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
+                shutil.rmtree(temporary, ignore_errors=True)
 
     def _output(self) -> str:
         with open(os.path.join(self._work, "output"), encoding="utf-8", errors="replace") as file:
