@@ -454,7 +454,7 @@ LISTS_A_BUNDLE = """
     formats.store.work.workers formats.tf formats.tf.bundle formats.tf.bundle.index
     formats.tf.bundle.payload formats.tf.bundle.reader formats.tf.bundle.slices
     formats.wire formats.wire.coding formats.wire.compression formats.wire.crc32c
-    formats.wire.joining formats.wire.limits formats.wire.magic formats.wire.messages
+    formats.wire.limits formats.wire.magic formats.wire.messages
     formats.wire.ordered_code formats.wire.protobuf formats.wire.sstable
 """
 

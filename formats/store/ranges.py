@@ -16,7 +16,6 @@ from ..core.chunks import PIECE, view_of
 from ..core.slicing import allocate
 from ..errors import ChecksumError
 from ..wire.crc32c import extend, mask
-from ..wire.joining import CRC32, CRC32C, joined
 from .work.task_context import HAND
 from .work.workers import TASK_BYTES
 
@@ -147,6 +146,8 @@ class Sum:
         if not self.size:
             self.crc, self.crc32 = following.crc, following.crc32
         else:
+            from ..wire.joining import CRC32, CRC32C, joined  # a listing starts without it
+
             self.crc = joined(CRC32C, self.crc, following.crc, following.size)
             one, other = self.crc32, following.crc32
             self.crc32 = None if one is None or other is None else joined(CRC32, one, other, following.size)
