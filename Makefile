@@ -168,7 +168,7 @@ $(RECIPES)/installed: pyproject.toml constraints.txt
 
 # TensorFlow, PyTorch and Orbax are asked what they make of our files, each release in its own environment.  Of large matrices
 # `interop` takes a sample, which the commit decides, `interop-all` the whole.
-interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed-safetensors $(ORBAX)/installed $(ORBAX_OLD)/installed
+interop interop-all: $(VENV)/installed $(TF215)/installed $(TF221)/installed-safetensors $(TORCH)/installed-safetensors $(ORBAX)/installed-keras $(ORBAX_OLD)/installed
 	$(WHOLE) $(VENV)/bin/python -m pytest -m interop
 
 interop-all: WHOLE = CKPT_WHOLE=1
@@ -191,11 +191,11 @@ $(TORCH)/installed-safetensors:
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy safetensors==0.8.0
 	touch $@
 
-$(ORBAX)/installed:
+$(ORBAX)/installed-keras:
 	@command -v $(PYTHON311) >/dev/null || { echo 'make interop: Orbax needs $(PYTHON311), which is not here; name one with PYTHON311=...' >&2; exit 1; }
 	$(PYTHON311) -m venv $(ORBAX)
 	$(ORBAX)/bin/python -m pip install --quiet --disable-pip-version-check \
-		orbax-checkpoint==0.12.8 tensorstore==0.1.86 flax==0.12.8 jax==0.10.2 optax==0.2.8
+		orbax-checkpoint==0.12.8 tensorstore==0.1.86 flax==0.12.8 jax==0.10.2 optax==0.2.8 keras==3.15.1
 	touch $@
 
 $(ORBAX_OLD)/installed:

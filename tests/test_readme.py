@@ -154,6 +154,7 @@ def _lay_out(directory: Path) -> None:
     shutil.copy(data_path("bert_template", "gold_map.tsv"), directory / "names.tsv")
     shutil.copytree(data_path("guide_adam_legacy", "tf_ckpts"), directory / "run")
     shutil.copytree(data_path("keras_mlp"), directory / "keras_mlp")
+    shutil.copytree(data_path("orbax", "new/keras_orbax"), directory / "keras_run")
     bert = dict(hub.records("tensorflow"))["bert"]["BertModel"]
     hub.write(
         directory / "tf_bert", "tensorflow", bert, {"model_type": "bert", "architectures": ["BertModel"]}

@@ -109,7 +109,7 @@ def _read(code: str) -> float:
 def _orbax(code: str) -> list[str]:
     interpreter = os.path.join(ORBAX, "bin", "python")
     if not os.path.exists(interpreter):
-        raise Missing("Orbax is not installed: make .venv-orbax/installed")
+        raise Missing("Orbax is not installed: make .venv-orbax/installed-keras")
     return python(code, interpreter=interpreter)
 
 
