@@ -232,11 +232,11 @@ def lent(jobs: int | None, executor: str | None = None) -> Iterator[Workers]:
     """Yield who does the work: `jobs` threads, or those that an executor names."""
     from contextlib import closing
 
-    from formats.store.work.workers import default_jobs, workers
+    from formats.store.work.workers import workers
 
     counting("jobs", jobs)
     if executor is None:
-        with workers(default_jobs() if jobs is None else jobs) as pool:
+        with workers(jobs) as pool:
             yield pool
         return
     from formats.store.work.executors import workers_named

@@ -164,12 +164,6 @@ GENERAL = (
 """The options that all commands have, unless a command has one of the name for itself."""
 
 
-def _default_jobs() -> int:
-    from formats.store.work.workers import default_jobs  # a listing starts without it
-
-    return default_jobs()
-
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 FORMS = ("text", "json", "sarif", "junit", "markdown", "github", "gitlab")
 """How findings are shown; those behind the first two are modules of `ckpt_cli.render.findings`."""
@@ -194,7 +188,7 @@ update_state_option = click.option(
 )
 
 
-def _lend(context: click.Context, _: click.Parameter, value: int) -> Workers | None:
+def _lend(context: click.Context, _: click.Parameter, value: int | None) -> Workers | None:
     """Return that many threads, for as long as the command runs."""
     from formats.store.work.workers import workers
 
@@ -206,10 +200,10 @@ jobs_option = click.option(
     "--jobs",
     "workers",
     type=click.IntRange(1),
-    default=_default_jobs,
     metavar="N",
     callback=_lend,
-    help="Run N tasks in parallel. [default: one per CPU, at most 8]\fThe result does not depend on N.",
+    help="Run N tasks in parallel. [default: one per CPU, at most 8]\fThe default is lower if less than "
+    "64 MB of memory are available per task. The result does not depend on N.",
 )
 
 

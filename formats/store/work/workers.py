@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -48,6 +48,9 @@ _MOST_FILES = 16
 
 _MOST_JOBS = 8
 """Threads used by default: eight read and sum about as fast as memory allows."""
+
+MEMORY_EACH = 64 << 20
+"""Available memory that each of several threads needs by default: it takes at most 40 MB, and its stack."""
 
 
 def task_bytes(total: int) -> int:
@@ -217,16 +220,17 @@ class Workers:
     """Hands out tasks, or runs them in the calling thread if there are no workers.
 
     `hands` is called once, when there is something to share.  `total` are the bytes of all the work, which
-    decide how large a task is, `jobs` how many processes may be forked for many small files instead.
+    decide how large a task is, `jobs` how many processes may be forked for many small files instead (None:
+    as many as there are threads by default).
     `sent` counts tasks that were handed out and their bytes, `kept` the tensors, and their bytes, that this
     process goes through itself.
     """
 
     def __init__(
-        self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False, jobs: int = 1
+        self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False, jobs: int | None = 1
     ) -> None:
         self._hands = hands
-        self.jobs = jobs
+        self._jobs = jobs
         self._shares_all = shares_all
         self._made: list[Hands] = []
         self.task_bytes = TASK_BYTES
@@ -239,6 +243,11 @@ class Workers:
         self.task_bytes = task_bytes(total)
         self._total = total
         return self
+
+    @cached_property
+    def jobs(self) -> int:
+        """How many processes may be forked."""
+        return default_jobs() if self._jobs is None else self._jobs
 
     @property
     def shares_all(self) -> bool:
@@ -349,26 +358,36 @@ def processors() -> int:
 
 
 def default_jobs() -> int:
-    """Return the default number of concurrent tasks: one per processor, at most eight."""
-    return min(_MOST_JOBS, processors())
+    """Return the default number of concurrent tasks: one per processor, at most eight.
+
+    There are fewer where memory is scarce.
+    """
+    most = min(_MOST_JOBS, processors())
+    if most == 1:
+        return 1
+    from .available_memory import available_memory  # a listing starts without it
+
+    memory = available_memory()
+    return most if memory is None else max(1, min(most, memory // MEMORY_EACH))
 
 
 @contextmanager
-def workers(jobs: int) -> Iterator[Workers]:
-    """Lend that many threads.
+def workers(jobs: int | None = None) -> Iterator[Workers]:
+    """Lend that many threads, by default as many as `default_jobs` returns.
 
     Reading, writing, checksums and numpy's arithmetic release the interpreter's lock.
     The threads are made when there are two tasks, for importing them takes longer than
     listing a small checkpoint.
     """
-    found = Workers(partial(_threads, jobs), jobs=jobs) if jobs > 1 else Workers()
+    found = Workers(partial(_threads, jobs), jobs=jobs) if (jobs or processors()) > 1 else Workers()
     try:
         yield found
     finally:
         found.close()
 
 
-def _threads(jobs: int) -> Threads:
+def _threads(jobs: int | None) -> Threads:
     from concurrent.futures import ThreadPoolExecutor
 
-    return Threads(ThreadPoolExecutor(jobs), jobs)
+    count = jobs or default_jobs()
+    return Threads(ThreadPoolExecutor(count), count)
