@@ -18,26 +18,34 @@ from formats.store.work.forked import Forked
 from tests.hub import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 HERE = os.getpid()
 
 
-def children() -> list[str]:
+def children_of_this_process() -> list[str]:
     with open(f"/proc/{HERE}/task/{HERE}/children") as file:
         return file.read().split()
 
 
+@pytest.fixture
+def children() -> Callable[[], list[str]]:
+    """Return what returns the children that a test has left; those that were there before are others'."""
+    before = set(children_of_this_process())
+    return lambda: [child for child in children_of_this_process() if child not in before]
+
+
 @pytest.mark.parametrize("jobs", [1, 2, 3, 8])
 @pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 1000])
-def test_results_come_in_the_order_of_their_items(jobs: int, count: int) -> None:
+def test_results_come_in_the_order_of_their_items(jobs: int, count: int, children: Callable) -> None:
     found = list(Forked(lambda item: (item * item, os.getpid()), range(count), jobs))
     assert [square for square, _ in found] == [item * item for item in range(count)]
     assert HERE not in {process for _, process in found}
     assert not children()
 
 
-def test_an_error_is_raised_in_its_turn() -> None:
+def test_an_error_is_raised_in_its_turn(children: Callable) -> None:
     def work(item: int) -> int:
         if item % 100 == 57:
             raise CorruptCheckpointError(f"item {item}", path="here", hints=("a hint",))
