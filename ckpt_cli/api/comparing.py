@@ -9,6 +9,7 @@ from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
 from ..operations.compare.diff import DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.compare.layers import parts_of_slots
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.compare.where import ChosenPairs
 from ..operations.convert.framework_layout import OF_OPTIMIZER, compared_with, lay_out
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..operations.compare.index_difference import Unlike
     from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.reporting import Reporter
+    from ..operations.select.keys import Renamed
     from ..operations.select.where import Where
 
 __all__ = ["RULES", "CompareOptions", "Failing", "Sides", "compare", "sides"]
@@ -113,13 +115,18 @@ def compare(
         other.check_unchanged()
         if not options.with_names:
             return found, {}
-        mine = labels(one, "object-path", changed)
-        keys = changed.keys if changed is not None else {}
-        names = {keys.get(key, key): name for key, name in mine.items()}
-        theirs = labels(other, "object-path")
-        # Optimizers number their slots: where one number is two slots, neither name is right for both.
-        unlike = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
-        return found, {**names, **theirs, **unlike}
+        slots = parts_of_slots(other) if changed is not None else parts_of_slots(one, other)
+        return found._replace(slots=slots), _names(one, other, changed)
+
+
+def _names(left: FormatReader, right: FormatReader, changed: Renamed | None) -> dict[str, str]:
+    """Return the names by which people know the keys of both sides."""
+    keys = changed.keys if changed is not None else {}
+    names = {keys.get(key, key): name for key, name in labels(left, "object-path", changed).items()}
+    theirs = labels(right, "object-path")
+    # Optimizers number their slots: where one number is two slots, neither name is right for both.
+    unlike = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
+    return {**names, **theirs, **unlike}
 
 
 def _choosing(options: CompareOptions, left: FormatReader, right: FormatReader) -> ChosenPairs | None:

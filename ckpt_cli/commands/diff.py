@@ -247,7 +247,7 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
     elif top:
         view.in_order(view.largest_first(shown)[:top], names)
     else:
-        view.by_layer(shown, names)
+        view.by_layer(shown, names, found.slots)
     render.say_more(len(shown[top:]) if top else 0, "tensor")
     view.summary_line(found)
 

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Any
 from formats.core.words import counted, natural_order
 
 from ..operations.compare.diff import MEASURES
-from ..operations.compare.measure import Norms
-from ..operations.look.listing import split_layer
+from ..operations.compare.layers import layer_and_leaf
+from ..operations.compare.ranking import (
+    farness,
+    is_floating,
+    largest_magnitude,
+    layer_weight,
+    magnitude,
+    norms_of_changed,
+    weight,
+)
 from . import base as render
 from .tables import Column, lay_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from formats import TensorSpec
 
@@ -31,9 +39,6 @@ _STYLES: dict[str, dict[str, Any]] = {
     "value": {"fg": "yellow"},
     "same": {"dim": True},
 }
-_WEIGHTS = {"shape": 5, "dtype": 4, "removed": 3, "added": 3, "value": 2, "renamed": 1, "same": 0}
-"""The order of changes: those that prevent restoring come before those of training."""
-
 _BAR, _SHORTEST_STAT, _LONGEST_STAT = 12, 10, 50
 """Characters of the longest bar: of a table; of `--stat` in a narrow terminal and in a wide one."""
 _STAT = (Column("", fold=True),)
@@ -88,40 +93,45 @@ _COLUMNS = (
     Column("", fold=True),
     Column(""),
     Column("", prose=True),
-    Column("cos", worth=5),
-    Column("bars", worth=4),
-    Column("max", worth=3),
-    Column("max rel", worth=2),
-    Column("differing", worth=1),
+    Column("cos", worth=6),
+    Column("bars", worth=3, spare=True),
+    Column("max", worth=4, spare=True),
+    Column("max rel", worth=2, spare=True),
+    Column("differing", worth=1, spare=True),
 )
 """Of a change: its tensor, dtype and shape, what it is or how far values are apart, in how many elements."""
+
+_SAME_SPECS = (_COLUMNS[0], Column("", worth=5, spare=True), *_COLUMNS[2:])
+"""The columns if only values changed: how far they are apart matters more than dtypes and shapes."""
 
 _LAYERS = (
     Column("LAYER", fold=True),
     Column("REL", right=True),
     Column("COSINE", right=True, worth=2),
-    Column("CHANGED", right=True, worth=1),
-    Column("", worth=0),
+    Column("CHANGED", right=True, worth=1, spare=True),
+    Column("", worth=0, spare=True),
 )
 _MOST_LAYERS = 20
 
 
-def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
+def by_layer(
+    entries: list[DiffEntry], names: Mapping[str, str], slots: Mapping[str, tuple[str, str]]
+) -> None:
     """Print how far layers are apart, then their changes, the layer of the largest change first."""
     groups: dict[str, list[tuple[str, DiffEntry]]] = {}
     for entry in entries:
-        layer, leaf = split_layer(names.get(entry.key, entry.key))
+        layer, leaf = layer_and_leaf(entry.key, names.get(entry.key, entry.key), slots)
         groups.setdefault(layer, []).append((leaf, entry))
     for members in groups.values():
         members.sort(key=lambda member: natural_order(member[0]))
-        members.sort(key=lambda member: _weight(member[1]), reverse=True)
+        members.sort(key=lambda member: weight(member[1]), reverse=True)
     _layer_table({layer: [entry for _, entry in members] for layer, members in groups.items()})
-    largest = _largest(entries)
+    largest = largest_magnitude(entries)
     named = sorted(groups.items(), key=lambda group: natural_order(group[0]))
-    ordered = sorted(named, key=lambda group: _weight(group[1][0][1]), reverse=True)
+    ordered = sorted(named, key=lambda group: layer_weight(entry for _, entry in group[1]), reverse=True)
     shown = [member for _, members in ordered for member in members]
     cells = [_cells(f"  {_mark(entry, leaf)}", entry, largest) for leaf, entry in shown]
-    laid = render.laid_out(_COLUMNS, cells)
+    laid = render.laid_out(_columns(entries), cells)
     for layer, members in ordered:
         render.title(layer or _TOP_LEVEL)
         for (_, entry), row in zip(members, laid.rows, strict=False):
@@ -131,35 +141,39 @@ def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
 
 def largest_first(entries: Iterable[DiffEntry]) -> list[DiffEntry]:
     """Return entries as `by_layer` orders those of a layer."""
-    return sorted(entries, key=_weight, reverse=True)
+    return sorted(entries, key=weight, reverse=True)
 
 
 def in_order(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     """Print changes in the order that they have, a line each."""
-    largest = _largest(entries)
+    largest = largest_magnitude(entries)
     cells = [_cells(_mark(entry, names.get(entry.key, entry.key)), entry, largest) for entry in entries]
-    laid = render.laid_out(_COLUMNS, cells)
+    laid = render.laid_out(_columns(entries), cells)
     for entry, row in zip(entries, laid.rows, strict=False):
         render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
     render.say_left_out(laid)
 
 
+def _columns(entries: Iterable[DiffEntry]) -> Sequence[Column]:
+    return _SAME_SPECS if all(entry.change in ("value", "same") for entry in entries) else _COLUMNS
+
+
 def _layer_table(groups: Mapping[str, list[DiffEntry]]) -> None:
     """Print how far changed values of each layer are apart, the farthest first; of one, its tensors do."""
-    found = {layer: _apart(entries) for layer, entries in groups.items()}
+    found = {layer: norms_of_changed(entries) for layer, entries in groups.items()}
     known = {layer: norms for layer, norms in found.items() if norms is not None}
     if len(known) < 2:
         return
     ordered = sorted(known.items(), key=lambda item: natural_order(item[0]))
-    ordered.sort(key=lambda item: _farness(item[1].relative), reverse=True)
-    most = max((far for _, norms in ordered if math.isfinite(far := _farness(norms.relative))), default=0.0)
+    ordered.sort(key=lambda item: farness(item[1].relative), reverse=True)
+    most = max((far for _, norms in ordered if math.isfinite(far := farness(norms.relative))), default=0.0)
     rows = [
         [
             render.escape(layer or _TOP_LEVEL),
             _percent(norms.relative),
             _cosine(norms.cosine),
             str(sum(entry.change == "value" for entry in groups[layer])),
-            _bar(_farness(norms.relative), most),
+            _bar(farness(norms.relative), most),
         ]
         for layer, norms in ordered[:_MOST_LAYERS]
     ]
@@ -169,43 +183,10 @@ def _layer_table(groups: Mapping[str, list[DiffEntry]]) -> None:
     render.lines([""])
 
 
-def _apart(entries: Iterable[DiffEntry]) -> Norms | None:
-    """Return how far the floating values of a layer are apart: of those tensors that changed."""
-    found = None
-    for entry in entries:
-        if entry.change == "value" and entry.difference.norms is not None and _is_floating(entry):
-            found = (found or Norms()).add(entry.difference.norms)
-    return found
-
-
 def _style(entry: DiffEntry) -> dict[str, Any]:
     """Return the colour of a change; red and bold where NaN or infinity came or went."""
     gone_bad = entry.change == "value" and not math.isfinite(entry.difference.max_abs or 0.0)
     return {"fg": "red", "bold": True} if gone_bad else _STYLES[entry.change]
-
-
-def _is_floating(entry: DiffEntry) -> bool:
-    return entry.right is not None and entry.right.dtype.family in ("float", "complex")
-
-
-def _farness(number: float | None) -> float:
-    """Return a number to sort by: NaN, which came or went, is farther than all."""
-    return 0.0 if number is None else math.inf if math.isnan(number) else number
-
-
-def _magnitude(entry: DiffEntry) -> float:
-    """Return how far values are apart: infinitely where NaN came or went, not at all as a counter counts."""
-    found = entry.difference
-    return _farness(found.max_abs if found.norms is None else found.rel_l2) if _is_floating(entry) else 0.0
-
-
-def _weight(entry: DiffEntry) -> tuple[int, float]:
-    return _WEIGHTS[entry.change], _magnitude(entry) if entry.change == "value" else 0.0
-
-
-def _largest(entries: Iterable[DiffEntry]) -> float:
-    sizes = (_magnitude(entry) for entry in entries if entry.change == "value")
-    return max((size for size in sizes if math.isfinite(size)), default=0.0)
 
 
 def _mark(entry: DiffEntry, name: str) -> str:
@@ -233,7 +214,7 @@ def _told(entry: DiffEntry, largest: float) -> list[str]:
     return [
         f"rel {_percent(found.rel_l2)}" if found.norms else "value",
         f"cos {_cosine(found.cosine)}" if found.norms else "",
-        _bar(_magnitude(entry), largest),
+        _bar(magnitude(entry), largest),
         f"max {found.max_abs:.3g}",
         f"max rel {found.max_rel:.3g}",
         count,
@@ -281,9 +262,9 @@ def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     rows = [*lay_out(_STAT, [[label] for label in labels], render.room() - beside - _SHORTEST_STAT).rows]
     width = max(render.width(row[-1]) for row in rows)
     room = min(_LONGEST_STAT, max(_SHORTEST_STAT, render.room() - width - beside))
-    most = _largest(entries)
+    most = largest_magnitude(entries)
     for entry, row, text in zip(entries, rows, texts, strict=True):
-        size = _magnitude(entry)
+        size = magnitude(entry)
         length = room if not math.isfinite(size) else math.ceil(size / most * room) if most else 0
         bar = render.styled(_MARKS[entry.change] * (length or 1), **_STYLES[entry.change])
         render.lines([*row[:-1], f" {render.pad(row[-1], width)} | {text.rjust(digits)} {bar}"])
@@ -291,7 +272,7 @@ def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
 
 def _stat_text(entry: DiffEntry) -> str:
     """Return how far values are apart; where that is not known, or no float, how many elements changed."""
-    if entry.change == "value" and entry.difference.norms is not None and _is_floating(entry):
+    if entry.change == "value" and entry.difference.norms is not None and is_floating(entry):
         return _percent(entry.difference.rel_l2)
     count = _changed(entry)
     return "?" if count is None else f"{count:,}"

@@ -61,7 +61,7 @@ def _layers(found: Matrix, numbers: Sequence[str]) -> None:
     columns = [
         render.Column("LAYER", fold=True),
         render.Column("FARTHEST", right=True),
-        render.Column("PAIR", worth=0),
+        render.Column("PAIR", worth=0, spare=True),
     ]
     rows = [
         [render.escape(prefix or "(top level)"), percent(cell), pair] for _, prefix, cell, pair in farthest

@@ -11,9 +11,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
+import operator
 import os
 import zlib
+from collections import Counter
 from html import escape as escape_markup
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ _SCRIPTS = (
 _MOST_ROWS = 200
 """The most rows of a table without the script; longer ones are unreadable."""
 
+_DISTANCE = "‖a-b‖ / ‖b‖"
 _LONGEST = 300
 """Characters of a name in such a table."""
 
@@ -218,25 +220,29 @@ def _left_out(total: int) -> list[str]:
     return [f"<p>{total - _MOST_ROWS:,} more not shown.</p>"] if total > _MOST_ROWS else []
 
 
-def _nearness(entry: dict[str, Any]) -> float:
-    """Return what sorts changes, the largest first; NaN and infinity are texts and come before numbers."""
-    value = entry.get("rel_l2", entry.get("max_rel"))
-    return -math.inf if isinstance(value, str) else -(value or 0.0)
+def _far(row: dict[str, Any]) -> list[str]:
+    """Return how far values are apart: the distance in percent, and the cosine."""
+    far = row.get("rel_l2")
+    return [percent(None if far is None else float(far)), _figure(row.get("cosine"))]
 
 
 def _two(document: dict[str, Any]) -> str:
-    entries = sorted(document["entries"], key=_nearness)
+    entries = sorted(document["entries"], key=operator.itemgetter("rank"))
     rows = [
         [
             entry.get("name") or entry["key"],
             entry["change"],
+            *_far(entry),
+            _figure(entry.get("max_abs")),
             _figure(entry.get("differing")),
             f"{(entry.get('right') or entry['left'])[3]:,}",
-            _figure(entry.get("max_abs")),
-            _figure(entry.get("max_rel")),
-            _figure(entry.get("rel_l2")),
         ]
         for entry in entries[:_MOST_ROWS]
+    ]
+    counts = Counter(entry["layer"] for entry in entries)
+    layers = [
+        [layer["name"] or "(top level)", f"{counts[at]:,}", *_far(layer)]
+        for at, layer in enumerate(document["layers"][:_MOST_ROWS])
     ]
     return "\n".join(
         [
@@ -245,9 +251,11 @@ def _two(document: dict[str, Any]) -> str:
             *_warnings(document["right"]),
             *_alarm(document["broken"].values()),
             f"<p>{counted(document['same'], 'tensor')} unchanged</p>",
+            "<h2>Layers, the largest change first</h2>",
+            _table(("layer", "tensors", _DISTANCE, "cosine"), layers, len(document["layers"])),
             f"<h2>{counted(len(entries), 'tensor')} changed</h2>",
             _table(
-                ("name", "change", "differing", "elements", "largest |a-b|", "relative", "‖a-b‖ / ‖b‖"),
+                ("name", "change", _DISTANCE, "cosine", "largest |a-b|", "differing", "elements"),
                 rows,
                 len(entries),
             ),

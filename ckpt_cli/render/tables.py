@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 _GAP = "  "
 _ELLIPSIS = "..."  # which every encoding has
@@ -29,7 +29,8 @@ class Column(NamedTuple):
     """A table's column.
 
     `fold`: names; long ones are shortened. `prose`: sentences, which are never cut, but continue below their
-    row. `worth`: the columns of least worth are dropped first; a column without one stays.
+    row. `worth`: the columns of least worth are dropped first; a column without one stays. `spare`: the
+    column is also dropped if that leaves more names on the line of their row.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Column(NamedTuple):
     fold: bool = False
     prose: bool = False
     worth: int | None = None
+    spare: bool = False
 
     @property
     def bends(self) -> bool:
@@ -77,13 +79,15 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
         max(map(width, (column.name, *(row[at] for row in rows)))) for at, column in enumerate(columns)
     ]
     kept = _kept(columns, natural, room)
+    folded = next((at for at in kept if columns[at].fold), None)
+    if folded is not None and natural[folded] > _widths(columns, natural, kept, room)[kept.index(folded)]:
+        kept = _without_spare(columns, natural, kept, room, dict.fromkeys(row[folded] for row in rows))
     widths = _widths(columns, natural, kept, room)
     shown = [columns[at] for at in kept]
     first = next((at for at, column in enumerate(shown) if column.fold), None)
     names = [dict.fromkeys(row[at] for row in rows) if columns[at].fold else {} for at in kept]
     texts = [_shortened(each, cells) for each, cells in zip(names, widths, strict=True)]
-    left = [name for name in names[first] if name not in texts[first]] if first is not None else []
-    alone = _shortened(left, room)
+    alone = _shortened(_alone(names[first], texts[first]), room) if first is not None else {}
     table = _Table(shown, widths, first, texts, alone, room)
     heading = table.line([column.name for column in shown]) if any(c.name for c in shown) else None
     left_out = [column.name for at, column in enumerate(columns) if at not in kept and column.name]
@@ -100,6 +104,28 @@ def _kept(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[
             break
         kept.remove(-at)
     return kept
+
+
+def _without_spare(
+    columns: Sequence[Column], natural: Sequence[int], kept: list[int], room: int, names: Mapping[str, None]
+) -> list[int]:
+    """Return the columns with which the fewest names need a line of their own: of these, the most columns."""
+
+    def count(some: list[int]) -> int:
+        cells = _widths(columns, natural, some, room)[some.index(folded)]
+        wide = {name: None for name in names if width(name) > cells}
+        return len(_alone(wide, _shortened(names, cells)))
+
+    folded = next(at for at in kept if columns[at].fold)
+    choices = [kept]
+    for _, at in sorted((columns[at].worth or 0, -at) for at in kept if columns[at].spare):
+        choices.append([each for each in choices[-1] if each != -at])
+    return min(choices, key=count)
+
+
+def _alone(names: Iterable[str], texts: Mapping[str, str]) -> list[str]:
+    """Return the names that have no shorter text."""
+    return [name for name in names if name not in texts]
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -167,7 +193,43 @@ def _shortened(names: Iterable[str], room: int) -> dict[str, str]:
     owners: dict[str, list[str]] = {}
     for name in names:
         owners.setdefault(shorten(name, room) or "", []).append(name)
+    alike: dict[tuple[str, int], list[str]] = {}
+    for text, own in owners.items():
+        for name in own if len(own) > 1 else ():
+            if name != text:
+                alike.setdefault((text, name.count("/")), []).append(name)
+    for group in alike.values():
+        for name, text in _told_apart(group, room):
+            owners.setdefault(text, []).append(name)
     return {own[0]: text for text, own in owners.items() if text and len(own) == 1 and own[0] != text}
+
+
+def _told_apart(names: Sequence[str], room: int) -> Iterator[tuple[str, str]]:
+    """Yield names of as many components with shorter texts that keep the components in which they differ."""
+    parts = [name.split("/") for name in names]
+    last = len(parts[0]) - 1
+    kept = {0, last, *(at for at, some in enumerate(zip(*parts, strict=True)) if len({*some}) > 1)}
+    ends = zip(range(last - 1, 0, -1), range(1, last), strict=True)
+    inner = list(dict.fromkeys(at for pair in ends for at in pair))  # from both ends in turn
+    for name, own in zip(names, parts, strict=True):
+        if len(names) < 2 or width(_gapped(own, kept)) > room:
+            continue
+        more = set(kept)
+        for at in inner:
+            if at not in more and width(_gapped(own, more | {at})) > room:
+                break
+            more.add(at)
+        yield name, _gapped(own, more)
+
+
+def _gapped(parts: Sequence[str], kept: Collection[int]) -> str:
+    """Return a name with dots for each run of components that are not kept."""
+    shown = [part if at in kept else _ELLIPSIS for at, part in enumerate(parts)]
+    return "/".join(
+        part
+        for at, part in enumerate(shown)
+        if at in kept or at - 1 in kept  # one for each gap
+    )
 
 
 def shorten(name: str, room: int) -> str | None:

@@ -446,13 +446,10 @@ def test_changes_are_shown_by_layer(
     one = opened(made("two", *sides))
     page = one.page
     assert one.rows("#changes") == ["net/l3", "a", "net/l2", "a", "net/l1", "a"]
-    assert page.locator("#changes .row .share .num").all_inner_texts() == [
-        "50%",
-        "50%",
-        "100%",
-        "25%",
-        "50%",
-    ]
+    shares = page.locator("#changes .row .share .num")
+    assert shares.all_inner_texts() == ["77.8%", "77.8%", "27.7%", "27.7%"]
+    assert page.locator("#changes .across").first.inner_text() == "1 tensor"
+    assert page.locator("#changes [data-entry] .across").inner_text().startswith("shape float32")
     page.locator("#changes .row").nth(5).click()
     for text in ("net/l1/a", "8 of 16 elements", "at most 0.5", "distribution of its values"):
         assert text in one.detail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -447,6 +448,36 @@ def test_a_terminal_groups_by_layer_the_largest_change_first(tmp_path: Path, ter
     assert "old\\x1b[2J" in result.out
     assert result.out.splitlines()[-1] == "5 changed, 1 added, 1 removed, 0 same"
     assert result.code == 1
+
+
+def test_slots_are_in_the_layer_of_their_variable(tmp_path: Path, terminal: Callable) -> None:
+    """Slots of names were layers of their own, and the first twenty rows of a summary were all of Adam."""
+    ones = np.ones(4, np.float32)
+    for name, more in (("a", 0), ("b", 1)):
+        weights = {f"net/{layer}/kernel": ones * (100 + more) for layer in ("one", "two")}
+        slots = {f"{key}/adam_{slot}": ones * (1 + 5 * more) for key in weights for slot in "mv"}
+        write_bundle(str(tmp_path / name), {**weights, **slots})
+    lines = terminal("diff", tmp_path / "a", tmp_path / "b", NO_COLOR="1").out.splitlines()
+    assert [line.split()[:2] for line in lines[2:4]] == [["net/one", "7.05%"], ["net/two", "7.05%"]]
+    assert [line.split()[1] for line in lines if line.startswith("  ~")] == [
+        *["kernel/adam_m", "kernel/adam_v", "kernel"] * 2
+    ]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_names_keep_their_line_before_bars_and_maxima_do(
+    columns: int, tmp_path: Path, terminal: Callable
+) -> None:
+    names = [f"bert/encoder/layer_{at}/attention/self/{part}" for at in range(4) for part in ("key", "value")]
+    for name, more in (("a", 0), ("b", 1)):
+        tensors = {f"{each}/kernel": np.full((32, 128), 100 + more, np.float32) for each in names}
+        write_bundle(str(tmp_path / name), tensors)
+    for options in ((), ("--sort", "rel")):
+        found = terminal("diff", tmp_path / "a", tmp_path / "b", *options, columns=columns, NO_COLOR="1")
+        rows = [line for line in found.out.splitlines()[1:] if "%" in line]
+        assert len(rows) == 8 + 8 * (not options)
+        assert all(re.match(r"(  )?(~ )?\S*(kernel|key|value) .*0\.99% +(cos )?1", row) for row in rows)
+        assert all(len(line) <= columns for line in found.out.splitlines()[1:])
 
 
 def test_a_terminal_shows_nan_in_red_and_stat_as_bars(terminal: Callable) -> None:

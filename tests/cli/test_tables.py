@@ -100,6 +100,28 @@ def test_a_name_that_would_read_like_another_stands_on_its_own_line() -> None:
     ]
 
 
+def test_shortened_names_keep_the_components_that_tell_them_apart() -> None:
+    names = [f"bert/encoder/layer_{at}/attention/output/{last}" for at in range(12) for last in ("w", "b")]
+    lines = lines_of([Column("KEY", fold=True), Column("N")], [[name, "1"] for name in names], 30)[1:]
+    assert len(lines) == len({*lines}) == 24
+    assert lines[0] == "bert/.../layer_0/.../w       1"
+    assert lines[23] == "bert/.../layer_11/.../b      1"
+
+
+def test_spare_columns_go_before_a_name_gets_a_line_of_its_own() -> None:
+    bar = Column("BAR", worth=0, spare=True)
+    columns = [Column("KEY", fold=True), Column("FAR"), bar]
+    cells = [["a_long_name_of_one_component", "1%", "#" * 12], ["short", "2%", "#" * 6]]
+    assert lines_of(columns, cells, 50)[1] == "a_long_name_of_one_component  1%   ############"
+    assert lines_of(columns, cells, 40)[1] == "a_long_name_of_one_component  1%"
+    assert lay_out(columns, cells, 40).left_out == ["BAR"]
+    # No column gives a name room that is longer than the terminal is wide.
+    cells[0][0] *= 2
+    assert lay_out(columns, cells, 44).left_out == []
+    unspared = [*columns[:2], bar._replace(spare=False)]
+    assert lay_out(unspared, cells, 44).left_out == []
+
+
 def test_prose_is_never_cut() -> None:
     told = "a sentence of so many words that it stands below the row to which it belongs"
     columns = [Column("KEY", fold=True), Column("WHAT", prose=True)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from contextlib import closing
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID, VARIANT
@@ -206,6 +207,8 @@ class Diff(NamedTuple):
     same: int = 0
     has_values: bool = True
     order: str = "key"
+    slots: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    """Layer and leaf of slots, by key."""
 
     @property
     def summary(self) -> dict[str, int]:

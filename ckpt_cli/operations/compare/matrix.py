@@ -15,11 +15,11 @@ from formats.find.resolve import spelling
 from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
-from ..look.listing import split_layer
 from ..look.sketch import Looked, look_at
 from ..look.stats import finite_l2, statistics_of
 from ..select.selection import EVERYTHING, NothingSelectedError, Selection
 from .diff import DiffOptions, diff_pairs, labels, pair_up
+from .layers import layer_and_leaf, parts_of_slots
 from .measure import Norms
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Matrix(NamedTuple):
     copies: set[tuple[int, int]]
     statistics: list[dict[str, tuple[TensorSpec, Statistics]]]
     """Of each checkpoint its floating-point tensors by name."""
+    layers: dict[str, str]
+    """The layer of each of these tensors."""
 
     def document(self) -> dict[str, Any]:
         """Return the document of `diff --matrix --json`."""
@@ -129,6 +131,7 @@ def distances(
         _look_at(reader, _keys_of(at, pairs), options.workers, advance, tell)
         for at, reader in enumerate(readers)
     ]
+    layers_of = [_layers_of(reader) for reader in readers]
     total: _Distances = {}
     layers: dict[str, _Distances] = {}
     telling: set[str] = set()
@@ -139,12 +142,11 @@ def distances(
         entries = _compared(readers[one], readers[other], sound, options, advance)
         if len(sound) == len(some) and all(entry.change == "same" for entry in entries):
             copies.add((one, other))
-        names = labels(readers[other], "object-path")
         for entry in entries:
             found = _norms(entry, its.norms)
             if found is None:
                 continue
-            layer = split_layer(plain_key(names.get(entry.key, entry.key)), _separator(entry.key))[0]
+            layer = layers_of[other][entry.key]
             if entry.right is not None and entry.right.rank and found.right:
                 telling.add(layer)
             for table in (total, layers.setdefault(layer, {})):
@@ -160,7 +162,8 @@ def distances(
     of_all = _relative(total, count)
     for at in range(count):
         of_all[at][at] = 0.0
-    return Matrix(paths, of_all, groups, copies, _by_name(readers, [each.statistics for each in looked]))
+    statistics = [each.statistics for each in looked]
+    return Matrix(paths, of_all, groups, copies, *_by_name(readers, statistics, layers_of))
 
 
 def _refuse_listings(readers: Sequence[FormatReader]) -> None:
@@ -169,8 +172,13 @@ def _refuse_listings(readers: Sequence[FormatReader]) -> None:
             raise UnsupportedFeatureError("a listing has no values to compare", path=reader.location.path)
 
 
-def _separator(key: str) -> str:
-    return "/" if "/" in key else "."
+def _layers_of(reader: FormatReader) -> dict[str, str]:
+    """Return the layer of each tensor by key."""
+    names, slots = labels(reader, "object-path"), parts_of_slots(reader)
+    return {
+        key: layer_and_leaf(key, plain_key(names.get(key, key)), slots, "/" if "/" in key else ".")[0]
+        for key in reader.specs
+    }
 
 
 def _keys_of(at: int, pairs: Mapping[tuple[int, int], list[KeyPair]]) -> set[str | None]:
@@ -266,12 +274,15 @@ def _relative(found: _Distances, count: int) -> list[list[float | None]]:
 
 
 def _by_name(
-    readers: Sequence[FormatReader], norms: Sequence[dict[str, Statistics]]
-) -> list[dict[str, tuple[TensorSpec, Statistics]]]:
-    found = []
-    for reader, statistics in zip(readers, norms, strict=True):
-        names = labels(reader, "object-path")
-        found.append(
-            {plain_key(names.get(key, key)): (reader.specs[key], each) for key, each in statistics.items()}
-        )
-    return found
+    readers: Sequence[FormatReader],
+    norms: Sequence[dict[str, Statistics]],
+    layers_of: Sequence[dict[str, str]],
+) -> tuple[list[dict[str, tuple[TensorSpec, Statistics]]], dict[str, str]]:
+    """Return each checkpoint's tensors by name, and the layers of all of them."""
+    found, by_name = [], dict[str, str]()
+    for reader, statistics, layers in zip(readers, norms, layers_of, strict=True):
+        labelled = labels(reader, "object-path")
+        names = {key: plain_key(labelled.get(key, key)) for key in statistics}
+        found.append({names[key]: (reader.specs[key], each) for key, each in statistics.items()})
+        by_name |= {name: layers[key] for key, name in names.items()}
+    return found, by_name

@@ -9,7 +9,6 @@ from formats.core.words import short_names
 from formats.model.checkpoint_files import step_of
 
 from ..look.flaws import Flaws
-from ..look.listing import split_layer
 from ..look.report import Page, number
 from ..select.selection import NothingSelectedError
 from .matrix import distances, shared_layers
@@ -78,8 +77,7 @@ def _tensors(found: Matrix) -> dict[str, Any]:
             for field in _FIELDS
         }
         rows.append({"name": name, "dtype": spec.dtype_name, "shape": [*spec.shape], **values})
-        layer = split_layer(name, "/" if "/" in name else ".")[0]
-        norms = squares.setdefault(layer, [[] for _ in cells])
+        norms = squares.setdefault(found.layers[name], [[] for _ in cells])
         for norm, cell in zip(norms, cells, strict=True):
             norm.extend([cell[1].l2] if cell is not None and cell[1].l2 is not None else [])
     total = [

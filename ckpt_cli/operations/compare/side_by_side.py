@@ -6,21 +6,23 @@ that cannot be read is reported as damaged, and the others are still compared.
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from formats.core.words import short_names
+from formats.core.words import natural_order, short_names
 from formats.errors import CheckpointError
 
 from ..look.flaws import Flaws
-from ..look.listing import split_layer
 from ..look.report import MOST_DRAWN, Page, about, cells_of, number, sketch_document
 from ..look.sketch import look_at
 from ..select.selection import Selection, sift, unmatched
 from .diff import DiffEntry, DiffOptions, better_by, diff_pairs, labels, pair_up
+from .layers import layer_and_leaf, parts_of_slots
+from .ranking import farness, largest_magnitude, layer_weight, magnitude, norms_of_changed, weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from formats.core.spec import TensorSpec
     from formats.model.reader import FormatReader
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..look.sketch import Looked
     from .diff import KeyPair
+    from .measure import Norms
 
 
 def two(
@@ -55,15 +58,27 @@ def two(
     entries = list(_entries(left, right, pairs, options, tell, workers=workers, advance=advance))
     names = {**labels(left, "object-path"), **labels(right, "object-path")}
     separator = "/" if any("/" in entry.key for entry in entries) else "."
-    layers: dict[str, list[int]] = {}
-    for entry in entries:
-        layer = split_layer(names.get(entry.key, entry.key), separator)[0]
-        layers.setdefault(layer, [len(layers), 0])[1] += _size(entry)
     drawn = _drawn(left, right, entries, matches)
     sides = [_sketched(left, [_left_key(entry) for entry in drawn], workers)]
     sides.append(_sketched(right, [entry.right.key if entry.right else None for entry in drawn], workers))
     shown = [entry for entry in entries if entry.change != "same"]
     places = {entry.key: at for at, entry in enumerate(shown)}
+    slots = parts_of_slots(left, right)
+    parts = [layer_and_leaf(entry.key, names.get(entry.key, entry.key), slots, separator) for entry in shown]
+    layers = _layers(shown, parts)
+    ranks = {layer: rank for rank, layer in enumerate(layers)}
+    most = largest_magnitude(shown)
+    rows = [
+        {
+            "layer": ranks[layer],
+            "leaf": leaf,
+            **_row(entry, names.get(entry.key), most),
+        }
+        for entry, (layer, leaf) in zip(shown, parts, strict=True)
+    ]
+    order = sorted(range(len(shown)), key=lambda at: natural_order(rows[at].get("name", shown[at].key)))
+    for rank, at in enumerate(sorted(order, key=lambda at: weight(shown[at]), reverse=True)):
+        rows[at]["rank"] = rank
     return Page(
         {
             "what": "two",
@@ -73,9 +88,12 @@ def two(
             "by": by,
             "left": about(left),
             "right": about(right),
-            "layers": [[layer, size] for layer, (_, size) in layers.items()],
+            "apart": _far(norms_of_changed(shown), most),
+            "layers": [
+                {"name": layer, **_far(norms_of_changed(some), most)} for layer, some in layers.items()
+            ],
             "same": len(entries) - len(shown),
-            "entries": [_row(entry, names.get(entry.key, entry.key), layers, separator) for entry in shown],
+            "entries": rows,
             "broken": broken,
             "matches": list(matches),
             "sketches": {
@@ -84,6 +102,32 @@ def two(
         },
         flaws,
     )
+
+
+def _layers(shown: Sequence[DiffEntry], parts: Sequence[tuple[str, str]]) -> dict[str, list[DiffEntry]]:
+    """Return the changes of each layer: the layer of the gravest first, of those alike the farthest one."""
+    layers: dict[str, list[DiffEntry]] = {}
+    for entry, (layer, _) in zip(shown, parts, strict=True):
+        layers.setdefault(layer, []).append(entry)
+    named = sorted(layers, key=natural_order)
+    ordered = sorted(named, key=lambda layer: layer_weight(layers[layer]), reverse=True)
+    return {layer: layers[layer] for layer in ordered}
+
+
+def _far(norms: Norms | None, most: float) -> dict[str, Any]:
+    """Return how far values are apart, and as a part of the distance of the tensor that is farthest."""
+    if norms is None:
+        return {}
+    far = {
+        "rel_l2": number(norms.relative),
+        "cosine": number(norms.cosine),
+        "bar": _bar(norms.relative, most),
+    }
+    return {field: value for field, value in far.items() if value is not None}
+
+
+def _bar(far: float, most: float) -> float:
+    return min(1.0, round(farness(far) / most, 4)) if most and farness(far) != math.inf else float(far != 0)
 
 
 def _names_of(left: FormatReader, right: FormatReader) -> list[str]:
@@ -171,17 +215,10 @@ def _side(looked: Looked) -> dict[str, Any]:
     return {"statistics": statistics, **sketch}
 
 
-def _size(entry: DiffEntry) -> int:
-    return max(spec.size for spec in (entry.left, entry.right) if spec is not None)
-
-
-def _row(entry: DiffEntry, name: str, layers: Mapping[str, Sequence[int]], separator: str) -> dict[str, Any]:
+def _row(entry: DiffEntry, name: str | None, most: float) -> dict[str, Any]:
     """Return an entry as a page has it; what is not known, or as usual, is left out."""
     found = entry.difference
-    layer, leaf = split_layer(name, separator)
     row = {
-        "layer": layers[layer][0],
-        "leaf": leaf,
         "key": entry.key,
         "name": name if name != entry.key else None,
         "change": entry.change,
@@ -193,6 +230,7 @@ def _row(entry: DiffEntry, name: str, layers: Mapping[str, Sequence[int]], separ
         "max_rel": number(found.max_rel),
         "rel_l2": number(entry.measures[3]),
         "cosine": number(entry.measures[4]),
+        "bar": _bar(magnitude(entry), most) if entry.change == "value" else None,
         "apart": entry.apart,
     }
     return {field: value for field, value in row.items() if value is not None}

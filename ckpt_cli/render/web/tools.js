@@ -108,10 +108,18 @@ function section(title, id, ...bar) {
   return { whole, body };
 }
 
+// The last component with a number, as in layer_3, stays where there is no room: it tells alike layers apart.
+function numbered(text) {
+  const found = [...text.matchAll(/[^/.]*[0-9]+[^/.]*[/.]/g)].at(-1);
+  return found && found[0].length <= 12 ? [text.slice(0, found.index), found[0]] : [text, ""];
+}
+
 // A name that is cut in its middle where there is no room: its end tells it from its neighbours.
 function middle(text, attributes = {}) {
-  const shown = short(text), at = Math.max(Math.ceil(shown.length / 2), shown.length - 14);
-  return h("span", { class: "middle", ...attributes }, h("bdi", { class: "begin" }, shown.slice(0, at)), h("bdi", { class: "end" }, shown.slice(at)));
+  const shown = short(text), last = Math.max(shown.lastIndexOf("/"), shown.lastIndexOf("."));
+  const [before, number] = numbered(shown.slice(0, last + 1));
+  const at = number && shown.length - last < 12 ? last : Math.max(Math.ceil(shown.length / 2), shown.length - (number ? 8 : 14));
+  return h("span", { class: "middle", ...attributes }, h("bdi", { class: "begin" }, number ? before : shown.slice(0, at)), number ? [h("bdi", { class: "end" }, number), h("bdi", { class: "begin" }, shown.slice(before.length + number.length, at))] : null, h("bdi", { class: "end" }, shown.slice(at)));
 }
 
 // A name with its last part set off from what leads to it; where there is no room, the middle goes.

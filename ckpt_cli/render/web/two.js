@@ -10,40 +10,41 @@ class Changes {
       entry.at = at;
       entry.words = `${entry.name ?? ""}\n${entry.key}`.toLowerCase();
       entry.size = Math.max(entry.left?.[3] ?? 0, entry.right?.[3] ?? 0);
-      entry.share = entry.change === "value" && entry.differing != null ? entry.differing / entry.size : entry.change === "renamed" ? 0 : 1;
     });
-  }
-
-  weight(entry) {
-    const by = number(entry.max_abs);
-    return RANKS[entry.change] * 1e3 + (entry.change !== "value" || by == null ? 0 : Number.isFinite(by) ? Math.atan(by) * 100 : 500);
   }
 
   // Layers with what changed in them, the largest change first.
   grouped(found) {
     const layers = new Map();
     for (const entry of found) {
-      if (!layers.has(entry.layer)) layers.set(entry.layer, { layer: this.layers[entry.layer][0], entries: [], size: this.layers[entry.layer][1], changed: 0 });
-      const group = layers.get(entry.layer);
-      group.entries.push(entry);
-      group.changed += entry.share * entry.size;
+      if (!layers.has(entry.layer)) layers.set(entry.layer, { ...this.layers[entry.layer], at: entry.layer, entries: [] });
+      layers.get(entry.layer).entries.push(entry);
     }
-    for (const group of layers.values()) {
-      group.entries.sort((one, other) => this.weight(other) - this.weight(one) || number(other.max_abs) - number(one.max_abs) || one.at - other.at);
-      group.share = group.size ? group.changed / group.size : 0;
-    }
-    return [...layers.values()].sort((one, other) => this.weight(other.entries[0]) - this.weight(one.entries[0]) || one.entries[0].at - other.entries[0].at);
+    for (const group of layers.values()) group.entries.sort((one, other) => one.rank - other.rank);
+    return [...layers.values()].sort((one, other) => one.at - other.at);
   }
 }
 
-function shareBar(share) {
+// A distance as a number and as a bar, which the farthest tensor fills.
+function distanceBar(row) {
   const inside = h("i");
-  inside.style.width = `${share ? Math.max(2, share * 100) : 0}%`;
-  const told = share === 1 ? "100%" : share > 0.995 ? ">99%" : share && share < 0.005 ? "<1%" : `${Math.round(share * 100)}%`;
-  return h("span", { class: "share", title: `${(share * 100).toPrecision(4)}% of the elements` }, h("span", { class: "track" }, inside), h("span", { class: "num" }, told));
+  inside.style.width = `${row.bar ? Math.max(2, row.bar * 100) : 0}%`;
+  return h("span", { class: "share" }, h("span", { class: "track" }, inside), h("span", { class: `num ${typeof row.rel_l2 === "string" ? "bad" : ""}` }, percent(row.rel_l2)));
 }
 
-const DIFF_COLUMNS = [["name", ""], ["change", ""], ["changed share", ""], ["largest |a−b|", "num"], ["‖a−b‖/‖b‖", "num c-max"]];
+// A cosine with as many digits as tell it from 1.
+function cosine(value) {
+  if (value == null || typeof value === "string" || value === 1) return value == null ? "" : String(value);
+  const apart = Math.max(1 - Math.abs(value), 1e-15);
+  return value.toFixed(Math.max(4, 1 - Math.floor(Math.log10(apart))));
+}
+
+function changedShare(row) {
+  const share = row.differing / row.size;
+  return share === 1 ? "100%" : share > 0.995 ? ">99%" : share && share < 0.005 ? "<1%" : `${Math.round(share * 100)}%`;
+}
+
+const DIFF_COLUMNS = [["name", ""], ["‖a−b‖/‖b‖", "num"], ["cosine", "num"], ["largest |a−b|", "num c-max"], ["elements", "num c-share"]];
 
 function changeSection(page) {
   const changes = new Changes(page), kinds = new Set();
@@ -76,16 +77,19 @@ function changeSection(page) {
   }
 
   function draw(row, indent) {
+    indent.classList.add("named");
     if (row.entries) {
-      indent.append(h("bdi", { class: "strong" }, short(row.layer) || "(top level)"));
-      return { children: [indent, h("span", { class: "dim" }, several(row.entries.length, "tensor")), shareBar(row.share)], attributes: { class: "d-grid" } };
+      indent.append(middle(row.name || "(top level)", { class: "middle strong" }));
+      const measured = row.rel_l2 == null ? [h("span"), h("span")] : [distanceBar(row), h("span", { class: "num" }, cosine(row.cosine))];
+      return { children: [indent, ...measured, h("span", { class: "num dim across c-max" }, several(row.entries.length, "tensor"))], attributes: { class: "d-grid", title: short(row.name) } };
     }
     indent.classList.add(`mark-${row.change}`);
-    indent.append(h("span", { class: "dot" }), h("bdi", {}, short(row.leaf)));
-    const gone = [row.max_abs].some((value) => typeof value === "string");
-    return { attributes: { class: "d-grid", "data-entry": row.at }, children: [indent, h("span", { class: "dim" }, row.change), row.change === "value" && row.differing != null ? shareBar(row.share)
-      : h("span", { class: "dim" }, visible(row.apart ?? (row.change === "value" ? "different checksum" : sides(row)))),
-      h("span", { class: `num ${gone ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: `num c-max ${gone ? "bad" : ""}` }, row.rel_l2 == null ? "" : percent(row.rel_l2))] };
+    indent.append(h("span", { class: "dot" }), middle(row.leaf));
+    const told = row.apart ?? (row.change !== "value" ? [row.change, sides(row)].join(" ") : row.differing == null ? "checksum differs" : null);
+    const measures = told != null ? [h("span", { class: "dim across" }, visible(told))] : [
+      row.rel_l2 == null ? h("span") : distanceBar(row), h("span", { class: "num" }, cosine(row.cosine)),
+      h("span", { class: `num c-max ${typeof row.max_abs === "string" ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: "num c-share" }, changedShare(row))];
+    return { attributes: { class: "d-grid", "data-entry": row.at, title: short(row.name ?? row.key) }, children: [indent, ...measures] };
   }
 
   function follow() {
@@ -113,10 +117,10 @@ function describeChange(page, row, place) {
   const rows = [["change", row.change, true], ["spec", visible(sides(row)), true]];
   if (row.from) rows.push(["from", visible(row.from), true]);
   if (row.apart) rows.push(["apart", visible(row.apart), true]);
-  if (row.differing != null) rows.push(["changed", `${counted(row.differing)} of ${several(row.size, "element")}`, true]);
-  if (row.max_abs != null) rows.push(["|a−b|", `at most ${figure(row.max_abs, 8)}`, true], ["|a−b|/|b|", `at most ${figure(row.max_rel, 8)}`, true]);
-  if (row.rel_l2 != null) rows.push(["‖a−b‖/‖b‖", figure(row.rel_l2, 8), true]);
+  if (row.rel_l2 != null) rows.push(["‖a−b‖/‖b‖", `${figure(row.rel_l2, 8)} (${percent(row.rel_l2)})`, true]);
   if (row.cosine != null) rows.push(["cosine", figure(row.cosine, 8), true]);
+  if (row.max_abs != null) rows.push(["|a−b|", `at most ${figure(row.max_abs, 8)}`, true], ["|a−b|/|b|", `at most ${figure(row.max_rel, 8)}`, true]);
+  if (row.differing != null) rows.push(["changed", `${counted(row.differing)} of ${several(row.size, "element")}`, true]);
   place.append(pairs(rows));
   if (row.key in page.broken) place.append(h("p", { class: "warnings" }, visible(page.broken[row.key])));
   painters.clear();
@@ -138,16 +142,13 @@ function describeChange(page, row, place) {
 
 function showTwo(page, body) {
   const counts = { value: 0, shape: 0, dtype: 0, added: 0, removed: 0, renamed: 0, damaged: 0 };
-  let elements = 0, changed = 0;
-  for (const entry of page.entries) {
-    counts[entry.change]++;
-    if (entry.change === "value" && entry.differing != null) { elements += (entry.right ?? entry.left)[3]; changed += entry.differing; }
-  }
+  for (const entry of page.entries) counts[entry.change]++;
   body.append(heading(page, h("div", { class: "path" }, h("bdi", {}, visible(page.other)))));
   body.append(facts([["left", page.left.format, `${several(page.left.total.tensors, "tensor")}, ${size(page.left.total.nbytes)}`],
     ["right", page.right.format, `${several(page.right.total.tensors, "tensor")}, ${size(page.right.total.nbytes)}`],
+    ["‖a−b‖/‖b‖", percent(page.apart.rel_l2) || null, "of the floating-point tensors that changed"], ["cosine", cosine(page.apart.cosine) || null],
     ...Object.entries(counts).filter(([, count]) => count).map(([change, count]) => [change === "value" ? "changed values" : change === "shape" || change === "dtype" ? `different ${change}` : change, counted(count)]),
-    ["unchanged", counted(page.same)], ["elements changed", elements ? `${((changed / elements) * 100).toPrecision(3)}%` : null, elements ? `${counted(changed)} of ${several(elements, "element")}` : null],
+    ["unchanged", counted(page.same)],
     ["paired by", page.by === "key" ? null : page.by]]));
   const told = warnings([...page.left.findings, ...page.right.findings, ...Object.values(page.broken)]);
   if (told) body.append(told);
