@@ -94,6 +94,16 @@ class TreeFacts(NamedTuple):
             raw=frozenset(every[key] for key in self.raw if key in every),
         )
 
+    def split(self, parts: Mapping[str, str]) -> TreeFacts:
+        """Return them also for tensors that were split from another: `parts` gives the key that is known."""
+        positions = {
+            key: _positions(parts_of(known), parts_of(key), self.positions[known])
+            for key, known in parts.items()
+            if known in self.positions
+        }
+        types = {key: self.types[known] for key, known in parts.items() if known in self.types}
+        return self._replace(positions={**positions, **self.positions}, types={**types, **self.types})
+
 
 class _Rekeyed:
     """The new keys of tensors and of the folders that held them."""

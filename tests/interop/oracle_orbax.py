@@ -8,6 +8,7 @@ import flax.serialization
 import jax
 import ml_dtypes
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 
 logging.disable(logging.WARNING)
@@ -124,3 +125,37 @@ def verdict(checkpoint, target):
     except ValueError as error:
         return str(error)[:500]
     return None
+
+
+def _layers(stacked):
+    """Return a trained state like MaxText's: layers one by one, or stacked on axis 1."""
+    draw = np.random.default_rng(5)
+
+    def normal(*shape):
+        return draw.normal(size=shape).astype(np.float32)
+
+    layers = [{"mlp": {"wi": {"kernel": normal(4, 6)}}, "norm": {"scale": normal(4)}} for _ in range(3)]
+    rest = {"decoder_norm": {"scale": normal(4)}}
+    if stacked:
+        held = {"layers": jax.tree_util.tree_map(lambda *parts: np.stack(parts, axis=1), *layers)}
+    else:
+        held = {f"layers_{number}": layer for number, layer in enumerate(layers)}
+    params = {"params": {"decoder": {**rest, **held}}}
+    rule = optax.adamw(1e-3)
+    gradients = jax.tree_util.tree_map(lambda array: array * 0.5, params)
+    _, state = rule.update(gradients, rule.init(params), params)
+    return {"step": np.asarray(1, np.int32), "params": params, "opt_state": state}
+
+
+def save_layers(path, stacked):
+    """Save that state by StandardCheckpointer."""
+    checkpointer = ocp.StandardCheckpointer()
+    checkpointer.save(path, _layers(stacked))
+    checkpointer.wait_until_finished()
+
+
+def restores_layers(path, stacked):
+    """Return whether a new program of that kind restores this state, lists and empty states included."""
+    wanted = _layers(stacked)
+    found = ocp.StandardCheckpointer().restore(path, wanted)
+    return bool(jax.tree_util.tree_all(jax.tree_util.tree_map(np.array_equal, found, wanted)))

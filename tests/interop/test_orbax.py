@@ -97,3 +97,23 @@ def test_a_match_is_what_orbax_says(orbax: TensorFlow, tmp_path: Path, target: d
     found = ckpt_cli.match(*paths)
     pads = orbax.release == "orbax-old" and bool(found.shape_mismatch)
     assert found.consumed == (said is None) or pads
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+@pytest.mark.parametrize("like", [True, False])
+def test_stacked_layers_are_restored_one_by_one_and_back(tmp_path: Path, stacked: bool, like: bool) -> None:
+    """The state of the optimizer is a list with an empty state, which Orbax wants as such."""
+    new = TensorFlow("orbax")
+    try:
+        paths = {each: str(tmp_path / f"saved-{each}") for each in (True, False)}
+        for each, path in paths.items():
+            new.ask("orbax", "save_layers", path=path, stacked=each)
+        made = tmp_path / "made"
+        ckpt_cli.convert(
+            paths[not stacked], made, to="orbax", map="maxtext-scan", like=paths[stacked] if like else None
+        )
+        assert new.ask("orbax", "restores_layers", path=str(made), stacked=stacked)
+    finally:
+        new.close()
+    assert ckpt_cli.diff(paths[stacked], made, exact=True).same
+    assert ckpt_cli.diff(paths[not stacked], paths[stacked], map="maxtext-scan").same

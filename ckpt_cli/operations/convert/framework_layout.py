@@ -254,7 +254,7 @@ def _by_map(
     used = {relation.row for relation in related.relations}
     idle = [row for row in rows.rows if not used.intersection(rows.group(row))]
     notes = [] if model is None else remarks_on(model)
-    if idle:
+    if idle and not names.is_both_ways:
         notes.append(f"{len(idle)} of {len(rows.rows)} lines of the map match nothing, such as {idle[0]}")
     relations = _of_keys(related.relations, called)
     constants = []

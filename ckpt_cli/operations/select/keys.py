@@ -207,7 +207,7 @@ class _Applied:
                 message = f"{title} matches no {what}"
                 raise NothingSelectedError(message, path=reader.location.path, hints=hints)
         unused = [name for name in self._names if name not in self._mapped]
-        if not unused:
+        if not unused or self._names.is_both_ways:
             return []
         return [f"{len(unused)} of {len(self._names)} lines of the map match nothing, such as {unused[0]!r}"]
 

@@ -187,6 +187,12 @@ class NameMap(Mapping[str, str]):
         """Whether values are changed, and not names alone."""
         return any(row.steps.operations for row in self.rows)
 
+    @cached_property
+    def is_both_ways(self) -> bool:
+        """Whether two rows undo one another, so that one checkpoint never needs all rows."""
+        pairs = {(row.old.text, row.new.text) for row in self.rows}
+        return any(old != new and (new, old) in pairs for old, new in pairs)
+
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
         """Return the number of the first row that matches a name, and its captures."""
         exact = self._literal.get(name)

@@ -13,8 +13,10 @@ from formats.core.chunks import PIECE
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import Stored, TensorSpec, key_bytes
 from formats.errors import ConversionError, DuplicateKeyError
+from formats.model.facts import Nothing
 from formats.model.reader import Family, FormatReader
 from formats.model.tensor import LazyTensor
+from formats.orbax.facts import TreeFacts
 from formats.store.work.workers import SERIAL
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from formats.core.region import Extents, Index
     from formats.keras.training_state import TrainingState
     from formats.location import Location
-    from formats.model.verification import Verification
+    from formats.model.facts import Facts
+    from formats.model.verification import Finding, Verification
     from formats.store.ranges import FileRange
     from formats.store.work.workers import Workers
 
@@ -127,6 +130,24 @@ class Relaid(FormatReader):
     def full_names(self) -> Mapping[str, str]:
         """The names themselves: a template's variables of these full names are meant."""
         return {key: key for key in self._specs}
+
+    @property
+    def facts(self) -> Facts:
+        """The texts, empty containers and lists of a tree, which its tensors with new keys belong to."""
+        facts = self._reader.facts
+        if not isinstance(facts, TreeFacts):
+            return Nothing()
+        keys: dict[str, str] = {}
+        parts: dict[str, str] = {}
+        for key, origins in self.origins.items():
+            for origin in origins:
+                first = keys.setdefault(origin, key)
+                if first != key:
+                    parts[key] = first
+        return facts.rekeyed(keys).split(parts)
+
+    def facts_findings(self) -> Sequence[Finding]:
+        return self._reader.facts_findings() if isinstance(self._reader.facts, TreeFacts) else ()
 
     def tensor(self, key: str) -> LazyTensor:
         return self._tensors[key]

@@ -71,3 +71,13 @@ def test_metrics_are_the_numbers_among_them() -> None:
     assert TreeFacts("orbax", more={"metrics": told}).metrics == {"loss": 0.5, "step": 3}
     assert TreeFacts("orbax", more={"metrics": [1]}).metrics == {}
     assert TreeFacts("orbax").metrics == {}
+
+
+def test_tensors_that_are_split_from_one_are_in_the_same_lists() -> None:
+    """Each layer of a stack has the stack's place in the list of an optimizer's states."""
+    whole = "opt/0/mu/layers/w"
+    facts = TreeFacts("orbax", types={whole: "jax.Array"}, positions={whole: frozenset({1})})
+    first, second = (f"opt/0/mu/layers_{number}/w" for number in range(2))
+    found = facts.rekeyed({whole: first}).split({second: first})
+    assert found.positions == {first: {1}, second: {1}}
+    assert found.types == {first: "jax.Array", second: "jax.Array"}

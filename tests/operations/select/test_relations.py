@@ -176,10 +176,13 @@ def test_stacked_layers_become_single_ones_and_the_reverse() -> None:
     names = name_map.read_map(parse_location("maxtext-scan"))
     single = {f"params/params/decoder/layers_{n}/mlp/wi/kernel": (4, 8) for n in range(3)}
     single |= {f"params/params/decoder/layers_{n}/norm/scale": (4,) for n in range(3)}
+    state = "opt_state/0/mu/params/decoder"
+    single |= {f"{state}/layers_{n}/norm/scale": (4,) for n in range(3)}
     single["params/params/decoder/logits/kernel"] = (4, 9)
     stacked = {
         "params/params/decoder/layers/mlp/wi/kernel": (4, 3, 8),
         "params/params/decoder/layers/norm/scale": (4, 3),
+        f"{state}/layers/norm/scale": (4, 3),
         "params/params/decoder/logits/kernel": (4, 9),
     }
     for shapes, others in ((single, stacked), (stacked, single)):
