@@ -88,7 +88,7 @@ lint: $(VENV)/installed
 	$(VENV)/bin/python -m tests.prose
 
 # How many of 200 small changes of the code the tests notice; each run of it makes the same ones, unless MUTANTS says
-# otherwise, as in MUTANTS='--seed 1'.  It takes an hour or two of one processor.
+# otherwise, as in MUTANTS='--seed 1'.  CPU seconds decide what hangs, so it may run on a busy machine.
 mutants: $(VENV)/installed
 	nice -n 19 $(VENV)/bin/python -m tests.mutants $(MUTANTS)
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.mutants import running
 from tests.mutants.__main__ import sample_of
 from tests.mutants.points import mutated, points_of, probed
+from tests.mutants.stages import stages_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXT = '''
 """Words."""
@@ -144,7 +148,7 @@ def counting_tests(tmp_path_factory: pytest.TempPathFactory) -> running.Tests:
     copied = running.Copy.__new__(running.Copy)
     copied.folder, copied._texts = str(folder), {}
     tests = running.Tests(copied, str(tmp_path_factory.mktemp("work")))
-    copied.probe(POINTS)
+    copied.probe(dict(enumerate(POINTS)))
     tests.record(["test_counting.py"])
     copied.restore(POINTS)
     return tests
@@ -181,3 +185,26 @@ def test_what_does_not_end_without_a_mutant_either_is_left_out(counting_tests: r
     (told,) = [told for told, point in enumerate(POINTS) if "constant: 60  ->  61" in str(point)]
     assert counting_tests.meet(told, POINTS[told]).what == "survived"
     assert counting_tests.left_out == ["test_counting.py::test_pass_once"]
+    assert counting_tests.meet(told, POINTS[told]).what == "unseen"  # it has met all
+
+
+def test_tests_of_a_room_come_first_and_each_file_once(tmp_path: Path) -> None:
+    names = (
+        "formats/h5/test_a",
+        "formats/tf/test_b",
+        "formats/tf/v1/test_c",
+        "operations/test_d",
+        "cli/test_e",
+    )
+    for name in names:
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / f"{name}.py").touch()
+    modules = ("formats/tf/a.py", "ckpt_cli/operations/none/b.py", "formats/tf/v1/c.py", "formats/tf/d.py")
+    sample = [point for path in modules for point in points_of(path, "a = 1")]
+    found = [(stage.name, stage.files, stage.points) for stage in stages_of(str(tmp_path), sample)]
+    assert found == [
+        ("tests/formats/tf", ["tests/formats/tf/test_b.py"], {0, 3}),
+        ("tests/formats/tf/v1", ["tests/formats/tf/v1/test_c.py"], {2}),
+        ("other rooms", ["tests/formats/h5/test_a.py", "tests/operations/test_d.py"], {0, 1, 2, 3}),
+        ("tests/cli", ["tests/cli/test_e.py"], {0, 1, 2, 3}),
+    ]

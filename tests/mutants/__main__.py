@@ -1,8 +1,9 @@
 """`make mutants`: how many small changes of the code the tests notice.
 
-A sample of mutants of `formats` and `ckpt_cli/operations` is made, in a copy of the checkout.  First all
-tests of their rooms are run once, to see which of them come to which changed place.  Then each mutant meets
-those, the ones of its own room first, until one fails that passes without it.
+A sample of mutants of `formats` and `ckpt_cli/operations` is made, in a copy of the checkout.  Each mutant
+meets the tests of its own room, then all those of `formats` and `operations`, then those of the command line,
+until one fails that passes without it.  The tests run once before that, to see which of them reach which
+changed place: a mutant meets only those.
 """
 
 from __future__ import annotations
@@ -18,12 +19,10 @@ from collections import Counter
 
 from tests.mutants.points import Point, points_of
 from tests.mutants.running import ROOT, Copy, Tests
+from tests.mutants.stages import stages_of
 
-ROOMS = {
-    "formats": ("tests/formats", "tests/operations", "tests/cli"),
-    "ckpt_cli/operations": ("tests/operations", "tests/cli"),
-}
-"""Folders of which mutants are made, and the tests that are to notice them."""
+ROOMS = ("formats", "ckpt_cli/operations")
+"""Folders of which mutants are made."""
 
 ELSEWHERE = ("formats/store/work/dask.py",)
 """What `make cluster` alone can run."""
@@ -77,23 +76,27 @@ def main() -> int:
 
 def meet_all(sample: list[Point], copied: Copy, tests: Tests) -> int:
     """Have each mutant meet the tests, and print what came of it; return 1 where too few are noticed."""
-    rooms = {room for room in ROOMS if any(point.path.startswith(f"{room}/") for point in sample)}
     begun = time.monotonic()
-    copied.probe(sample)
-    tests.record(sorted({path for room in rooms for path in ROOMS[room]}))
-    copied.restore(sample)
-    print(f"{len(tests):,} tests pass, in {time.monotonic() - begun:.0f} s", flush=True)
-    met: Counter[str] = Counter()
-    noticed = 0
-    for told, point in enumerate(sample):
-        found = tests.meet(told, point)
-        met[found.what] += 1
-        noticed += found.is_noticed
-        print(
-            f"{told + 1:4} {found.what:8} {point}", *([f"[{found.test}]"] if found.test else []), flush=True
-        )
+    left = dict(enumerate(sample))
+    unseen = set(left)
+    for stage in stages_of(copied.folder, sample):
+        copied.probe(left)
+        tests.record(stage.files)
+        copied.restore(sample)
+        print(f"{len(tests):,} tests pass, {stage.name}, {time.monotonic() - begun:.0f} s", flush=True)
+        for told in sorted(left.keys() & stage.points):
+            found = tests.meet(told, left[told])
+            if found.what != "unseen":
+                unseen.discard(told)
+            if found.is_noticed:
+                print(f"{told + 1:4} {found.what:6} {left.pop(told)} [{found.test}]", flush=True)
+            else:
+                print(f"{told + 1:4} {found.what}", flush=True)
     print("left out, as they fail without a mutant:", *tests.left_out, sep="\n  ")
-    print(f"{noticed} of {len(sample)} noticed, {noticed / len(sample):.1%}: {dict(met)}")
+    for told, point in left.items():
+        print(f"{told + 1:4} {'unseen' if told in unseen else 'survived'} {point}")
+    noticed = len(sample) - len(left)
+    print(f"{noticed} of {len(sample)} noticed, {noticed / len(sample):.1%}")
     return 0 if noticed >= ENOUGH * len(sample) else 1
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.mutants.points import mutated, probed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.mutants.points import Point
 
@@ -24,8 +24,8 @@ __all__ = ["ROOT", "Copy", "Met", "Tests"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-BUDGET = 90.0
-"""CPU seconds that the tests may take, all together, that one mutant meets."""
+BUDGET = 45.0
+"""CPU seconds that the tests may take, all together, that one mutant meets in one stage."""
 
 _MARKS = "not interop and not fuzz and not servers and not cluster and not browser"
 _MARKS += " and not shells and not packs and not recipes"
@@ -89,10 +89,10 @@ class Copy:
         with open(os.path.join(self.folder, path), "w", encoding="utf-8") as file:
             file.write(text)
 
-    def probe(self, sample: Sequence[Point]) -> None:
+    def probe(self, sample: Mapping[int, Point]) -> None:
         """Have the modules tell which of the points of a sample, called by their place in it, are come to."""
-        for path in {point.path for point in sample}:
-            numbers = {point.number: told for told, point in enumerate(sample) if point.path == path}
+        for path in {point.path for point in sample.values()}:
+            numbers = {point.number: told for told, point in sample.items() if point.path == path}
             self.put(path, probed(self.text(path), numbers))
 
     def mutate(self, point: Point) -> None:
@@ -111,40 +111,43 @@ class Tests:
         self.left_out: list[str] = []
         self._passed: dict[str, tuple[float, set[int]]] = {}
         """Of each test that passes its CPU seconds, and the points that it comes to; in their order."""
-        self._shared: dict[str, set[int]] = {}
-        """Of each file of tests the points that its fixtures come to, and of "" what all come to."""
+        self._met: dict[int, set[str]] = {}
+        """The tests that a mutant has met."""
         self._sound: set[str] = set()
         """Tests that fail or do not end because of a mutant, and pass without one."""
 
-    def record(self, paths: Iterable[str]) -> None:
-        """Run all tests, and note which come to which point; those that fail are left out."""
+    def record(self, paths: Sequence[str]) -> None:
+        """Run tests, and note which come to which point; those that fail are left out."""
+        if not paths:
+            return
         seen = os.path.join(self._work, "seen")
         self._run(paths, CKPT_MUTANTS_SEEN=f"0:{seen}")
         if not os.path.exists(seen + ".json"):
             sys.exit(self._output())
         with open(seen + ".json", encoding="utf-8") as file:
             found = json.load(file)
+        os.remove(seen + ".json")
         if not found["tests"]:  # a module of them cannot be imported
             sys.exit(self._output())
-        self._passed = {name: (seconds, set(points)) for name, (seconds, points) in found["tests"].items()}
-        self._shared = {name: set(points) for name, points in found["shared"].items()}
+        for name, (seconds, points) in found["tests"].items():
+            self._passed[name] = seconds, {*points, *found["shared"].get(_file_of(name), ())}
+            self._passed[name][1].update(found["shared"].get("", ()))
         self.left_out += found["failed"]
 
     def __len__(self) -> int:
         return len(self._passed)
 
     def meet(self, told: int, point: Point) -> Met:
-        """Have a mutant meet the tests that come to it, those of its own room first, until one fails."""
-        met = Met("unseen")
-        for names in filter(None, self._reaching(told, point)):
+        """Have a mutant meet the tests that come to it and that it has not met, until one fails."""
+        names = self._reaching(told)
+        if not names:
+            return Met("unseen")
+        met = self._meet_mutated(point, names)
+        while met.is_noticed and not self._is_sound(met.test, names):
+            names.remove(met.test)
+            self._passed.pop(met.test)
+            self.left_out.append(met.test)
             met = self._meet_mutated(point, names)
-            while met.is_noticed and not self._is_sound(met.test, names):
-                names.remove(met.test)
-                self._passed.pop(met.test)
-                self.left_out.append(met.test)
-                met = self._meet_mutated(point, names)
-            if met.what != "survived":
-                break
         return met
 
     def _meet_mutated(self, point: Point, names: Sequence[str]) -> Met:
@@ -166,23 +169,16 @@ class Tests:
             self._sound.add(test)
         return True
 
-    def _reaching(self, told: int, point: Point) -> tuple[list[str], list[str]]:
-        """Return the tests that come to a point, the fastest: those of its own room, and others."""
-        room = os.path.join("tests", os.path.dirname(point.path).removeprefix("ckpt_cli/"))
-        imported = told in self._shared.get("", ())
-
-        def comes(name: str) -> bool:
-            return imported or told in self._passed[name][1] or told in self._shared.get(_file_of(name), ())
-
-        chosen: set[str] = set()
+    def _reaching(self, told: int) -> list[str]:
+        """Return the tests that come to a point, the fastest, in their order."""
+        before = self._met.setdefault(told, set())
+        reaching = [name for name in self._passed.keys() - before if told in self._passed[name][1]]
         left = BUDGET
-        for name in sorted(filter(comes, self._passed), key=lambda name: self._passed[name][0]):
+        for name in sorted(reaching, key=lambda name: self._passed[name][0]):
             left -= self._passed[name][0]
             if left >= 0:
-                chosen.add(name)
-        ordered = [name for name in self._passed if name in chosen]
-        own = [name for name in ordered if name.startswith(room)]
-        return own, [name for name in ordered if not name.startswith(room)]
+                before.add(name)
+        return [name for name in self._passed if name in before and name in reaching]
 
     def _meet(self, names: Sequence[str]) -> Met:
         """Run tests file by file, what takes the least time first, until one fails."""
