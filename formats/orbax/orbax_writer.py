@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..location import Location
     from ..model.facts import Facts
-    from ..model.reader import Format
+    from ..model.reader import Format, FormatReader
     from ..model.writer import WriteTarget
     from ..store.ranges import Sum
     from ..store.remote.upload import Upload
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .names import Path
     from .writing import Leaf
 
+_ARRAY = ".zarray"
 _ITEM = "default"
 _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
 _JSON_HANDLER = "orbax.checkpoint._src.handlers.json_checkpoint_handler.JsonCheckpointHandler"
@@ -157,6 +158,15 @@ class OrbaxWriter(FormatWriter):
     def _has_facts(self, found: Facts) -> bool:
         return has_facts(self.target, found)
 
+    def is_said_by(self, found: FormatReader) -> bool:
+        return super().is_said_by(found) and all(map(self._is_cut_alike, self.target.specs))
+
+    def _is_cut_alike(self, spec: TensorSpec) -> bool:
+        """Whether the existing array has the chunks and the codec that this one would have."""
+        expected = self._zarray(spec)
+        with (self.target.path / f"{self._folders[spec.key]}/{_ARRAY}").open() as file:
+            return file.size == len(expected) and file.read(0, file.size) == expected
+
     # Chunks -------------------------------------------------------------------------
 
     def _begin_chunk(self, spec: TensorSpec, number: int) -> StagedFile | Upload:
@@ -219,7 +229,7 @@ class OrbaxWriter(FormatWriter):
             names = tree.names(self.target.path)
             for leaf in tree.leaves.values():
                 if isinstance(leaf, TensorSpec):
-                    yield f"{self._folders[leaf.key]}/.zarray", self._zarray(leaf)
+                    yield f"{self._folders[leaf.key]}/{_ARRAY}", self._zarray(leaf)
             for name, data in documents(tree, names, self._facts):
                 yield tree.folder + name, data
         if self._is_step:

@@ -92,7 +92,7 @@ NO_HINTS = {
     "ckpt_cli/commands/verify.py _say_what_follows": "a note",
     "ckpt_cli/commands/verify.py command": "the help of an option",
     "ckpt_cli/operations/signing/envelope.py read_envelope": "the name of the program that signs",
-    "ckpt_cli/cli/resume.py _same_command": "the command as it was given: tests/cli/test_resume.py runs it",
+    "ckpt_cli/cli/resume.py _same_command": "the command as it was given: tests/cli/resume runs it",
     "ckpt_cli/cli/install.py _is_ours": "a mark in a file",
     **dict.fromkeys(
         (

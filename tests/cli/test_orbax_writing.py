@@ -236,16 +236,6 @@ def test_the_default_item_of_a_manager_is_read(tmp_path: Path, ckpt: Callable) -
     assert {row[0].partition("/")[0] for row in ckpt("ls", tmp_path / "4").rows} == {"decoder", "default"}
 
 
-@pytest.mark.parametrize("to", ["orbax", "flax"])
-def test_an_interrupted_conversion_is_resumed(tmp_path: Path, ckpt: Callable, to: str) -> None:
-    source = data_path("orbax", "new/pytree")
-    done = ckpt("convert", source, tmp_path / "out", "--to", to, "--resume")
-    assert done.code == 0, done.err
-    again = ckpt("convert", source, tmp_path / "out", "--to", to, "--resume")
-    assert again.code == 0, again.err
-    assert said(tmp_path / "out") == said(source)
-
-
 def test_a_raw_chunk_is_read_in_pieces(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,82 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from formats.location import reachable
 from formats.store.journal import line_of
-from formats.store.memory import MemoryStore
-from formats.store.remote import object_lock, upload
-from tests.cli.test_resume import arrays
+from tests.cli.resume.interrupting import BUNDLE, LOOSE, Bucket, Cut, refused_as_it_is
 from tests.counts import count
 from tests.sampling import turn
-from tests.support import numbers, partitioned, write_bundle
-from tests.writing import save, strings
+from tests.writing import save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Result
+    from tests.cli.resume.interrupting import Ckpt
 
-    Ckpt = Callable[..., Result]
-
-TARGETS = {
-    "bundle": ("c-1", "mem://b/out/c-1", "--shard-size", "400"),
-    "cast": ("c-1", "mem://b/out/c-1", "--shard-size", "200", "--cast", "float16"),
-    "object-based": ("c-1", "mem://b/out/c-1", "--shard-size", "400", "--to", "object"),
-    "slices": ("sliced-1", "mem://b/out/c-1", "--shard-size", "60"),
-    "merged slices": ("sliced-1", "mem://b/out/c-1", "--shard-size", "60", "--merge-slices"),
-    "safetensors": ("w.safetensors", "mem://b/out/model/", "--to", "safetensors", "--shard-size", "400"),
-}
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(upload, "BLOCK", 64)
-    save("c-1", {**arrays(), "text": strings(b"one", b"", b"three")})
-    save("w.safetensors", arrays(), "safetensors")
-    slices = partitioned(np.arange(12.0).reshape(4, 3), [((0, 2), (0, -1)), ((2, 2), (0, -1))])
-    write_bundle("sliced-1", {b"k": numbers(np.arange(9.0)), b"w": slices, b"z": numbers(np.arange(4.0))})
-    return tmp_path
-
-
-class Cut(MemoryStore):
-    """A store in which the command is cut off at one of the changes that are made to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes: list[tuple[str, str]] = []
-        self.at = 0
-        self.dies = False
-        self.before = self._change
-
-    def _change(self, what: str, path: str) -> None:
-        self.changes.append((what, path))
-        if len(self.changes) == self.at or (self.dies and 0 < self.at < len(self.changes)):
-            raise KeyboardInterrupt
-
-    def start(self, at: int = 0, *, dies: bool = False) -> None:
-        self.at, self.dies = at, dies
-        self.changes.clear()
-
-    def content(self) -> dict[str, bytes]:
-        found = {}
-        for name in self.names:
-            with self.open(name) as file:
-                found[name] = file.read(0, file.size)
-        return found
-
-    def clear(self) -> None:
-        for name in list(self.names):
-            self.remove(name)
-
-
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cut]:
-    monkeypatch.setattr(object_lock, "_SETTLED", 0.0)
-    found = Cut()
-    with reachable(found):
-        yield found
+TARGETS = Bucket.targets
 
 
 def whole(ckpt: Ckpt, store: Cut, words: tuple[str, ...], *more: str) -> tuple[dict[str, bytes], int]:
@@ -97,17 +34,8 @@ def whole(ckpt: Ckpt, store: Cut, words: tuple[str, ...], *more: str) -> tuple[d
 
 
 def interrupted(ckpt: Ckpt, store: Cut) -> str:
-    """Interrupt a conversion while the third shard is sent, and return the path of its journal."""
-    assert ckpt("convert", *TARGETS["bundle"], "--resume").code == 0
-    at = next(at for at, (_, path) in enumerate(store.changes, 1) if ".data-00002" in path)
-    store.clear()
-    store.start(at)
-    done = ckpt("convert", *TARGETS["bundle"], "--resume")
-    assert done.code == 130
-    assert done.err.splitlines()[-1] == f"ckpt convert {' '.join(TARGETS['bundle'])} --resume"
-    store.start()
-    (journal,) = [name for name in store.names if name.endswith("/ckpt.journal")]
-    return journal
+    """Interrupt a conversion while the third shard is sent; return the path of its journal."""
+    return Bucket(ckpt, store).interrupt(TARGETS["bundle"]) + "/ckpt.journal"
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -141,8 +69,10 @@ def test_what_was_sent_is_not_read_again(ckpt: Ckpt, store: Cut, here: Path) -> 
     done = ckpt("convert", *TARGETS["bundle"], "--resume", "-v")
     assert done.code == 0
     assert "were already written" in done.err
-    line = next(line for line in done.err.splitlines() if "read c-1.data" in line)
-    assert int(line.split(": ")[1].split()[0].replace(",", "")) < os.path.getsize("c-1.data-00000-of-00001")
+    line = next(line for line in done.err.splitlines() if f"read {BUNDLE}.data" in line)
+    assert int(line.split(": ")[1].split()[0].replace(",", "")) < os.path.getsize(
+        f"{BUNDLE}.data-00000-of-00001"
+    )
 
 
 def test_a_source_without_checksums_whose_time_of_change_differs_is_named(
@@ -213,24 +143,6 @@ def test_a_damaged_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> Non
     assert set(made.values()) >= {data for path, data in expected.items() if ".data-" in path}
 
 
-def test_what_differs_is_named(ckpt: Ckpt, store: Cut, here: Path) -> None:
-    journal = interrupted(ckpt, store)
-    before = store.content()
-    for more, what in (
-        (("--cast", "float16"), "started without --cast"),
-        (("--exclude", "n"), "started without --exclude"),
-    ):
-        done = ckpt("convert", *TARGETS["bundle"], *more, "--resume")
-        assert done.code == 3
-        assert what in done.err
-    os.utime("c-1.index", ns=(1, 1))
-    done = ckpt("convert", *TARGETS["bundle"], "--resume")
-    assert done.code == 3
-    assert "c-1.index has changed since" in done.err
-    assert journal.removesuffix("/ckpt.journal") in done.err
-    assert store.content() == before
-
-
 def test_who_is_still_at_it_is_told_that_another_has_taken_over(ckpt: Ckpt, store: Cut, here: Path) -> None:
     expected, _ = whole(ckpt, store, TARGETS["bundle"])
     taken: list[int] = []
@@ -251,7 +163,7 @@ def test_who_is_still_at_it_is_told_that_another_has_taken_over(ckpt: Ckpt, stor
 
 def test_what_lies_there_is_listed(ckpt: Ckpt, store: Cut, here: Path) -> None:
     journal = interrupted(ckpt, store)
-    store.put("mem://b/out/kept.safetensors", (here / "w.safetensors").read_bytes())
+    store.put("mem://b/out/kept.safetensors", (here / LOOSE).read_bytes())
     done = ckpt("ls", "mem://b/out")
     assert done.code == 0, done.err
     assert f"{journal.removesuffix('/ckpt.journal')}: an interrupted conversion to c-1, " in done.err
@@ -264,7 +176,7 @@ def test_state_shows_what_was_sent_and_removes_it(ckpt: Ckpt, store: Cut, here: 
     journal = interrupted(ckpt, store)
     folder = journal.removesuffix("/ckpt.journal").removeprefix("mem://b/out/")
     own = {path: data for path, data in store.content().items() if ".data-" in path or path == journal}
-    store.put("mem://b/out/kept.safetensors", (here / "w.safetensors").read_bytes())
+    store.put("mem://b/out/kept.safetensors", (here / LOOSE).read_bytes())
     shown = ckpt("state", "mem://b/out", "--json").json
     assert shown["leftovers"] == [folder]
     assert "an interrupted conversion to c-1, " in ckpt("state", "mem://b/out").out
@@ -327,7 +239,7 @@ def test_an_index_that_cannot_be_read_may_name_what_was_sent(ckpt: Ckpt, store: 
 def test_a_journal_leads_to_no_object_that_is_not_of_its_target(ckpt: Ckpt, store: Cut, here: Path) -> None:
     """A journal may be forged."""
     journal = interrupted(ckpt, store)
-    assert ckpt("convert", "c-1", "mem://b/out/other-1").code == 0
+    assert ckpt("convert", BUNDLE, "mem://b/out/other-1").code == 0
     other = "mem://b/out/other-1.data-00000-of-00001"
     entry = store.asked(other)
     assert entry is not None
@@ -338,56 +250,9 @@ def test_a_journal_leads_to_no_object_that_is_not_of_its_target(ckpt: Ckpt, stor
     assert not any(path.endswith(".journal") for path in store.names)
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> None:
-    words = TARGETS[name]
-    expected, _ = whole(ckpt, store, words, "--resume")
-    for path, data in expected.items():
-        store.put(path, data)
-    store.start()
-    done = ckpt("convert", *words, "--resume")
-    assert done.code == 0, done.err
-    assert "already finished" in done.err
-    assert not store.changes
-    assert ckpt("convert", *words).code == 3
-    done = ckpt("convert", *words, "--shard-size", "100000", "--resume")
-    assert done.code == 3, "shards of another size were asked for"
-
-
-def test_another_checkpoint_in_its_place_is_not_taken_for_it(ckpt: Ckpt, store: Cut, here: Path) -> None:
+def test_another_checkpoint_in_its_place_is_not_taken_for_it(ckpt: Ckpt, store: Cut, bucket: Bucket) -> None:
     words = TARGETS["bundle"]
     for change in (("--cast", "float16"), ("--exclude", "n"), ("--sub", "n=>m")):
         assert ckpt("convert", *words, *change).code == 0
-        before = store.content()
-        done = ckpt("convert", *words, "--resume")
-        assert done.code == 3, change
-        assert "already exists" in done.err
-        assert store.content() == before
+        refused_as_it_is(bucket, ckpt, *words)
         store.clear()
-
-
-def test_nothing_secret_is_in_the_journal(
-    ckpt: Ckpt, store: Cut, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "geheim-1")
-    journal = interrupted(ckpt, store)
-    said = store.content()[journal]
-    assert b"geheim" not in said
-    assert b"c-1.index" in said
-
-
-def test_one_object_is_refused(ckpt: Ckpt, store: Cut, here: Path) -> None:
-    for target in ("mem://b/w.safetensors", "mem://b/w.npz"):
-        done = ckpt("convert", "c-1", target, "--exclude", "text", "--resume")
-        assert done.code == 3
-        assert "--resume" in done.err
-    assert store.names == []
-
-
-def test_a_target_that_has_appeared_is_not_replaced(ckpt: Ckpt, store: Cut, here: Path) -> None:
-    interrupted(ckpt, store)
-    store.put("mem://b/out/c-1.index", b"another's")
-    done = ckpt("convert", *TARGETS["bundle"], "--resume")
-    assert done.code == 3
-    assert "already exists" in done.err
-    assert store.content()["mem://b/out/c-1.index"] == b"another's"

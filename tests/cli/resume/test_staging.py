@@ -1,4 +1,4 @@
-"""`ckpt convert --resume`: what an interrupted conversion keeps, which parts count, and rejections."""
+"""`ckpt convert --resume` into a directory: what an interrupt or a kill keeps, and which parts count."""
 
 from __future__ import annotations
 
@@ -22,145 +22,41 @@ import numpy as np
 import pytest
 
 from ckpt_cli.cli.main import main
-from formats.core.version import VERSION
 from formats.location import parse_location
-from formats.model.writer import Placement
 from formats.store.journal import JOURNAL
 from formats.store.local import staging_journal as interrupting
 from formats.store.local.locks import lock
 from formats.store.local.staging import StagedFile, refusing
 from formats.store.local.staging_journal import read_journal
 from formats.wire.crc32c import crc32c
+from tests.cli.resume.interrupting import (
+    BUNDLE,
+    LOOSE,
+    Directory,
+    Interrupted,
+    arrays,
+    interrupted,
+    lines,
+    refused_as_it_is,
+    staged,
+    whole,
+)
 from tests.cli.running import ROOT, run_ckpt
 from tests.counts import count
 from tests.faults.steps import exit_after, exit_before, steps
 from tests.sampling import seeds, turn
-from tests.support import data_path, numbers, partitioned, shard_path, write_bundle
-from tests.writing import files, save, strings
+from tests.support import data_path, shard_path
+from tests.writing import files, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Result
+    from tests.cli.resume.interrupting import Ckpt
 
-    Ckpt = Callable[..., Result]
-
-KERAS = data_path("keras3_mlp", "mlp.keras")
-OBJECTS = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
-NEWER = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
-BUNDLE, PACKED, SLICED, LOOSE = (
-    "source/c-1",
-    "source/packed.npz",
-    "source/sliced-1",
-    "source/loose.safetensors",
-)
-
-TARGETS = {
-    "bundle": (BUNDLE, "out/c-1"),
-    "cast": (BUNDLE, "out/c-1", "--cast", "bfloat16"),
-    "shards": (BUNDLE, "out/c-1", "--shard-size", "500"),
-    "object-based": (BUNDLE, "out/c-1", "--to", "object"),
-    "safetensors": (LOOSE, "out/w.safetensors"),
-    "sharded safetensors": (LOOSE, "out/model/", "--to", "safetensors", "--shard-size", "500"),
-    "from a compressed file": (PACKED, "out/c-1", "--to", "name"),
-    "slices": (SLICED, "out/c-1"),
-    "merged slices": (SLICED, "out/c-1", "--merge-slices"),
-    "linked": (LOOSE, "out/c-1", "--to", "name", "--link", "--cast", "float16"),
-    "like": (OBJECTS, "out/c-1", "--like", NEWER, "--weights-only", "--partial"),
-    "Keras 2 weights": (KERAS, "out/w.h5"),
-    "Keras 3 weights": (KERAS, "out/w.weights.h5"),
-    "Keras archive": (KERAS, "out/w.keras"),
-    "Orbax": (LOOSE, "out/tree", "--to", "orbax"),
-    "Orbax in chunks": (LOOSE, "out/7", "--to", "orbax", "--shard-size", "100"),
-    "Flax": (LOOSE, "out/w.msgpack"),
-}
-
+TARGETS = Directory.targets
 
 STREAMED = {"merged slices": 1}
-
-
-def arrays() -> dict[str, Any]:
-    numbers = {f"v{at}": np.arange(40 + at, dtype=np.float32) * 1.37 for at in range(8)}
-    return {**numbers, "n": np.array(7), "wide": np.arange(5, dtype=np.float64)}
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    (folder / "source").mkdir()
-    save(folder / BUNDLE, {**arrays(), "text": strings(b"one", b"", b"three")})
-    save(folder / LOOSE, arrays(), "safetensors")
-    np.savez_compressed(folder / PACKED, **arrays())
-    slices = partitioned(np.arange(12.0).reshape(4, 3), [((0, 2), (0, -1)), ((2, 2), (0, -1))])
-    write_bundle(str(folder / SLICED), {b"k": numbers(np.arange(9.0)), b"w": slices})
-    return folder
-
-
-@pytest.fixture
-def here(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a directory with the sources in it."""
-    shutil.copytree(sources / "source", tmp_path / "source", copy_function=shutil.copy2)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def staged(folder: str = "out") -> list[str]:
-    """Return the existing staging directories."""
-    if not os.path.isdir(folder):
-        return []
-    return [os.path.join(folder, name) for name in os.listdir(folder) if "_temp_" in name]
-
-
-def lines(directory: str) -> list[bytes]:
-    with open(os.path.join(directory, JOURNAL), "rb") as file:
-        return file.read().splitlines(keepends=True)
-
-
-class Interrupted:
-    """Counts what is written to places, and interrupts at one of them."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.written: list[tuple[str, int]] = []
-        self.at = 0
-        real = Placement.write
-
-        def write(place: Placement, at: int, data: Any) -> None:
-            if len(self.written) + 1 == self.at:
-                raise KeyboardInterrupt
-            self.written.append((place.name, place.offset + at))
-            real(place, at, data)
-
-        monkeypatch.setattr(Placement, "write", write)
-
-    def start(self, at: int = 0) -> None:
-        self.at = at
-        self.written.clear()
-
-
-@pytest.fixture
-def places(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
-    return Interrupted(monkeypatch)
-
-
-def whole(ckpt: Ckpt, words: tuple[str, ...]) -> dict[str, bytes]:
-    """Return what one run makes, and take it away."""
-    done = ckpt("convert", *words, "-j", "1")
-    assert done.code == 0, done.err
-    made = files("out")
-    shutil.rmtree("out")
-    return made
-
-
-def interrupted(ckpt: Ckpt, places: Interrupted, words: tuple[str, ...], at: int) -> str:
-    """Interrupt a conversion at a write; return the directory that is kept."""
-    places.start(at)
-    done = ckpt("convert", *words, "-j", "1", "--resume")
-    assert done.code == 130
-    assert done.err.splitlines()[-1] == f"ckpt convert {shlex.join(words)} -j 1 --resume"
-    places.start()
-    (found,) = staged(os.path.dirname(words[1].rstrip("/")) if "model/" not in words[1] else "out/model")
-    return found
 
 
 # The same bytes ----------------------------------------------------------------------
@@ -210,19 +106,6 @@ def test_without_the_option_all_is_removed(ckpt: Ckpt, here: Path, places: Inter
     assert not os.path.exists("out")
 
 
-@pytest.mark.parametrize("name", [*TARGETS, "from .h5"])
-def test_what_is_finished_is_known_without_its_journal(name: str, ckpt: Ckpt, here: Path) -> None:
-    """A kill can come when the journal is gone, and the command has not ended yet."""
-    words = TARGETS.get(name, (data_path("keras_mlp", "mlp.with_optimizer.h5"), "out/w.weights.h5"))
-    assert ckpt("convert", *words, "--resume").code == 0
-    before = {path: path.read_bytes() for path in (here / "out").rglob("*") if path.is_file()}
-    done = ckpt("convert", *words, "--resume")
-    assert done.code == 0, done.err
-    assert "already finished" in done.err
-    assert {path: path.read_bytes() for path in (here / "out").rglob("*") if path.is_file()} == before
-    assert ckpt("convert", *words).code == 3
-
-
 def in_archive(data: bytes) -> bytes:
     """Return an archive that says another time at which it was saved."""
     made = io.BytesIO()
@@ -257,29 +140,14 @@ OTHERS: list[tuple[str, Callable[[bytes], bytes]]] = [
 
 @pytest.mark.parametrize(("name", "change"), OTHERS)
 def test_a_file_that_says_something_else_is_not_taken_for_it(
-    name: str, change: Callable[[bytes], bytes], ckpt: Ckpt, here: Path
+    name: str, change: Callable[[bytes], bytes], ckpt: Ckpt, here: Path, directory: Directory
 ) -> None:
     """A shard index that is not JSON caused a traceback."""
     assert ckpt("convert", *TARGETS[name], "--resume").code == 0
     made = sorted(path for path in (here / "out").rglob("*") if path.is_file())
     head = next((path for path in made if "index" in path.name), made[0])
     head.write_bytes(change(head.read_bytes()))
-    refused_as_it_is(ckpt, *TARGETS[name])
-
-
-@pytest.mark.parametrize("name", ["shards", "sharded safetensors"])
-@pytest.mark.parametrize("size", ["300", "1000000"])
-def test_shards_of_another_size_are_not_taken_for_it(name: str, size: str, ckpt: Ckpt, here: Path) -> None:
-    assert ckpt("convert", *TARGETS[name], "--resume").code == 0
-    refused_as_it_is(ckpt, *TARGETS[name], "--shard-size", size)
-
-
-def refused_as_it_is(ckpt: Ckpt, *words: str) -> None:
-    before = files("out")
-    done = ckpt("convert", *words, "--resume")
-    assert (done.code, done.out) == (3, "")
-    assert "already exists" in done.err
-    assert files("out") == before
+    refused_as_it_is(directory, ckpt, *TARGETS[name])
 
 
 def test_where_nothing_was_finished_nothing_is_kept(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
@@ -341,17 +209,6 @@ def test_each_checkpoint_of_a_directory(ckpt: Ckpt, here: Path, places: Interrup
 
 
 # What is refused -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("target", ["w.npz", "w.v1", "w.hdf5", "w.json"])
-def test_what_is_written_from_end_to_end_says_so(target: str, ckpt: Ckpt, here: Path) -> None:
-    to = {"w.v1": "v1", "w.hdf5": "hdf5", "w.json": "listing"}.get(target, "npz")
-    for more in ((), ("-n",)):
-        done = ckpt("convert", BUNDLE, f"out/{target}", "--exclude", "text", "--to", to, "--resume", *more)
-        assert done.code == 3
-        assert "is written in one piece and cannot be resumed" in done.err
-        assert "--resume" in done.err
-        assert not os.path.exists("out")
 
 
 # A source of the same inode, size and time ------------------------------------------------
@@ -520,25 +377,6 @@ def test_what_was_finished_of_another_source_is_not_called_finished(
     assert "its source run/w-1.safetensors may have been replaced" in done.err
 
 
-def test_another_source_or_option_or_version_is_named(
-    ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupted(ckpt, places, (BUNDLE, "out/c-1", "--cast", "float16"), 5)
-    for words, what in (
-        ((LOOSE, "--cast", "float16"), "was one of its sources"),
-        ((BUNDLE, "--cast", "bfloat16"), "started with --cast float16, now bfloat16"),
-        ((BUNDLE,), "started with --cast"),
-        ((BUNDLE, "--cast", "float16", "--exclude", "n"), "started without --exclude"),
-    ):
-        done = ckpt("convert", words[0], "out/c-1", *words[1:], "--resume")
-        assert done.code == 3
-        assert what in done.err
-    monkeypatch.setattr("ckpt_cli.operations.convert.resume.VERSION", "0.0.7")
-    done = ckpt("convert", BUNDLE, "out/c-1", "--cast", "float16", "--resume")
-    assert done.code == 3
-    assert f"started by ckpt {VERSION}, this is 0.0.7" in done.err
-
-
 def test_a_file_that_an_option_names_may_not_change(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
     (here / "names.tsv").write_text("v0\tw0\n")
     words = (BUNDLE, "out/c-1", "--map", "names.tsv")
@@ -560,21 +398,6 @@ def test_two_at_once(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
     finally:
         os.close(held)
     assert ckpt("convert", BUNDLE, "out/c-1", "--resume").code == 0
-
-
-def test_a_target_that_has_appeared_is_not_replaced(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
-    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
-    save("out/c-1", {"other": np.arange(3)})
-    there = files("out")
-    done = ckpt("convert", BUNDLE, "out/c-1", "--resume")
-    assert done.code == 3
-    assert "already exists" in done.err
-    assert {name: data for name, data in files("out").items() if not name.endswith(JOURNAL)} == {
-        name: data for name, data in there.items() if not name.endswith(JOURNAL)
-    }
-    assert os.path.isdir(kept)
-    assert ckpt("convert", BUNDLE, "out/c-1", "--resume", "--overwrite").code == 0
-    assert len(places.written) == 6
 
 
 def test_another_users_directory_is_not_believed(
@@ -756,18 +579,6 @@ def test_a_journal_that_is_no_file(kind: str, ckpt: Ckpt, here: Path, places: In
     assert done.code in (0, 3)
     assert "Traceback" not in done.err
     assert (here / "elsewhere").read_bytes() == before
-
-
-def test_nothing_secret_is_written_or_printed(
-    ckpt: Ckpt, here: Path, places: Interrupted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "geheim-1")
-    monkeypatch.setenv("HF_TOKEN", "geheim-2")
-    kept = interrupted(ckpt, places, TARGETS["bundle"], 5)
-    text = b"".join(lines(kept))
-    assert b"geheim" not in text
-    assert str(here / "source").encode() in text
-    assert os.stat(kept).st_mode & 0o777 == 0o700
 
 
 # Disks that fail ------------------------------------------------------------------------
