@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..wire.jsontext import parse_object
 from .facts import keras_facts
 from .optimizers import KERAS2, KERAS3, LEGACY, named, state_of
-from .training_state import LEARNING_RATE
+from .training_state import LEARNING_RATE, LOSS_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +73,15 @@ def rates_in(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, flo
         for name, value in given.items()
         if isinstance(value, int | float) and abs(value) <= _LARGEST_RATE
     }
+
+
+def scale_in(told: Told) -> dict[str, float]:
+    """Return the loss scale that a LossScaleOptimizer starts with; nothing for one that never changes it."""
+    name, settings = told
+    if name not in LOSS_SCALING or settings.get("dynamic", True) is not True:
+        return {}
+    scale = rates_in(("initial_scale",), settings)
+    return {LOSS_SCALE: scale["initial_scale"]} if scale else {}
 
 
 class Wanted(NamedTuple):

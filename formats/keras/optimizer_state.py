@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import state_in_graph, state_in_h5, state_in_weights
-from .optimizer_settings import LOSS_SCALING, optimizer_settings, settings_in, unwrapped
+from .optimizer_settings import LOSS_SCALING, optimizer_settings, scale_in, settings_in, unwrapped
 from .optimizers import TITLES, named
 from .training_state import UNKNOWN_CLASS
 
@@ -31,7 +31,8 @@ def stored_state(
     optimizer. The model determines the owners of listed slots (`slot_owners`).
     """
     read = _READERS.get(source.format.name)
-    told = unwrapped(optimizer_settings(source, beside))
+    outer = optimizer_settings(source, beside)
+    told = unwrapped(outer)
     found = read(source, told) if read is not None else None
     if found is None:
         return None
@@ -42,6 +43,7 @@ def stored_state(
         called=found.called or called or said or "",
         settings={} if is_another else settings,
         scaled=found.scaled or optimizer_settings(source)[0] in LOSS_SCALING,
+        values={**scale_in(outer), **found.values},
     )
     row = named(found.called)
     if source.object_graph is None:

@@ -13,7 +13,7 @@ from .model import Edge, Unit, legacy_order, trained_order
 from .optimizer_settings import generation_told
 from .optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TF1
 from .state_list import OPTIMIZER, WRAPPER, NoPlaceError, cased
-from .training_state import ITERATIONS, LEARNING_RATE, training_states
+from .training_state import GOOD_STEPS, ITERATIONS, LEARNING_RATE, LOSS_SCALE, training_states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,9 +95,20 @@ def write(state: StateList, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
     mine = state.state
     if LEGACY in (mine.generation, generation_told(facts) if mine.generation == PYTORCH else None):
         return _legacy(state)
-    if mine.scaled:
-        raise NoPlaceError("it is inside a LossScaleOptimizer, and SRC does not store that wrapper's numbers")
-    return _node(state, KERAS2), []
+    node = _node(state, KERAS2)
+    node.edges += _loss_scale(state)
+    return node, []
+
+
+def _loss_scale(state: StateList) -> list[Edge]:
+    """Return the edge to what a LossScaleOptimizer adds to the node of the optimizer in it, in Keras 2."""
+    if not state.scaling:
+        return []
+    names = {LOSS_SCALE: "current_loss_scale", GOOD_STEPS: "good_steps"}
+    for what, name in names.items():
+        state.scaling[what].full_name = name
+    edges = [Edge(name, state.scaling[what]) for what, name in names.items()]
+    return [Edge("loss_scale", Unit(edges=edges))]
 
 
 def write_keras3(state: StateList) -> Unit:
@@ -150,7 +161,7 @@ def _legacy(state: StateList) -> tuple[Unit, list[SlotOf]]:
     edges = [Edge("iter", state.iteration), *(Edge(*rate) for rate in state.rates.items())]
     if state.product is not None:
         edges.append(Edge("momentum_cache", state.product))
-    return Unit(edges=edges), slots
+    return Unit(edges=[*edges, *_loss_scale(state)]), slots
 
 
 def _list(variables: Sequence[Variable]) -> Unit:

@@ -64,7 +64,7 @@ def write(state: StateList, major: str) -> list[Placed]:
     listed = state.listed(KERAS3 if major == "3" else KERAS2)
     groups = {_OUTER: listed}
     if state.state.scaled:
-        groups = {_OUTER: [*state.wrapped(), *listed], _INNER: listed}
+        groups = {_OUTER: [*(state.wrapped() if major == "3" else ()), *listed], _INNER: listed}
     return [
         (variable, f"{group}/{number}")
         for group, held in groups.items()

@@ -52,6 +52,9 @@ WRAPPER = {
 """The numbers of Keras 3's LossScaleOptimizer in its order, and what it calls them."""
 
 SCALER = "loss_scale_optimizer"
+_OF_BOTH = (ITERATIONS, LEARNING_RATE)
+"""Numbers that the wrapper of Keras 3 has in addition to those of the optimizer in it, and does not use."""
+
 _COUNTED = re.compile(r"_\d+$")
 
 Held = Mapping[tuple[int, str], Variable]
@@ -120,6 +123,7 @@ class StateList:
         self.iteration = self._number(ITERATIONS) or Variable(ITERATIONS, False)
         self.rates = {name: one for name in state.rates if (one := self._number(name)) is not None}
         self.product = self._number(MOMENTUM_PRODUCT)
+        self.scaling = self._scaling()
 
     def _number(self, name: str) -> Variable | None:
         """Return a number as a variable: what is given comes before what is stored."""
@@ -128,6 +132,25 @@ class StateList:
         if name in self.state.values:
             return Variable(name, False, full_name, value=self.state.values[name])
         return Variable(name, False, full_name, key) if key is not None else None
+
+    def _scaling(self) -> dict[str, Variable]:
+        """Return the numbers of a LossScaleOptimizer by meaning: those stored, or those that it starts with.
+
+        They are empty if the loss scale is unknown, or does not change.
+        """
+        state = self.state
+        start = {ITERATIONS: 0.0, LEARNING_RATE: 0.0, GOOD_STEPS: 0.0}
+        found: dict[str, Variable] = {}
+        for what, name in WRAPPER.items():
+            key = state.wrapper.get(what) or (state.number(what) if what not in _OF_BOTH else None)
+            value = None if key is not None else state.values.get(what) if what == LOSS_SCALE else start[what]
+            found[what] = Variable(name, False, f"{SCALER}/{name}", key, value)
+        return found if state.scaled and found[LOSS_SCALE].is_given else {}
+
+    @property
+    def counts(self) -> list[Variable]:
+        """The numbers that are whole."""
+        return [self.iteration, *(self.scaling[what] for what in (ITERATIONS, GOOD_STEPS) if self.scaling)]
 
     # In a generation ----------------------------------------------------------------------
 
@@ -165,7 +188,7 @@ class StateList:
         return listed
 
     def _check_wrapper(self, generation: str) -> None:
-        """Raise NoPlaceError if only one side has a LossScaleOptimizer, or one of another generation."""
+        """Raise NoPlaceError if only one side has a LossScaleOptimizer, or nothing has its loss scale."""
         mine, wanted = self.state, self.wanted
         may_differ = wanted is None or (mine.scaled and wanted.may_be_scaled)
         if wanted is not None and wanted.is_scaled != mine.scaled and not may_differ:
@@ -173,9 +196,8 @@ class StateList:
                 ("SRC's", "the configuration's") if mine.scaled else ("the configuration's", "SRC's")
             )
             raise NoPlaceError(f"{side} optimizer is inside a LossScaleOptimizer, but {other} is not")
-        is_whole = generation != KERAS3 or len(mine.wrapper) == len(WRAPPER)
-        if mine.scaled and not (generation == mine.generation and is_whole):
-            message = "it is inside a LossScaleOptimizer, and SRC does not store that wrapper's numbers"
+        if mine.scaled and generation == KERAS3 and not self.scaling:
+            message = "it is inside a LossScaleOptimizer, and SRC does not store the loss scale"
             raise NoPlaceError(message)
 
     def _check(self, wanted: Wanted, generation: str, held: Held) -> None:
@@ -259,6 +281,4 @@ class StateList:
 
     def wrapped(self) -> list[tuple[Variable, str]]:
         """Return the numbers that a LossScaleOptimizer of Keras 3 lists before others, with their names."""
-        held = [(name, self.state.wrapper.get(what)) for what, name in WRAPPER.items()]
-        variables = [Variable(name, False, f"{SCALER}/{name}", key) for name, key in held if key]
-        return [(variable, variable.full_name) for variable in variables]
+        return [(variable, variable.full_name) for variable in self.scaling.values()]

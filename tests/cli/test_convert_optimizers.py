@@ -1022,22 +1022,40 @@ def test_a_loss_scale_goes_along(ckpt: Callable, tmp_path: Path) -> None:
     assert (result.code, result.err) == (0, ""), result.out
 
 
-def test_a_file_whose_optimizer_scales_the_loss_takes_no_state_of_another_layout(
+def test_a_file_whose_optimizer_scales_the_loss_takes_the_loss_scale_of_another_keras(
     ckpt: Callable, tmp_path: Path
 ) -> None:
-    """Keras lists the scale and its steps first, and leaves out a list of another length."""
+    """Keras 3 lists the scale and its steps first; a list of another length it would leave out."""
     config = tmp_path / "config.json"
     layers = [
         {"class_name": "InputLayer", "config": {"name": "i", "batch_shape": [None, 3]}},
         *({"class_name": "Dense", "config": {"name": name, "units": 3}} for name in "ab"),
     ]
     model = {"class_name": "Sequential", "config": {"name": "net", "layers": layers}}
-    compiled = {"optimizer": {"class_name": "LossScaleOptimizer", "config": {"name": "scaled"}}}
+    compiled: dict[str, Any] = {
+        "optimizer": {"class_name": "LossScaleOptimizer", "config": {"name": "scaled"}}
+    }
     config.write_text(json.dumps({**model, "compile_config": compiled}))
     source = data_path("several_optimizers", "new", "scaled_trained-1")
     result = ckpt("convert", source, tmp_path / "x.weights.h5", "--config", config)
     assert (result.code, result.out) == (3, "")
-    assert "it is inside a LossScaleOptimizer, and SRC does not store that wrapper's numbers" in result.err
+    assert "the configuration's optimizer is LossScaleOptimizer" in result.err
+    inner = {"class_name": "Adam", "config": {"name": "adam", "learning_rate": 0.01}}
+    compiled["optimizer"]["config"] = {"name": "scaled", "inner_optimizer": inner}
+    config.write_text(json.dumps({**model, "compile_config": compiled}))
+    result = ckpt("convert", source, tmp_path / "x.weights.h5", "--config", config)
+    assert (result.code, result.out) == (0, ""), result.err
+    outer = {"step_counter": "optimizer/vars/2", "dynamic_scale": "optimizer/vars/3"}
+    names = {"step_counter": "good_steps", "dynamic_scale": "current_loss_scale"}
+    with (
+        formats.open_checkpoint(source) as mine,
+        formats.open_checkpoint(str(tmp_path / "x.weights.h5")) as made,
+    ):
+        for name, key in outer.items():
+            wanted = mine[f"optimizer/loss_scale/{names[name]}/.ATTRIBUTES/VARIABLE_VALUE"].read()
+            assert made[key].read() == wanted
+        assert [made[f"optimizer/vars/{at}"].read() for at in range(2)] == [0, 0.0]
+        assert made["optimizer/inner_optimizer/vars/0"].read() == 3
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

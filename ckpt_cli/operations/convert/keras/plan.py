@@ -28,7 +28,7 @@ from formats.keras.optimizer_settings import generation_told, wanted_by
 from formats.keras.optimizer_state import stored_state, titled
 from formats.keras.optimizers import KERAS2, KERAS3, TITLES
 from formats.keras.state_list import NoPlaceError, StateList
-from formats.keras.training_state import LEARNING_RATE
+from formats.keras.training_state import LEARNING_RATE, LOSS_SCALE
 from formats.keras.variable_layout import give_names, graph_of, h5_layout, weights_layout
 from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
@@ -307,6 +307,7 @@ def _laid(
             reason = reason_of_idle(model.optimizer.state.generation)
         chosen.dropped.append(Dropped(key, reason))
     _refuse_idle(chosen, model, placed)
+    _tell_scale(chosen, model, placed)
     moves = [_move(chosen, model, variable, name) for variable, name in placed]
     if graph is None:
         _refuse_unloadable(chosen, model.facts, moves)
@@ -341,6 +342,15 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
+def _tell_scale(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
+    """Note a loss scale that no tensor of SRC holds."""
+    scale = model.optimizer.scaling.get(LOSS_SCALE) if model.optimizer is not None else None
+    if scale is not None and scale.value is not None and any(one is scale for one, _ in placed):
+        chosen.notes.append(
+            f"the loss scale starts at {scale.value:.9g}, as the configuration says; SRC does not store it"
+        )
+
+
 def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
     """Return whose slots are left that no place was looked for, and why."""
     if model.optimizer is not None:
@@ -356,7 +366,7 @@ def _move(chosen: Chosen, model: Model, variable: Variable, name: str) -> Move:
         return chosen.move(variable.key, name)
     import numpy as np
 
-    is_count = model.optimizer is not None and variable is model.optimizer.iteration
+    is_count = model.optimizer is not None and any(variable is one for one in model.optimizer.counts)
     spec = TensorSpec(name, BY_NAME["int64" if is_count else "float32"], ())
     if variable.like is not None:
         spec = chosen.source.specs[variable.like]._replace(key=name)
