@@ -14,6 +14,7 @@ from .further import l2_normalize, top_k
 from .keras import activations
 from .ops import convolution, windows
 from .ops.neural import keep_logits, sigmoid_cross_entropy, softmax_cross_entropy
+from .ops.random import dropped
 from .signatures import with_signature
 from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import absent, refuse
@@ -101,36 +102,26 @@ def _pooled(where: str, x: Any, *sizes: Any) -> Tensor:
     return tensor
 
 
-def max_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC",
-    name: str | None = None,
-) -> Tensor:  # fmt: skip
-    _refuse("max_pool2d", data_format, padding=_explicit(padding))
-    return windows.max_pool2d(_pooled("max_pool2d", input, ksize, strides), ksize, strides, padding)
+def _pool(where: str, data_format: str | None) -> Any:
+    """Return the public function that pools images, whose default says where channels are."""
+    function: Any = windows.max_pool if where.startswith("max") else windows.avg_pool
 
-
-def avg_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC",
-    name: str | None = None,
-) -> Tensor:  # fmt: skip
-    _refuse("avg_pool2d", data_format, padding=_explicit(padding))
-    return windows.avg_pool2d(_pooled("avg_pool2d", input, ksize, strides), ksize, strides, padding)
-
-
-def _of_images(pool: Any, name: str) -> Any:
-    def function(
-        input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+    def pool(
+        input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = data_format,
         name: str | None = None,
     ) -> Tensor:  # fmt: skip
-        if as_tensor(input).ndim != 4:
-            raise NotImplementedError(f"{function.__name__}: an input other than an image is not supported")
-        return pool(input, ksize, strides, padding, data_format)
+        if not where.endswith("2d") and as_tensor(input).ndim != 4:
+            raise NotImplementedError(f"{where}: an input other than an image is not supported")
+        _refuse(f"{where.removesuffix('2d')}2d", data_format, padding=_explicit(padding))
+        images = _pooled(f"{where.removesuffix('2d')}2d", input, ksize, strides)
+        return function(images, windows.of_image(ksize, strides, padding))
 
-    function.__name__ = function.__qualname__ = name
-    return function
+    pool.__name__ = pool.__qualname__ = where
+    return pool
 
 
-max_pool, avg_pool = _of_images(max_pool2d, "max_pool"), _of_images(avg_pool2d, "avg_pool")
+max_pool2d, avg_pool2d = _pool("max_pool2d", "NHWC"), _pool("avg_pool2d", "NHWC")
+max_pool, avg_pool = _pool("max_pool", None), _pool("avg_pool", None)
 
 
 def conv1d(
@@ -188,13 +179,9 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 def dropout(
     x: Any, rate: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
 ) -> Tensor:
-    refuse("dropout", noise_shape=noise_shape)
     if isinstance(rate, int | float) and not 0 <= rate < 1:
         raise ValueError(f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: {rate=}")
-    tensor = as_tensor(x)
-    if not tensor.dtype.is_floating:
-        raise ValueError(f"`x.dtype` must be a floating point tensor. Received: x_dtype={tensor.dtype}")
-    return OPERATIONS["multiply_no_nan"](tensor, OPERATIONS["dropout_mask"](tensor, rate=rate, seed=seed))
+    return dropped(as_tensor(x), rate, noise_shape, seed)
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: float | None = None, name: str | None = None) -> Tensor:

@@ -231,7 +231,10 @@ _SCALE_AND_SHIFT = (WeightRow("gamma", "AXES", "scale"), WeightRow("beta", "AXES
 _MOVING = tuple(WeightRow(name, "AXES", trainable=False) for name in ("moving_mean", "moving_variance"))
 _AXIS = ("axis",)
 _CONV = ("strides", "padding", "data_format", "dilation_rate", "activation", "use_bias")
-_POOL = ("pool_size", "strides", "padding", "data_format")
+_POOL = ("pool_size", "padding", "strides", "data_format")
+_POOL_1D = ("strides", "pool_size", "padding", "data_format")
+"""Keras' order of the options that `_POOL` has."""
+
 _GLOBAL_POOL = ("data_format", "keepdims")
 _LOOP = (
     "units", "activation", "use_bias", "return_sequences", "return_state", "go_backwards",
@@ -245,15 +248,18 @@ _SCORE_SCALE = "use_scale"
 LAYERS: dict[str, LayerRow] = {
     "Activation": LayerRow(options=("activation",)),
     "Add": LayerRow(options=()),
-    "AdditiveAttention": LayerRow((WeightRow("scale", "INPUT", _SCORE_SCALE),)),
+    "AdditiveAttention": LayerRow((WeightRow("scale", "INPUT", _SCORE_SCALE),), ("dropout", "use_scale")),
     "Attention": LayerRow(
         (
             WeightRow("scale", "", _SCORE_SCALE),
             WeightRow("concat_score_weight", "", "score_mode=concat"),
-        )
+        ),
+        ("dropout", "use_scale", "score_mode"),
     ),
     "Average": LayerRow(options=()),
+    "AveragePooling1D": LayerRow(options=_POOL_1D),
     "AveragePooling2D": LayerRow(options=_POOL),
+    "AveragePooling3D": LayerRow(options=_POOL),
     "BatchNormalization": LayerRow(
         (*_SCALE_AND_SHIFT, *_MOVING),
         ("axis", "momentum", "epsilon", "center", "scale"),
@@ -283,9 +289,13 @@ LAYERS: dict[str, LayerRow] = {
             WeightRow("bias", "4*filters", "use_bias"),
         )
     ),
+    "Cropping1D": LayerRow(options=("cropping",)),
+    "Cropping2D": LayerRow(options=("cropping", "data_format")),
+    "Cropping3D": LayerRow(options=("cropping", "data_format")),
     "Dense": LayerRow(_DENSE, ("units", "activation", "use_bias"), input_is_last=True),
     "DepthwiseConv1D": LayerRow(_depthwise()),
     "DepthwiseConv2D": LayerRow(_depthwise(), ("kernel_size", "depth_multiplier", *_CONV)),
+    "Dot": LayerRow(options=("axes", "normalize")),
     "Dropout": LayerRow(options=("rate",)),
     "EinsumDense": LayerRow(
         (WeightRow("kernel"), WeightRow("bias", when="use_bias bias_axes")),
@@ -307,6 +317,7 @@ LAYERS: dict[str, LayerRow] = {
             WeightRow("bias", "3*units", "use_bias !reset_after"),
         )
     ),
+    "GaussianNoise": LayerRow(options=("stddev",)),
     "GlobalAveragePooling1D": LayerRow(options=_GLOBAL_POOL),
     "GlobalAveragePooling2D": LayerRow(options=_GLOBAL_POOL),
     "GlobalMaxPooling1D": LayerRow(options=_GLOBAL_POOL),
@@ -333,8 +344,11 @@ LAYERS: dict[str, LayerRow] = {
     ),
     "LeakyReLU": LayerRow(options=("alpha",), in_keras_2=(("negative_slope", "alpha"),)),
     "Masking": LayerRow(options=("mask_value",)),
+    "MaxPooling1D": LayerRow(options=_POOL_1D),
     "MaxPooling2D": LayerRow(options=_POOL),
+    "MaxPooling3D": LayerRow(options=_POOL),
     "Maximum": LayerRow(options=()),
+    "Minimum": LayerRow(options=()),
     "MultiHeadAttention": LayerRow(
         options=("num_heads", "key_dim", "value_dim", "use_bias", "output_shape", "attention_axes"),
         parts=(
@@ -356,11 +370,12 @@ LAYERS: dict[str, LayerRow] = {
         lists=("_keep_axis", "_reduce_axis", "_reduce_axis_mask", "_broadcast_shape"),
         unless=("mean", "variance"),
     ),
-    "PReLU": LayerRow((WeightRow("alpha"),)),
+    "PReLU": LayerRow((WeightRow("alpha"),), ("shared_axes",)),
     "Permute": LayerRow(options=("dims",)),
     "RMSNormalization": LayerRow((WeightRow("scale", "AXES"),), one_axis=True),
     "RNN": LayerRow(wraps=(WrapRow("cell"),), lists_after=_STATE),
     "ReLU": LayerRow(options=("max_value", "negative_slope", "threshold")),
+    "RepeatVector": LayerRow(options=("n",)),
     "Rescaling": LayerRow(options=("scale", "offset")),
     "Reshape": LayerRow(options=("target_shape",)),
     "SeparableConv1D": LayerRow(_separable("1")),
@@ -368,10 +383,19 @@ LAYERS: dict[str, LayerRow] = {
     "SimpleRNN": LayerRow(options=_LOOP, cell="SimpleRNNCell", lists_after=_STATE),
     "SimpleRNNCell": LayerRow(_gates("units")),
     "Softmax": LayerRow(options=("axis",)),
+    "SpatialDropout1D": LayerRow(options=("rate",)),
+    "SpatialDropout2D": LayerRow(options=("rate",)),
+    "SpatialDropout3D": LayerRow(options=("rate",)),
     "StackedRNNCells": LayerRow(wraps=(WrapRow("cells"),)),
     "Subtract": LayerRow(options=()),
     "TimeDistributed": LayerRow(wraps=(WrapRow("layer"),)),
     "UnitNormalization": LayerRow(options=("axis",), lists=_AXIS),
+    "UpSampling1D": LayerRow(options=("size",)),
+    "UpSampling2D": LayerRow(options=("size", "data_format", "interpolation")),
+    "UpSampling3D": LayerRow(options=("size", "data_format")),
+    "ZeroPadding1D": LayerRow(options=("padding",)),
+    "ZeroPadding2D": LayerRow(options=("padding", "data_format")),
+    "ZeroPadding3D": LayerRow(options=("padding", "data_format")),
 }
 
 

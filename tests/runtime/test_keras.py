@@ -616,7 +616,6 @@ REFUSED = {
     "channels first of the largest": lambda: tf.nn.max_pool2d(IMAGE, 2, 2, "SAME", "NCHW"),
     "channels first of means": lambda: tf.nn.avg_pool2d(IMAGE, 2, 2, "SAME", data_format="NCHW"),
     "channels first of a bias": lambda: tf.nn.bias_add(IMAGE, [1.0, 2.0], "NCHW"),
-    "noise of a shape": lambda: tf.nn.dropout(IMAGE, 0.5, [1, 1, 1, 2]),
     "rows of a length": lambda: tf.nn.embedding_lookup(IMAGE[0, 0], [0], 1.0),
     "a batch normalized along two axes": lambda: L.BatchNormalization(axis=[1, 2]),
     "examples normalized together": lambda: L.LayerNormalization(axis=0)(IMAGE),

@@ -39,6 +39,7 @@ _ATTENDED = dict.fromkeys(("query_shape", "key_shape", "value_shape"))
 _OF_WEIGHTS = dict.fromkeys(
     f"{name}_{what}" for name in ("kernel", "bias") for what in ("initializer", "regularizer", "constraint")
 )
+_DRAWN = {"noise_shape": None, "seed": None}
 _GLOROT = {
     "module": "keras.initializers", "class_name": "GlorotUniform", "config": {"seed": None},
     "registered_name": None,
@@ -51,7 +52,11 @@ _ALSO: dict[str, dict[str, Any]] = {
     "Dense": _ON_OUTPUTS,
     "DepthwiseConv2D": {**_ON_OUTPUTS, "groups": 1},
     "Bidirectional": {"layer": None, "merge_mode": None},
-    "Dropout": {"noise_shape": None, "seed": None},
+    "Dropout": _DRAWN,
+    "GaussianNoise": {"seed": None},
+    "SpatialDropout1D": _DRAWN,
+    "SpatialDropout2D": _DRAWN,
+    "SpatialDropout3D": _DRAWN,
     "EinsumDense": {**_ON_OUTPUTS, **dict.fromkeys(("equation", "output_shape", "activation", "bias_axes"))},
     "Embedding": {**_ON_OUTPUTS, "input_length": None},
     "GRU": {**_ON_OUTPUTS, **_LOOP, **_CELL},
@@ -75,11 +80,15 @@ _ALSO: dict[str, dict[str, Any]] = {
 takes has the value that Keras writes where it is off."""
 
 _ONLY_IF_ON = ("zero_output_for_mask",)
+_AT_THE_END = ("shared_axes",)
 _AS_BUILT = (
-    "axis", "cell", "data_format", "dilation_rate", "dims", "groups", "kernel_size", "output_padding",
-    "padding", "pool_size", "strides", "target_shape",
+    "axes", "axis", "cell", "cropping", "data_format", "dilation_rate", "dims", "groups", "kernel_size",
+    "output_padding", "padding", "pool_size", "shared_axes", "size", "strides", "target_shape",
 )  # fmt: skip
 """Options that a layer holds otherwise than it was given them."""
+_WITHOUT_OPTIONS = ("scale", "concat_score_weight")
+"""Weights of attention, whose first values are given."""
+
 _IN_FLOAT32 = ("alpha", "max_value", "negative_slope", "threshold")
 _BESIDE_KERAS_LAYERS = {
     "Functional": ("keras.src.engine.functional", "Functional"),
@@ -101,7 +110,8 @@ def config_of(layer: Any) -> dict[str, Any]:
     if name not in LAYERS and name not in _ALSO:
         raise NotImplementedError(f"{layer.name} ({name}): the configuration of this class is not supported")
     told, also, found = _made_with(layer), _ALSO.get(name, {}), {}
-    for option in dict.fromkeys([*(row.options or ()), *also, *_options_of_weights(row)]):
+    options = dict.fromkeys([*(row.options or ()), *also, *_options_of_weights(row)])
+    for option in sorted(options, key=_AT_THE_END.__contains__):
         given = told.get(option, also.get(option))
         value = _written(getattr(layer, option, given) if option in _AS_BUILT else given, option, layer)
         if option not in _ONLY_IF_ON or value:
@@ -111,6 +121,7 @@ def config_of(layer: Any) -> dict[str, Any]:
 
 def _options_of_weights(row: LayerRow) -> list[str]:
     weights = LAYERS[row.cell].weights if row.cell else row.weights
+    weights = tuple(weight for weight in weights if weight.name not in _WITHOUT_OPTIONS)
     options = [weight.option("initializer") for weight in weights]
     trained = [weight for weight in weights if weight.trainable]
     return options + [weight.option(what) for weight in trained for what in ("regularizer", "constraint")]

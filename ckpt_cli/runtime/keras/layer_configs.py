@@ -147,7 +147,8 @@ def _parameters(cls: Any) -> Any:
 
 def _is_off(option: str, value: Any) -> bool:
     """Whether an option that is not known here has the value that leaves it off, as `stateful=False`."""
-    return value is None or value is False or value in ([], {}) or (option == "groups" and value == 1)
+    plain = (("groups", 1), ("data_format", "channels_last"))
+    return value is None or value is False or value in ([], {}) or (option, value) in plain
 
 
 def _made(what: str, make: Callable[..., Any], options: Config) -> Any:

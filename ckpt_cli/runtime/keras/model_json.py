@@ -49,9 +49,12 @@ VERSION = {"keras_version": "2.15.0", "backend": "tensorflow"}
 _ATTENDED = ("query_shape", "key_shape", "value_shape")
 _BUILT_BY_BASE = frozenset(
     [
-        "Activation", "AveragePooling2D", "Dropout", "EinsumDense", "Flatten", "GRU", "GroupNormalization",
-        "LSTM", "LeakyReLU", "Masking", "MaxPooling2D", "Permute", "RNN", "ReLU", "Rescaling", "Reshape",
-        "SimpleRNN", "Softmax",
+        "Activation", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "Cropping1D", "Cropping2D",
+        "Cropping3D", "Dropout", "EinsumDense", "Flatten", "GRU", "GaussianNoise", "GroupNormalization",
+        "LSTM", "LeakyReLU", "Masking", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Permute", "RNN",
+        "ReLU", "RepeatVector", "Rescaling", "Reshape", "SimpleRNN", "Softmax", "SpatialDropout1D",
+        "SpatialDropout2D", "SpatialDropout3D", "UpSampling1D", "UpSampling2D", "UpSampling3D",
+        "ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D",
     ]
 )  # fmt: skip
 """Classes whose `build` is, or ends with, that of Keras' base layer: within TimeDistributed they alone say

@@ -37,7 +37,7 @@ class Call:
         self.outputs: Any = None
 
 
-_SIZE, _OTHER_SIZE = 64, 128
+_SIZE = 64
 """The size used for an unknown dimension: large enough for a stack of convolutions."""
 
 
@@ -56,10 +56,6 @@ def free_batch(when: bool = True) -> Iterator[None]:
 
 def has_free_batch() -> bool:
     return _free_batch.get()
-
-
-def _sizes(dims: tuple[int | None, ...], batch: int, other: int) -> list[int]:
-    return [(other if axis else batch) if dim is None else int(dim) for axis, dim in enumerate(dims)]
 
 
 def _operator(operation: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
@@ -96,12 +92,15 @@ class KerasTensor:
     @classmethod
     def of_shape(cls, shape: tuple[int | None, ...], dtype: dtypes.DType) -> KerasTensor:
         """Return a symbolic tensor; the batch, where it is not known, is taken for 1."""
-        return cls(Tensor(np.zeros(_sizes(shape, 1, _SIZE), dtype.numpy_dtype)), None, shape)
+        sizes = [(_SIZE if axis else 1) if dim is None else int(dim) for axis, dim in enumerate(shape)]
+        return cls(Tensor(np.zeros(sizes, dtype.numpy_dtype)), None, shape)
 
     @property
     def others(self) -> Tensor:
         """Zeros with other sizes where the dimension is not known."""
-        return Tensor(np.zeros(_sizes(tuple(self.shape), 2, _OTHER_SIZE), self.dtype.numpy_dtype))
+        free = [dim is None for dim in self.shape]
+        more = [(_SIZE if axis else 1) if is_free else 0 for axis, is_free in enumerate(free)]
+        return Tensor(np.zeros(np.add(self.zeros.shape, more), self.dtype.numpy_dtype))
 
     @property
     def dtype(self) -> dtypes.DType:

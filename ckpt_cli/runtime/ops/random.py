@@ -24,13 +24,13 @@ import numpy as np
 
 from .. import distributions, dtypes
 from ..distributions import RESERVED_SAMPLES, Stream
-from ..tensor import OPERATIONS, define
+from ..tensor import OPERATIONS, Tensor, define
 from ..variable import has_no_effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["Traced", "drawn_seed", "operation_seeds", "reset_seed", "seeded", "site"]
+__all__ = ["Traced", "drawn_seed", "dropped", "operation_seeds", "reset_seed", "seeded", "site"]
 
 _op = OPERATIONS
 
@@ -207,12 +207,24 @@ def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int | None, **mor
     return _DISTRIBUTIONS[kind](stream, count, wanted, **more).reshape(shape)
 
 
-def _dropout_mask(x: Any, rate: float, seed: int | None) -> Any:
+def dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None) -> Tensor:
+    """Return a tensor with zeros for a share of its elements; None in a shape is the tensor's own size."""
+    if not x.dtype.is_floating:
+        raise ValueError(f"`x.dtype` must be a floating point tensor. Received: x_dtype={x.dtype}")
+    shape = noise_shape
+    if shape is not None:
+        own = x.shape if len(shape) == x.ndim else [None] * len(shape)
+        shape = tuple(int(size if dim is None else dim) for size, dim in zip(own, shape, strict=True))
+    return _op["multiply_no_nan"](x, _op["dropout_mask"](x, rate=rate, seed=seed, shape=shape))
+
+
+def _dropout_mask(x: Any, rate: float, seed: int | None, shape: Any) -> Any:
     """Return what to multiply with: 0, or what keeps the mean."""
+    shape = x.shape if shape is None else tuple(shape)
     if rate == 0:
         operation_seeds(seed)  # TensorFlow takes a number of the global seed's nevertheless.
-        return np.ones_like(x)
-    kept = _draw("uniform", x.shape, x.dtype, seed) >= x.dtype.type(rate)
+        return np.ones(shape, x.dtype)
+    kept = _draw("uniform", shape, x.dtype, seed) >= x.dtype.type(rate)
     return kept.astype(x.dtype) * x.dtype.type(1 / (1 - rate))
 
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Window",
-    "avg_pool2d",
+    "avg_pool",
     "check",
     "margins",
-    "max_pool2d",
+    "max_pool",
+    "of_image",
     "onto",
     "over",
     "pair",
@@ -56,10 +57,10 @@ class Window(NamedTuple):
         return len(self.size)
 
 
-def window_of(size: Any, strides: Any, padding: str, dilation: Any) -> Window:
+def window_of(size: Any, strides: Any, padding: str, dilation: Any = None) -> Window:
     if padding.upper() not in ("SAME", "VALID"):
         raise ValueError(f"padding must be 'SAME' or 'VALID', got {padding!r}")
-    return Window(tuple(size), tuple(strides), tuple(dilation), padding.upper() == "SAME")
+    return Window(tuple(size), tuple(strides), tuple(dilation or (1,) * len(size)), padding.upper() == "SAME")
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -249,19 +250,20 @@ define(
 )
 
 
-def _pooled(size: Any, strides: Any, padding: str) -> Window:
-    return window_of(pair(size), pair(strides), padding, (1, 1))
+def max_pool(x: Any, window: Window) -> Tensor:
+    return _op["max_pool"](x, window=window)
 
 
-def max_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
-    return _op["max_pool"](x, window=_pooled(size, strides, padding))
-
-
-def avg_pool2d(x: Any, size: Any, strides: Any, padding: str) -> Tensor:
+def avg_pool(x: Any, window: Window) -> Tensor:
     """Return means over windows; elements outside the image do not count."""
-    window = _pooled(size, strides, padding)
     tensor = as_tensor(x)
     patches = _op["windows"](tensor, window=window, fill=0.0)
     inside = _op["windows"](_op["ones_like"](tensor), window=window, fill=0.0)
-    total = _op["reduce_sum"](patches, axis=(3, 4), keepdims=False)
-    return total / _op["reduce_sum"](inside, axis=(3, 4), keepdims=False)
+    axes = tuple(range(window.rank + 1, 2 * window.rank + 1))
+    total = _op["reduce_sum"](patches, axis=axes, keepdims=False)
+    return total / _op["reduce_sum"](inside, axis=axes, keepdims=False)
+
+
+def of_image(size: Any, strides: Any, padding: str) -> Window:
+    """Return the window that `tf.nn.max_pool2d` describes."""
+    return window_of(pair(size), pair(strides), padding)

@@ -9,17 +9,20 @@ import numpy as np
 
 from formats.keras.layers import LAYERS
 
+from ...functions import reduce_sum
+from ...ops.elementwise import cast
+from ...ops.random import dropped
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
 from ..masks import all_of, as_mask, mask_of
-from .core import Dropout, Softmax
+from .core import Dropout, Random, Softmax
 
 if TYPE_CHECKING:
     from ...variable import Variable
 
-__all__ = ["EinsumDense", "MultiHeadAttention"]
+__all__ = ["AdditiveAttention", "Attention", "EinsumDense", "MultiHeadAttention"]
 
 _op = OPERATIONS
 
@@ -81,6 +84,91 @@ def _masks_along(query: Any, value: Any, key: Any) -> list[Any]:
 def _causal(scores: Tensor) -> Tensor:
     """Return which places each place sees that sees no later one."""
     return as_tensor(np.tril(np.ones(scores.shape[-2:], bool))[None])
+
+
+class Attention(Random):
+    """softmax(scores of query and key) · value, for inputs [query, value] or [query, value, key]."""
+
+    _row = LAYERS["Attention"]
+    _refused = ("causal",)
+    _initial_scale = "ones"
+    scale: Variable | None
+    concat_score_weight: Variable
+
+    def __init__(
+        self, use_scale: bool = False, score_mode: str = "dot", dropout: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if score_mode not in ("dot", "concat"):
+            raise ValueError(f'Received: {score_mode=}. Acceptable values are: ["dot", "concat"]')
+        self.use_scale, self.score_mode, self.dropout = use_scale, score_mode, dropout
+        weights = dict.fromkeys(("scale", "concat_score_weight"), initializers.get(self._initial_scale))
+        self._put("_initial", weights)
+
+    def build(self, input_shape: Any) -> None:
+        self._make_weights()
+
+    def _listed(self, values: Any, what: str, most: int) -> list[Any]:
+        if not isinstance(values, list) or not 2 <= len(values) <= most:
+            raise ValueError(
+                f"{type(self).__name__} layer: {what} should be a list of 2 to {most}. Received: {values}."
+            )
+        return values
+
+    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
+        if self.score_mode == "dot":
+            scores = _op["matmul"](query, key, transpose_b=True)
+            return scores if self.scale is None else scores * self.scale
+        total = _sums(query, key)
+        total = total if self.scale is None else self.scale * total
+        return self.concat_score_weight * reduce_sum(_op["tanh"](total), -1)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        first = self._listed(mask, "mask", len(inputs))[0] if mask else None
+        return None if first is None else as_tensor(first)
+
+    def call(
+        self, inputs: Any, mask: Any = None, training: Any = None, return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+    ) -> Any:  # fmt: skip
+        query, value, *more = self._listed(inputs, "inputs", 3)
+        to_query, to_value, *_ = self._listed(mask, "mask", len(inputs)) if mask else (None, None)
+        scores = self._scores(query, more[0] if more else value)
+        seen = None if to_value is None else _op["expand_dims"](as_mask(to_value), axis=-2)
+        seen = all_of([seen, _causal(scores) if use_causal_mask else None])
+        if seen is not None:
+            least = 65504.0 if scores.dtype.name == "float16" else 1.0e9
+            scores = scores - least * cast(_op["logical_not"](seen), scores.dtype)
+        weights = _op["softmax"](scores, axis=-1)
+        if self.dropout > 0 and training:
+            weights = dropped(weights, self.dropout, None, self._seed())
+        out = _op["matmul"](weights, value)
+        if to_query is not None:
+            out = out * cast(_op["expand_dims"](as_mask(to_query), axis=-1), out.dtype)
+        return (out, weights) if return_attention_scores else out
+
+
+def _sums(query: Tensor, key: Tensor) -> Tensor:
+    """Return the sum of each query and each key."""
+    return _op["expand_dims"](query, axis=-2) + _op["expand_dims"](key, axis=-3)
+
+
+class AdditiveAttention(Attention):
+    """The same, where scores are sums of tanh(query + key)."""
+
+    _row = LAYERS["AdditiveAttention"]
+    _initial_scale = "glorot_uniform"
+
+    def __init__(self, use_scale: bool = True, **kwargs: Any) -> None:
+        super().__init__(use_scale, **kwargs)
+
+    def build(self, input_shape: Any) -> None:
+        value = input_shape[1]
+        self._make_weights(INPUT=value if value.__class__ is int else value[-1])
+
+    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
+        total = _op["tanh"](_sums(query, key))
+        return reduce_sum(total if self.scale is None else self.scale * total, -1)
 
 
 class MultiHeadAttention(Layer):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ...variable import Variable
 
 __all__ = [
-    "AveragePooling2D", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D", "DepthwiseConv2D",
-    "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D",
-    "MaxPooling2D", "SeparableConv2D",
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "Conv1D", "Conv2D", "Conv2DTranspose",
+    "Conv3D", "DepthwiseConv2D", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "SeparableConv2D",
 ]  # fmt: skip
 
 _op = OPERATIONS
 
 
-def _channels_last(data_format: str | None) -> None:
+def channels_last(data_format: str | None) -> None:
     if data_format not in (None, "channels_last"):
         raise NotImplementedError(f"data_format={data_format!r} is not supported, only 'channels_last'")
 
@@ -38,7 +38,7 @@ def _padding(value: str, *also: str) -> str:
     return value.lower()
 
 
-def _numbers(option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
+def numbers(option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
     """Return a number for each axis, of one for all or a list of them; ValueError for what is none."""
     numbers = (value,) * rank if type(value) is int else value
     is_list = isinstance(numbers, list | tuple) and len(numbers) == rank
@@ -73,14 +73,14 @@ class _Convolution(Layer):
         bias_initializer: Any = "zeros",
         **kwargs: Any,
     ) -> None:
-        _channels_last(data_format)
+        channels_last(data_format)
         super().__init__(**kwargs)
         self._put("_ndim", ("min_ndim", self._rank + 2))
         self.filters, self.groups, self.use_bias = filters, groups, use_bias
         self.padding = _padding(padding, *self._also_padded)
-        self._put("kernel_size", _numbers("kernel_size", kernel_size, self._rank))
-        self._put("strides", _numbers("strides", strides, self._rank))
-        self._put("dilation_rate", _numbers("dilation_rate", dilation_rate, self._rank))
+        self._put("kernel_size", numbers("kernel_size", kernel_size, self._rank))
+        self._put("strides", numbers("strides", strides, self._rank))
+        self._put("dilation_rate", numbers("dilation_rate", dilation_rate, self._rank))
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ValueError(
                 f"`strides > 1` not supported in conjunction with `dilation_rate > 1`. Received: "
@@ -208,7 +208,7 @@ class Conv2DTranspose(Conv2D):
         )  # fmt: skip
         if len(set(self.dilation_rate)) > 1:
             raise ValueError(f"dilation_rate={self.dilation_rate}: both dimensions must be equal")
-        padded = None if output_padding is None else _numbers("output_padding", output_padding, 2, 0)
+        padded = None if output_padding is None else numbers("output_padding", output_padding, 2, 0)
         if padded and any(extra >= stride for extra, stride in zip(padded, self.strides, strict=True)):
             raise ValueError(
                 f"Strides must be greater than output padding. Received strides={self.strides}, "
@@ -308,39 +308,55 @@ class SeparableConv2D(DepthwiseConv2D):
 class MaxPooling2D(Layer):
     """The largest of each window."""
 
-    pool_size: tuple[int, int]
-    strides: tuple[int, int]
-
-    _pool = staticmethod(windows.max_pool2d)
-    _ndim = ("ndim", 4)
+    _pool = staticmethod(windows.max_pool)
+    _rank: ClassVar[int] = 2
+    pool_size: tuple[int, ...]
+    strides: tuple[int, ...]
 
     def __init__(
-        self,
-        pool_size: Any = (2, 2),
-        strides: Any = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        _channels_last(data_format)
+        self, pool_size: Any = (2, 2), strides: Any = None, padding: str = "valid",
+        data_format: str | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        channels_last(data_format)
         super().__init__(**kwargs)
+        self._put("_ndim", ("ndim", self._rank + 2))
         self.padding = _padding(padding)
-        self._put("pool_size", _numbers("pool_size", pool_size, 2))
-        self._put("strides", _numbers("strides", pool_size if strides is None else strides, 2))
+        self._put("pool_size", numbers("pool_size", pool_size, self._rank))
+        self._put("strides", numbers("strides", pool_size if strides is None else strides, self._rank))
 
     def call(self, inputs: Tensor) -> Tensor:
-        sizes = zip(inputs.shape[1:3], self.pool_size, strict=True)
+        sizes = zip(inputs.shape[1:-1], self.pool_size, strict=True)
         if self.padding == "valid" and any(size < width for size, width in sizes):
             raise NotImplementedError(
                 f"{self.name}: a window that is larger than the image {tuple(inputs.shape)} is not supported"
             )
-        return self._pool(inputs, self.pool_size, self.strides, self.padding)
+        return self._pool(inputs, windows.window_of(self.pool_size, self.strides, self.padding))
+
+
+class MaxPooling1D(MaxPooling2D):
+    _rank = 1
+
+    def __init__(
+        self, pool_size: Any = 2, strides: Any = None, padding: str = "valid",
+        data_format: str | None = "channels_last", **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(pool_size, strides, padding, data_format, **kwargs)
+
+
+class MaxPooling3D(MaxPooling2D):
+    _rank = 3
+
+    def __init__(
+        self, pool_size: Any = (2, 2, 2), strides: Any = None, padding: str = "valid",
+        data_format: str | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(pool_size, strides, padding, data_format, **kwargs)
 
 
 class AveragePooling2D(MaxPooling2D):
     """The mean of each window."""
 
-    _pool = staticmethod(windows.avg_pool2d)
+    _pool = staticmethod(windows.avg_pool)
 
     def call(self, inputs: Tensor) -> Tensor:
         if not inputs.dtype.is_floating:
@@ -350,13 +366,21 @@ class AveragePooling2D(MaxPooling2D):
         return super().call(inputs)
 
 
+class AveragePooling1D(AveragePooling2D, MaxPooling1D):
+    pass
+
+
+class AveragePooling3D(AveragePooling2D, MaxPooling3D):
+    pass
+
+
 class GlobalAveragePooling2D(Layer):
     _reduction = "reduce_mean"
     _axes: ClassVar[tuple[int, ...]] = (1, 2)
     _ndim = ("ndim", 4)
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
-        _channels_last(data_format)
+        channels_last(data_format)
         super().__init__(**kwargs)
         self.keepdims = keepdims
 

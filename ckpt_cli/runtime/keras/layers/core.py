@@ -9,6 +9,8 @@ from formats.keras.layers import LAYERS
 
 from ...errors import InvalidArgumentError
 from ...ops.elementwise import cast
+from ...ops.random import dropped
+from ...random import normal
 from ...tensor import OPERATIONS, Tensor, as_tensor
 from ...unknown import refuse
 from .. import activations, initializers
@@ -25,11 +27,16 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Flatten",
+    "GaussianNoise",
     "LeakyReLU",
     "Masking",
+    "PReLU",
     "ReLU",
     "Reshape",
     "Softmax",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "SpatialDropout3D",
 ]
 
 _op = OPERATIONS
@@ -160,30 +167,111 @@ class Softmax(Layer):
         return activations.softmax(inputs, self.axis)
 
 
-class Dropout(Layer):
-    """In training, zeros for a share of the elements and the rest scaled up; otherwise the input."""
+class Random(Layer):
+    """Base of layers that draw: Keras gives every call a seed of its own."""
 
     _passes_masks = True
 
-    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.seed = self._next_seed = seed
+
+    def _seed(self) -> int | None:
+        seed = self._next_seed
+        if seed is not None:
+            self._next_seed = seed + 1
+        return seed
+
+
+class Dropout(Random):
+    """In training, zeros for a share of the elements and the rest scaled up; otherwise the input."""
+
+    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(seed, **kwargs)
         if isinstance(rate, int | float) and not 0 <= rate <= 1:
             raise ValueError(f"Invalid value {rate} received for `rate`, expected a value between 0 and 1.")
-        refuse("Dropout", noise_shape=noise_shape)
-        self.rate, self.seed = rate, seed
-        self._next_seed = seed
+        self.rate, self.noise_shape = rate, noise_shape
+
+    def _noise_shape(self, inputs: Tensor) -> Any:
+        """Return the shape of the zeros, which are the same along an axis of 1."""
+        return self.noise_shape
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
         if not training or self.rate == 0:
             return inputs
-        seed = self._next_seed
-        if seed is not None:
-            self._next_seed = seed + 1  # Keras gives every call a seed of its own.
+        seed = self._seed()
         if not isinstance(self.rate, int | float) or self.rate == 1:
             raise ValueError(
                 f"`rate` must be a scalar tensor or a float in the range [0, 1). Received: rate={self.rate}"
             )
-        return _op["multiply_no_nan"](inputs, _op["dropout_mask"](inputs, rate=self.rate, seed=seed))
+        return dropped(inputs, self.rate, self._noise_shape(inputs), seed)
+
+
+class SpatialDropout1D(Dropout):
+    """Zeros for whole channels."""
+
+    _rank = 1
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(rate, **kwargs)
+        self._put("_ndim", ("ndim", self._rank + 2))
+
+    def _noise_shape(self, inputs: Tensor) -> Any:
+        return [inputs.shape[0], *[1] * self._rank, inputs.shape[-1]]
+
+
+class SpatialDropout2D(SpatialDropout1D):
+    _rank = 2
+
+    def __init__(self, rate: float, data_format: str | None = None, **kwargs: Any) -> None:
+        refuse(type(self).__name__, data_format=None if data_format == "channels_last" else data_format)
+        super().__init__(rate, **kwargs)
+
+
+class SpatialDropout3D(SpatialDropout2D):
+    _rank = 3
+
+
+class GaussianNoise(Random):
+    """In training, the input with normal noise."""
+
+    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(seed, **kwargs)
+        self.stddev = stddev
+
+    def call(self, inputs: Tensor, training: Any = None) -> Tensor:
+        if not training:
+            return inputs
+        return inputs + normal(inputs.shape, 0.0, self.stddev, inputs.dtype, self._seed())
+
+
+class PReLU(Layer):
+    """x, times a learned alpha where it is negative."""
+
+    _row = LAYERS["PReLU"]
+    _passes_masks = True
+    alpha: Variable
+    shared_axes: list[int] | None
+
+    def __init__(
+        self, alpha_initializer: Any = "zeros", alpha_regularizer: Any = None, alpha_constraint: Any = None,
+        shared_axes: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        given = {"alpha_regularizer": alpha_regularizer, "alpha_constraint": alpha_constraint}
+        super().__init__(**given, **kwargs)
+        several = list(shared_axes) if isinstance(shared_axes, list | tuple) else [shared_axes]
+        self._put("shared_axes", None if shared_axes is None else several)
+        self._put("_initial", initializers.by_name(alpha=alpha_initializer))
+
+    def build(self, input_shape: Any) -> None:
+        shape = list(input_shape[1:])
+        for axis in self.shared_axes or ():
+            shape[axis - 1] = 1
+        self._put("_ndim", ("ndim", len(input_shape)))
+        self._make_weights(shapes={"alpha": shape})
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return activations.relu(inputs) + -self.alpha * activations.relu(-inputs)
 
 
 class Flatten(Layer):

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ... import dtypes
+from ...further import l2_normalize
 from ...names import unique_name
 from ...nest import flatten, pack_sequence_as
 from ...ops.elementwise import cast
@@ -23,15 +24,16 @@ __all__ = [
     "Add",
     "Average",
     "Concatenate",
+    "Dot",
     "Input",
     "InputLayer",
     "Lambda",
     "Maximum",
+    "Minimum",
     "Multiply",
     "Permute",
     "Rescaling",
     "Subtract",
-    "TFOpLambda",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -223,9 +225,63 @@ class Maximum(_Merge):
     _operation = "maximum"
 
 
+class Minimum(_Merge):
+    _operation = "minimum"
+
+
 class Average(_Merge):
     def call(self, inputs: Any) -> Any:
         return super().call(inputs) / len(inputs)
+
+
+class Dot(Layer):
+    """Products of two tensors along an axis of each, summed for each example."""
+
+    _passes_masks = True
+    axes: Any
+
+    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(axes, int | list | tuple):
+            raise TypeError(
+                f"Invalid type for argument `axes`: it should be a list or an int. Received: {axes=}"
+            )
+        if not isinstance(axes, int) and [type(one) for one in axes] != [int, int]:
+            raise ValueError(f"`axes` should be two integers. Received: {axes=}")
+        self._put("axes", axes)
+        self.normalize = normalize
+
+    def _places(self, shapes: Any) -> list[int]:
+        """Return the axis of each input, counted from its first."""
+        if not isinstance(shapes, list | tuple) or isinstance(shapes, TensorShape) or len(shapes) != 2:
+            raise ValueError(
+                f"A `Dot` layer should be called on a list of 2 inputs. Received: input_shape={shapes}"
+            )
+        given = [self.axes] * 2 if isinstance(self.axes, int) else self.axes
+        return [axis % len(shape) if axis < 0 else axis for axis, shape in zip(given, shapes, strict=True)]
+
+    def build(self, input_shape: Any) -> None:
+        places = self._places(input_shape)
+        sizes = [shape[axis] for shape, axis in zip(input_shape, places, strict=True)]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"Incompatible input shapes: {input_shape} along {places}")
+        self.built = True
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return None: what is summed over has no places."""
+
+    def call(self, inputs: Any) -> Any:
+        places = self._places([one.shape for one in inputs])
+        if 0 in places:
+            raise ValueError("Cannot perform batch_dot over axis 0.")
+        pair = list(inputs)
+        if self.normalize:
+            pair = [l2_normalize(one, axis) for one, axis in zip(pair, places, strict=True)]
+        letters = ["b" + "ijklm"[: pair[0].ndim - 1], "b" + "nopqr"[: pair[1].ndim - 1]]
+        terms = [text.replace(text[axis], "z") for text, axis in zip(letters, places, strict=True)]
+        kept = "b" + "".join(terms).replace("b", "").replace("z", "")
+        product = _op["einsum"](*pair, equation=f"{','.join(terms)}->{kept}")
+        return _op["expand_dims"](product, axis=1) if len(kept) == 1 else product
 
 
 class Concatenate(Layer):
