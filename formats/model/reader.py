@@ -127,6 +127,11 @@ class FormatReader(CheckpointReader):
     def prove_specs(self, keys: Iterable[str] | None = None) -> None:
         """Do nothing: opening has proved what can be proved."""
 
+    @property
+    def source_format(self) -> Format:
+        """The format of the file, also for tensors that are shown in another layout."""
+        return self.format
+
     def proved_facts(self) -> Facts:
         """Return `facts`; raise CorruptCheckpointError if some of the file's metadata cannot be read.
 

@@ -251,3 +251,27 @@ def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Calla
         1,
         f"ckpt: error: {source}: nothing is left to write: it has no tensors\n",
     )
+
+
+def test_a_map_with_operations_keeps_what_stands_around_the_tensors(tmp_path: Path, ckpt: Callable) -> None:
+    """Tensors that are joined leave no place for the rest, which is then named."""
+    lines = {
+        "turned": "model/0.weight\tmodel/first.weight\tT\n",
+        "joined": "model/2.bias\tmodel/2.both\tconcat(0)\nmodel/2.weight\tmodel/2.both\tconcat(0)\n",
+    }
+    for name, text in lines.items():
+        (tmp_path / f"{name}.tsv").write_text(text + "{*path}\t{*path}\n")
+    turned, joined = tmp_path / "turned.pt", tmp_path / "joined.pt"
+    done = ckpt("convert", TRAINING, turned, "--map", tmp_path / "turned.tsv")
+    assert (done.code, "left out" in done.err) == (0, False)
+    assert values_of(turned, ckpt) == values_of(TRAINING, ckpt)
+    before, after = arrays_of(TRAINING), arrays_of(turned)
+    before["model/first.weight"] = before.pop("model/0.weight").T
+    assert before.keys() == after.keys()
+    assert all(same(before[key], after[key]) for key in before)
+    back = ckpt("convert", TRAINING, tmp_path / "turned.npz", "--map", tmp_path / "turned.tsv")
+    assert "left out args, epoch, optimizer/param_groups: not tensors" in back.err
+    done = ckpt("convert", TRAINING, joined, "--map", tmp_path / "joined.tsv")
+    assert done.code == 0
+    assert "left out args, epoch, optimizer/param_groups: after tensors are joined or split" in done.err
+    assert arrays_of(joined)["model/2.both"].shape == (10,)

@@ -265,9 +265,10 @@ def _by_map(
             notes.append(f"{COUNT} of {layers} is set to 0, because TensorFlow does not store it")
     following = None if state is None else follow_weights(state, relations)
     relations += following.relations if following is not None else []
-    laid = Relaid(reader, relations, constants, of_keras=layout.way == TENSORFLOW and config is not None)
+    of_keras = layout.way == TENSORFLOW and config is not None
+    laid = Relaid(reader, relations, constants, of_keras=of_keras, keeps_facts=layout.way is None)
     laid.states = () if following is None else (following.state,)
-    return LayoutResult(laid, names, tuple(dropped), tuple(notes))
+    return LayoutResult(laid, names, tuple(dropped), (*notes, *laid.left_out()))
 
 
 def _counts(relations: Iterable[Relation]) -> list[Constant]:

@@ -102,7 +102,7 @@ def plan_conversion(
         moves, graph = chosen.with_graph(target)
     else:
         moves = chosen.with_names() if into.is_by_name else chosen.with_keys()
-    if into.family is Family.ARRAYS and (source.format is into or _are_trees(source.format, into)):
+    if into.family is Family.ARRAYS and (source.source_format is into or _are_trees(source.format, into)):
         facts = rekeyed(source.proved_facts(), _names(moves))
     check_keys(moves, target)
     if into.nests_keys:
@@ -139,7 +139,7 @@ def _names(moves: Sequence[Move]) -> dict[str, str]:
 def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
     """Yield a note for each thing next to the tensors that another format cannot hold."""
     facts = source.facts
-    if source.format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):
+    if source.source_format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):
         names = FirstNames(facts.beside())
         if names.count:
             yield f"left out {names}: not tensors, and {into.name} stores only tensors"

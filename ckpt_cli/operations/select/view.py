@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.chunks import PIECE
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import Stored, TensorSpec, key_bytes
+from formats.core.words import FirstNames
 from formats.errors import ConversionError, DuplicateKeyError
 from formats.model.facts import Nothing
 from formats.model.reader import Family, FormatReader
 from formats.model.tensor import LazyTensor
 from formats.orbax.facts import TreeFacts
 from formats.store.work.workers import SERIAL
+from formats.torch.facts import TorchFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from formats.keras.training_state import TrainingState
     from formats.location import Location
     from formats.model.facts import Facts
+    from formats.model.reader import Format
     from formats.model.verification import Finding, Verification
     from formats.store.ranges import FileRange
     from formats.store.work.workers import Workers
@@ -69,6 +72,7 @@ class Relaid(FormatReader):
         constants: Sequence[Constant] = (),
         *,
         of_keras: bool = False,
+        keeps_facts: bool = False,
     ) -> None:
         if not reader.format.has_values:
             raise ConversionError("a listing, which stores no values", path=reader.location.path)
@@ -83,6 +87,7 @@ class Relaid(FormatReader):
         )
         self.findings = []
         self._reader = reader
+        self._keeps_facts = keeps_facts
         made = [tensor for relation in relations for tensor in self._made(relation)]
         self.origins = {tensor.spec.key: tensor.sources for tensor in made}
         self.operations = {
@@ -133,10 +138,17 @@ class Relaid(FormatReader):
 
     @property
     def facts(self) -> Facts:
-        """The texts, empty containers and lists of a tree, which its tensors with new keys belong to."""
+        """The values and containers around the tensors, if `keeps_facts`: those of a tree or of PyTorch."""
         facts = self._reader.facts
-        if not isinstance(facts, TreeFacts):
+        if not self._keeps_facts or not isinstance(facts, (TreeFacts, TorchFacts)):
             return Nothing()
+        keys, parts = self._new_keys()
+        if isinstance(facts, TreeFacts):
+            return facts.rekeyed(keys).split(parts)
+        return Nothing() if self._is_flat(keys, parts) else facts.rekeyed(keys)
+
+    def _new_keys(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the first new key of each old one, and by each other new key of an old one the first."""
         keys: dict[str, str] = {}
         parts: dict[str, str] = {}
         for key, origins in self.origins.items():
@@ -144,10 +156,26 @@ class Relaid(FormatReader):
                 first = keys.setdefault(origin, key)
                 if first != key:
                     parts[key] = first
-        return facts.rekeyed(keys).split(parts)
+        return keys, parts
+
+    def _is_flat(self, keys: Mapping[str, str], parts: Mapping[str, str]) -> bool:
+        """Whether tensors are joined or split, so that the containers of PyTorch have no place for them."""
+        return bool(parts) or len(set(keys.values())) < len(keys)
+
+    def left_out(self) -> Iterator[str]:
+        """Yield a note on the values of a PyTorch file that go because its tensors are joined or split."""
+        facts = self._reader.facts
+        if self._keeps_facts and isinstance(facts, TorchFacts) and self._is_flat(*self._new_keys()):
+            names = FirstNames(facts.beside())
+            if names.count:
+                yield f"left out {names}: after tensors are joined or split, only tensors are written"
+
+    @property
+    def source_format(self) -> Format:
+        return self._reader.source_format
 
     def facts_findings(self) -> Sequence[Finding]:
-        return self._reader.facts_findings() if isinstance(self._reader.facts, TreeFacts) else ()
+        return self._reader.facts_findings() if self._keeps_facts else ()
 
     def tensor(self, key: str) -> LazyTensor:
         return self._tensors[key]
