@@ -12,7 +12,8 @@ import pytest
 
 import ckpt_cli as ckpt
 import formats
-from ckpt_cli.operations.compare.diff import diff_pairs, pair_up
+from ckpt_cli.operations.compare.diff import diff_pairs
+from ckpt_cli.operations.compare.pairs import pair_up
 from ckpt_cli.operations.look.stats import Statistics
 from tests.support import data_path, write_bundle
 

@@ -246,14 +246,14 @@ class Checkpoint(PlottedTable, Mapping[str, Tensor]):
     def _plots(self) -> Sequence[Plot]:
         from formats.core.words import natural_order
 
-        from ..operations.look.listing import split_layer
+        from ..operations.look.listing import TOP_LEVEL, split_layer
         from ..render.text import human_size
         from .plots import Bars
 
         reader, sizes = self._reader(), dict[str, int]()
         for key, spec in reader.specs.items():
             name = reader.object_paths.get(key, key)
-            layer = split_layer(name, "/" if "/" in name else ".")[0] or "(top level)"
+            layer = split_layer(name, "/" if "/" in name else ".")[0] or TOP_LEVEL
             sizes[layer] = sizes.get(layer, 0) + (spec.stored_nbytes or 0)
         largest = sorted(sizes.items(), key=lambda one: (-one[1], natural_order(one[0])))
         return [Bars("bytes by layer", largest, [human_size(size) for _, size in largest])]

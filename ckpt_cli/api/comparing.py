@@ -8,8 +8,9 @@ from formats.find.opening import is_directory
 from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
-from ..operations.compare.diff import DiffOptions, better_by, diff_pairs, labels, pair_up
+from ..operations.compare.diff import DiffOptions, diff_pairs
 from ..operations.compare.layers import parts_of_slots
+from ..operations.compare.pairs import better_by, labels, pair_up
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.compare.where import ChosenPairs
 from ..operations.convert.framework_layout import OF_OPTIMIZER, compared_with, lay_out
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import FormatReader
 
-    from ..operations.compare.diff import Diff, DiffEntry, KeyPair
+    from ..operations.compare.diff import Diff, DiffEntry
     from ..operations.compare.index_difference import Unlike
+    from ..operations.compare.pairs import KeyPair
     from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.reporting import Reporter
     from ..operations.select.keys import Renamed

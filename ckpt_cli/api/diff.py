@@ -9,9 +9,10 @@ from formats.errors import CheckpointError
 from formats.find.opening import locate
 from formats.model.object_names import plain_key
 
-from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
+from ..operations.compare.diff import CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
 from ..operations.compare.matrix import MatrixOptions
 from ..operations.compare.measure import Tolerance
+from ..operations.compare.pairs import BY
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.select.selection import NothingSelectedError
 from .calls import choice, collecting, lent, location, public, selection

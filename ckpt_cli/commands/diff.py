@@ -38,8 +38,9 @@ from ..cli.options import (
     sort_option,
     table_options,
 )
-from ..operations.compare.diff import BY, CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
+from ..operations.compare.diff import CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
 from ..operations.compare.measure import Tolerance
+from ..operations.compare.pairs import BY
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.select.selection import NothingSelectedError
 from ..render import base as render

@@ -18,6 +18,7 @@ from ..operations.compare.ranking import (
     norms_of_changed,
     weight,
 )
+from ..operations.look.listing import TOP_LEVEL
 from . import base as render
 from .tables import Column, lay_out
 
@@ -42,7 +43,6 @@ _STYLES: dict[str, dict[str, Any]] = {
 _BAR, _SHORTEST_STAT, _LONGEST_STAT = 12, 10, 50
 """Characters of the longest bar: of a table; of `--stat` in a narrow terminal and in a wide one."""
 _STAT = (Column("", fold=True),)
-_TOP_LEVEL = "(top level)"
 
 
 # For programs -------------------------------------------------------------------
@@ -133,7 +133,7 @@ def by_layer(
     cells = [_cells(f"  {_mark(entry, leaf)}", entry, largest) for leaf, entry in shown]
     laid = render.laid_out(_columns(entries), cells)
     for layer, members in ordered:
-        render.title(layer or _TOP_LEVEL)
+        render.title(layer or TOP_LEVEL)
         for (_, entry), row in zip(members, laid.rows, strict=False):
             render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
     render.say_left_out(laid)
@@ -169,7 +169,7 @@ def _layer_table(groups: Mapping[str, list[DiffEntry]]) -> None:
     most = max((far for _, norms in ordered if math.isfinite(far := farness(norms.relative))), default=0.0)
     rows = [
         [
-            render.escape(layer or _TOP_LEVEL),
+            render.escape(layer or TOP_LEVEL),
             _percent(norms.relative),
             _cosine(norms.cosine),
             str(sum(entry.change == "value" for entry in groups[layer])),

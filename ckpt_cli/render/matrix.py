@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from formats.core.words import short_names
 
-from ..operations.compare.matrix import shared_layers
+from ..operations.compare.equal_layers import equal_layers
+from ..operations.look.listing import TOP_LEVEL
 from . import base as render
+from .tables import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +43,8 @@ def show(found: Matrix) -> None:
     render.table(columns, rows)
     render.lines([render.styled("||row - column|| / ||column||, of floating-point tensors", dim=True), ""])
     _layers(found, numbers)
-    for line in shared_layers(found):
-        render.lines([render.escape(line)])
+    for sentence in equal_layers(found):
+        render.lines(wrapped(render.escape(sentence), render.room()))
 
 
 def _layers(found: Matrix, numbers: Sequence[str]) -> None:
@@ -63,9 +65,7 @@ def _layers(found: Matrix, numbers: Sequence[str]) -> None:
         render.Column("FARTHEST", right=True),
         render.Column("PAIR", worth=0, spare=True),
     ]
-    rows = [
-        [render.escape(prefix or "(top level)"), percent(cell), pair] for _, prefix, cell, pair in farthest
-    ]
+    rows = [[render.escape(prefix or TOP_LEVEL), percent(cell), pair] for _, prefix, cell, pair in farthest]
     render.table(columns, rows[:_MOST_LAYERS])
     render.say_more(len(rows) - _MOST_LAYERS, "layer")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.core.words import counted, natural_order
 
-from ..operations.look.listing import split_layer
+from ..operations.look.listing import TOP_LEVEL, split_layer
 from . import base as render
 from .matrix import percent
 
@@ -186,7 +186,7 @@ def _layers(names: Sequence[str], sizes: Sequence[int], separator: str) -> str:
         found[1] += size
     order = sorted(layers, key=lambda layer: (-layers[layer][1], natural_order(layer)))
     rows = [
-        [layer or "(top level)", f"{layers[layer][0]:,}", render.human_size(layers[layer][1])]
+        [layer or TOP_LEVEL, f"{layers[layer][0]:,}", render.human_size(layers[layer][1])]
         for layer in order[:_MOST_ROWS]
     ]
     return _table(("layer", "tensors", "size"), rows, len(order))
@@ -241,7 +241,7 @@ def _two(document: dict[str, Any]) -> str:
     ]
     counts = Counter(entry["layer"] for entry in entries)
     layers = [
-        [layer["name"] or "(top level)", f"{counts[at]:,}", *_far(layer)]
+        [layer["name"] or TOP_LEVEL, f"{counts[at]:,}", *_far(layer)]
         for at, layer in enumerate(document["layers"][:_MOST_ROWS])
     ]
     return "\n".join(

@@ -66,13 +66,69 @@ def test_each_distance_is_that_of_numpy(seeds: list[Path], ckpt: Callable) -> No
 
 def test_copies_and_equal_layers_are_named(seeds: list[Path], terminal: Callable) -> None:
     text = terminal("diff", "--matrix", *seeds, "--color", "never").out
-    assert "b.npz and c.npz: every tensor is equal" in text
-    for name in "bc":
-        said = (
-            f"a.npz and {name}.npz: 1 layer is equal of 2: base; a common ancestor or frozen weights explain"
-        )
-        assert said in text
-    assert "d.npz:" not in text
+    assert text.splitlines()[-3:] == [
+        "checkpoints 2 and 3: every tensor is equal",
+        "checkpoints 1 to 3: 1 layer is equal of 2: base",
+        "Frozen weights or a common ancestor explain equal layers.",
+    ]
+
+
+def test_a_dozen_checkpoints_take_a_few_lines(tmp_path: Path, ckpt: Callable, terminal: Callable) -> None:
+    """Each pair that shared a layer was a sentence of 143 characters."""
+    random = np.random.default_rng(2)
+    frozen = random.normal(size=(5, 4)).astype(np.float32)
+    for at in range(12):
+        own = random.normal(size=(4, 3)).astype(np.float32)
+        half = np.full((3, 3), 1 + at // 6, np.float32)
+        vars_ = {"vars/0": np.float32(0.01), "vars/1": np.float32(0)}
+        zeros = {"norm/beta": np.zeros(3, np.float32)}
+        tensors = {"base/w": frozen, "half/w": half, "head/w": own, **vars_, **zeros}
+        np.savez(tmp_path / f"seed_with_a_long_name_{at:02}.npz", **tensors)
+    paths = sorted(tmp_path.iterdir())
+    for columns in (60, 200):
+        lines = terminal("diff", "--matrix", *paths, columns=columns, NO_COLOR="1").out.splitlines()
+        assert max(map(len, lines)) <= columns
+        told = " ".join(lines[lines.index("") :])
+        for text in (
+            "checkpoints 1 to 12: 1 layer is equal of 5: base",
+            "checkpoints 1 to 6: 1 layer is equal of 5: half",
+            "checkpoints 7 to 12: 1 layer is equal of 5: half",
+            "norm: only zeros; any two checkpoints can be equal there",
+            "vars: only zeros and scalars, such as a learning rate; any two checkpoints can be equal there",
+        ):
+            assert text in told
+        assert told.count("checkpoints") == 5
+    target = tmp_path / "page.html"
+    assert ckpt("report", *paths, "-o", target).code == 0
+    assert "checkpoints 7 to 12: 1 layer is equal of 5: half" in target.read_text()
+
+
+def test_sets_that_are_not_equal_in_each_pair_are_named_by_pair(tmp_path: Path, terminal: Callable) -> None:
+    ones = np.ones((2, 2), np.float32)
+    contents = ({"l/a": ones}, {"l/a": ones, "l/b": ones}, {"l/b": ones, "l/c": ones}, {"l/c": ones * 2})
+    for at, tensors in enumerate(contents):
+        np.savez(tmp_path / f"{at}.npz", **tensors)
+    out = terminal("diff", "--matrix", *sorted(tmp_path.iterdir()), NO_COLOR="1").out
+    assert "checkpoints 1 and 2: 1 layer is equal: l\n" in out
+    assert "checkpoints 2 and 3: 1 layer is equal: l\n" in out
+    assert "1 to 3" not in out
+
+
+def test_a_pattern_need_not_match_in_every_pair(tmp_path: Path, ckpt: Callable) -> None:
+    """One pair in which nothing matched ended the comparison of all."""
+    ones = np.ones((2, 2), np.float32)
+    contents = ({"a/w": ones}, {"a/w": ones * 2, "b/w": ones}, {"b/w": ones * 4})
+    for at, tensors in enumerate(contents):
+        np.savez(tmp_path / f"{at}.npz", **tensors)
+    paths = sorted(tmp_path.iterdir())
+    done = ckpt("diff", "--matrix", *paths, "--match", "b/*", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["rel_l2"] == [[0.0, None, None], [None, 0.0, 0.75], [None, 3.0, 0.0]]
+    done = ckpt("diff", "--matrix", *paths, "--match", "b/*", "--match", "a/*", "--json")
+    assert done.json["rel_l2"] == [[0.0, 0.5, None], [1.0, 0.0, 0.75], [None, 3.0, 0.0]]
+    done = ckpt("diff", "--matrix", *paths, "--match", "b/*", "--match", "c/*")
+    assert (done.code, done.out) == (1, "")
+    assert "no tensor matches 'c/*'" in done.err
 
 
 def test_rows_for_programs(seeds: list[Path], ckpt: Callable) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from formats.core.dtypes import INVALID
 from formats.core.spec import key_bytes
 
-from .diff import KeyPair
+from .pairs import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

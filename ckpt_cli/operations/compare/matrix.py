@@ -7,20 +7,23 @@ shape.  Tensors whose stored checksums are equal are not compared, but their nor
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.words import counted, first_of, natural_order, short_names
+from formats.core.words import natural_order
 from formats.errors import UnsupportedFeatureError
 from formats.find.resolve import spelling
 from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
+from ..look.listing import TOP_LEVEL
 from ..look.sketch import Looked, look_at
 from ..look.stats import finite_l2, statistics_of
 from ..select.selection import EVERYTHING, NothingSelectedError, Selection
-from .diff import DiffOptions, diff_pairs, labels, pair_up
+from .diff import DiffOptions, diff_pairs
 from .layers import layer_and_leaf, parts_of_slots
 from .measure import Norms
+from .pairs import either_is_chosen, labels, pair_up, sifted_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -30,10 +33,8 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
     from ..look.stats import Statistics
-    from .diff import DiffEntry, KeyPair
-
-TOP_LEVEL = "(top level)"
-"""The layer of tensors without a prefix, as tables name it."""
+    from .diff import DiffEntry
+    from .pairs import KeyPair
 
 _Distances = dict[tuple[int, int], Norms]
 
@@ -43,10 +44,13 @@ class Group(NamedTuple):
 
     prefix: str
     rel_l2: list[list[float | None]]
-    is_telling: bool
-    """Whether it has a tensor that is neither a scalar nor all zero: any two others may be equal by
-    chance.
-    """
+    content: str = ""
+    """If any two checkpoints may be equal in it by chance, the reason: it has only scalars, or zeros."""
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it has a tensor that is neither a scalar nor all zero."""
+        return not self.content
 
     def is_equal(self, one: int, other: int) -> bool:
         """Whether two checkpoints have equal values, other than by chance."""
@@ -78,27 +82,6 @@ class Matrix(NamedTuple):
                 for right, distance in zip(self.paths, row, strict=True):
                     yield prefix, left, right, distance
 
-    def equal_groups(self, one: int, other: int) -> list[str]:
-        """Return the layers in which two checkpoints are equal."""
-        return [group.prefix for group in self.groups if group.is_equal(one, other)]
-
-
-def shared_layers(found: Matrix) -> list[str]:
-    """Return in words which checkpoints are copies, and which share layers."""
-    names = short_names(found.paths)
-    said = [f"{names[one]} and {names[other]}: every tensor is equal" for one, other in sorted(found.copies)]
-    for one in range(len(names)):
-        for other in range(one + 1, len(names)):
-            equal = [prefix or TOP_LEVEL for prefix in found.equal_groups(one, other)]
-            if equal and (one, other) not in found.copies:
-                what = counted(len(equal), "layer is", "layers are")
-                of_all = f" of {len(found.groups):,}" if len(equal) < len(found.groups) else ""
-                said.append(
-                    f"{names[one]} and {names[other]}: {what} equal{of_all}: {first_of(equal)}; "
-                    "a common ancestor or frozen weights explain that"
-                )
-    return said
-
 
 class MatrixOptions(NamedTuple):
     """Which tensors are compared, by which name they are paired, and who does the work."""
@@ -122,11 +105,7 @@ def distances(
     """
     _refuse_listings(readers)
     count = len(readers)
-    pairs = {
-        (one, other): pair_up(readers[one], readers[other], options.by, options.selection)
-        for one in range(count)
-        for other in range(one + 1, count)
-    }
+    pairs = _pairs(readers, options)
     looked = [
         _look_at(reader, _keys_of(at, pairs), options.workers, advance, tell)
         for at, reader in enumerate(readers)
@@ -134,7 +113,7 @@ def distances(
     layers_of = [_layers_of(reader) for reader in readers]
     total: _Distances = {}
     layers: dict[str, _Distances] = {}
-    telling: set[str] = set()
+    contents: dict[str, set[str]] = {}
     copies = set()
     for (one, other), some in pairs.items():
         mine, its = looked[one], looked[other]
@@ -147,15 +126,14 @@ def distances(
             if found is None:
                 continue
             layer = layers_of[other][entry.key]
-            if entry.right is not None and entry.right.rank and found.right:
-                telling.add(layer)
+            contents.setdefault(layer, set()).add(_content(entry, found))
             for table in (total, layers.setdefault(layer, {})):
                 table[one, other] = table.get((one, other), Norms()).add(found)
     if not total:
         what = "no two of these checkpoints share a floating-point tensor of one dtype and shape"
         raise NothingSelectedError(what, path=readers[0].location.path)
     groups = [
-        Group(layer, _relative(layers[layer], count), layer in telling)
+        Group(layer, _relative(layers[layer], count), _CONTENTS.get(frozenset(contents[layer]), ""))
         for layer in sorted(layers, key=natural_order)
     ]
     paths = [spelling(reader.location) for reader in readers]
@@ -164,6 +142,17 @@ def distances(
         of_all[at][at] = 0.0
     statistics = [each.statistics for each in looked]
     return Matrix(paths, of_all, groups, copies, *_by_name(readers, statistics, layers_of))
+
+
+def _pairs(readers: Sequence[FormatReader], options: MatrixOptions) -> dict[tuple[int, int], list[KeyPair]]:
+    """Return the chosen tensors of each two checkpoints; a pattern need not match in all of them."""
+    sifted = None if options.selection.everything else sifted_together(readers, options.selection)
+    pairs = {}
+    for one, other in combinations(range(len(readers)), 2):
+        found = pair_up(readers[one], readers[other], options.by)
+        is_chosen = None if sifted is None else either_is_chosen(sifted[one], sifted[other])
+        pairs[one, other] = [pair for pair in found if is_chosen is None or is_chosen(pair)]
+    return pairs
 
 
 def _refuse_listings(readers: Sequence[FormatReader]) -> None:
@@ -250,6 +239,21 @@ def _compared(
     finally:
         left.check_unchanged()
         right.check_unchanged()
+
+
+_CONTENTS = {
+    frozenset(("zeros",)): "zeros",
+    frozenset(("scalars",)): "scalars, such as a learning rate",
+    frozenset(("scalars", "zeros")): "zeros and scalars, such as a learning rate",
+}
+"""The contents of a layer in which any two checkpoints may be equal by chance."""
+
+
+def _content(entry: DiffEntry, norms: Norms) -> str:
+    """Return whether a tensor is zero on both sides, a scalar, or neither."""
+    if not (norms.left or norms.right):
+        return "zeros"
+    return "values" if entry.right is not None and entry.right.rank else "scalars"
 
 
 def _norms(entry: DiffEntry, norms: dict[str, float]) -> Norms | None:

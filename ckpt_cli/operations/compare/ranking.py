@@ -60,7 +60,8 @@ def layer_weight(entries: Iterable[DiffEntry]) -> tuple[int, float]:
     """Return a number to sort layers by: that of the gravest change, then the distance of its values."""
     found = list(entries)
     norms = norms_of_changed(found)
-    return max(weight(entry)[0] for entry in found), farness(norms and norms.relative)
+    gravest = max(map(weight, found))
+    return gravest[0], max(weight(entry)[1] for entry in found) if norms is None else farness(norms.relative)
 
 
 def is_floating(entry: DiffEntry) -> bool:

@@ -11,7 +11,8 @@ from formats.model.checkpoint_files import step_of
 from ..look.flaws import Flaws
 from ..look.report import Page, number
 from ..select.selection import NothingSelectedError
-from .matrix import distances, shared_layers
+from .equal_layers import equal_layers
+from .matrix import distances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +53,7 @@ def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Ca
             "xs": steps if is_run else list(range(1, len(names) + 1)),
             "rel_l2": _numbers(found.rel_l2),
             "groups": [{"prefix": group.prefix, "rel_l2": _numbers(group.rel_l2)} for group in found.groups],
-            "remarks": [*damage, *shared_layers(found)],
+            "remarks": [*damage, *equal_layers(found)],
             "sketches": {},
             **_tensors(found),
         },

@@ -17,8 +17,9 @@ from ..look.flaws import Flaws
 from ..look.report import MOST_DRAWN, Page, about, cells_of, number, sketch_document
 from ..look.sketch import look_at
 from ..select.selection import Selection, sift, unmatched
-from .diff import DiffEntry, DiffOptions, better_by, diff_pairs, labels, pair_up
+from .diff import DiffEntry, DiffOptions, diff_pairs
 from .layers import layer_and_leaf, parts_of_slots
+from .pairs import better_by, labels, pair_up
 from .ranking import farness, largest_magnitude, layer_weight, magnitude, norms_of_changed, weight
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from formats.store.work.workers import Workers
 
     from ..look.sketch import Looked
-    from .diff import KeyPair
     from .measure import Norms
+    from .pairs import KeyPair
 
 
 def two(

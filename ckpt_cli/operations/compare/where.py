@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from formats import FormatReader
 
     from ..select.where import Where
-    from .diff import Diff, KeyPair
+    from .diff import Diff
+    from .pairs import KeyPair
 
 _OF_SPECS = {"from", "dtype", "shape", "nbytes"} | {
     f"{side}_{field}" for side in ("left", "right") for field in ("dtype", "shape")

@@ -140,6 +140,10 @@ def _path_prefix(path: str, depth: int) -> str:
     return "/".join(parts[:depth]) if len(parts) > depth else path
 
 
+TOP_LEVEL = "(top level)"
+"""The layer of tensors without a prefix, as tables name it."""
+
+
 def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
     """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`."""
     layer = name.partition(" (")[0].rpartition(separator)[0]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core.words import command_line, counted
 from formats.model.verification import Finding
 
+from ..compare.ranking import layer_weight, norms_of_changed
+from ..look.listing import TOP_LEVEL
 from .findings import FindingsTable, Report, Subject
 
 if TYPE_CHECKING:
@@ -130,38 +132,47 @@ def _layers(changed: Sequence[DiffEntry]) -> FindingsTable:
     """Return by layer how many tensors have which fate, and how far values are apart."""
     layers: dict[str, list[DiffEntry]] = {}
     for entry in changed:
-        layers.setdefault(entry.key.partition("/.")[0].rpartition("/")[0] or "(top level)", []).append(entry)
-    ordered = sorted(layers.items(), key=lambda item: max(map(_magnitude, item[1])), reverse=True)
+        layers.setdefault(entry.key.partition("/.")[0].rpartition("/")[0] or TOP_LEVEL, []).append(entry)
+    ordered = sorted(layers.items(), key=lambda item: _order(item[1]), reverse=True)
     rows = []
     for layer, entries in ordered[: 5 * _MOST_ROWS]:
         counts = Counter(entry.change for entry in entries)
         words = ", ".join(f"{count:,} {change}" for change, count in counts.items())
-        measured = [entry for entry in entries if entry.difference.max_abs is not None]
-        largest = max(measured, key=_magnitude, default=None)
-        rows.append((layer, words, "" if largest is None else f"{largest.difference.max_abs:.3g}"))
+        norms = norms_of_changed(entries)
+        far = (norms.relative, norms.cosine) if norms is not None else (None, None)
+        numbers = (*far, _max_abs(entries))
+        rows.append((layer, words, *("" if number is None else f"{number:.3g}" for number in numbers)))
     left = len(ordered) - len(rows)
     title = "Changes by layer" + (f" (and {left:,} more)" if left else "")
-    return FindingsTable(title, ("layer", "tensors", "largest difference"), rows)
+    return FindingsTable(title, ("layer", "tensors", "rel_l2", "cosine", "largest difference"), rows)
+
+
+def _order(entries: Sequence[DiffEntry]) -> tuple[object, ...]:
+    """Return a key that sorts layers, the largest change last."""
+    return layer_weight(entries), _size(_max_abs(entries))
+
+
+def _max_abs(entries: Iterable[DiffEntry]) -> float | None:
+    return max((entry.difference.max_abs for entry in entries), key=_size)
+
+
+def _size(number: float | None) -> tuple[bool, float]:
+    """Return a key to sort by: NaN is the largest, and an unknown number the smallest."""
+    is_nan = number is not None and math.isnan(number)
+    return is_nan, -1.0 if number is None or is_nan else number
 
 
 def _largest(changed: Sequence[DiffEntry]) -> FindingsTable:
     """Return the tensors of which values are farthest apart."""
-    values = sorted((e for e in changed if e.change == "value"), key=_magnitude, reverse=True)[:_MOST_ROWS]
+    found = [[entry] for entry in changed if entry.change == "value"]
+    values = [entry for (entry,) in sorted(found, key=_order, reverse=True)][:_MOST_ROWS]
     rows = [(entry.key, *_cells(entry)) for entry in values]
     return FindingsTable(
-        "The ten largest value changes", ("tensor", "elements", "max", "relative", "rel_l2", "cosine"), rows
+        "The ten largest value changes", ("tensor", "rel_l2", "cosine", "max", "relative", "elements"), rows
     )
 
 
 def _cells(entry: DiffEntry) -> tuple[str, ...]:
     largest, quotient, differing, *far = entry.measures
-    numbers = ("" if number is None else f"{number:.3g}" for number in (largest, quotient, *far))
-    return ("?" if differing is None else f"{differing:,}", *numbers)
-
-
-def _magnitude(entry: DiffEntry) -> tuple[bool, float]:
-    """Return a key that sorts by how far values are apart: NaN above infinity, other changes last."""
-    found = entry.difference.max_abs
-    if entry.change != "value" or found is None:
-        return False, 0.0
-    return (True, 0.0) if math.isnan(found) else (False, found)
+    numbers = ("" if number is None else f"{number:.3g}" for number in (*far, largest, quotient))
+    return (*numbers, "?" if differing is None else f"{differing:,}")

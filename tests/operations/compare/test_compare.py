@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from ckpt_cli.operations.compare.comparison import Operand, checksum, compare, same_checksum
-from ckpt_cli.operations.compare.diff import DiffOptions, diff_pairs, pair_up
+from ckpt_cli.operations.compare.diff import DiffOptions, diff_pairs
 from ckpt_cli.operations.compare.measure import EQUAL, SAME, Difference, Tolerance
+from ckpt_cli.operations.compare.pairs import pair_up
 from formats import ChecksumError, LazyTensor, open_checkpoint
 from formats.core import dtypes
 from formats.core.chunks import PIECE

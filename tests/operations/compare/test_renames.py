@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import formats
-from ckpt_cli.operations.compare.diff import DiffOptions, diff_pairs, pair_up
+from ckpt_cli.operations.compare.diff import DiffOptions, diff_pairs
+from ckpt_cli.operations.compare.pairs import pair_up
 from formats.core.dtypes import BY_NAME
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ckpt_cli.operations.compare.diff import diff_pairs, pair_up
+from ckpt_cli.operations.compare.diff import diff_pairs
 from ckpt_cli.operations.compare.index_difference import Unlike, unlike
+from ckpt_cli.operations.compare.pairs import pair_up
 from formats import CorruptCheckpointError
 from formats.core.spec import TensorSpec
 from formats.find.opening import locate, open_location
