@@ -210,12 +210,12 @@ def _option_line(name: str, words: list[str], own: set[str]) -> str | None:
         if found is not None:
             return found
     if name in _NAMES_A_TENSOR.split():
-        return _as_argument("the tensor is an argument", name, words)
+        return _as_argument("pass the tensor as an argument", name, words)
     if name in _NAMES_A_PATH.split():
-        return _as_argument("the path is an argument", name, words, at=1)
+        return _as_argument("pass the path as an argument", name, words, at=1)
     for names, (option, why) in _OPTIONS.items():
         if name in names.split() and option.split()[0] in own:
-            return f"{why}: {option}"
+            return f"{why}, pass {option}"
     return None
 
 
@@ -225,7 +225,7 @@ def _output_line(name: str, words: list[str]) -> str | None:
     if value in (["json"], ["JSON"]):
         return f"to print JSON: {command_line(*rest, '--json')}"
     if words[0] in ("convert", "rename", "rescue"):
-        return None if name == "--format" else _as_argument("the target is an argument", name, words)
+        return None if name == "--format" else _as_argument("pass the target as an argument", name, words)
     if not value or name == "--format":
         return None
     return f"redirect the output to a file: {command_line(*rest)} > {shlex.quote(value[0])}"
@@ -259,7 +259,7 @@ def _of_value(error: click.BadParameter, words: list[str]) -> Iterator[str]:
         if word in param.opts and not value.lstrip("-").isdigit() and (alone or _looks_like_path(value)):
             harmless = ["-n"] if word == "--keep" else []
             line = command_line(*words[: at + 1], "3", *harmless, *words[at + 1 :])
-            yield f"{word} needs a number before the path: {line}"
+            yield f"pass a number after {word}: {line}"
 
 
 def _looks_like_path(word: str) -> bool:
@@ -316,7 +316,7 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
     ):
         yield f"name the output with -o: {_with_output(words, words[-1])}"
     if words[:1] in (["convert"], ["extract"]) and "--dtype" in words and "dtype" in error.message:
-        yield "--dtype selects tensors; pass --cast to change their dtype"
+        yield "to change the dtype of tensors, pass --cast instead of --dtype"
 
 
 def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
@@ -342,18 +342,18 @@ def _of_path(error: CheckpointNotFoundError, words: list[str]) -> Iterator[str]:
     at = words.index(word)
     if "*" in word or "?" in word:
         shown = " ".join(one if one == word else shlex.quote(one) for one in ("ckpt", *words))
-        yield f"paths are literal; to have the shell expand them, remove the quotes: {shown}"
+        yield f"remove the quotes, so that the shell expands the pattern: {shown}"
     if words[0] == "report" and word.endswith((".html", ".htm")):
         yield f"name the output with -o: {_with_output(words, word)}"
     if _HUB_NAME.fullmatch(word) and not os.path.exists(os.path.dirname(word)):
         line = command_line(*words[:at], f"hf://{word}", *words[at + 1 :])
-        yield f"if this is a model on the Hugging Face Hub: {line}"
+        yield f"to read a model from the Hugging Face Hub: {line}"
     ends = [match.start() for match in re.finditer("[:/]", word)]
     for end in reversed(ends):
         path, key = word[:end], word[end + 1 :].lstrip("/")
         if key and (os.path.isfile(path) or os.path.isfile(f"{path}.index")):
             line = command_line(*words[:at], path, key, *words[at + 1 :])
-            yield f"pass the tensor as an argument of its own: {line}"
+            yield f"pass the tensor as a separate argument: {line}"
             return
 
 
@@ -367,7 +367,7 @@ def _of_selection(error: CheckpointError, words: list[str]) -> Iterator[str]:
         and "--dtype" in words[:-1]
     ):
         rest, value = _without("--dtype", words)
-        yield f"--dtype selects tensors; to change their dtype: {command_line(*rest, '--cast', *value)}"
+        yield f"to change the dtype of tensors: {command_line(*rest, '--cast', *value)}"
     if (
         isinstance(error, NothingSelectedError)
         and words[0] == "stats"

@@ -125,7 +125,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     "--verbose",
     is_flag=True,
     is_eager=True,  # before --version, which then prints more
-    help="Show more with --version. Each command has its own --verbose.",
+    help="With --version, show more. Each command has its own --verbose.",
 )
 @color_option
 @click.pass_context
@@ -139,7 +139,8 @@ def cli(context: click.Context, *, verbose: bool) -> None:
     """
     if verbose:
         raise click.UsageError(
-            "--verbose needs --version here; for a command, put it after the command", context
+            "--verbose works here only with --version; for a command, put it after the command's name",
+            context,
         )
 
 

@@ -54,7 +54,9 @@ class LocalPath(click.Path):
         if not value:
             self.fail("the path is empty", param, ctx)
         if value == "-" and not self.allow_dash:
-            self.fail("stdin and stdout are not supported here; for a file named -, write ./-", param, ctx)
+            self.fail(
+                "stdin and stdout are not supported here; to name a file called -, write ./-", param, ctx
+            )
         return super().convert(parse_location(os.fsdecode(value)), param, ctx)
 
 
@@ -94,7 +96,8 @@ color_option = click.option(
     type=click.Choice(["auto", "always", "never"]),
     expose_value=False,
     callback=_set_color,
-    help="When to use colour. [default: auto]\fauto uses colour on a terminal, unless NO_COLOR is set or "
+    help="Choose when to use colour. [default: auto]\fauto uses colour on a terminal, unless NO_COLOR is "
+    "set or "
     "TERM is dumb.",
 )
 
@@ -184,7 +187,7 @@ def form_option(function: F) -> F:
 
 
 update_state_option = click.option(
-    "--update-state", is_flag=True, help="Record DST as the latest in its directory's checkpoint file."
+    "--update-state", is_flag=True, help="Make DST the latest checkpoint in the state file of its directory."
 )
 
 
@@ -239,7 +242,8 @@ def sharing_options(function: F) -> F:
         callback=_workers,
         metavar="E",
         shell_complete=completing("executors"),
-        help="Work in threads[:N], processes[:N], dask or dask://HOST:PORT.\fdask starts a cluster on this "
+        help="Run tasks in threads[:N], processes[:N], dask or dask://HOST:PORT.\fdask starts a cluster on "
+        "this "
         "machine. The result does not depend on the executor.",
     )(shared)
     return jobs_option(added)  # type: ignore[return-value]
@@ -350,7 +354,7 @@ def failures(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     names = tuple(value.split(",")) if value else ()
     for name in names:
         if name not in ("nan", "inf"):
-            raise click.BadParameter(f"{name!r} is not one of nan, inf")
+            raise click.BadParameter(f"expected nan or inf, found {name!r}")
     return names
 
 
@@ -387,12 +391,15 @@ def verify_options(other: str = "SRC") -> Callable[[F], F]:
     """Return the options for comparing the written output with `other`."""
 
     def add(function: F) -> F:
-        function = click.option("--no-verify", is_flag=True, help="Same as --verify none.")(function)
+        function = click.option(
+            "--no-verify", is_flag=True, help="Do not verify DST, as with --verify none."
+        )(function)
         function = click.option(
             "--verify",
             type=click.Choice(["full", "sent", "none"]),
-            help=f"How to verify DST. [default: full; for URLs, sent]\ffull reads DST back and compares it "
-            f"with {other}. sent compares the checksums of the bytes that were sent with the checksums that "
+            help="Choose how to verify DST. [default: full; for URLs, sent]\fThe value full reads DST back "
+            f"and compares it with {other}. The value sent compares the checksums of the bytes that were "
+            "sent with the checksums that "
             "the store reports.",
         )(function)
         return option_rules(*VERIFY_RULES)(function)
@@ -403,7 +410,7 @@ def verify_options(other: str = "SRC") -> Callable[[F], F]:
 def link_option() -> Callable[[F], F]:
     """Return the option that has a bundle take its source's files for data shards."""
     return click.option(
-        "--link", is_flag=True, help="Share SRC's data files if possible; write only what differs."
+        "--link", is_flag=True, help="Share SRC's data files if possible, and write only what differs."
     )
 
 
@@ -534,7 +541,8 @@ map_option = click.option(
     "map_file",
     type=LocalPath(),
     metavar="FILE",
-    help="Read new keys from a file: old TAB new, or JSON.\fA third column may contain operations on values.",
+    help="Read new keys from FILE: lines of OLD, TAB, NEW, or JSON.\fA third column may contain operations "
+    "on values.",
     shell_complete=completing("maps"),
 )
 
@@ -544,8 +552,8 @@ _CHANGING = (
         "subs",
         multiple=True,
         metavar="REGEX=>REPLACEMENT",
-        help="Replace matches in keys, as re.sub does. Repeatable.\fIf you give several, they apply in the "
-        "given order.",
+        help="Replace matches in keys, as re.sub does. You can repeat it.\fSeveral --sub apply in the given "
+        "order.",
     ),
     click.option("--strip-prefix", metavar="P", help="Remove P from the start of keys."),
     click.option("--add-prefix", metavar="P", help="Add P to the start of every key."),
@@ -594,7 +602,7 @@ layout_option = click.option(
     "--layout",
     type=click.Choice(["pytorch", "tensorflow", "flax"]),
     metavar="LIBRARY",
-    help="Use names and axes of pytorch, tensorflow or flax."
+    help="Use the names and axes of pytorch, tensorflow or flax."
     "\fNames and axes come from the model configuration, the object graph or --map.",
 )
 keys_option = click.option(
@@ -602,9 +610,8 @@ keys_option = click.option(
     "key_names",
     type=click.Choice(KEY_NAMES),
     default=PLAIN,
-    help="Drop the object suffix of keys, or keep it. [default: plain]"
-    "\fplain drops the suffix /.ATTRIBUTES/VARIABLE_VALUE if the target format has no objects. "
-    "stored keeps it.",
+    help="Drop or keep /.ATTRIBUTES/VARIABLE_VALUE in keys. [default: plain]"
+    "\fplain drops this suffix if the target format has no objects. stored keeps it.",
 )
 config_option = click.option(
     "--config",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import click
 
-_WHOLE_URL = "replace *** with the part of the URL that is hidden because it may be secret"
+_WHOLE_URL = "replace *** with the hidden part of the URL, which may be secret"
 
 
 def wish_to_resume(context: click.Context) -> Resume:

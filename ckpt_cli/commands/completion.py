@@ -17,7 +17,7 @@ from ..render import base as render
 @subcommand("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.option("--install", "to_install", is_flag=True, help="Write the script where the shell looks for it.")
-@dry_run_option("Print where the script would go and write nothing.")
+@dry_run_option("Print the path of the script and write nothing.")
 @json_option
 @color_option
 @option_rules(needs("--dry-run", "--install"))
@@ -33,11 +33,11 @@ def command(shell: str, *, to_install: bool, dry_run: bool, as_json: bool) -> No
       eval "$(ckpt completion zsh)"        in ~/.zshrc, after compinit
     \f
 
-    --install writes the script for the current user only, even if that is root. For bash, the
-    script goes where the package bash-completion looks. For fish, it goes to fish's completions
+    --install writes the script for the current user only, even for root. For bash, the script goes
+    to the folder that the package bash-completion reads. For fish, it goes to fish's completions
     folder. For zsh, it goes to the first writable folder of fpath below HOME. If the shell will not
-    find the script there, a note shows the line to add to ~/.bashrc or ~/.zshrc. If a file that
-    this command did not write has that name, it is not replaced and the exit code is 3.
+    find the script there, a note shows the line to add to ~/.bashrc or ~/.zshrc. If that file
+    exists and ckpt did not write it, it is not replaced and the exit code is 3.
     """
     from ..cli.completion import script
 

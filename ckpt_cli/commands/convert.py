@@ -63,7 +63,7 @@ def _at_most(most: float) -> Callable[[click.Context, click.Parameter, Any], Any
 
     def check(_: click.Context, __: click.Parameter, value: Any) -> Any:
         if value is not None and not value <= most:
-            raise click.BadParameter(f"{value} is not a number up to {most}")
+            raise click.BadParameter(f"expected a number up to {most}, found {value}")
         return value
 
     return check
@@ -81,7 +81,10 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @target_argument("DST")
 @choosing
 @changing
-@format_option("--to", "Write this format: object, name, v1, h5, weights-h5 or an id.")
+@format_option(
+    "--to",
+    "Write this format: object, name, v1, h5, weights-h5 or an id.\f`ckpt explain formats` lists the ids.",
+)
 @click.option(
     "--like", type=LocalPath(), metavar="TEMPLATE", help="Take keys, graph and layout from TEMPLATE."
 )
@@ -129,7 +132,7 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
     "configuration decides. Keras 2 cannot restore the objects of Keras 3, nor the reverse. In .weights.h5 "
     "files, the optimizer states differ.",
 )
-@click.option("--weights-only", is_flag=True, help="Same as --kind variable.")
+@click.option("--weights-only", is_flag=True, help="Convert only the weights, as with --kind variable.")
 @cast_option
 @click.option(
     "--shard-size", type=click.IntRange(1), metavar="BYTES", help="Write at most BYTES per data shard."
@@ -152,10 +155,11 @@ def _class_of_optimizer(_: click.Context, __: click.Parameter, value: str | None
 @color_option
 @option_rules(*RULES)
 def command(source: Location, target: Location, **options: Any) -> int:
-    """Convert a checkpoint to another format, or another structure.
+    """Convert a checkpoint to another format or structure.
 
-    Without --to, the suffix of DST decides the format. --like takes the structure from a checkpoint
-    that the new program saved. The output is read back and compared before it replaces DST.
+    Without --to, the suffix of DST decides the format. --like takes keys and object graph
+    from TEMPLATE, a checkpoint that your program saved. The output is read back and compared before
+    it replaces DST.
 
     \b
       ckpt convert run/ckpt-10 weights.safetensors --weights-only
@@ -170,8 +174,8 @@ def command(source: Location, target: Location, **options: Any) -> int:
     name, and slots become the slot variables of the other side.
 
     With --like, keys, graph and layout come from TEMPLATE, and values come from SRC. Tensors
-    are paired by full name, then by key, then by object path. They are never paired because they
-    look similar. A key in --map is paired only as the map says. A key that --sub renames goes to
+    are paired by full name, then by key, then by object path. They are never paired because their
+    names look similar. A key in --map is paired only as the map says. A key that --sub renames goes to
     its new name, if TEMPLATE has that name. Every weight and slot of TEMPLATE must get a value, or
     the conversion fails. --keep-optimizer and --weights-only keep TEMPLATE's slots and optimizer.
     --partial keeps TEMPLATE's value of everything that SRC lacks, and a warning lists the names.
@@ -181,15 +185,15 @@ def command(source: Location, target: Location, **options: Any) -> int:
     these names. It comes from SRC or from --config.
 
     With --link, a TensorFlow checkpoint uses SRC's files as its data shards, if they contain a
-    tensor's bytes in the form that TensorFlow needs. That works for shards of a bundle,
-    safetensors files, uncompressed members of an npz and contiguous HDF5 datasets. Only the
+    tensor's bytes in the form that TensorFlow needs. That works for shards of TensorFlow
+    checkpoints, safetensors files, uncompressed members of an npz and contiguous HDF5 datasets. Only the
     index, the graph and changed values are written. If SRC stores no CRC-32C, ckpt reads SRC once
     to compute the checksums. The shared files are clones if the file system supports that, and otherwise hard
     links. With hard links, a program that overwrites SRC in place (h5py, np.savez, torch.save)
     changes both checkpoints. If neither works, values are copied, with a note.
 
-    With --resume, progress is saved once a second in a staging directory next to DST. The
-    directory is kept if the conversion is interrupted: run the same command again to continue. If
+    With --resume, progress is saved once a second in a staging directory next to DST. If
+    the conversion is interrupted, run the same command again to continue. If
     sources, options or the version of ckpt have changed, the error says what differs. Data from
     the earlier run is read again before it is used. The formats npz, tf-v1, hdf5 and pytorch do
     not support --resume, because they are written from beginning to end.

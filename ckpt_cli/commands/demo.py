@@ -58,10 +58,10 @@ _TRY = (
 def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: bool) -> int:
     """Train a small model and save checkpoints to try ckpt on.
 
-    The model and the training loop are those of TensorFlow's checkpoint guide. One Dense layer
-    is trained with Adam for 50 steps. A checkpoint is saved every 10 steps, and the three latest
-    are kept. DIR/tf_ckpts is the guide's run. DIR/tf_ckpts_slower starts from the same values,
-    with a lower learning rate. At the end, demo prints commands to try next.
+    demo uses the model and the training loop of TensorFlow's checkpoint guide. It trains one Dense
+    layer with Adam for 50 steps. It saves a checkpoint every 10 steps, and keeps the three latest.
+    DIR/tf_ckpts is the run of the guide. DIR/tf_ckpts_slower starts from the same values with a
+    lower learning rate. At the end, demo prints commands to try next.
 
     \b
       ckpt demo playground
@@ -82,7 +82,7 @@ def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: boo
     for run in runs:
         loss = "" if run["loss"] is None else f", loss {run['loss']:.2f}"
         names = ", ".join(run["checkpoints"])
-        detail = f"{names or 'three checkpoints'}: learning rate {run['learning_rate']}{loss}"
+        detail = f"{names or 'three checkpoints'} with learning rate {run['learning_rate']}{loss}"
         render.note(f"{verb} {run['directory']}: {detail}")
     if not dry_run:
         render.note("try:")

@@ -85,18 +85,22 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
     metavar="A",
     help="Allow values to differ by A.",
 )
-@click.option("--stat", is_flag=True, help="Show how far apart the values are, one line per tensor.")
+@click.option(
+    "--stat", is_flag=True, help="Print one line per tensor that says how far apart the values are."
+)
 @table_options(COLUMNS, COLUMN_ALIASES)
 @sort_option(
     ORDERS,
-    "Sort by COLUMN, the largest change first.\frel is rel_l2, abs is max_abs and size is nbytes.",
+    "Sort by COLUMN, with the largest change first.\frel is rel_l2, abs is max_abs and size is nbytes.",
     metavar="COLUMN",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show unchanged tensors.")
 @click.option(
-    "-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing; only set the exit code."
+    "-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing, and only set the exit code."
 )
-@click.option("-M", "--find-renames", is_flag=True, help="Find tensors with equal bytes under another key.")
+@click.option(
+    "-M", "--find-renames", is_flag=True, help="Find tensors that have equal bytes under another key."
+)
 @click.option(
     "--by",
     type=click.Choice(BY),
@@ -105,8 +109,8 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
     help="Pair tensors by key, full-name or object-path. [default: key]",
 )
 @fail_on_option(
-    "Exit 1 only for these changes, or thresholds as in rel_l2>5%.\f[default: added,removed,dtype,shape,"
-    "value]. A renamed tensor counts as removed and added. The threshold value>1e-3 means that the largest "
+    "Exit 1 only for these: added,removed,dtype,shape,value,rel_l2>5%.\f[default: added,removed,dtype,shape,"
+    "value] A renamed tensor counts as removed and added. The threshold value>1e-3 means that the largest "
     "|a-b| of a tensor exceeds 1e-3. The threshold rel_l2>5% means that the Euclidean norm of a-b exceeds 5% "
     "of the norm of b. The threshold cosine<0.99 means that the cosine of the angle between a and b is below "
     "0.99.",
@@ -125,7 +129,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Compare several PATHs, each with every other.\fEvery argument is a PATH. Prints ||a-b|| / ||b|| "
+    help="Compare each of several PATHs with every other.\fEvery argument is a PATH. Prints ||a-b|| / ||b|| "
     "for each pair and for each layer. Lists copies and equal layers. Exits 0.",
 )
 @each_option("Compare all checkpoints with the same name in two directories.")
@@ -147,10 +151,10 @@ def command(left: Location, right: Location, **options: Any) -> int:
     \f
 
     Tensors with equal stored checksums are not read. Others are read in pieces and compared in
-    float64. NaN equals NaN. Damaged data is an error, not a change. In npz and .keras files, a
-    checksum covers both the header and the values of a tensor. So diff reads
-    each differing tensor completely. With --no-values, it reads every tensor, because only this
-    checksum confirms the header. A directory means its latest
+    float64. NaN equals NaN. Damaged data is an error, not a change. In npz and .keras files, one
+    checksum covers both the header and the values of a tensor. Therefore diff reads each differing
+    tensor completely. With --no-values, it reads every tensor, because only this checksum confirms
+    the header. A directory means its latest
     checkpoint. A listing (the saved output of ls --json -l) is compared by its checksums.
 
     \b

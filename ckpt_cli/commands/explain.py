@@ -63,9 +63,9 @@ def command(what: str | None, *, as_json: bool) -> int:
         _print([topic], as_json=as_json)
         return 0
     if topic is not None:
-        render.note(f"{what} is also a topic; reading the file of that name")
+        render.note(f"{what} is also the name of a topic, but the file of that name is explained")
     if not os.path.lexists(what) and _is_message(what):
-        return _explain_text("this message", os.fsencode(what), 0, as_json=as_json)
+        return _explain_text(None, os.fsencode(what), 0, as_json=as_json)
     return _explain_text(what, *_read(what), as_json=as_json)
 
 
@@ -93,13 +93,13 @@ def _list_topics(*, as_json: bool) -> int:
         render.table([render.Column("TOPIC"), render.Column("TITLE", prose=True)], rows)
     else:
         render.tsv(rows)
-    render.note(
-        "to show a topic: ckpt explain TOPIC; to explain the error message in a file: ckpt explain FILE"
-    )
+    render.note("to show a topic: ckpt explain TOPIC")
+    render.note("to explain the error message in a file: ckpt explain FILE")
     return 0
 
 
-def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) -> int:
+def _explain_text(path: str | None, content: bytes, left_out: int, *, as_json: bool) -> int:
+    """Explain a text from a path, or the message that an argument is."""
     from ..operations.look.explain import MOST_BYTES, explain
 
     if left_out:
@@ -108,11 +108,12 @@ def _explain_text(path: str, content: bytes, left_out: int, *, as_json: bool) ->
     if as_json or found:
         _print(found, as_json=as_json)
     if not found:
-        shown = {"-": "standard input"}.get(path, path)
+        shown = "standard input" if path == "-" else path
         hints = ["to list the topics: ckpt explain"]
-        if b"\0" in content and path != "-":
-            hints.insert(0, f"this is not text; if it is a checkpoint: {command_line('show', path)}")
-        render.error_lines(f"{shown}: no known error message in it", hints)
+        if b"\0" in content and path is not None and path != "-":
+            hints.insert(0, f"to show a checkpoint instead: {command_line('show', path)}")
+        is_unknown = "this message is not known" if path is None else f"{shown}: found no known error message"
+        render.error_lines(is_unknown, hints)
     return 0 if found else 1
 
 
@@ -126,23 +127,25 @@ def _read(path: str) -> tuple[bytes, int]:
 
     if path == "-":
         if sys.stdin is None:
-            raise CheckpointNotFoundError("is closed", path="standard input")
+            raise CheckpointNotFoundError("this stream is closed", path="standard input")
         return read_end(sys.stdin.buffer)
     if not os.path.lexists(path):
         if scheme := scheme_of(path):
-            hint = "download the text, or pipe it in and pass - as the file"
+            hint = "download the text, or pipe it into ckpt explain -"
             message = f"explain reads local files, not {scheme}:// URLs"
             raise UnsupportedFeatureError(message, path=public(path), hints=(hint,))
         import difflib
 
         close = difflib.get_close_matches(path, topics(), 1)
         message = f"no such file or topic{f'; did you mean {close[0]}?' if close else ''}"
-        in_quotes = "put an error message in quotes, or pipe it in"
-        raise CheckpointNotFoundError(message, path=path, hints=(f"topics: {', '.join(topics())}", in_quotes))
+        in_quotes = "put an error message in quotes, or pipe it into ckpt explain -"
+        raise CheckpointNotFoundError(
+            message, path=path, hints=(f"name a topic: {', '.join(topics())}", in_quotes)
+        )
     with open(path, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-            raise UnknownFormatError("a device, which has no end; expected a file, a pipe or -", path=path)
+            raise UnknownFormatError("this is a device; expected a file, a pipe or -", path=path)
         return read_end(file)
 
 

@@ -66,10 +66,10 @@ def command(path: Location, target: Location, **options: Any) -> int:
     KEY can end in a slice, as in kernel[0:10,:]. A checksum covers a whole tensor, so all of the
     tensor is read, but only the slice is kept in memory. HDF5 and safetensors files have no
     checksums, so only the slice is read. For stdout, a tensor with a checksum is read twice: once
-    to compare the checksum, and once to write it. So damaged values are never written.
+    to compare the checksum, and once to write it. Damaged values are never written.
 
-    A .npy file and stdout take one tensor. A directory gets one .npy file per tensor. The path of
-    that file is made from the key, and is always inside the directory.
+    A .npy file and stdout take one tensor. A directory gets one .npy file per tensor. The key
+    becomes the path of that file, which is always inside the directory.
 
     \b
       ckpt extract run/ckpt-10 net/l1/kernel -o kernel.npy

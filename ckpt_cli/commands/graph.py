@@ -70,7 +70,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 @click.option(
     "--engine",
     type=click.Choice(["ckpt", "dot"]),
-    help="Place the nodes of an .svg with ckpt or Graphviz's dot.",
+    help="Choose what places the nodes of an .svg: ckpt or Graphviz's dot.",
 )
 @overwrite_option("Replace FILE if it exists.")
 @dry_run_option("Print what would be drawn and write nothing.")
@@ -87,13 +87,12 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     """Show or draw the object graph or tree of a checkpoint.
 
     Each object has a row. Similar objects share a row, as in layer_{0..11}. An object is shown
-    once, at its shortest path. Other edges to it, and cycles, end in -> and that path. The row of
+    once, at its shortest path. Other edges to it, also in cycles, end in -> and that path. The row of
     a variable counts its slots; --slots shows them. A graph that does not fit on a screen is
     collapsed unless you pass --depth: a tree to the height of the terminal, and a drawing to 40
     rows. Optimizers are red, variables blue, slot variables orange.
 
-    In a pipe, prints one line per edge. You can search an .html page, and unfold it to the whole
-    graph.
+    In a pipe, prints one line per edge. In an .html page, you can search, and unfold the whole graph.
 
     \b
       ckpt graph run/ckpt-10

@@ -45,19 +45,20 @@ if TYPE_CHECKING:
 @subcommand("log", paged=True)
 @path_argument("directory", metavar="[DIR]", default=".", shell_complete=completing("directories"))
 @choosing
-@no_values_option("Read only the indexes; show no norms and no NaN.")
+@no_values_option("Read only the indexes, and show no norms and no NaN.")
 @click.option("--tag", metavar="TAG", help="Show this scalar of the event files instead of the loss.")
 @click.option(
     "--events",
     metavar="DIR",
     type=LocalPath(),
-    help="Read event files from DIR instead.",
+    help="Read event files from DIR. [default: the directory of the run]",
     shell_complete=completing("directories"),
 )
 @click.option(
     "--follow",
     is_flag=True,
-    help="Wait for more checkpoints; print a line for each.\fA checkpoint gets its line once it is complete. "
+    help="Wait for new checkpoints, and print a line for each.\fA checkpoint gets its line once it is "
+    "complete. "
     "If its format writes the index last, it is complete as soon as it opens. Any other file is complete "
     "if its size and time did not change from one look to the next. --json prints one document per line. "
     "Ctrl-C ends the command with exit code 130.",
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     "--interval",
     type=NumberRange(0, LONGEST_INTERVAL, min_open=True),
     metavar="S",
-    help="Look every S seconds. [default: 2; URLs: 30]\fThis option needs --follow.",
+    help="Check DIR every S seconds. [default: 2; URLs: 30]\fThis option needs --follow.",
 )
 @fail_on_option(
     "Exit 1 if any value is nan or inf.\fWith --follow, exit at the first such checkpoint.",
@@ -83,7 +84,7 @@ def command(directory: Location, **options: Any) -> int:
     """Show a run over time, checkpoint by checkpoint.
 
     For each checkpoint, prints its step, how many tensors changed since the previous one, the
-    norm of the weights, and the number of NaN. Also prints the loss, if the directory contains
+    norm of the weights, and the number of NaN values. Also prints the loss, if the directory contains
     TensorBoard's event files. Then prints curves, the first NaN, and weights that never changed.
     Stored checksums show what changed, so unchanged tensors are not read again. With -R, shows
     every run in DIR and its subdirectories, and each line begins with the run's path.

@@ -73,7 +73,8 @@ _PIECE = 1 << 20
 @table_options(OF_TENSORS | OF_CHECKPOINTS)
 @sort_option(
     SORTS,
-    "Sort by COLUMN, the largest first. [default: key]\fA directory is sorted by age unless you name one of "
+    "Sort by COLUMN: largest number first, or a to z. [default: key]\fA directory is sorted by age unless "
+    "you name one of "
     "its columns.",
     default="key",
     metavar="COLUMN",
@@ -84,7 +85,7 @@ _PIECE = 1 << 20
 @click.option(
     "--digest",
     type=click.Choice(DIGESTS),
-    help="Add a digest of each tensor; read values if none is stored."
+    help="Add a digest of each tensor, and read values if none is stored."
     "\fFor a directory, sha256 adds one digest per checkpoint, its identity, and lists checkpoints that are "
     "copies.",
 )
@@ -99,13 +100,13 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
 
     For a directory, lists its checkpoints, oldest first. -l adds the stored training step if it
     differs from the number in the name. For a checkpoint, lists its tensors with dtype, shape and
-    size. Only the index is read. -l also reads PREFIX.meta to find out which tensors are
-    trainable. Checksums are not compared: ckpt verify does that.
+    size. Only the index is read. For a TensorFlow 1 checkpoint, -l also reads its .meta file to
+    find out which tensors are trainable. ls does not compare checksums; ckpt verify does.
 
     After the first PATH, a word that is a key of the checkpoint is a KEY. Other words are PATHs if
     they exist, and otherwise KEYs. With --regex, every word is a KEY. If a KEY has no wildcards and
-    matches no key, ls lists every key that contains it. A checkpoint that has several names, as in
-    run/ckpt-*, is listed once. With several PATHs, each line begins with its path.
+    matches no key, ls lists every key that contains it. If several PATHs belong to one checkpoint,
+    as in run/ckpt-*, it is listed once. With several PATHs, each line begins with its path.
 
     \b
       ckpt ls run/                         the checkpoints of a run
@@ -201,7 +202,7 @@ def _list_several(paths: list[Location], asked: ListOptions, look: Look, options
         render.note(text)
     kinds = {isinstance(place, _Folder) for place in places}
     if look.as_csv and len(kinds) > 1:
-        raise OptionError("--csv lists checkpoints or directories, not both: their columns differ")
+        raise OptionError("--csv cannot list both tensors and directories, because their columns differ")
     documents: list[dict[str, Any]] = []
     has_header = True
     has_titles = render.is_terminal() and not (look.as_json or look.as_csv or look.null or look.keys_only)
@@ -263,7 +264,10 @@ def _list_directory(path: Location, asked: ListOptions, look: Look, options: dic
         import shlex
 
         latest = shlex.quote(path / found["latest"])
-        render.note(f"{for_tensors} applies to the tensors of one checkpoint: ckpt ls {for_tensors} {latest}")
+        render.note(
+            f"{for_tensors} applies only to the tensors of one checkpoint, as in ckpt ls {for_tensors} "
+            f"{latest}"
+        )
     is_empty = not found["checkpoints"]
     found = arranged_directory(found, asked)
     if asked.where is not None and not (is_empty or found["checkpoints"]):

@@ -53,12 +53,12 @@ _STYLES = {MATTERS: "red", LEFT: "yellow", HARMLESS: "green"}
 def command(checkpoint: Location, target: Location, **options: Any) -> int:
     """Show what restoring CHECKPOINT would do to TARGET's objects.
 
-    TARGET is an object-based checkpoint that your program saved once, trained or not. match
+    TARGET is an object-based checkpoint that your program saved. It need not be trained. match
     assumes that the program has built all of its objects. CHECKPOINT is matched by objects or, if
     it has none, by full names. Two name-based checkpoints, such as those of Estimators, are
     matched key by key, as a Saver restores them. The same holds for two Orbax or Flax checkpoints.
     The weights of an Orbax or Flax checkpoint and of a Keras or TensorFlow checkpoint are paired by
-    structure: shapes, layer numbers and words. --save-map writes the pairs.
+    structure: shapes, layer numbers and words of their names. --save-map writes the pairs.
     Exits 0 if assert_consumed() would pass, and otherwise 1. With --allow-unused, exits 0 if
     assert_existing_objects_matched() would pass.
 
@@ -68,7 +68,7 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
     If the names differ, --save-map proposes pairs of variables, each with its reason: dtype,
     shape, layer number and common words. Check them, then run
     `ckpt convert --like TARGET --map FILE`. If several pairs of one shape fit equally well, FILE
-    has them as comments, `# ambiguous: OLD => NEW`. To use such a pair, write OLD, a TAB and NEW.
+    contains them as comments, `# ambiguous: OLD => NEW`. To use such a pair, write OLD, a TAB and NEW.
 
     \b
       ckpt match run/ckpt-10 fresh/ckpt-1
@@ -105,10 +105,11 @@ def _note_counter(found: Match, command: str) -> None:
     from ..operations.compare.match import COUNTER_KEY
 
     if found.lacks_only_counter:
-        what = "only the save counter is missing, which Checkpoint.write() and save_weights() do not save"
-        render.note(f"{what}; to match without one, as read() and load_weights() do: {command} --read")
+        render.note("only the save counter is missing; Checkpoint.write() and save_weights() do not save one")
+        render.note(f"to match without a save counter, as read() and load_weights() do: {command} --read")
     elif found.read and found.existing_matched and found.unused_checkpoint == [COUNTER_KEY]:
-        render.note(f"only CHECKPOINT's save counter is unused; to include it, as restore() does: {command}")
+        render.note("only the save counter of CHECKPOINT is unused")
+        render.note(f"to match with it, as restore() does: {command}")
 
 
 def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -> None:
@@ -134,17 +135,22 @@ def _advise(matched: Matched, proposed: int) -> None:
         render.note(shapes)
     elif found.is_of_trees:
         if found.unmatched_target or found.unused_checkpoint:
-            render.note("Orbax rejects keys that differ, unless you restore a part of the tree")
+            render.note("Orbax rejects a tree with other keys, unless you restore only a part of it")
     elif matched.is_complete and not found.existing_matched and not found.lacks_only_counter:
         call = "read(path)" if found.read else "restore(path)"
-        render.note(f"CHECKPOINT has no values for these; {call}.expect_partial() leaves them unchanged")
+        render.note(
+            f"CHECKPOINT has no values for these objects, and {call}.expect_partial() leaves them unchanged"
+        )
     elif (line := remedy_for_dtypes(found)) is not None:
-        render.note(f"TensorFlow does not cast when it restores; to cast: {line}")
+        render.note(f"TensorFlow does not cast dtypes when it restores; to cast them: {line}")
     elif not found.existing_matched and any(row.group != HARMLESS for row in matched.rows):
         render.note("to pair names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
     if proposed:
         count = counted(proposed, "pair")
-        render.note(f"{count} can be guessed from structure; --save-map FILE writes them for you to check")
+        render.note(
+            f"{count} can be guessed from structure; to write them to a file for you to check, pass "
+            "--save-map FILE"
+        )
 
 
 def _show(found: Match, rows: list[MatchRow], paths: Mapping[str, Mapping[str, str]]) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @target_argument("[DST]", required=False)
 @changing
 @click.option("--full-names", is_flag=True, help="Also rename the full names in the object graph.")
-@click.option("--in-place", is_flag=True, help="Change SRC itself; pass no DST.")
+@click.option("--in-place", is_flag=True, help="Change SRC itself, without DST.")
 @link_option()
 @verify_options()
 @update_state_option
@@ -49,20 +49,20 @@ if TYPE_CHECKING:
 @json_option
 @color_option
 def command(source: Location, target: Location | None, **options: Any) -> int:
-    """Rename the tensors of a checkpoint; keep format and values.
+    """Rename the tensors of a checkpoint, and keep format and values.
 
     In an object-based checkpoint, the options change object paths, as ls -l shows them. They
-    rename edges of the object graph, and keys and slot variables follow. In other formats, they
-    change keys, and the slots of a variable follow it. They apply in this order: --map,
+    rename edges of the object graph, and so also keys and slot variables. In other formats, they
+    change keys. The slots of a variable are renamed with it. They apply in this order: --map,
     --strip-prefix, --sub, --add-prefix. It is an error if two tensors get the same key.
 
     For TensorFlow checkpoints, only the index is rewritten, and the object graph goes to a
-    small shard of its own. Data shards are copied, and each tensor is compared with SRC and its
-    checksum. With --link, and always with --in-place, the shards are shared and values are not
+    small shard of its own. Data shards are copied. Each tensor is compared with SRC and with its
+    stored checksum. With --link, and always with --in-place, the shards are shared and values are not
     read. At every moment, SRC is either the complete old or the complete new checkpoint.
 
-    In a bucket, --in-place replaces only the index, so it rejects a checkpoint with an object
-    graph. Use ckpt convert to write a renamed copy of such a checkpoint.
+    In a bucket, --in-place replaces only the index. It rejects a checkpoint with an object graph,
+    because the graph is in a data shard. Use ckpt convert to write a renamed copy of such a checkpoint.
 
     \b
       ckpt rename run/ckpt-10 out/ckpt-10 --sub '^net/=>model/'

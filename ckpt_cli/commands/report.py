@@ -63,7 +63,7 @@ _LARGE = 10_000_000
 )
 @click.option("--open", "open_it", is_flag=True, help="Open the page in a browser.")
 @overwrite_option("Replace FILE if it exists.")
-@dry_run_option("Read everything, but only print the size of the page.")
+@dry_run_option("Read everything, but print only the size of the page.")
 @jobs_option
 @json_option
 @color_option
@@ -72,8 +72,8 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
     """Write an HTML page about one or more checkpoints, or a run.
 
     The page is one file that loads nothing else, so you can mail it or keep it with a build. It
-    shows sizes by layer, the object graph, and all tensors with their statistics, as a list and as
-    a tree (with search, sorting and filters). For the 500 largest tensors, it also shows
+    shows sizes by layer and the object graph. It shows all tensors with their statistics, as a list
+    and as a tree, with search, sorting and filters. For the 500 largest tensors, it also shows
     histograms and heat maps. Each tensor is read once.
 
     For a directory with one checkpoint, the page shows that checkpoint. For a run directory it
@@ -219,7 +219,7 @@ def _of_two(path: Location, other: Location, target: Location, options: dict[str
 
 def _refuse_matches(options: dict[str, Any]) -> None:
     if options["matches"]:
-        message = "--match selects tensors to draw; a page about an export and its source draws none"
+        message = "--match selects tensors to draw, but a page about an export and its source draws none"
         raise click.UsageError(message, click.get_current_context())
 
 
@@ -267,7 +267,7 @@ def _tell(document: dict[str, Any], target: Location, nbytes: int, options: dict
     """Say what was written, or would be, and open it."""
     if nbytes > _LARGE:
         is_fewer = document["what"] == "run" or options["matches"]
-        way = "; select fewer tensors with --match to make it smaller" if is_fewer else ""
+        way = "; to make it smaller, select fewer tensors with --match" if is_fewer else ""
         render.note(f"{target} is {render.human_size(nbytes)}{way}")
     if options["as_json"]:
         other = document.get("other")

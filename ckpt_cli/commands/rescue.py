@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LISTED = 20
-_COPY_AGAIN = ("copy the checkpoint again from its source; ckpt can save no tensor of this copy",)
+_COPY_AGAIN = ("copy the checkpoint again from its source",)
 _ALL, _SOME, _NOTHING = 0, 1, 3
 
 
@@ -64,23 +64,24 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 @json_option
 @color_option
 def command(damaged: Location, target: Location, sibling: Location | None, **options: Any) -> int:
-    """Save the intact part of a damaged checkpoint; list the rest.
+    """Save the intact part of a damaged checkpoint, and list the rest.
 
     rescue compares every tensor with its checksum, and reads the intact blocks of a damaged index.
-    It also saves what is left in bundles with missing or short shards, V1 files without their end,
-    zip archives without their directory, and truncated HDF5 or safetensors files. OUT has the same
+    It also saves what is left in TensorFlow checkpoints with missing or short shards, V1 files
+    without their end,
+    zip archives without their central directory, and truncated HDF5 or safetensors files. OUT has the same
     format as DAMAGED, which is never changed. Objects whose values are lost are removed from the
     object graph. A damaged graph is rebuilt from the keys.
 
     --sibling rebuilds a missing or damaged index. OTHER shows which tensors there are, and in
-    which order. A tensor is proved to be intact if it matches a checksum that is left in the
-    damaged index, or if it equals OTHER's. All other tensors are written too, and listed as
-    unproved: they may be damaged.
+    which order. A tensor is intact if it matches a checksum that is left in the damaged index, or
+    if it equals the same tensor of OTHER. All other tensors are written too. They are listed as
+    unproved, because they may be damaged.
 
     A .keras archive has one checksum for all of its weights. If it does not match, every weight
     is listed as unproved, and weights whose keys cannot be read are listed as lost.
 
-    Exits 0 if everything was saved, 1 if something is lost, 3 if nothing could be saved.
+    Exits 0 if everything was saved, 1 if something is lost, and 3 if nothing could be saved.
 
     \b
       ckpt rescue run/ckpt-10 saved/ckpt-10

@@ -56,7 +56,7 @@ _LARGEST_HEAT = 1 << 24
 @click.option(
     "--digest",
     is_flag=True,
-    help="Print only the checkpoint's identity, one SHA-256 of all tensors."
+    help="Print only the identity: one SHA-256 of all tensors."
     "\fThe identity is the same in every format that keeps names and dtypes. With --json, it is a field of "
     "the document.",
 )
@@ -78,8 +78,8 @@ def command(
     Without KEY, prints format, producer, files, step, sizes by kind and dtype, and the model
     configuration if the file has one. With KEY, or a slice of it as in kernel[0:10,:], prints the
     tensor's statistics, a histogram, and values. Nothing is shown before the checksum of the
-    whole tensor has been verified. So reading a slice takes as long as reading the tensor, but
-    needs only the memory of the slice. For the state of a tf.data iterator, prints its pipeline,
+    whole tensor has been verified. Therefore a slice takes as long to read as the whole tensor, but
+    needs less memory. For the state of a tf.data iterator, prints its pipeline,
     its position, its buffers and its seeds.
 
     \b

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formats.core.words import command_line
+from formats.core.words import command_line, counted
 from formats.errors import CheckpointNotFoundError
 from formats.find.directory import no_checkpoints
 from formats.tf.run.leftovers import Freed
@@ -50,13 +50,13 @@ _PARTS = "--fix does not see partial uploads of killed processes; set a lifecycl
 def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any) -> int:
     """Show or change the state file `checkpoint` of a directory.
 
-    The state file names the latest checkpoint and those before it. TensorFlow reads only this
-    file, and ignores all other checkpoints in the directory. Without options, shows the entries of
-    the state file, whether they exist, and what interrupted saves left behind.
+    The state file names the latest checkpoint and the checkpoints before it. TensorFlow reads only
+    this file, and ignores all other checkpoints in the directory. Without options, shows the entries
+    of the state file, whether they exist, and the leftovers of interrupted saves.
 
     --fix writes relative paths into the state file, drops missing checkpoints and adds unlisted
-    ones. It puts back a checkpoint that an interrupted command moved aside, and removes leftovers.
-    Leftovers are removed first, so --fix also works if they have filled the disk. It does not touch
+    ones. It puts back a checkpoint that an interrupted command moved aside. It removes leftovers of
+    interrupted saves first, so --fix also works if they have filled the disk. It does not touch
     files that a process on this machine is writing. Do not run it while another machine saves into
     the directory.
 
@@ -209,15 +209,15 @@ def _show_flaws(run: Run) -> None:
     missing = sum(entry.location is None for entry in run.entries)
     stale = sum(entry.is_stale for entry in run.entries)
     flaws = [
-        f"{count} {what}"
-        for count, what in (
-            (missing, "listed but missing"),
-            (stale, "listed with a stale path"),
-            (len(run.unlisted), "not listed"),
-            (len(run.leftovers), "left over from interrupted saves"),
+        f"{counted(count, noun)} {'is' if count == 1 else 'are'} {what}"
+        for count, noun, what in (
+            (missing, "listed checkpoint", "missing"),
+            (stale, "checkpoint", "listed with a stale path"),
+            (len(run.unlisted), "checkpoint", "not listed"),
+            (len(run.leftovers), "leftover", "from interrupted saves"),
         )
         if count
     ]
     if flaws:
-        way = "" if run.is_only_read else f"; to fix it: {command_line('state', '--fix', run.path)}"
+        way = "" if run.is_only_read else f"; to fix this: {command_line('state', '--fix', run.path)}"
         render.note(f"{run.path}: {', '.join(flaws)}{way}")

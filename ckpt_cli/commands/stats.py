@@ -67,7 +67,9 @@ _WORTHS = {"zeros": 1, "l2": 2, "std": 3, "mean": 4, "max": 5, "min": 5}
     help="Treat every argument as a PATH, for git hooks.\fWith --fail-on, shows only tensors that fail.",
 )
 @table_options(COLUMNS)
-@sort_option(SORTS, "Sort by COLUMN, the largest first. [default: key]", default="key", metavar="COLUMN")
+@sort_option(
+    SORTS, "Sort by COLUMN: largest number first, or a to z. [default: key]", default="key", metavar="COLUMN"
+)
 @recursive_option()
 @sharing_options
 @form_option
@@ -77,7 +79,7 @@ _WORTHS = {"zeros": 1, "l2": 2, "std": 3, "mean": 4, "max": 5, "min": 5}
 def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **options: Any) -> int:
     """Show min, max, mean, std, l2, zeros, NaN and infinities.
 
-    Statistics are computed in float64. NaN are counted and otherwise ignored. Memory use does
+    Statistics are computed in float64. NaN values are counted and otherwise ignored. Memory use does
     not depend on the size of tensors. Strings, variants and dtypes that ckpt does not know are
     skipped. With -R, covers every checkpoint in PATH and its subdirectories, and each line begins
     with its path.
@@ -85,13 +87,13 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
     \b
       ckpt stats run/ckpt-10 --kind variable
       ckpt stats run/ckpt-10 --where 'size>1M and std>0.5' --sort l2 --top 10
-      ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 when a run has gone bad
+      ckpt stats run/ckpt-10 --fail-on nan,inf      # for CI: exit 1 if a value is NaN or infinite
       ckpt stats -R runs/ --fail-on nan,inf         # exit 1 if any run has NaN or infinities
       ckpt stats --fail-on nan,inf --files a.h5 b.h5
     """
     if options["form"] not in ("text", "json") and not fail_on:
         raise click.UsageError(
-            f"--format {options['form']} reports what --fail-on finds; pass --fail-on too",
+            f"--format {options['form']} reports what --fail-on finds, so it needs --fail-on",
             click.get_current_context(),
         )
     words = options["keys"]

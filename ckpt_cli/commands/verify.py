@@ -54,7 +54,7 @@ _MOST_SHOWN = 20
     "like",
     type=LocalPath(),
     metavar="B",
-    help="Also compare the model's outputs with those of B's weights.",
+    help="Also compare the model's outputs with the weights of PATH and B.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
@@ -83,7 +83,7 @@ _MOST_SHOWN = 20
     "--signature",
     type=LocalPath(),
     metavar="FILE",
-    help="Also compare the tensors with those that ckpt sign signed.",
+    help="Also compare the tensors with a signature written by ckpt sign.",
 )
 @click.option(
     "--public-key",
@@ -95,7 +95,7 @@ _MOST_SHOWN = 20
     "--made-from",
     type=LocalPath(),
     metavar="SOURCE",
-    help="Also prove that the weights of an export were made from SOURCE.",
+    help="Also check that the weights of an export were made from SOURCE.",
     shell_complete=completing("checkpoints"),
 )
 @layout_option
@@ -111,11 +111,11 @@ _MOST_SHOWN = 20
 def command(
     paths: tuple[Location, ...], workers: Workers, *, as_json: bool, recursive: bool, **options: Any
 ) -> int:
-    """Check that a checkpoint is sound, to the last byte.
+    """Check every byte of a checkpoint for damage.
 
     Checks the structure first: footer, block checksums, key order, entries within their shards,
     missing or surplus shards, object graph. Then compares every tensor with its stored checksum.
-    Continues after the first finding. A directory means all of its checkpoints. Without PATH,
+    verify continues after the first finding. A directory means all of its checkpoints. Without PATH,
     verifies the current directory. Exits 1 if there are errors, and 3 if it cannot list any key.
 
     \b
@@ -127,7 +127,7 @@ def command(
 
     If several paths belong to one checkpoint, as in run/ckpt-*, it is verified once.
 
-    --roundtrip proves that a conversion loses nothing. A warning lists what FORMAT cannot store.
+    --roundtrip checks that a conversion loses nothing. A warning lists what FORMAT cannot store.
     The temporary files are in TMPDIR.
 
     --outputs-like builds the model from the configuration in PATH or B. One of them must be a full
@@ -141,20 +141,20 @@ def command(
     equal to the last bit, before and after one step.
 
     --against compares keys, dtypes, shapes and digests with a listing that you saved before with
-    ckpt ls PATH --json -l --digest sha256 > model.lock. The format may differ. If the checkpoint
-    is damaged, --against also says what else differs.
+    ckpt ls PATH --json -l --digest sha256 > model.lock. The format may differ. --against also
+    compares a damaged checkpoint.
 
     --against hf://ORG/REPO[@REV] compares files with the sizes and checksums that the Hub lists.
     It compares the checkpoint's files, and all files that both sides have. It downloads nothing.
 
-    --signature proves that these are the tensors that ckpt sign signed, in any format and order.
+    --signature checks that these are the tensors that were signed with ckpt sign, in any format and order.
     Strings, variants and the save counter are not compared. If a conversion renamed or transposed
     tensors, use --layout or --map to give PATH the names and axes that were signed.
 
     --made-from pairs each weight of a TFLite, ONNX, GGUF, GraphDef or TensorFlow.js file with tensors of
-    SOURCE, by name or by the order of layers. Then it compares values to prove how the exporter
-    made the weight: by transposing axes, folding a BatchNormalization, casting or quantizing. A
-    weight that none of these explains is an error.
+    SOURCE, by name or by the order of layers. Then it compares values to find out how the exporter
+    made the weight: by transposing axes, folding a BatchNormalization, casting or quantizing. It is
+    an error if none of these explains a weight.
 
     \b
       ckpt verify run/ckpt-10 --json                for a script
@@ -216,8 +216,8 @@ def _say_what_follows(result: Result, *, is_held: bool) -> None:
         render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
     elif result.tensors and _is_damaged(result):
         is_or_are, them = ("is", "it") if result.tensors == 1 else ("are", "them")
-        sound = f"{counted(result.tensors, 'tensor')} {is_or_are} sound; to save {them}"
-        render.note(f"{result.path}: {sound}: {command_line('rescue', result.path, _output_for(result))}")
+        intact = f"{counted(result.tensors, 'tensor')} {is_or_are} intact; to save {them}"
+        render.note(f"{result.path}: {intact}: {command_line('rescue', result.path, _output_for(result))}")
 
 
 def _output_for(result: Result) -> str:
@@ -260,15 +260,17 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     if prefix == index or not data_shards(prefix):
         is_damage = not (result.hints or result.is_none) and _is_damaged(result)
         return ("copy the checkpoint again from its source",) if is_damage else ()
-    saving = "to save what is intact (add --sibling OTHER to use another checkpoint of the run)"
-    return (f"{saving}: {command_line('rescue', prefix, 'OUT')}",)
+    return (
+        f"to save what is intact: {command_line('rescue', prefix, 'OUT')}",
+        "name another checkpoint of the run with --sibling OTHER to rebuild the index from it",
+    )
 
 
 def _counts(result: Result) -> str:
     size = render.human_size(result.nbytes)
     if result.tensors == result.listed:
         return f"{counted(result.tensors, 'tensor')}, {size}"
-    return f"{result.tensors:,} of {counted(result.listed, 'tensor')} sound, {size} read"
+    return f"{result.tensors:,} of {counted(result.listed, 'tensor')} intact, {size} read"
 
 
 def _rows(result: Result) -> list[tuple[object, ...]]:
@@ -306,20 +308,29 @@ def _status(result: Result) -> str:
     return "none" if result.is_none else "unreadable" if result.is_unread else "damaged"
 
 
+_OUTCOMES = {
+    "ok": "intact",
+    "damaged": "damaged",
+    "refused": "rejected",
+    "other": "different from the listing",
+    "unsigned": "different from the signature",
+    "unproved": "not proved to be made from SOURCE",
+    "unreadable": "unreadable",
+}
+"""How the last line says each status of a checkpoint."""
+
+
 def _totals(results: list[Result]) -> str:
-    """Return how many are sound and how many are not: 43 sound, 2 damaged."""
+    """Return how many have which status: 43 checkpoints are intact, 2 are damaged."""
     counts = Counter(map(_status, results))
-    words = {
-        "ok": "sound",
-        "damaged": "damaged",
-        "refused": "refused",
-        "other": "not as listed",
-        "unsigned": "not as signed",
-        "unproved": "not proved",
-        "unreadable": "unreadable",
-        "none": "no checkpoint",
-    }
-    return ", ".join(f"{counts[status]:,} {word}" for status, word in words.items() if counts[status])
+    said: list[str] = []
+    for status, word in _OUTCOMES.items():
+        if count := counts[status]:
+            what = f"{count:,}" if said else counted(count, "checkpoint")
+            said.append(f"{what} {'is' if count == 1 else 'are'} {word}")
+    if count := counts["none"]:
+        said.append(f"{counted(count, 'path')} {'has' if count == 1 else 'have'} no checkpoint")
+    return ", ".join(said)
 
 
 def _show_all(results: list[Result]) -> None:

@@ -121,7 +121,7 @@ def test_nothing_known_is_exit_1(content: bytes, tmp_path: Path, ckpt: Callable)
     (tmp_path / "text").write_bytes(content)
     result = ckpt("explain", tmp_path / "text")
     assert (result.code, result.out) == (1, "")
-    assert f"ckpt: error: {tmp_path}/text: no known error message in it\n" in result.err
+    assert f"ckpt: error: {tmp_path}/text: found no known error message\n" in result.err
     assert result.err.endswith("hint: to list the topics: ckpt explain\n")
     document = ckpt("explain", tmp_path / "text", "--json")
     assert (document.code, document.json) == (1, {"schema": 1, "matches": []})
@@ -133,7 +133,7 @@ def test_a_checkpoint_is_sent_to_where_it_belongs(ckpt: Callable) -> None:
     path = data_path("keras_mlp", "mlp.full.h5")
     result = ckpt("explain", path)
     assert result.code == 1
-    assert f"hint: this is not text; if it is a checkpoint: ckpt show {path}\n" in result.err
+    assert f"hint: to show a checkpoint instead: ckpt show {path}\n" in result.err
 
 
 def test_the_end_of_a_long_log_is_searched_and_said_to_be(tmp_path: Path, ckpt: Callable) -> None:
@@ -185,7 +185,9 @@ def test_a_file_wins_over_a_topic_and_a_note_says_so(
     result = ckpt("explain", "formats")
     assert result.code == 0
     assert result.rows[0] == ["title", complaints()[0].title]
-    assert result.err.startswith("note: formats is also a topic; reading the file of that name\n")
+    assert result.err.startswith(
+        "note: formats is also the name of a topic, but the file of that name is explained\n"
+    )
 
 
 def test_an_empty_pipe_lists_the_topics_too() -> None:
@@ -200,7 +202,7 @@ def test_a_message_as_an_argument(ckpt: Callable) -> None:
     assert "not found in checkpoint" in result.rows[0][1]
     unknown = ckpt("explain", "what is this")
     assert (unknown.code, unknown.out) == (1, "")
-    assert unknown.err.startswith("ckpt: error: this message: no known error message in it\n")
+    assert unknown.err.startswith("ckpt: error: this message is not known\n")
 
 
 def test_a_file_with_a_space_in_its_name_is_a_file(tmp_path: Path, ckpt: Callable) -> None:
@@ -230,8 +232,8 @@ def test_neither_a_file_nor_a_topic(ckpt: Callable) -> None:
     assert (result.code, result.out) == (3, "")
     assert result.err == (
         "ckpt: error: exit-code: no such file or topic; did you mean exit-codes?\n"
-        f"hint: topics: {', '.join(topics())}\n"
-        "hint: put an error message in quotes, or pipe it in\n"
+        f"hint: name a topic: {', '.join(topics())}\n"
+        "hint: put an error message in quotes, or pipe it into ckpt explain -\n"
     )
 
 
@@ -241,7 +243,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, ckpt: Callable) -> None:
     assert ckpt("explain", tmp_path / "link").code == 3
     result = ckpt("explain", "/dev/zero")
     assert (result.code, result.out) == (3, "")
-    assert "a device, which has no end" in result.err
+    assert "this is a device; expected a file" in result.err
 
 
 def test_a_closed_stdin_is_no_crash() -> None:

@@ -152,7 +152,7 @@ def test_the_version_imports_nothing_that_it_tells_of() -> None:
 def test_verbose_before_the_command_is_refused(ckpt: Callable) -> None:
     result = ckpt("-v", "ls")
     assert (result.code, result.out) == (2, "")
-    assert "--verbose needs --version here; for a command, put it after the command" in result.err
+    assert "--verbose works here only with --version; for a command, put it after" in result.err
 
 
 # The environment --------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_commands_read_commits(repository: Repository, inside: Callable, tmp_pat
     assert inside("diff", "HEAD:run/ckpt-10", "HEAD:run/ckpt-10").code == 0
     assert inside("ls", "--json", "HEAD~1:run/ckpt-10").json["path"] == "HEAD~1:run/ckpt-10"
     assert inside("ls", "HEAD:run").rows[0][:2] == ["ckpt-10", "tf-name"]
-    assert "2 sound" in inside("verify", "HEAD:run/ckpt-10", "HEAD:model.h5").err
+    assert "2 checkpoints are intact" in inside("verify", "HEAD:run/ckpt-10", "HEAD:model.h5").err
     assert inside("ls", "HEAD~1:old.npz").out == inside("ls", "HEAD:new.npz").out
     assert inside("stats", "HEAD:run/ckpt-10", "w").code == 0
     assert inside("show", "HEAD:model.h5", "w").code == 0

@@ -83,7 +83,9 @@ PLACES = {
 
 NO_HINTS = {
     "ckpt_cli/cli/welcome.py next_steps": "three lines of `ckpt` alone",
+    "ckpt_cli/commands/convert.py command": "the help of an option",
     "ckpt_cli/commands/explain.py _list_topics": "a note",
+    "ckpt_cli/commands/explain.py _read": "the right side of a pipe",
     "ckpt_cli/commands/ls.py _list_directory": "a note",
     "ckpt_cli/commands/match.py _advise": "a note",
     "ckpt_cli/commands/match.py command": "a note",
@@ -345,21 +347,24 @@ def test_a_wrong_guess_is_answered_with_a_command_that_runs(
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("convert run/ckpt-10 new.npz --force", "to replace an existing target: --overwrite"),
-        ("convert run/ckpt-10 new.npz --half", "to change the dtype: --cast float16"),
+        ("convert run/ckpt-10 new.npz --force", "to replace an existing target, pass --overwrite"),
+        ("convert run/ckpt-10 new.npz --half", "to change the dtype, pass --cast float16"),
         (
             "convert run/ckpt-10 new.npz --dtype fp16",
-            "--dtype selects tensors; pass --cast to change their dtype",
+            "to change the dtype of tensors, pass --cast instead of --dtype",
         ),
-        ("convert run/ckpt-10 new.npz --no-optimizer", "to leave out the optimizer state: --weights-only"),
-        ("convert run/ckpt-10 new --format pytorch", "to choose the format: --to"),
-        ("ls run/ckpt-10 --filter kernel", "to select tensors by a pattern: --match"),
-        ("stats run/ckpt-10 --nan", "to look for NaN and infinities: --fail-on nan,inf"),
-        ("diff run/ckpt-9 run/ckpt-10 --tolerance 1", "to allow small differences: --atol"),
-        ("verify run --num-workers 2", "to work in parallel: --jobs"),
+        (
+            "convert run/ckpt-10 new.npz --no-optimizer",
+            "to leave out the optimizer state, pass --weights-only",
+        ),
+        ("convert run/ckpt-10 new --format pytorch", "to choose the format, pass --to"),
+        ("ls run/ckpt-10 --filter kernel", "to select tensors by a pattern, pass --match"),
+        ("stats run/ckpt-10 --nan", "to look for NaN and infinities, pass --fail-on nan,inf"),
+        ("diff run/ckpt-9 run/ckpt-10 --tolerance 1", "to allow small differences, pass --atol"),
+        ("verify run --num-workers 2", "to work in parallel, pass --jobs"),
         (
             "ls google/bert",
-            "if this is a model on the Hugging Face Hub: ckpt ls hf://google/bert",
+            "to read a model from the Hugging Face Hub: ckpt ls hf://google/bert",
         ),
     ],
 )

@@ -142,7 +142,8 @@ def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: C
     result = ckpt("ls", GUIDE, option)
     assert result.out == ckpt("ls", GUIDE).out
     assert (
-        f"{asked} applies to the tensors of one checkpoint: ckpt ls {asked} {GUIDE}/ckpt-10\n" in result.err
+        f"{asked} applies only to the tensors of one checkpoint, as in ckpt ls {asked} {GUIDE}/ckpt-10\n"
+        in result.err
     )
 
 

@@ -122,7 +122,7 @@ def test_a_map_from_structure_is_read_and_given_back(tmp_path: Path, ckpt: Calla
     source = data_path("bert_tiny", "bert_model.ckpt-2")
     like = data_path("bert_template", "other_names", "with_adam", "ckpt-1")
     told = ckpt("match", source, like)
-    assert "note: 44 pairs can be guessed from structure; --save-map FILE writes them" in told.err
+    assert "note: 44 pairs can be guessed from structure; to write them" in told.err
     saved = tmp_path / "map.tsv"
     result = ckpt("match", "--json", source, like, "--save-map", saved)
     assert (result.code, len(result.json["proposed"])) == (1, 44)
@@ -145,7 +145,7 @@ def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp
     told = ckpt("match", written, written)
     assert (told.code, told.rows[0][:2]) == (1, ["harmless", "no value"])
     command = f"ckpt match {written} {written} --read"
-    assert "note: only the save counter is missing, which Checkpoint.write() and" in told.err
+    assert "note: only the save counter is missing; Checkpoint.write() and" in told.err
     assert told.err.rstrip().endswith(command)
     for target in (written, saved):  # a program has no counter of its own before it saves
         assert ckpt("match", written, target, "--read").code == 0
@@ -154,7 +154,7 @@ def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp
         1,
         [["harmless", "unused", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", ""]],
     )
-    assert f"to include it, as restore() does: ckpt match {saved} {written}" in left.err
+    assert f"to match with it, as restore() does: ckpt match {saved} {written}" in left.err
     assert ckpt("match", saved, written, "--read", "--allow-unused").code == 0
     assert ckpt("match", saved, written).code == 0
 

@@ -274,7 +274,8 @@ def test_a_directory_says_that_an_option_is_for_tensors(
 ) -> None:
     found = outcome(f"ls run {option}")
     assert (
-        f"note: {option} applies to the tensors of one checkpoint: ckpt ls {option} run/ckpt-10" in found.err
+        f"note: {option} applies only to the tensors of one checkpoint, as in ckpt ls {option} run/ckpt-10"
+        in found.err
     )
 
 

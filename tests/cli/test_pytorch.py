@@ -202,7 +202,7 @@ def test_what_names_more_than_tensors_is_refused_not_damaged(ckpt: Callable) -> 
     assert "'posix.system'" in found["findings"][0]["message"]
     both = ckpt("verify", data_path("pytorch", "evil.pt"), TRAINING)
     assert [row[1] for row in both.rows if row[1] != "error"] == ["refused", "ok"]
-    assert "1 sound, 1 refused" in both.err
+    assert "1 checkpoint is intact, 1 is rejected" in both.err
 
 
 def test_bytes_of_tied_tensors_are_counted_once(tmp_path: Path, ckpt: Callable) -> None:

@@ -60,10 +60,10 @@ def test_verify_takes_all_and_ends_with_totals(runs: Path, ckpt: Callable, termi
     assert [row[0] for row in result.rows if row[1] in ("ok", "damaged")] == [
         f"{runs}/{name}" for name in ("a/ckpt-1", "a/ckpt-2", "b/c/ckpt-1", "b/c/ckpt-2")
     ]
-    assert result.err.endswith("note: 3 sound, 1 damaged\n")
+    assert result.err.endswith("note: 3 checkpoints are intact, 1 is damaged\n")
     assert len(ckpt("verify", "-R", "--json", runs).json["results"]) == 4
     lines = terminal("verify", "-R", str(runs), columns=200, NO_COLOR="1").out.splitlines()
-    assert lines[-1] == "3 sound, 1 damaged"
+    assert lines[-1] == "3 checkpoints are intact, 1 is damaged"
     statuses = [line for line in lines if "/ckpt-" in line and "tensor" in line]
     assert len({line.index("tf-name") for line in statuses}) == 1
 

@@ -551,7 +551,7 @@ def test_what_makes_a_page_smaller_is_said_where_it_does(
     """--match draws more of a checkpoint; a message claimed that it makes every page smaller."""
     monkeypatch.setattr("ckpt_cli.commands.report._LARGE", 1000)
     target = ["-o", tmp_path / "page.html", "-n"]
-    way = "select fewer tensors with --match to make it smaller"
+    way = "to make it smaller, select fewer tensors with --match"
     assert way in ckpt("report", RUN, *target).err
     assert way in ckpt("report", GUIDE, "--match", "*", *target).err
     alone = ckpt("report", GUIDE, *target).err

@@ -277,7 +277,7 @@ def test_several_paths_share_one_header_in_csv(arrays: Path, tmp_path: Path, ckp
     assert {row[0] for row in cells} == {str(arrays)}
     done = ckpt("ls", arrays, tmp_path, "--csv")
     assert (done.code, done.out) == (2, "")
-    assert "--csv lists checkpoints or directories, not both" in done.err
+    assert "--csv cannot list both tensors and directories" in done.err
 
 
 def test_a_number_is_not_nan(arrays: Path, ckpt: Callable) -> None:

@@ -274,8 +274,8 @@ def test_a_run_on_a_web_server_has_its_state_shown_and_not_changed(
     web.lists = True
     there, here = ckpt("state", f"{web.url}/run"), ckpt("state", laid_out)
     assert (there.code, there.out) == (here.code, here.out) == (0, here.out)
-    assert there.err == f"note: {web.url}/run: 1 not listed\n"
-    assert "to fix it: ckpt state --fix" in here.err
+    assert there.err == f"note: {web.url}/run: 1 checkpoint is not listed\n"
+    assert "to fix this: ckpt state --fix" in here.err
     assert ckpt("state", f"{web.url}/run/checkpoint").out == here.out
     for wish in (["--fix"], ["--set", "ckpt-0"], ["--keep", "1"], ["--fix", "-n"]):
         done = ckpt("state", *wish, f"{web.url}/run")
@@ -687,7 +687,7 @@ def test_a_url_is_not_named_without_what_was_cut_out_of_it(
     *_, about, last = done.err.splitlines()
     shown = words[1] if not end else words[1].replace("://", "://***@").removesuffix(end)
     assert last == f"hint: to resume: ckpt convert {shlex.quote(shown)} kept-1 --resume --jobs=1"
-    assert ("replace *** with the part of the URL" in about) is bool(end)
+    assert ("replace *** with the hidden part of the URL" in about) is bool(end)
     web.fault = lambda _, __: False
     assert "were already written" in ckpt(*words).err
 

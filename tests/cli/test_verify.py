@@ -256,7 +256,7 @@ def test_the_table_of_findings_fits_a_terminal_of_80_columns(terminal: Callable)
 def test_a_terminal_shows_a_table(terminal: Callable) -> None:
     result = terminal("verify", data_path("corrupt", "data_flip", "ckpt"), columns=120, NO_COLOR="1")
     assert result.code == 1
-    assert "DAMAGED  tf-object  14 of 15 tensors sound" in result.out
+    assert "DAMAGED  tf-object  14 of 15 tensors intact" in result.out
     assert "tensor-checksum" in result.out
 
 
@@ -350,4 +350,7 @@ def test_what_is_no_checkpoint_is_not_called_damaged(tmp_path: Path, ckpt: Calla
     result = ckpt("verify", *(tmp_path / name for name in names))
     found = [row[1] for row in result.rows if not row[2]]
     assert found == ["none", "none", "none", "damaged", "damaged", "ok"]
-    assert (result.code, result.err.splitlines()[-1]) == (1, "note: 1 sound, 2 damaged, 3 no checkpoint")
+    assert (result.code, result.err.splitlines()[-1]) == (
+        1,
+        "note: 1 checkpoint is intact, 2 are damaged, 3 paths have no checkpoint",
+    )

@@ -117,7 +117,7 @@ def committing(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Repos
 
 SOUND = {"k": np.arange(300, dtype=np.float32), "w": np.ones(3)}
 TITLES = (
-    "checkpoints are sound",
+    "checkpoints are intact",
     "no NaN and no infinity in checkpoints",
     "checkpoints are what their locks say",
 )
