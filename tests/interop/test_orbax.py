@@ -48,14 +48,18 @@ def test_what_is_saved_is_read(orbax: TensorFlow, tmp_path: Path, seed: int) -> 
     assert read(path) == told
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    ("api", "compress"), [*((api, None) for api in APIS), ("manager", "zstd"), ("v1", "zstd")]
+)
 @pytest.mark.parametrize("source", [WITH_TEXTS, OPTAX])
-def test_what_is_written_is_restored(orbax: TensorFlow, tmp_path: Path, source: str, api: str) -> None:
+def test_what_is_written_is_restored(
+    orbax: TensorFlow, tmp_path: Path, source: str, api: str, compress: str | None
+) -> None:
     if api not in orbax.ask("orbax", "apis"):
         assert (api, orbax.release) == ("v1", "orbax-old")
         return
     path = tmp_path / "run" / "3" if api == "manager" else tmp_path / "out"
-    ckpt_cli.convert(source, path, to="flax" if api == "msgpack" else "orbax")
+    ckpt_cli.convert(source, path, to="flax" if api == "msgpack" else "orbax", compress=compress)
     told = read(source)
     if source == WITH_TEXTS and api != "msgpack":
         assert told["lst/0"][0] == "float32"
