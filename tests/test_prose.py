@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 def test_no_room_has_more_findings_than_it_had() -> None:
     """`python -m tests.prose PATHS` prints those of a folder, with the words to use."""
-    found = check.findings([*PAGES, *PACKAGES])
-    assert [str(finding) for finding in check.too_many(found)] == []
+    for path, found in (
+        (check.KNOWN, check.findings([*PAGES, *PACKAGES])),
+        (check.KNOWN_IN_CODE, check.findings([*PACKAGES, "tests"], docstrings=True)),
+    ):
+        assert [str(finding) for finding in check.too_many(found, path)] == []
 
 
 def test_every_exception_has_a_reason_and_a_finding() -> None:
     for exception in check.exceptions():
         assert exception["reason"], exception
-        found = [each for one in sentences([exception["path"]]) for each in check.broken(one)]
+        texts_of = (sentences([exception["path"]], docstrings=docstrings) for docstrings in (False, True))
+        found = [each for found_in in texts_of for one in found_in for each in check.broken(one)]
         assert any(check.is_excepted(finding, exception) for finding in found), exception
 
 
@@ -173,19 +177,16 @@ def test_docstrings_and_comments_are_read_by_a_switch(holding: Callable[[str, st
     }
 
 
-def test_a_room_that_has_more_is_shown_and_numbers_only_fall(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
+def test_a_room_that_has_more_is_shown_and_numbers_only_fall(tmp_path: object) -> None:
     known = f"{tmp_path}/known.json"
     with open(known, "w", encoding="utf-8") as file:
         file.write('{"docs": 1, "formats/tf": 5, "formats/h5": 2}')
-    monkeypatch.setattr(check, "KNOWN", known)
     found = [
         each
         for path in ("docs/a.md", "docs/b.md", "formats/tf/a.py", "formats/wire/a.py")
         for each in check.broken(Sentence(path, 1, "It begins anew."))
     ]
-    shown = [finding.sentence.path for finding in check.too_many(found)]
+    shown = [finding.sentence.path for finding in check.too_many(found, known)]
     assert shown == ["docs/a.md", "docs/b.md", "formats/wire/a.py"]
-    check.lower(found)
-    assert check.known() == {"docs": 1, "formats/tf": 1}
+    check.lower(found, known)
+    assert check.known(known) == {"docs": 1, "formats/tf": 1}

@@ -1,7 +1,8 @@
 """`python -m tests.prose [PATHS]`: the sentences that break a rule of rules.toml.
 
-Without PATHS it reads every page and every string that users see.  It fails if a room has more findings
-than known.json allows, and prints those of that room.  With PATHS it prints every finding in them.
+Without PATHS it reads every page, every string that users see, and the docstrings and comments of all code.
+It fails if a room has more findings than known.json or docstrings.json allows, and prints those of that room.
+With PATHS it prints every finding in them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import os
 import sys
 
-from .check import findings, lower, too_many
+from .check import KNOWN, KNOWN_IN_CODE, findings, lower, too_many
 from .texts import PACKAGES, PAGES, ROOT
 
 
@@ -20,18 +21,20 @@ def main() -> int:
     parser.add_argument(
         "--docstrings", action="store_true", help="Read docstrings and comments of code instead."
     )
-    parser.add_argument("--write", action="store_true", help="Lower the numbers in known.json to today's.")
+    parser.add_argument("--write", action="store_true", help="Lower the numbers of findings to today's.")
     options = parser.parse_args()
     paths = [os.path.relpath(path, ROOT).replace(os.sep, "/") for path in options.paths]
-    if options.docstrings:
-        shown = findings(paths or [*PACKAGES, "tests"], docstrings=True)
-    elif paths:
-        shown = findings(paths)
+    if options.docstrings or paths:
+        shown = findings(paths or [*PACKAGES, "tests"], docstrings=options.docstrings)
     else:
-        found = findings([*PAGES, *PACKAGES])
+        seen = (
+            (KNOWN, findings([*PAGES, *PACKAGES])),
+            (KNOWN_IN_CODE, findings([*PACKAGES, "tests"], docstrings=True)),
+        )
         if options.write:
-            lower(found)
-        shown = too_many(found)
+            for path, found in seen:
+                lower(found, path)
+        shown = [finding for path, found in seen for finding in too_many(found, path)]
     for finding in shown:
         print(finding)
     if shown:

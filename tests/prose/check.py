@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KNOWN = os.path.join(HERE, "known.json")
+KNOWN, KNOWN_IN_CODE = (os.path.join(HERE, name) for name in ("known.json", "docstrings.json"))
+"""How many findings each room may have: in what users see, and in docstrings and comments."""
+
 LONG = "long"
 
 
@@ -100,23 +102,23 @@ def counts(found: Iterable[Finding]) -> Counter[str]:
     return Counter(finding.sentence.room for finding in found)
 
 
-def known() -> dict[str, int]:
+def known(path: str) -> dict[str, int]:
     """Return the number of findings that each room may have; a room that is not named has none."""
-    with open(KNOWN, encoding="utf-8") as file:
+    with open(path, encoding="utf-8") as file:
         found: dict[str, int] = json.load(file)
     return found
 
 
-def lower(found: Iterable[Finding]) -> None:
+def lower(found: Iterable[Finding], path: str) -> None:
     """Write the numbers of today; none of them rises."""
-    now, then = counts(found), known()
+    now, then = counts(found), known(path)
     lowered = {room: min(now[room], most) for room, most in sorted(then.items()) if now[room]}
-    with open(KNOWN, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8") as file:
         json.dump(lowered, file, indent=1)
         file.write("\n")
 
 
-def too_many(found: list[Finding]) -> list[Finding]:
+def too_many(found: list[Finding], path: str) -> list[Finding]:
     """Return the findings of the rooms that have more than they may."""
-    now, most = counts(found), known()
+    now, most = counts(found), known(path)
     return [finding for finding in found if now[finding.sentence.room] > most.get(finding.sentence.room, 0)]
