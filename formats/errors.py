@@ -156,7 +156,7 @@ _NO_EXCEPTION = ("error return without exception set", "without setting an excep
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether an error is Python's for a lack of memory, stack or threads, which is no one's mistake."""
+    """Whether an error is Python's for a lack of memory, stack or threads, not for a mistake in the input."""
     if isinstance(error, MemoryError | RecursionError):
         return True
     if isinstance(error, OSError):
@@ -192,7 +192,7 @@ def as_ours(error: Exception, path: str) -> CheckpointError:
 
 
 def leave_out(key: str) -> str:
-    """Return the hint that skips a tensor, safe to paste into a shell whatever its key contains."""
+    """Return the hint that skips a tensor, safe to paste into a shell for every key."""
     import shlex
 
     return f"to leave this tensor out, pass --exclude {shlex.quote(key)}"

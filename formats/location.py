@@ -10,7 +10,7 @@ on a Location is passed, which knows its store; nothing below parses a path agai
 A store is one module of this room, or of `remote`, that has `STORES`.  It is found by its place, and imported
 when a URL is named.
 
-A run can hold ten thousand checkpoints, each of which would list the directory. So a listing is kept until
+A run can hold ten thousand checkpoints, and each would list the directory. So a listing is kept until
 the store reports a new or removed name.
 """
 
@@ -40,7 +40,7 @@ _MOST_KEPT = 16
 """Folders whose names are kept: a run's, and those that its state file speaks of."""
 
 _AT_A_TIME = 32
-"""The number of files that a server is asked for before the first of them is read."""
+"""The number of files requested from a server before the first of them is read."""
 
 _NEARLY = re.compile(r"(?P<scheme>[A-Za-z0-9]{2,5})(?P<sign>:/?|//)/*(?P<rest>[^/].*)", re.DOTALL)
 """A text that may be a URL with a missing character: `s3:/bucket`, `https//host`."""

@@ -59,7 +59,7 @@ RULES = (
 
 
 class CompareOptions(NamedTuple):
-    """What is compared, by which keys, and which messages appear."""
+    """The options of a comparison: the tensors, their keys, and the messages."""
 
     settings: DiffOptions = DiffOptions()
     selection: Selection = Selection()
@@ -200,7 +200,7 @@ def _suggest(
 
 
 class Sides(NamedTuple):
-    """The checkpoints of two directories by name, and the files in them that are no checkpoints."""
+    """The checkpoints of two directories by name, and the files in them that are not checkpoints."""
 
     left: dict[str, CheckpointLocation]
     right: dict[str, CheckpointLocation]

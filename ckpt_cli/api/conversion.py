@@ -117,7 +117,7 @@ class ConvertOptions(NamedTuple):
 
     @property
     def strictness(self) -> pairing.Strictness:
-        """What pairing with TEMPLATE allows; weights alone leave its optimizer unchanged."""
+        """The changes that pairing with TEMPLATE allows; weights alone leave its optimizer unchanged."""
         keeps = self.keep_optimizer or self.selection.kinds == ("variable",)
         return pairing.Strictness(self.pair_by_shape, self.partial, keeps, self.cast, self.given)
 

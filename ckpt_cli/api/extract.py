@@ -32,7 +32,7 @@ RULES = (needs("--config", "--layout", "--map"),)
 
 
 class ExtractOptions(NamedTuple):
-    """Which tensors and parts are written, under which names, and how; `selection` lacks the `keys`."""
+    """The options of an extraction: tensors, parts, names and format; `selection` lacks the `keys`."""
 
     keys: tuple[str, ...] = ()
     selection: Selection = Selection()

@@ -76,7 +76,7 @@ SORTS = sortable(OF_TENSORS, OF_CHECKPOINTS)
 
 
 class ListOptions(NamedTuple):
-    """Which tensors are listed, in which order, and with which digests."""
+    """The options of a listing: tensors, order and digests."""
 
     selection: Selection = Selection()
     sort: str = "key"
@@ -198,7 +198,7 @@ def trainable_of(reader: FormatReader, reporter: Reporter, *, names_graph: bool)
 
 
 class DirectoryFound(NamedTuple):
-    """What looking into a directory gave: its document, notes and warnings, or why it cannot be listed."""
+    """The result for a directory: its document, notes and warnings, or why it cannot be listed."""
 
     document: dict[str, Any] | None = None
     notes: Sequence[str] = ()

@@ -49,7 +49,7 @@ _MOST_TAGS = 10
 
 
 class LogOptions(NamedTuple):
-    """Which tensors are watched, whether values are read, and which number of the event files is shown."""
+    """The options of a log: tensors, whether values are read, and the number of the event files to show."""
 
     selection: Selection = Selection()
     values: bool = True

@@ -7,7 +7,7 @@ Each command has one table of rules, by the names that its help shows.  Its func
         excludes("--config", "--like"),
     )
 
-An option whose effect already holds is no error: `--overwrite` if nothing is there, `--no-verify` with
+An option whose effect already holds is not an error: `--overwrite` if nothing is there, `--no-verify` with
 `--dry-run`, `--merge-slices` if nothing is sliced.
 """
 

@@ -51,7 +51,7 @@ SORTS = sortable(COLUMNS)
 
 
 class StatsOptions(NamedTuple):
-    """Which tensors are read, and the condition of `fail_on`: NaN or infinities."""
+    """The tensors to read, and the condition of `fail_on`: NaN or infinities."""
 
     selection: Selection = Selection()
     fail_on: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ RULES = (
 
 
 class VerifyOptions(NamedTuple):
-    """What is verified besides the checkpoint's own structure and checksums."""
+    """The checks besides the checkpoint's own structure and checksums."""
 
     recursive: bool = False
     roundtrip: str | None = None
@@ -75,7 +75,7 @@ class VerifyOptions(NamedTuple):
     locked: bool = False
     made_from: Location | None = None
     changes: KeyChanges | None = None
-    """What makes the keys, and axes, of `made_from` those of the export."""
+    """The rules that make the keys, and axes, of `made_from` those of the export."""
 
 
 def verify_each(

@@ -331,7 +331,7 @@ def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
         yield f"{text}\n{' ' * width(printable(text[:position]))}^"
 
 
-# What is not there ----------------------------------------------------------------------
+# Missing paths ----------------------------------------------------------------------
 
 
 def _of_path(error: CheckpointNotFoundError, words: list[str]) -> Iterator[str]:

@@ -187,7 +187,7 @@ def _run(words: list[str]) -> int | None:
             code = cli.main(words, prog_name="ckpt", standalone_mode=False, obj=words)
             sys.stdout.flush()
     except (BrokenPipeError, ReaderGoneError):
-        # The reader of our output has seen enough. An answer that is already known stands; without one the
+        # The reader of our output has seen enough. An answer that is already known is kept; without one the
         # exit code is neither yes nor no.
         pass
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
@@ -206,7 +206,7 @@ def _report_interrupt(error: BaseException) -> int:
     """Say how to resume after Ctrl-C or another signal, and return the exit code for it."""
     # click raises an error of its own in place of an interrupt; some of its versions name no cause.
     interrupt = error.__context__ if isinstance(error, click.Abort) else error
-    with contextlib.suppress(BrokenPipeError):  # stderr has no reader; the exit code stands
+    with contextlib.suppress(BrokenPipeError):  # stderr has no reader; the exit code stays
         for line in getattr(interrupt, "__notes__", ()):  # the command that resumes
             remark(line)
     return exit_code(error.number if isinstance(error, EndedBySignal) else signal.SIGINT)

@@ -27,7 +27,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class EndedBySignal(BaseException):
-    """A signal ends the program. It is no Exception, because no code should continue after it."""
+    """A signal ends the program. It is not an Exception, because no code should continue after it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

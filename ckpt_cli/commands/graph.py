@@ -52,7 +52,7 @@ _LEFT_OUT = (
     (re.compile(r"(\+[0-9,]+ slots?) \([^()]*\)"), r"\1"),
     (re.compile(r"  \+[0-9,]+ slots?"), ""),
 )
-"""What a line drops, in this order, until it fits: the names of slots, then their count."""
+"""A line drops these in order until it fits: the names of slots, then their count."""
 
 _STYLES: dict[str, dict[str, Any]] = {
     "red": {"fg": "red"},

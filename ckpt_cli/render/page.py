@@ -103,7 +103,7 @@ def text(value: object, longest: int = _LONGEST) -> str:
     return escape_markup(render.escape(shown[:longest]) + more)
 
 
-# What is there without the script ------------------------------------------------------
+# The page without the script ------------------------------------------------------
 
 
 def _checkpoint(document: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where TensorFlow would compile: within `tf.function`, and within `fit`.
+"""The places where TensorFlow would compile: within `tf.function`, and within `fit`.
 
 Everything runs eagerly here. Operations with another result when compiled are rejected there.
 """

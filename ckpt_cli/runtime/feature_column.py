@@ -1,6 +1,6 @@
 """tf.feature_column: how features become the columns of a model's input.
 
-Columns are sorted by name, in whatever order they are given; the rows of the first kernel follow them.
+Columns are sorted by name, not in the given order; the rows of the first kernel follow them.
 """
 
 from __future__ import annotations

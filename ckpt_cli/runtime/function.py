@@ -81,7 +81,7 @@ class Function:
             bound = inspect.signature(self.python_function).bind(*args, **kwargs).args
         except TypeError as error:
             raise TypeError(f"Binding inputs to tf.function failed due to `{error}`.") from error
-        # a method's instance is no part of the signature
+        # a method's instance is not part of the signature
         has_self = "self" in inspect.signature(self.python_function).parameters
         extra = len(bound) - len(signature) if has_self else 0
         if len(bound) - extra != len(signature):

@@ -59,7 +59,7 @@ def _algorithm(alg: Any) -> Algorithm:
 
 
 def _int64(values: Any) -> np.ndarray[Any, Any]:
-    """Return numbers as int64; those from 2**63 on keep their bits."""
+    """Return numbers as int64; 2**63 and larger ones keep their bits."""
     if isinstance(values, list | tuple):
         values = [
             value - 2**_BITS if isinstance(value, int) and value >= 2 ** (_BITS - 1) else value

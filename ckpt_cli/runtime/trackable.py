@@ -30,7 +30,7 @@ __all__ = ["AutoTrackable", "Deferred", "NoDependency", "Trackable", "track_attr
 
 
 class Deferred(Protocol):
-    """What a restore keeps for a child that does not exist yet."""
+    """The values that a restore keeps for a child that does not exist yet."""
 
     @property
     def restore_uid(self) -> int: ...

@@ -185,7 +185,7 @@ def unmapped(name: str) -> DType:
 
 @lru_cache(None)
 def raw_bytes(size: int) -> DType:
-    """Return a dtype for reading elements of this many bytes, whatever their meaning."""
+    """Return a dtype for reading elements of this many bytes, regardless of their meaning."""
     return DType(f"V{size}", 0, size, f"V{size}", None, "none")
 
 

@@ -24,7 +24,7 @@ def natural_order(name: str) -> list[tuple[str, int]]:
 
 
 def command_line(*words: str) -> str:
-    """Return a command of ckpt that can be pasted, whatever is in its paths: `ckpt ls 'my runs'`."""
+    """Return a command of ckpt that can be pasted, for any characters in its paths: `ckpt ls 'my runs'`."""
     import shlex  # needed where something went wrong
 
     return shlex.join(("ckpt", *words))

@@ -57,7 +57,7 @@ _MOST_LOOKED, _MOST_COUNTED = 1_000, 1_000
 one.
 """
 
-# Names that are common in run directories and are no checkpoints; they are not even opened.
+# Names that are common in run directories and are not checkpoints; they are not even opened.
 _PASSED_OVER = tuple(
     suffix
     for suffix in (".pbtxt", ".pb", ".npy", ".py", ".txt", ".md", ".tsv", ".csv", ".yaml", ".log", DCP_SUFFIX)

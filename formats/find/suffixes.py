@@ -1,9 +1,9 @@
-"""What a target's suffix says, and whether it fits the format that is written.
+"""The formats that a target's suffix names, and whether the suffix fits the format that is written.
 
 Content decides what a file is. The suffix only decides what is written, and must not contradict it. One rule
 covers every command that writes a checkpoint: a known suffix belongs to the format that is written, and an
 unknown one (`.ckpt`, the `.5` of `step-1.5`) is free. A format's suffixes are in its record. The table here
-has files that are no checkpoints; a format's own suffix takes precedence.
+has files that are not checkpoints; a format's own suffix takes precedence.
 """
 
 from __future__ import annotations

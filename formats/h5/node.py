@@ -28,7 +28,7 @@ class Node:
         self.address = link.address if link is not None else None
         self.header = file.header(link)
         if self.header is None:
-            _ = self.id  # an object that cannot be opened is no node
+            _ = self.id  # an object that cannot be opened has no node
 
     @property
     def id(self) -> Any:

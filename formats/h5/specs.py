@@ -103,7 +103,7 @@ def outline(file: H5File, dataset: Node) -> Outline | None:
 def describe(key: str, file: H5File, dataset: Node) -> TensorSpec:
     """Return the spec of a dataset; the dtype is unmapped if elements are neither numbers nor strings.
 
-    Raises the errors of h5py. A dataset without a dataspace is empty, whatever its type.
+    Raises the errors of h5py. A dataset without a dataspace is empty, regardless of its type.
     """
     found = outline(file, dataset)
     if found is None:

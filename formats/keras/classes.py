@@ -321,7 +321,7 @@ class _Telling:
         return unit
 
     def _variants(self, fits: Sequence[_Fit]) -> Iterator[_Fit]:
-        """Yield alternatives with the same weights that are no rows of `layers`: other classes, other
+        """Yield alternatives with the same weights that are not rows of `layers`: other classes, other
         options.
         """
         for fit in fits:

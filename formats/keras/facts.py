@@ -1,4 +1,4 @@
-"""What Keras files hold besides their tensors: versions, configurations, layers in order.
+"""The metadata of Keras files: versions, configurations, layers in order.
 
     keras-h5         attributes of the file, and of the groups of its layers
     keras-weights    names of objects and the paths of all `vars`

@@ -289,7 +289,7 @@ def _number(told: Mapping[str, Any], word: str) -> str:
 
 
 def _refuse_options(unit: Unit, names: Mapping[int, str]) -> None:
-    """Reject a layer that PyTorch computes differently whatever its weights, and a class that is not
+    """Reject a layer that PyTorch computes differently for all weights, and a class that is not
     Keras'.
     """
     first = next((names[id(variable)] for variable in unit.all_variables()), unit.name)

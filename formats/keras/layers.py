@@ -9,7 +9,7 @@ A weight's shape is spelled in words, one for each dimension:
     AXES              as many of those as the option `axis` names
 
 Readers of HDF5 files and of object graphs, conversions, checks of shapes, models made from configurations and
-the runtime's layers all use this table. A user's own class is not in it, whatever its name: `config`
+the runtime's layers all use this table. A user's own class is not in it, even if its name is: `config`
 recognises it by its registered name. keras/src/layers/ (Keras 2.15, 3.15)
 """
 
@@ -417,7 +417,7 @@ def class_in_paths(class_name: str) -> str:
 
 
 def is_seed(spec: TensorSpec, full_name: str = "") -> bool:
-    """Whether a tensor is the state of Keras 3's random numbers, which is no weight: whole numbers."""
+    """Whether a tensor is the state of Keras 3's random numbers, which is not a weight: whole numbers."""
     is_called_so = "seed_generator" in spec.key or "seed_generator" in full_name
     return is_called_so and spec.dtype.family in ("int", "uint")
 

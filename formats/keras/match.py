@@ -86,7 +86,7 @@ def _fill_from_h5(model: Unit, source: FormatReader) -> None:
     if all(name in by_name for name, _ in stored):
         units = [by_name[name] for name, _ in stored]
     else:
-        # Keras loads by order, whatever the names.
+        # Keras loads by order and ignores the names.
         units = [unit for unit in model.layers if unit.has_weights()]
         if len(units) != len(stored):
             message = f"{len(stored)} layers have weights, but the configuration requires {len(units)}"

@@ -134,7 +134,7 @@ def by_own_names(
 def opened(nodes: Sequence[StoredObject], *, lists_alone: bool) -> list[StoredObject]:
     """Return nodes with what they hold in the place of lists, or of all that may be dictionaries.
 
-    Keras 2 walks a dictionary by its sorted keys, in whatever order the program has set them.
+    Keras 2 walks a dictionary by its sorted keys, not in the order in which the program has set them.
     """
     found: list[StoredObject] = []
     for node in nodes:
@@ -156,7 +156,7 @@ def streams_of(nodes: list[StoredObject]) -> list[MemberStream]:
 
 
 def refuse_unordered(nodes: list[StoredObject]) -> None:
-    """Raise StructureError if nothing tells in which order Keras 2 goes through the attributes of an object.
+    """Raise StructureError if it is unknown in which order Keras 2 goes through the attributes of an object.
 
     It goes by when a layer was set, an object graph by when its name was: that differs where a name is set
     again.  The trained variables have the former order; without them, the names that Keras made up count so.

@@ -67,7 +67,7 @@ class Edge(NamedTuple):
 
 @dataclass(slots=True)
 class Unit:
-    """An object of a model. `known` says whether its edges are complete, whatever is stored."""
+    """An object of a model. `known` says whether its edges are complete, even if nothing is stored for it."""
 
     name: str = ""
     class_name: str = ""
@@ -114,7 +114,7 @@ class Unit:
 
     @property
     def is_known(self) -> bool:
-        """Whether this unit and those below it are completely known, whatever is stored.
+        """Whether this unit and those below it are completely known, even if nothing is stored for them.
 
         A list of layers is not: Keras 3 tracks the cells of StackedRNNCells in no object.
         """

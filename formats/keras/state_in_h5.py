@@ -51,7 +51,7 @@ def read(source: FormatReader, told: Told) -> TrainingState | None:
     if not first.endswith("/iteration"):
         return None
     numbers = {ITERATIONS: keys[0]}
-    # A schedule is no variable.
+    # A schedule is not a variable.
     if len(keys) > 1 and names[keys[1]].endswith("/learning_rate"):
         numbers[LEARNING_RATE] = keys[1]
     name = called or cased(first.partition("/")[0])

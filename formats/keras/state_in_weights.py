@@ -46,7 +46,7 @@ def read(source: FormatReader, told: Told) -> TrainingState | None:
     numbers, values = {ITERATIONS: keys[0]}, {}
     generation = KERAS3
     if name is None or len(keys) < 2 or source.specs[keys[1]].shape:
-        # For Keras 2, or for Keras 3 with a schedule, which is no variable.
+        # For Keras 2, or for Keras 3 with a schedule, which is not a variable.
         values = rates_in((LEARNING_RATE,), told[1])
         # This program names the optimizer of Keras 2, too, whose configuration then has no schedule.
         may_be_scheduled = not told[1] or isinstance(told[1].get(LEARNING_RATE), dict)

@@ -296,7 +296,7 @@ class _StateGraph:
             state = state._replace(listed=listed, trained=tuple(dict.fromkeys(trained)))
         known = _known(state)
         if generation == KERAS3 and not self._members(edges["_trainable_variables"]):
-            known = ()  # before its first step it has no slots, whatever its class
+            known = ()  # before its first step it has no slots, for every class
         if generation == KERAS2:
             known = tuple(row for row in known if self._is_named_as(row, slots))
         return state._replace(known=known)
@@ -323,7 +323,7 @@ class _StateGraph:
         return all(name in parts for name, parts in said if len(parts) > 1)
 
     def _numbers(self, edges: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-        """Return the keys of an optimizer's variables that are no slots, by meaning."""
+        """Return the keys of an optimizer's variables that are not slots, by meaning."""
         numbers: dict[str, tuple[str, ...]] = {
             _NUMBERS.get(name, name): (self.keys[at],) for name, at in edges.items() if at in self.keys
         }

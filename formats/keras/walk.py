@@ -1,4 +1,4 @@
-"""Pair the variables of two trees of one program, whatever its classes.
+"""Pair the variables of two trees of one program without knowing its classes.
 
 Objects are paired by name, members of lists and layers of models by their order, variables by name or, if a
 layout has none, by order: the trained ones first. Shapes must agree. Members of a container of dataset paths
@@ -135,7 +135,7 @@ class _TreeWalk:
     def _check_order(
         self, one: StoredObject, other: StoredObject, rests: tuple[list[StoredObject], list[StoredObject]]
     ) -> None:
-        """Raise StructureError if attributes of a program would pair by an order that nothing tells."""
+        """Raise StructureError if attributes of a program would pair by an unknown order."""
         if one.by_class or other.by_class or by_own_names(*rests):
             return
         for side, node in enumerate((one, other)):

@@ -5,7 +5,7 @@
         SLICE KEY                       SavedTensorSlices.data: one slice, values in a TensorProto
 
 Metadata and data share the file. Every tensor is stored as slices; a tensor that is not partitioned is a
-single slice of empty extents. A partitioned tensor's slices may be in different shards, each of which lists
+single slice of empty extents. A partitioned tensor's slices may be in different shards. Each shard lists
 its own. Values are in the typed field of their dtype, packed: floats unchanged, integers as varints, halves
 as varints of their bits. A block holds whole slices, so reading one takes the memory of a slice.
 
@@ -242,7 +242,7 @@ class V1Reader(FormatReader):
         """Return the shards that are there; a missing one is a finding."""
         found = self.location.files()
         match = V1_SHARD.fullmatch(self.location.head)
-        if self.location.head == self.location.path or match is None:  # whatever its name, also NAME.index
+        if self.location.head == self.location.path or match is None:  # for every name, also NAME.index
             return [self.location.head]
         count = int(match["count"])
         if len(found) < count:

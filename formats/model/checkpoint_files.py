@@ -84,7 +84,7 @@ _STEP = re.compile(r"(?:-|^checkpoint_)(\d+)$")
 _SUFFIXES = (".weights.h5", ".ckpt", *FILE_SUFFIXES, ".bin")
 
 
-# Leftovers of interrupted saves (tensor_bundle.cc, saver.py), which are no checkpoints.
+# Leftovers of interrupted saves (tensor_bundle.cc, saver.py), which are not checkpoints.
 _LEFTOVER_FILE = re.compile(r".+\.tempstate\d+", re.DOTALL)
 
 
@@ -283,6 +283,6 @@ def step_of(name: str) -> int | None:
 
 
 def _without_shard(base: str) -> str:
-    """Return a name without the number and count of a shard, which are no step."""
+    """Return a name without the number and count of a shard, which are not a step."""
     match = V1_SHARD.fullmatch(base)
     return match["prefix"] if match else base

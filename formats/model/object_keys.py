@@ -32,7 +32,7 @@ TABLE = "table"
 TABLE_SUFFIXES = ("-keys", "-values")
 
 SUFFIXES = ("_STATE", *TABLE_SUFFIXES)
-"""What iterators and hash tables append to the key from the object graph."""
+"""The suffixes that iterators and hash tables append to the key from the object graph."""
 
 _UNESCAPED = {"..": ".", ".S": "/"}
 _ESCAPE = re.compile(r"\.[.S]")

@@ -31,7 +31,7 @@ _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of
 
 
 class Probe:
-    """What sniffers see of a location: the first and last bytes, and the container if it is one.
+    """The part of a file or directory that sniffers see: first and last bytes, and the container, if any.
 
     Everything is read once. Containers (`table`, `zip`, `json`, results of `ask`) are opened when a sniffer
     needs them, and a reader continues with the open one. `known` answers questions beforehand, with a

@@ -290,7 +290,7 @@ class Format(NamedTuple):
     """
 
     magic: tuple[str, bytes] | None = None
-    """What every file with one of the suffixes is, as "a zip archive", and its first bytes."""
+    """The kind of every file with one of the suffixes, such as "a zip archive", and its first bytes."""
 
     carries: Container[str] = frozenset()
     """The names of stored types that are not mapped and that it writes back as they were read."""

@@ -106,7 +106,7 @@ def shard_path(path: Location, file: str) -> Location:
 
 
 def named_files(path: Location) -> list[Location]:
-    """Return the paths of the files that a map names, existing or not, sorted; empty if it is no map.
+    """Return the paths of the files that a map names, existing or not, sorted; empty if it is not a map.
 
     Raises CheckpointError, and ValueError for text that is not JSON.
     """

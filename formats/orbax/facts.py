@@ -1,4 +1,4 @@
-"""What an Orbax or Flax checkpoint holds besides its tensors."""
+"""The contents of an Orbax or Flax checkpoint besides its tensors."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class _StateTree:
 
     @cached_property
     def numbers(self) -> dict[str, list[str]]:
-        """The keys that are no slots, by meaning; those of unknown meaning by their path."""
+        """The keys that are not slots, by meaning; those of unknown meaning by their path."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for key in self.rest:
             found[self._meaning(key)].append(key)

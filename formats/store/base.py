@@ -36,7 +36,7 @@ Identity = tuple[int | str, ...]
 
 
 class Entry(NamedTuple):
-    """What a path holds: one of the kinds above, its size in bytes, and its time in seconds since 1970.
+    """The entry at a path: one of the kinds above, its size in bytes, and its time in seconds since 1970.
 
     A folder has only its kind.
 

@@ -75,7 +75,7 @@ class Moved(NamedTuple):
 
 
 Row = tuple[int, int, int]
-"""Where an object holds a tensor: offset, size in bytes, masked checksum."""
+"""The position of a tensor in an object: offset, size in bytes, masked checksum."""
 
 
 class Sent(NamedTuple):
@@ -297,7 +297,7 @@ class Journal(ABC):
     """The journal of a target, in its staging directory, from `begin` on.
 
     `header` describes the conversion as plain data. `changed` is the newest ctime of the sources. A link or a
-    chmod changes it too, so it is no part of the description. If the conversion `is_over`, because everything
+    chmod changes it too, so the description omits it. If the conversion `is_over`, because everything
     is in place, the journal keeps only that fact until `forget`. A journal that `is_void` is removed.
     """
 

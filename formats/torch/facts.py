@@ -1,4 +1,4 @@
-"""What a PyTorch file holds besides its tensors."""
+"""The contents of a PyTorch file besides its tensors."""
 
 from __future__ import annotations
 

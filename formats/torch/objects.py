@@ -107,7 +107,7 @@ class Storage(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Its whole size in bytes, whatever is viewed."""
+        """Its whole size in bytes, also if a tensor uses only a part of it."""
         return self.whole * self.type.itemsize
 
 

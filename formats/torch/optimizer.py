@@ -34,7 +34,7 @@ class KeptTensor(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A value that is no setting of any optimizer."""
+    """A value that is not a setting of any optimizer."""
 
     kind: str
 

@@ -86,7 +86,7 @@ class Machine:
         self._wider = _WIDER_TEXT
 
     def run(self) -> Any:
-        """Return the object. Raises ValueError for bytes that are no pickle, or beyond the limits."""
+        """Return the object. Raises ValueError for bytes that are not a pickle, or beyond the limits."""
         try:
             self._run()
             found = self.stack.pop()

@@ -254,7 +254,7 @@ def _sum(task: _StorageTask) -> Sum | None:
 
 
 def _verified(pieces: Iterator[bytes]) -> Iterator[Verification]:
-    """Read the members that are no tensors."""
+    """Read the members that are not tensors."""
     try:
         for piece in pieces:
             yield Verification(nbytes=len(piece))

@@ -113,7 +113,7 @@ class Container(ABC):
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="header") from error
 
     def _refused(self, name: str, data: bytes) -> UnsupportedFeatureError:
-        """Return the error for a file with a name that is no part of a state dict."""
+        """Return the error for a file with a name that is not part of a state dict."""
         is_module = all(field in data for field in _MODULE_FIELDS)
         what = (
             "this is a whole PyTorch module"

@@ -102,7 +102,7 @@ _LONGEST_SHOWN = 1000
 
 
 def _shown(prefix: str, part: str) -> str:
-    """Return the readable key of a value that is no tensor; dictionaries can share very long ones."""
+    """Return the readable key of a value that is not a tensor; dictionaries can share very long ones."""
     if len(prefix) > _LONGEST_SHOWN:
         prefix = f"{prefix[:_LONGEST_SHOWN]}.../"
     return prefix + escaped(part if len(part) <= _LONGEST_SHOWN else f"{part[:_LONGEST_SHOWN]}...")

@@ -38,7 +38,7 @@ class Pairs:
 
 
 class Bag:
-    """A set: its elements, some of which may be equal."""
+    """A set: its elements; some may be equal."""
 
     __slots__ = ("items",)
 
@@ -95,7 +95,7 @@ def _places_in(value: Any) -> int:
 
 
 _MOST_ARGUMENTS = 4
-"""The arguments of a kept record, of which torch.Size has one; others are not read again."""
+"""The arguments of a kept record. torch.Size has one; others are not read again."""
 
 _PLACES_OF_TUPLE = 4
 """The memory of a tuple, or a list, besides its elements."""

@@ -9,7 +9,7 @@ each block is unknown.
     snappy block   says how long it is uncompressed; its elements, walked, say where it ends
 
 An end is confirmed by the checksum after it. After the data blocks comes the metaindex block, which
-TensorFlow leaves empty, and then the index block, whose entries are no tensors: the walk ends at the empty
+TensorFlow leaves empty, and then the index block, whose entries are not tensors: the walk ends at the empty
 one. It also ends at a damaged block, because the start of the next one is unknown. The walk reads in pieces,
 and keeps no block.
 
@@ -161,7 +161,7 @@ def readable_entries(block: bytes) -> Iterator[Entry]:
         except ValueError:
             return
         end = position + unshared + value_size
-        # The last entry is followed by the restart points, the first of which is 0: an entry without a key.
+        # The last entry is followed by the restart points. The first one is 0: an entry without a key.
         if shared > len(key) or end > len(block) or (number and not shared + unshared):
             return
         keys_size += shared + unshared

@@ -18,7 +18,7 @@ from .sstable import LARGEST_KEY_GROWTH, most_entries
 Column: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _MOST_STEPS = 64
-"""Entries of a chain: walking along few chains is no faster than one entry at a time."""
+"""Entries of a chain: walking along few chains is as slow as one entry at a time."""
 
 _MOST_OF_KEYS = 8 << 20
 """Bytes of a block's keys, up to which no limit of `decode_columns` is reached."""

@@ -1,4 +1,4 @@
-"""What changed between two checkpoints: specs first, then values.
+"""The changes between two checkpoints: specs first, then values.
 
 Tensors of the two sides are paired by name (`BY`). Unpaired ones were added or removed, or renamed if the
 caller looks for that. Paired tensors differ in shape, otherwise in dtype, otherwise perhaps in values.
@@ -94,7 +94,7 @@ def _ascending(number: float | None) -> tuple[int, float]:
 
 
 class DiffOptions(NamedTuple):
-    """What to compare, and how; with `stop_on`, only up to the first of these changes."""
+    """The tensors to compare, and how; with `stop_on`, only up to the first of these changes."""
 
     by: str = "key"
     values: bool = True

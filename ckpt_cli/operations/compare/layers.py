@@ -1,4 +1,4 @@
-"""Which layer a tensor belongs to; a slot belongs to the layer of its variable."""
+"""The layer that a tensor belongs to; a slot belongs to the layer of its variable."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Match(NamedTuple):
     shape_mismatch: list[Mismatch]
     dtype_mismatch: list[Mismatch]
     failures: list[str]
-    """What makes the whole restore fail, apart from mismatches."""
+    """Problems that make the whole restore fail, apart from mismatches."""
     by: str = BY_OBJECT
     """How values are matched: BY_OBJECT, BY_FULL_NAME, BY_KEY or BY_STRUCTURE."""
     read: bool = False
@@ -315,7 +315,7 @@ def _give(
     by_suffix = {suffix: (place, spec) for place, spec, suffix in places}
     for source in found:
         suffix = source.key[len(key) :]
-        # Iterators and tables are replaced as a whole, whatever their size.
+        # Iterators and tables are replaced as a whole, regardless of their size.
         if suffix in by_suffix:
             fate.take(*by_suffix[suffix], source, shaped=attribute.name == VARIABLE_VALUE)
 

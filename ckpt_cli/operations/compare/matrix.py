@@ -84,7 +84,7 @@ class Matrix(NamedTuple):
 
 
 class MatrixOptions(NamedTuple):
-    """Which tensors are compared, by which name they are paired, and who does the work."""
+    """The tensors to compare, the names by which they are paired, and the workers."""
 
     selection: Selection = EVERYTHING
     by: str = "key"

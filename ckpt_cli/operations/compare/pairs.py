@@ -92,7 +92,7 @@ def pair_up(
 def _labels_of_both(
     left: FormatReader, right: FormatReader, by: str, changed: Renamed | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels of two checkpoints, one of which may be an export of the other's objects."""
+    """Return the labels of two checkpoints. One may be an export of the other's objects."""
     names, others = labels(left, by, changed), labels(right, by)
     if by == "key" and Family.ARRAYS in (left.format.family, right.format.family):
         return _plain(left, names), _plain(right, others)
@@ -134,7 +134,7 @@ def sifted_together(readers: Sequence[FormatReader], selection: Selection) -> li
 
 
 def either_is_chosen(one: Sifted, other: Sifted) -> Callable[[KeyPair], bool]:
-    """Return a function that tells whether a pair is chosen: one of its tensors is, and none is dropped."""
+    """Return a function that returns whether a pair is chosen: one of its tensors is, and none is dropped."""
     lefts, rights = set(one.chosen), set(other.chosen)
 
     def is_chosen(pair: KeyPair) -> bool:

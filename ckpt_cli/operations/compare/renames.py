@@ -28,7 +28,7 @@ _DEEPEST_SUFFIX = 8
 _CHECKSUM_BITS = 32
 
 _Found = tuple[int, str]
-"""What a tensor holds, told by the number of its dtype and shape and by its checksum; and its key."""
+"""The identity of a tensor's content: a number for its dtype and shape, and its checksum; and its key."""
 
 
 def find_renames(
@@ -73,7 +73,7 @@ def _contents(
 
 
 def _is_same(left: Operand, right: Operand) -> bool:
-    """Whether stored checksums agree, or else the values, because a computed checksum is no proof."""
+    """Whether stored checksums agree, or else the values, because a computed checksum proves nothing."""
     return bool(same_checksum(left.tensor, right.tensor)) or compare(left, right).differing == 0
 
 

@@ -117,7 +117,7 @@ class Account(NamedTuple):
         return look_at_names(self.source, self.template)
 
     def _refuse_untrained(self) -> None:
-        """Reject the unchanged template as a result if weights of SRC were to be converted."""
+        """Reject the unchanged template as a result if weights of SRC should have been converted."""
         chosen = self._chosen_weights
         if not chosen or self._is_any_weight_paired:
             return
@@ -129,7 +129,7 @@ class Account(NamedTuple):
 
     @property
     def _chosen_weights(self) -> list[str]:
-        """The chosen weights of SRC; a lone integer counts steps or saves, whatever its kind."""
+        """The chosen weights of SRC; a lone integer counts steps or saves, regardless of its kind."""
         kinds, specs = self.source.kinds, self.source.specs
         weights = [key for key in self.keys if kinds.get(key) == "variable"]
         return [key for key in weights if specs[key].shape or specs[key].dtype.is_floating]

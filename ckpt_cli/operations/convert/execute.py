@@ -310,7 +310,7 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
 ) -> dict[Name, Copied]:
     """Write all tensors that are not shared; return what has become of what could be written in ranges.
 
-    The order of placements is the plan's, whoever copies. If the copy `proves` it, each thread reads back at
+    The order of placements is the plan's. If the copy `proves` it, each thread reads back at
     once what it has written, while it is cached and others write.
     """
     if not writer.target.is_local and writer.target.is_shared:

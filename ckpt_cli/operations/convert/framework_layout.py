@@ -614,7 +614,7 @@ def _model_back(layout: FrameworkLayout) -> _Model:
 
 
 def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the keys of a model's tensors by their names in PyTorch, wherever the file nests its dictionary.
+    """Return the keys of a model's tensors by their names in PyTorch, at any depth of dictionaries.
 
     Raises ConversionError where no dictionary has all of them, or several have.
     """

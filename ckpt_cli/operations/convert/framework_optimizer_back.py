@@ -192,7 +192,7 @@ class _Returning:
         return True
 
     def _check_whole(self, trained: Sequence[Relation]) -> None:
-        """Compare parameters with the model's variables, of which Keras lists the trainable ones."""
+        """Compare parameters with the model's trainable variables, which Keras lists."""
         sources = {source for relation in trained for source in relation.sources}
         lost = next((name for name in self._numbers if name not in sources), None)
         if lost is not None:

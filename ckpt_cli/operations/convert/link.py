@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _File(NamedTuple):
-    """What became of a file: how it was shared, if at all, and its number as a shard."""
+    """A shared file: how it was shared, if at all, and its number as a shard."""
 
     shard: int
     brought: Brought

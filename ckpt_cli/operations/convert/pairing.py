@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 class Strictness(NamedTuple):
-    """What pairing allows beyond equal names, and the options that no file contains."""
+    """The changes that pairing allows beyond equal names, and the options that no file contains."""
 
     by_shape: bool = False
     partial: bool = False
     keep_optimizer: bool = False
-    """Whether TEMPLATE's slots and optimizer stay, whatever SRC has."""
+    """Whether TEMPLATE's slots and optimizer stay, even if SRC has some."""
 
     cast: DType | None = None
     given: Given = Given()
@@ -134,7 +134,7 @@ def pair(
 
 
 def _pair_weights(given: _Given) -> Pairing:
-    """Pair everything except optimizer state, of which TEMPLATE keeps its own."""
+    """Pair everything except optimizer state. TEMPLATE keeps its own."""
     source, keys, template = given.source, given.keys, given.template
     here, there = _state_in(source), _state_in(template)
     others, notes = [key for key in keys if key not in here], list[str]()

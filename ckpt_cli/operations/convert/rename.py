@@ -164,7 +164,7 @@ _CONVERT = "to write another format, pass the same rules to convert"
 
 
 def _refuse_only_read(reader: FormatReader) -> None:
-    """Reject a read-only format, whatever the target."""
+    """Reject a read-only format for every target."""
     if reader.format.writer is None:
         message = f"rename keeps the format, {reader.format.name}, which ckpt does not write"
         raise ConversionError(message, path=reader.location.path, hints=(_CONVERT,))

@@ -192,7 +192,7 @@ def _option(name: str, before: object, now: object) -> str:
     return f"it was started with {name} {before}, now {now}"
 
 
-# Going on -------------------------------------------------------------------------
+# Resuming -------------------------------------------------------------------------
 
 
 class Ledger:
@@ -204,7 +204,7 @@ class Ledger:
         """Whether what is claimed counts only when its source was read again."""
         self.kept = 0
         self.streamed: dict[Name, Copied] = {}
-        """What has become of tensors that were filled from beginning to end."""
+        """The results for tensors that were filled from beginning to end."""
 
     def claim(self, place: Placement, begin: int, end: int) -> Claim | None:
         """Return what is claimed of a range of a place."""

@@ -1,4 +1,4 @@
-"""What another format takes from a source: the tensors, their keys, and the graph."""
+"""The parts of a source that another format takes: the tensors, their keys, and the graph."""
 
 from __future__ import annotations
 

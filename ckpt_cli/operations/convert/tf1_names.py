@@ -7,7 +7,7 @@
 The number after a name counts the slots that optimizers of that name have on a variable; that after a power
 counts the optimizers that have powers. Values have the same meaning except momentum, which TensorFlow 1 keeps
 as a sum of gradients. Numbers that it does not save, such as the rate, keep their own names, because a saver
-ignores them. So does everything without slots that is no optimizer of the table, which may be anything with
+ignores them. So does everything without slots that the table does not list, which may be anything with
 an edge `_iterations`. A legacy optimizer in a graph keeps its full names, by which TensorFlow 1 knows it.
 """
 

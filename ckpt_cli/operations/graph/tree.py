@@ -1,6 +1,6 @@
 """The object graph as data: nodes with what they hold, and a tree that spans it.
 
-An object graph is no tree: objects are shared, edges form circles, and slot variables have no edges. The tree
+In an object graph, objects are shared, edges form circles, and slot variables have no edges. The tree
 takes the shortest path from the root to each node, as object paths do; a slot variable is below its
 optimizer. All walks are loops, not recursion: a hostile graph is a chain of any length.
 """
@@ -30,7 +30,7 @@ _LONGEST_LABEL = 1000
 class GraphNode(NamedTuple):
     """A node, and the tensors that are its attributes; `spec` is that of the first.
 
-    `leaf` is the type of a tree's leaf that is no tensor: text, None or an empty container. `slots` are
+    `leaf` is the type of a tree's leaf that is not a tensor: text, None or an empty container. `slots` are
     (variable, name, slot variable) of an optimizer: those of its triples, and those in its lists or in its
     part of a tree, which are also its descendants.
     """
@@ -63,7 +63,7 @@ class GraphNode(NamedTuple):
 
     @property
     def remark(self) -> str:
-        """What is stored at the node: dtype and shape of its tensor, or the number of tensors."""
+        """The data stored at the node: dtype and shape of its tensor, or the number of tensors."""
         if len(self.keys) > 1:
             return counted(len(self.keys), "tensor")
         return f"{self.spec.dtype} {list(self.spec.shape)}" if self.spec else self.leaf or ""

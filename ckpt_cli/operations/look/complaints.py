@@ -65,7 +65,7 @@ def placeholders() -> dict[str, str]:
 
 @cache
 def naming() -> tuple[re.Pattern[str], ...]:
-    """Return patterns for the name of a checkpoint in a text, whatever its complaint."""
+    """Return patterns for the name of a checkpoint in a text, for any error message."""
     return tuple(map(_pattern, _table()["named"]))
 
 

@@ -61,7 +61,7 @@ class Contract:
 
     @property
     def remark(self) -> str:
-        """What the absence of findings proves, if that is worth a note."""
+        """The fact that the absence of findings proves, if that is worth a note."""
         return ""
 
     def findings(

@@ -48,8 +48,8 @@ _Answer = TypeVar("_Answer")
 class Result(NamedTuple):
     """What verifying one checkpoint found.
 
-    `tensors` and `nbytes` count what was read and found intact, and `listed` the keys. A checkpoint of which
-    not one key can be listed has no such numbers.
+    `tensors` and `nbytes` count what was read and found intact, and `listed` the keys. A checkpoint without
+    a readable key has no such numbers.
     """
 
     path: Location

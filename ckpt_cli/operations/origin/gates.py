@@ -1,6 +1,6 @@
-"""What exporters make of recurrent layers: gates apart, gates in another order, directions stacked.
+"""Changes that exporters make to recurrent layers: gates apart, gates in another order, directions stacked.
 
-Keras' kernels have the gates of all units beside each other in the last axis, PyTorch's in the first.
+Keras' kernels have the gates of all units next to each other in the last axis, PyTorch's in the first.
 
     TFLite   one input for each gate and kernel of an LSTM; biases of a GRU apart
     ONNX     W and R with the directions as first axis, B with both biases in a row
@@ -37,7 +37,7 @@ _LSTM_INPUTS = {
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _FROM_KERAS = {"LSTM": (0, 3, 1, 2), "GRU": (0, 1, 2), "RNN": (0,)}
 _FROM_PYTORCH = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
-"""Where ONNX' gates are in another library: of LSTM i o f c, of GRU z r h."""
+"""The positions of ONNX' gates in another library: of LSTM i o f c, of GRU z r h."""
 
 _INPUT, _RECURRENT, _BIAS = 1, 2, 3
 

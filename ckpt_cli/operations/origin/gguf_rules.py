@@ -1,4 +1,4 @@
-"""What converters to GGUF do to weights, by the architecture that the file names."""
+"""The changes that converters to GGUF make to weights, by the architecture that the file names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INTERMEDIATE = ("float16", "bfloat16")
 
 
 class Recipe(NamedTuple):
-    """What is done to a source tensor, in words, and how many rows are computed together."""
+    """The change to a source tensor, in words, and how many rows are computed together."""
 
     words: str
     apply: Callable[[Array], Array]

@@ -69,7 +69,7 @@ def of_diff(
     fails: Callable[[DiffEntry, str | None], bool],
     alone: Sequence[tuple[str, str, bool]] = (),
 ) -> Report:
-    """Return what comparisons found; with each the file that tells of its right side, and the pair's name.
+    """Return what comparisons found; with each the file of its right side, and the pair's name.
 
     `alone` are checkpoints on one side only: the change that is, their files, and whether to fail on it.
     """
@@ -163,7 +163,7 @@ def _size(number: float | None) -> tuple[bool, float]:
 
 
 def _largest(changed: Sequence[DiffEntry]) -> FindingsTable:
-    """Return the tensors of which values are farthest apart."""
+    """Return the tensors whose values are farthest apart."""
     found = [[entry] for entry in changed if entry.change == "value"]
     values = [entry for (entry,) in sorted(found, key=_order, reverse=True)][:_MOST_ROWS]
     rows = [(entry.key, *_cells(entry)) for entry in values]

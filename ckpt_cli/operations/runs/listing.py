@@ -139,7 +139,7 @@ def directory_document(
     """Return a directory's document, notes on it, and warnings about its damaged members.
 
     With `long` each checkpoint is opened for the training step that it holds.
-    Somebody may be saving into it: where a checkpoint goes away meanwhile, it is looked at again.
+    Another process may be saving into it. If a checkpoint disappears meanwhile, the directory is read again.
     As many processes as there are `jobs` open the checkpoints of a large directory.
     With `recursive`, no note says what is in the directories below, which are listed, too.
     """

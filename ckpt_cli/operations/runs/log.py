@@ -75,7 +75,7 @@ Watch = Callable[[FormatReader, Mapping[str, Seen], Mapping[str, Seen], "Collect
 
 
 class _Look(NamedTuple):
-    """What is known of a tensor before it is read, and its reader: a worker, or the calling process."""
+    """The facts about a tensor before it is read, and its reader: a worker, or the calling process."""
 
     seen: Seen
     task: FileTask | None = None

@@ -496,13 +496,13 @@ def _state_in(path: Location) -> StateFile | None:
 
 
 def _delete(files: tuple[Location, ...]) -> None:
-    """Delete the files of a checkpoint. A file that is already gone is no error."""
+    """Delete the files of a checkpoint. A file that is already gone is not an error."""
     failed = Attempts()
     for number, path in enumerate(files):
         with refusing(path), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         if number == 0:
-            # from here on it is no checkpoint, even after a loss of power
+            # from here on it is not a checkpoint, even after a loss of power
             with failed.going_on(), refusing(path):
                 sync_directory(os.path.dirname(path) or ".")
     failed.raise_first()

@@ -38,7 +38,7 @@ class _NamedCheckpoint(Protocol):
 def paths_and_keys(first: Location, words: Sequence[str]) -> tuple[list[Location], tuple[str, ...]]:
     """Tell the paths among words that follow a path from the keys, which stay in their order.
 
-    A key or object path of the first checkpoint is a key, whatever is on disk. Otherwise an existing path is
+    A key or object path of the first checkpoint is always a key. Otherwise an existing path is
     a path, and the rest are keys and globs.
     """
     meant = {word: parse_location(word) for word in words}

@@ -283,7 +283,7 @@ def packs_hint() -> str:
 def read_map(path: Location) -> NameMap:
     """Return the map in a file, or the one of ckpt's own that is called so where there is no such file.
 
-    A folder of that name is no file: a checkpoint of BERT is often in one called `bert`. Raises
+    A folder of that name is not a file. A checkpoint of BERT is often in a folder called `bert`. Raises
     CheckpointError if it is neither kind of map, or contradicts itself.
     """
     if "/" not in path and (path.is_folder() or not path.exists()):

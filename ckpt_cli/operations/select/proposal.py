@@ -71,7 +71,7 @@ _ALIKE: tuple[Callable[[_CandidateName], object], ...] = (
     lambda named: named.ranks,
     lambda _: None,
 )
-"""What compared candidates share, the most specific first."""
+"""The facts that compared candidates share, the most specific first."""
 
 
 def propose(sources: Sequence[Candidate], targets: Sequence[Candidate]) -> list[Proposal]:

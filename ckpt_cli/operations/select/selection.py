@@ -81,7 +81,7 @@ def _pattern(text: str, selection: Selection) -> re.Pattern[str]:
 
 
 def with_words(selection: Selection, *readers: FormatReader) -> Selection:
-    """Return a selection in which words that are no reader's keys become globs.
+    """Return a selection in which words that are not keys of a reader become globs.
 
     A note says how many tensors that are.  Expressions, and what matches nothing even so, stay as they are.
     """

@@ -100,7 +100,7 @@ def private_key(path: Location | None) -> PrivateKey:
     system_path = path.store.system_path(path)
     if system_path is None:
         raise UnsupportedFeatureError(f"a private key must be a local file, or in {ENVIRONMENT}", path=path)
-    loaded = _loaded(_read(path), path)  # what is not a key needs no other mode
+    loaded = _loaded(_read(path), path)  # a file that is not a key needs no other mode
     found = ownership_of(system_path)
     if found is not None and found.mode & 0o077:
         error = InaccessibleError(

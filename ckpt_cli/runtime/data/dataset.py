@@ -326,7 +326,7 @@ def _positive(name: str, value: Any) -> int:
 
 
 def _fitting(element: Any, like: Any) -> Any:
-    """Return an element of a generator, whose shapes must be those that were told."""
+    """Return an element of a generator, whose shapes must be the declared ones."""
     for spec, leaf in builtins.zip(flatten(like), flatten(element), strict=False):
         if like is not None and not spec.shape.is_compatible_with(leaf.shape):
             raise InvalidArgumentError(

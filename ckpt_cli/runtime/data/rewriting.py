@@ -54,7 +54,7 @@ def _fused(step: Step) -> Step:
     source = step.inputs[0]
     if step.kind is Mapped and step.settings[0].is_identity(source):
         return Step(Repacked, (source,), step.settings)
-    # two steps become one, whatever the structure of their components in between
+    # two steps become one, for any structure of their components in between
     packing = [source] if source.kind is Repacked else []
     while packing and packing[-1].inputs[0].kind is Repacked:
         packing.append(packing[-1].inputs[0])

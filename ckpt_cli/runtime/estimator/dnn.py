@@ -205,6 +205,6 @@ class DNNClassifierV1(_Classifier):
         return made
 
     def _take_step(self, optimizer: Any, pairs: list[tuple[Any, Any]]) -> Any:
-        # the scope of Adam's powers, which are no slots
+        # the scope of Adam's powers, which are not slots
         with name_scope("dnn/head/"):
             return optimizer.apply_gradients(pairs, get_global_step())

@@ -140,7 +140,7 @@ class StopAtStepHook(SessionRunHook):
 
 
 class StopAfterNStepsHook(SessionRunHook):
-    """Stops after this many batches, whatever the global step: evaluation's `steps`."""
+    """Stops after this many batches, regardless of the global step: evaluation's `steps`."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps

@@ -4,7 +4,7 @@ A configuration is data: class names are looked up only here, and nothing in it 
 option is passed to the layer, known to change no output (`_IRRELEVANT`), or must have the one value that
 turns it off (`_is_off`). Any other option is named in an UnsupportedFeatureError.
 
-Weights are zeros, and no more of them than the checkpoint holds, whatever sizes a configuration requests.
+Weights are zeros, and at most as many as the checkpoint has, even if a configuration requests larger sizes.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def hang_masks(tensors: list[Any], masks: list[Any] | None) -> None:
 
 
 def all_of(masks: Any) -> Any:
-    """Return the conjunction of masks; None, which is no mask, is true everywhere."""
+    """Return the conjunction of masks; None means no mask, and is true everywhere."""
     found = None
     for mask in masks:
         if mask is not None:

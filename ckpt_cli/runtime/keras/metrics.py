@@ -142,7 +142,7 @@ class MeanMetricWrapper(Mean):
 
 
 def _same(labels: Tensor, found: Tensor) -> Tensor:
-    """Compare labels with predictions at the same positions, whatever their dtypes."""
+    """Compare labels with predictions at the same positions, regardless of their dtypes."""
     return cast(reshape(cast(labels, found.dtype), [-1, *found.shape[1:]]) == found, "float32")
 
 

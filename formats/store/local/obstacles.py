@@ -1,4 +1,4 @@
-"""What keeps a path from being opened, in words: permissions, broken links, pipes, directories."""
+"""The reasons why a path cannot be opened, in words: permissions, broken links, pipes, directories."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def ownership_of(path: str) -> Ownership | None:
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    # A checkpoint is no program, so set-user-ID bits are dropped. A directory passes its group on.
+    # A checkpoint is not a program, so set-user-ID bits are dropped. A directory passes its group on.
     kept = 0o777 if stat.S_ISREG(status.st_mode) else 0o7777
     return Ownership(status.st_mode & kept, status.st_uid, status.st_gid)
 

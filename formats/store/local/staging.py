@@ -240,7 +240,7 @@ class StagedFile:
 
     @property
     def memory(self) -> tuple[str, int] | None:
-        """What identifies the memory in which the file waits for the disk: a kernel, and a file system.
+        """The identity of the memory in which the file waits for the disk: a kernel, and a file system.
 
         Another process with the same value may leave `sync` to this one. It is None if unknown.
         """
@@ -307,7 +307,7 @@ class FilledHere:
 class Staging:
     """A directory next to the target, private to the user, in which all new files are made.
 
-    `target` is no link (see `formats.store.local.links`). `replaced` are the files of an old set: a file that
+    `target` is not a link (`formats.store.local.links`). `replaced` are the files of an old set: a file that
     replaces one of them gets its permissions and owner, and any other file gets what all of them allow. With
     a `journal`, which has begun, the directory belongs to the journal, and stays as long as there is anything
     to resume.
@@ -489,7 +489,7 @@ class Staging:
     def remove(self) -> None:
         """Remove the staging directory, and directories made for it that stayed empty.
 
-        An old set that was set aside is first put back. Whatever can be resumed stays. Nothing is raised: if
+        An old set that was set aside is first put back. Files that can be resumed stay. Nothing is raised: if
         this follows an error, that error is reported, and a file that stays is a warning.
         """
         while self._files:
@@ -633,7 +633,7 @@ ALIVE: weakref.WeakSet[Removable] = weakref.WeakSet()
 
 
 def remove_stagings() -> None:
-    """Remove everything that this process is writing, wherever an interrupt stopped it."""
+    """Remove everything that this process is writing, at any point where an interrupt stopped it."""
     for staging in list(ALIVE):
         staging.remove()
 

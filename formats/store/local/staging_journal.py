@@ -214,7 +214,7 @@ class StagingJournal(Journal):
         self._note(["renamed", old, new])
 
     def moved(self, name: str, place: str) -> None:
-        """Note that a staged file is about to be moved to its place, a path next to the target."""
+        """Note that a staged file is about to be renamed to its final path next to the target."""
         self._note(["moved", name, os.path.basename(place), _identity_of(self.path(name))])
 
     def _note(self, value: Sequence[object]) -> None:

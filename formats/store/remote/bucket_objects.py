@@ -154,7 +154,7 @@ class BucketStore(Buckets, objects.ObjectStore):
 
     @contextmanager
     def answering(self, path: str) -> Iterator[None]:
-        """Note that an object may or may not exist, because the answer is no longer awaited."""
+        """Note that an object may or may not exist, because the process stopped waiting for the answer."""
         try:
             yield
         except Exception as error:

@@ -126,7 +126,7 @@ class Buckets(ListedStore):
         empty = True
         for meta in listed["objects"]:
             empty = False
-            if meta["path"] == key:  # what some programs write for a folder
+            if meta["path"] == key:  # some programs write this for a folder
                 continue
             name = _below(meta["path"], before, folder)
             if meta["size"] or name not in folders:

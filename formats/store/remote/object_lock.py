@@ -130,7 +130,7 @@ def _body(name: str, token: str, number: int, *, is_released: bool) -> bytes:
 
 
 class Watch:
-    """What a waiting process observes about a lock."""
+    """The state of a lock that a waiting process observes."""
 
     def __init__(self, path: Location) -> None:
         store = path.store

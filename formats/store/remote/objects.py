@@ -1,4 +1,4 @@
-"""What a store does for writers: it puts whole objects, and deletes them.
+"""The operations of a store that writers use: put a whole object, and delete one.
 
     put       a small object, atomically; on a condition if there is one already
     stream    a large one, in blocks; invisible before `finish`
@@ -25,7 +25,7 @@ Block = bytes | bytearray | memoryview
 
 
 class Over(NamedTuple):
-    """What an object may replace: anything, nothing, or only this version of an object."""
+    """The objects that a new one may replace: anything, nothing, or only this version of an object."""
 
     whatever: bool = False
     entry: Entry | None = None

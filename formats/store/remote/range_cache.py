@@ -78,7 +78,7 @@ os.register_at_fork(after_in_child=_forget_unfinished)
 
 
 class _ReaderPosition:
-    """Where a reader continues; `until` is the end of the range that `expect` announced, or 0.
+    """The offset at which a reader continues; `until` is the end of the range that `expect` announced, or 0.
 
     A reader that continued from one such range to the next may continue to another.
     """

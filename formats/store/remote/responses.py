@@ -27,7 +27,7 @@ _PASSING = ("error sending request", "error decoding response body", "timed out"
 """Its words for connections that were cut, and for timeouts."""
 
 _PANIC = "PanicException"
-"""What it raises for an unforeseen state of its own; it is no Exception."""
+"""The error that it raises for an unforeseen state of its own. It is not an Exception."""
 
 
 class RefusedError(InaccessibleError):

@@ -1,4 +1,4 @@
-"""What the stores of servers share: an answer is kept for a moment, so that it is not requested twice.
+"""The code that stores of servers share: an answer is kept for a moment, so that it is not requested twice.
 
 A store implements how to look up a path (`look`), list a folder (`names`) and fetch a range (`fetch`), each
 with one request or few. This module makes files and folders of them. An answer is kept for half a minute,

@@ -198,7 +198,7 @@ class Upload:
         return self._entry
 
     def found_sent(self) -> Entry | None:
-        """Return the entry that is already there if it has the MD5 of this object."""
+        """Return the existing entry if it has the MD5 of this object."""
         found = self._store.asked(self.path)
         if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
             return None

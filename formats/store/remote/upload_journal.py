@@ -221,7 +221,7 @@ class HalfSent(NamedTuple):
 def half_sent(directory: Location) -> HalfSent | None:
     """Return what an interrupted conversion has sent, by the folder of its journal, or None.
 
-    A journal may be forged, so files that are no shards of its target are not returned.
+    A journal may be forged, so it returns only files that are shards of its target.
     """
     path = directory / JOURNAL
     entry = path.object_store.asked(path)

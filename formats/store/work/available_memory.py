@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Groups(NamedTuple):
-    """Where a version of control groups has its folders, and how it calls the files and lines in them."""
+    """The folders of a version of control groups, and how it calls the files and lines in them."""
 
     top: str
     limit: str
@@ -73,7 +73,7 @@ def _of_groups(root: str) -> Iterator[int]:
 def _left(root: str, groups: _Groups, path: str) -> Iterator[int]:
     """Yield what is left in a group and in those above it.
 
-    Inside a container the group's own folder may be the top one, whatever its path is called outside.
+    Inside a container the group's own folder may be the top one, although it has another path outside.
     """
     while True:
         folder = f"{groups.top}/{path.strip('/')}"

@@ -154,7 +154,7 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
             return _opened(parcel, synced=synced)
     finally:
         RUNS.end(run)
-        if is_ending():  # a worker that was told to stop, and has undone what it had started
+        if is_ending():  # a worker that received a signal to stop, and has undone what it had started
             os._exit(_ENDED)
 
 

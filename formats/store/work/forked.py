@@ -1,7 +1,7 @@
 """Work on many small files, by processes that are forked for it.
 
-Threads share the interpreter's lock, and most of the time that a small file takes is Python's. A process that
-is begun anew imports everything for a quarter of a second; a forked one works after a few milliseconds. It
+Threads share the interpreter's lock, and most of the time that a small file takes is Python's. A new
+process imports everything for a quarter of a second; a forked one works after a few milliseconds. It
 inherits the items, so only their numbers travel. Results come back pickled.
 
 A process that has threads is not forked: a lock that one of them holds would stay locked for ever.
@@ -35,17 +35,17 @@ _BATCHES_EACH = 8
 """Batches that each process gets at least: what one of them takes longer for, the others make up."""
 
 MANY = 32
-"""Items that are worth processes, of which nothing is known but that each takes a millisecond or more."""
+"""Items that are worth processes, if each takes at least about a millisecond."""
 
 _PATIENCE = 1.0
-"""Seconds in which a process that is told to end has ended its own processes."""
+"""Seconds in which a process that must end has ended its own processes."""
 
 
 _A_MOMENT = 0.001
 
 
 class _Answer(NamedTuple):
-    """What came of a batch, or of its first items; `reads` are bytes and reads by path."""
+    """The results of a batch, or of its first items; `reads` are bytes and reads by path."""
 
     results: list[object]
     error: CheckpointError | None
@@ -66,8 +66,8 @@ def each_of_many(work: Callable[[T], R], items: Sequence[T], jobs: int, store: S
 class Forked(Generic[T, R]):
     """`work(item)` of every item, in their order, by `jobs` processes that are forked at once.
 
-    What a process that was lost had is done here, as is everything where none can be begun. What `work`
-    raises is raised in its turn. When the iterator has ended, or was closed, no process is there any more.
+    This process does the batches of a lost process, and everything if no process can be started. What `work`
+    raises is raised when its result is next. At the end of the iterator all processes have ended.
     """
 
     def __init__(self, work: Callable[[T], R], items: Sequence[T], jobs: int) -> None:
@@ -146,11 +146,11 @@ class Forked(Generic[T, R]):
         return _Answer(results, None, {})
 
     def _serve(self, end: Connection, others: list[Connection]) -> NoReturn:
-        """Do batches until nobody hands them out any more, and never return."""
+        """Do batches until the parent sends no more, and never return."""
         try:
-            for other in others:  # which would keep the process that hands out from being gone
+            for other in others:  # which would hide that the parent has ended
                 other.close()
-            for ignored in (signal.SIGINT, signal.SIGHUP):  # of which that process is told
+            for ignored in (signal.SIGINT, signal.SIGHUP):  # and the parent receives them
                 signal.signal(ignored, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, _end)
             reads_of_child()

@@ -78,7 +78,7 @@ def prefixes_to(real: Location) -> list[Location]:
         )
     found = []
     for prefix in (folder / link.removesuffix(".index") for link in links):
-        # A prefix with some files of its own, or of another bundle, is no second name of this one.
+        # A prefix with some files of its own, or of another bundle, is not a second name of this one.
         with suppress(CheckpointError):
             if (prefix + ".index").real() == index and followed_prefix(prefix) != prefix:
                 found.append(prefix)

@@ -1,4 +1,4 @@
-"""What a SavedModel holds next to its variables: signatures, and the configuration of a Keras 2 model.
+"""The contents of a SavedModel next to its variables: signatures, and the configuration of a Keras 2 model.
 
     saved_model.pb       SavedModel: 1 schema_version, 2 meta_graphs
         MetaGraphDef     1 meta_info_def {4 tags, 5 tensorflow_version}, 5 signature_def (map),

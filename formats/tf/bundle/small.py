@@ -1,4 +1,4 @@
-"""Small tensors of a bundle, of which there can be a hundred thousand.
+"""Small tensors of a bundle. A bundle can have a hundred thousand of them.
 
     plain entry:  08 dtype, 12 length shape, [18 shard], [20 offset], [28 size], [35 crc32c: fixed32]
     place:        shard: int32, size: int32, offset: int64, checksum, unmasked: uint32
@@ -135,7 +135,7 @@ class Cursors:
 
     @property
     def ended(self) -> Column:
-        """Which of them went through a plain entry, and ended where it ends."""
+        """Those that went through a plain entry and ended where it ends."""
         ended: Column = self.plain & (self.at == self.ends)
         return ended
 

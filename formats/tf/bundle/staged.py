@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class _Bundle:
     """The shards of a bundle that is being written, and the entries of its index.
 
-    `entries` are those of the index by their keys, as they are stored; `header` is its
-    own but for the count of shards.
+    `entries` are those of the index by their keys, as they are stored; `header` is its own, except for the
+    count of shards.
     """
 
     def __init__(self, target: str, header: BundleHeaderProto) -> None:
@@ -114,7 +114,7 @@ class StagedBundle(_Bundle):
     ) -> Brought:
         """Take a whole file for the next shard; return how it came, if any way works.
 
-        The first of `ways` that works is taken (see `shards`); `advance` is told of bytes that are copied.
+        The first of `ways` that works is taken (see `shards`); `advance` receives the number of bytes copied.
         """
         brought = bring(self._staging, path, f"shard-{self.num_shards}", ways, advance)
         if brought.way is not None:
@@ -128,7 +128,7 @@ class StagedBundle(_Bundle):
         self.stage_index(self.num_shards)
 
     def stage_index(self, num_shards: int) -> None:
-        """Stage the index alone, over shards that lie at the target or will be named for so many."""
+        """Stage the index alone, over shards that are at the target or will be named for so many."""
         file = self._staging.create(self._name + ".index")
         write_index(file, self._header, self.entries, num_shards)
 

@@ -5,8 +5,8 @@ shards, slices that tile their tensor, an object graph that agrees with the keys
 once, in the order of the shards, and compared with its checksum. Small neighbours are read together, and
 large parts in independent ranges.
 
-What TensorFlow reads without harm is no finding: entries that share all their bytes, bytes without an entry,
-graphs with cycles and aliases.
+TensorFlow reads some oddities correctly, so they are not findings: entries that share all their bytes,
+bytes without an entry, and graphs with cycles and aliases.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
 
 
 class _Stretch(NamedTuple):
-    """What one task reads: bytes from the start of the first part, or a range of a single part."""
+    """The bytes that one task reads: bytes from the start of the first part, or a range of a single part."""
 
     parts: list[int]
     begin: int

@@ -219,7 +219,7 @@ def _by_number(node: GrowingNode) -> list[tuple[str, GrowingNode, GrowingNode]]:
 
 def _proto(node: GrowingNode, key: str) -> TrackableObject:
     """Return the message of a node that is numbered, as are all that it speaks of."""
-    proto = TrackableObject.decode(b"")  # it has no lists of its own, nearly all of which would be empty
+    proto = TrackableObject.decode(b"")  # it has no lists of its own, because nearly all would be empty
     proto.has_checkpoint_values = _HOLDS_VALUES
     if node.edges:
         proto.children = [

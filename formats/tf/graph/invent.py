@@ -68,7 +68,7 @@ class Invented(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """What distinguishes one optimizer of a name-based checkpoint from another.
+    """The name parts that distinguish one optimizer of a name-based checkpoint from another.
 
     `scope` precedes a variable's name, `name` is the optimizer's if the slot's name has it, and `number`
     counts optimizers of the same name on one variable.

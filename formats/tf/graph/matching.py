@@ -1,7 +1,7 @@
 """TensorFlow's matching of graphs: which node of a checkpoint each object of a program gets.
 
 Both graphs are walked together from their roots, breadth-first, along edges of equal name. If the target
-lacks such an edge, the restoration is deferred until the object exists, which is no error. Slot variables
+lacks such an edge, the restoration is deferred until the object exists, which is not an error. Slot variables
 have no edges: they are found through their variable and their optimizer, once both have a partner.
 
     bind(0, root)

@@ -48,7 +48,7 @@ def claimed_keys(graph: ObjectGraph, keys: Mapping[str, object]) -> list[str]:
 def without_lost(graph: ObjectGraph, keys: Mapping[str, object], kept: Mapping[str, object]) -> ObjectGraph:
     """Return the graph of the tensors that are `kept`, of all `keys`; the same where nothing has to go.
 
-    A key that the graph names and an intact index lacks is no loss, because TensorFlow ignores it.
+    A key that the graph names and an intact index lacks is not a loss, because TensorFlow ignores it.
     """
     lost = claimed_keys(graph, kept)
     flawed = any(flaw.code in _TOLD and flaw.severity == "error" for flaw in graph.flaws(kept))

@@ -19,7 +19,7 @@ A directory's name alone proves nothing: one called `my_temp` may belong to anyo
 parts, too. A data shard without an index may be all that is left of a checkpoint whose index was lost. It is
 debris only if the state file does not list it and the directory also has a complete checkpoint.
 
-The files of a living process are no debris. `formats.store.local.staging` locks its staging directory.
+The files of a living process are not leftovers. `formats.store.local.staging` locks its staging directory.
 TensorFlow locks nothing, but keeps its files open, which Linux shows.
 tensorflow/core/util/tensor_bundle/tensor_bundle.cc, python/lib/io/file_io.py
 """

@@ -36,7 +36,7 @@ _BLOCK = 1 << 16
 
 
 class ValueField(NamedTuple):
-    """Where a TensorProto keeps values of a dtype: field number, and their numpy type if not varints."""
+    """The field of a TensorProto with values of a dtype: number, and numpy type if they are not varints."""
 
     number: int
     packed: str | None

@@ -242,8 +242,8 @@ class _ModelObjects:
         return found
 
     def _layer_nodes(self, node: int, seen: set[int]) -> Iterator[int]:
-        """Yield a model's layers, including those of nested models at their positions; nothing if it is no
-        model.
+        """Yield a model's layers, including those of nested models at their positions; nothing if it is not
+        a model.
         """
         seen.add(node)
         waiting = self._members(node)[::-1]
@@ -258,7 +258,7 @@ class _ModelObjects:
                 yield at
 
     def _members(self, node: int) -> list[int]:
-        """Return a model's layers and models, all or those with weights; none if a node is no model."""
+        """Return a model's layers and models, all or those with weights; none if a node is not a model."""
         edges = dict(self.graph.children(node))
         if "_functional" in edges:  # as Sequential of Keras 3 has
             edges = dict(self.graph.children(edges["_functional"]))

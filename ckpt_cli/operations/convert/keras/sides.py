@@ -203,7 +203,7 @@ def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | No
 
 
 def differing_optimizers(source: FormatReader, template: FormatReader, said: str | None = None) -> str | None:
-    """Return why the optimizers differ, whatever their names, or None if they do not.
+    """Return why the optimizers differ, apart from their names, or None if they do not.
 
     In .weights.h5 and .keras slots have numbers for names, which mean something else in another class. An
     .npz made from such a file has only these numbers.

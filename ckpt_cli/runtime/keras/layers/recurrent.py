@@ -328,7 +328,7 @@ class GRU(RNN):
 class Bidirectional(Layer):
     """A recurrent layer forward, a copy of it backward, and both outputs joined."""
 
-    # The layer that both were copied from is no node of the graph, but has a place in weight files.
+    # The layer that both were copied from is not a node of the graph, but has a place in weight files.
     _also_walked = ("layer",)
     _passes_masks = True
     _ndim = ("ndim", 3)

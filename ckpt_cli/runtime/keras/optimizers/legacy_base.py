@@ -87,7 +87,7 @@ class Optimizer(AutoTrackable):
 
     def _begin(self, values: dict[str, Any], others: dict[str, Any]) -> None:
         values = dict(values)
-        own = object.__setattr__  # The following attributes are no nodes of the graph.
+        own = object.__setattr__  # The following attributes are not nodes of the graph.
         refuse(type(self).__name__, gradient_aggregator=others.pop("gradient_aggregator", None))
         own(self, "gradient_transformers", list(others.pop("gradient_transformers", None) or ()))
         _check(others)
@@ -141,7 +141,7 @@ class Optimizer(AutoTrackable):
         return name_scope(self._name if graphs.current() is not None else f"{self._name}/")
 
     def _add_weight(self, name: str, value: Any, dtype: str) -> Variable:
-        # Hyperparameters are in the optimizer's scope, whoever reads them first.
+        # Hyperparameters are in the optimizer's scope, regardless of what reads them first.
         with self._scope():
             variable = Variable(value, name=name, dtype=dtype, trainable=False)
         self._track(variable, name)

@@ -40,7 +40,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with a decay of weights that is no part of the gradient."""
+    """Adam with a decay of weights that is not part of the gradient."""
 
     _own: ClassVar[dict[str, Any]] = {
         "learning_rate": 0.001,
