@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ..core.dtypes import BY_NUMBER, STRING, DType, unmapped
 from ..core.spec import TensorSpec
 from .cursor import BrokenFileError, FileWindow
+from .graphdef_nodes import StoredNode, graph_nodes
 from .message_ranges import MessageFile, MessageRange, WireField, signed
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
 from .tensors import RefusedTensor, StoredTensor
@@ -29,6 +30,7 @@ from .typed_fields import Encoding, StringsTensor, TypedTensor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..model.operation_nodes import OperationNode
     from ..model.tensor import LazyTensor
     from ..store.base import File
     from .stored import StoredRanges
@@ -71,6 +73,16 @@ class GraphDefReader(ExportReader):
         for key in self._reads & self._kinds.keys():
             self._kinds[key] = "variable"
         self._facts = ModelFacts("TensorFlow")
+
+    def nodes(self) -> Iterator[OperationNode]:
+        yield from graph_nodes(self._graph_nodes(), self._weights)
+
+    def _graph_nodes(self) -> Iterator[StoredNode]:
+        for node in self._parts(self._message.all, (1,)):
+            texts: dict[int, list[str]] = {1: [""], 2: [""], 3: []}
+            for field in self._parts(node.span, (1, 2, 3)):
+                texts[field.number].append(self._message.text(field.span))
+            yield StoredNode(texts[1][-1], texts[2][-1], tuple(texts[3]))
 
     def _parts(self, span: MessageRange, numbers: tuple[int, ...]) -> Iterator[WireField]:
         """Yield the strings and messages in a message that have one of these numbers."""

@@ -35,7 +35,7 @@ def onnx_nodes(message: MessageFile, graph: MessageRange, keys: Container[str]) 
         if node.operation in _PASSES_ON and used and used[0] and outputs:
             passed[outputs[0]] = used[0]
         elif node.operation != "Constant":
-            yield node._replace(inputs=used)
+            yield node._replace(inputs=used, operands=node.inputs, results=tuple(outputs))
 
 
 def _parsed(message: MessageFile, span: MessageRange) -> tuple[OperationNode, list[str]]:

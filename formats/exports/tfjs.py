@@ -26,15 +26,19 @@ from ..keras.facts import KerasFacts
 from ..model.tensor import LazyTensor
 from .codecs import AffineCodec, CastCodec, bool_codec
 from .confined import MOST_FILES, confined, missing_file
+from .graphdef_nodes import StoredNode, graph_nodes
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
 from .stored import FilePart, StoredRanges
 from .tensors import DecodedTensor, StoredTensor, UnavailableTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
     from ..core.region import Index
     from ..location import Location
+    from ..model.operation_nodes import OperationNode
     from ..model.probe import Probe
     from ..store.base import File
 
@@ -67,6 +71,11 @@ class TfjsReader(ExportReader):
         producer = shown.pop("generatedBy", None)
         more = {("model" if name == "format" else name): text for name, text in shown.items()}
         self._facts = ModelFacts(producer, None, more, _keras_facts(document.get("modelTopology")))
+
+    def nodes(self) -> Iterator[OperationNode]:
+        topology = self._document.get("modelTopology")
+        nodes = topology.get("node") if isinstance(topology, dict) else None
+        yield from graph_nodes(map(_node, nodes if isinstance(nodes, list) else ()), self._weights)
 
     def missing_files(self) -> list[Location]:
         return self._missing
@@ -141,6 +150,17 @@ class TfjsReader(ExportReader):
         if spec.dtype.name == "bool":
             return StoredWeight(spec, data, lambda spec, data: DecodedTensor(spec, data, bool_codec()))
         return StoredWeight(spec, data, StoredTensor)
+
+
+def _node(item: Any) -> StoredNode:
+    """Return a node of a graph model; what is no node has no name."""
+    found = item if isinstance(item, dict) else {}
+    name, operation, inputs = (found.get(field) for field in ("name", "op", "input"))
+    return StoredNode(
+        name if isinstance(name, str) else "",
+        operation if isinstance(operation, str) else "",
+        tuple(each for each in inputs if isinstance(each, str)) if isinstance(inputs, list) else (),
+    )
 
 
 def _keras_facts(topology: Any) -> KerasFacts:

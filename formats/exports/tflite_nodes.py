@@ -26,10 +26,19 @@ _OPERATIONS = {
     6: "DEQUANTIZE",
     9: "FULLY_CONNECTED",
     18: "MUL",
+    22: "RESHAPE",
     36: "GATHER",
+    39: "TRANSPOSE",
     41: "SUB",
+    42: "DIV",
+    43: "SQUEEZE",
     44: "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    59: "NEG",
     67: "TRANSPOSE_CONV",
+    70: "EXPAND_DIMS",
+    75: "SQRT",
+    76: "RSQRT",
+    77: "SHAPE",
     126: "BATCH_MATMUL",
     132: "CONV_3D",
 }
@@ -43,7 +52,7 @@ def tflite_nodes(flat: FlatBuffer, keys: Mapping[int, str]) -> Iterator[Operatio
     model = flat.root()
     codes = [_operation(flat, code) for code in flat.tables(model, 1)]
     budget = 2 * flat.size + _LONGEST_NAME
-    for graph in flat.tables(model, 2):
+    for place, graph in enumerate(flat.tables(model, 2)):
         tensors = flat.tables(graph, 0)
         names: dict[int, str] = {}
         held = {number: keys[table] for number, table in enumerate(tensors) if table in keys}
@@ -63,7 +72,8 @@ def tflite_nodes(flat: FlatBuffer, keys: Mapping[int, str]) -> Iterator[Operatio
                 held[outputs[0]] = used[0]
                 continue
             called = tuple(names[number] for number in outputs if number in names)
-            yield OperationNode(operation, called, used)
+            values = (tuple(f"{place}:{number}" for number in each) for each in (inputs, outputs))
+            yield OperationNode(operation, called, used, *values)
 
 
 def _operation(flat: FlatBuffer, code: int) -> str:

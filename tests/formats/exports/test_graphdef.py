@@ -148,3 +148,38 @@ def test_a_dimension_that_is_not_spelled_is_zero(
     with formats.open_checkpoint(path) as reader:
         (spec,) = reader.specs.values()
         assert spec.shape == expected
+
+
+def operation(name: str, kind: str, *inputs: str) -> bytes:
+    texts = field(1, name.encode()) + field(2, kind.encode())
+    return field(1, texts + b"".join(field(3, each.encode()) for each in inputs))
+
+
+def test_operations_come_in_an_order_of_execution_with_their_constants(tmp_path: Path) -> None:
+    path = tmp_path / "g.pb"
+    values = field(1, constant("w", field(1, 1) + shape(2) + field(4, b"\0" * 8)))
+    path.write_bytes(
+        operation("out", "Add", "product:0", "read", "^late")
+        + operation("product", "MatMul", "x", "read")
+        + operation("read", "Identity", "w")
+        + operation("late", "NoOp")
+        + operation("x", "Placeholder")
+        + values
+    )
+    with formats.open_checkpoint(path) as reader:
+        found = list(reader.nodes())
+    assert [(one.operation, one.names) for one in found] == [
+        ("Placeholder", ("x",)),
+        ("MatMul", ("product",)),
+        ("NoOp", ("late",)),
+        ("Add", ("out",)),
+    ]
+    assert (found[1].inputs, found[1].operands, found[1].results) == (("", "w"), ("x", "read"), ("product",))
+    assert found[3].inputs == ("", "w")
+
+
+def test_a_loop_of_an_old_graph_ends(tmp_path: Path) -> None:
+    path = tmp_path / "g.pb"
+    path.write_bytes(operation("a", "Merge", "b") + operation("b", "NextIteration", "a") + graph(b""))
+    with formats.open_checkpoint(path, lenient=True) as reader:
+        assert sorted(one.operation for one in reader.nodes()) == ["Merge", "NextIteration"]

@@ -98,3 +98,27 @@ def test_a_flipped_bit_in_each_byte_gives_a_value_or_an_error(tmp_path: Path) ->
     for name in os.listdir(FOLDER):
         shutil.copy(os.path.join(FOLDER, name), tmp_path)
     survive_flips(tmp_path / "model.json", (tmp_path / "model.json").read_bytes(), 2)
+
+
+def test_the_operations_of_a_graph_model_are_known(tmp_path: Path) -> None:
+    weights = [{"name": "w", "shape": [1], "dtype": "float32"}]
+    path = model(tmp_path, weights, b"\0" * 4, ["a.bin"])
+    document = json.loads(path.read_text())
+    document["modelTopology"] = {
+        "node": [
+            {"name": "y", "op": "BiasAdd", "input": ["x:0", "w"]},
+            {"name": "x", "op": "Placeholder"},
+            {"name": "w", "op": "Const"},
+            {"name": 7, "op": [], "input": [None]},
+            "node",
+        ]
+    }
+    path.write_text(json.dumps(document))
+    with formats.open_checkpoint(path) as reader:
+        found = {one.operation: one for one in reader.nodes()}
+    assert (found["BiasAdd"].inputs, found["BiasAdd"].operands) == (("", "w"), ("x", "w"))
+    assert "Const" not in found
+    for topology in (None, [], {"node": 3}):
+        path.write_text(json.dumps(document | {"modelTopology": topology}))
+        with formats.open_checkpoint(path) as reader:
+            assert list(reader.nodes()) == []
