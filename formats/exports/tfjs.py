@@ -153,7 +153,7 @@ class TfjsReader(ExportReader):
 
 
 def _node(item: Any) -> StoredNode:
-    """Return a node of a graph model; what is no node has no name."""
+    """Return a node of a graph model; anything else becomes a node without a name."""
     found = item if isinstance(item, dict) else {}
     name, operation, inputs = (found.get(field) for field in ("name", "op", "input"))
     return StoredNode(

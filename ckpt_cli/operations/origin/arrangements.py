@@ -49,9 +49,13 @@ _IN_CHANNELS_FIRST: dict[str, dict[int, Shape]] = {
 
 _EINSUMS: dict[str, tuple[Shape, ...]] = {
     "FULLY_CONNECTED": ((1, 2, 0), (2, 0, 1)),
-    **dict.fromkeys(("MatMul", "Gemm", "BATCH_MATMUL"), ((0, 1, 2), (1, 2, 0), (2, 0, 1))),
+    "Gemm(transB)": ((1, 2, 0), (2, 0, 1)),
+    "MatMul": ((0, 1, 2),),
+    "Gemm": ((0, 1, 2),),
 }
 """The orders of attention kernels: heads and their dimensions are outputs of some, and inputs of others."""
+
+_HEADS_ARE_OUTPUTS = ("query", "key", "value")
 
 
 class Arrangement(NamedTuple):
@@ -82,26 +86,53 @@ class Arrangement(NamedTuple):
         return ", ".join(words)
 
 
-def arrangements(before: Shape, after: Shape, operation: str, role: str) -> list[Arrangement]:
-    """Return the ways from one shape to another that an operation leaves open."""
+def arrangements(
+    before: Shape, after: Shape, operation: str, role: str, path: Sequence[str] = ()
+) -> list[Arrangement]:
+    """Return the ways from one shape to another that an operation leaves open.
+
+    If nothing says which of several it is, the first is that which leaves the axes as they are.
+    """
+    found = orders_of(before, after)
+    if len(before) == 3 and role == "kernel" and operation in _EINSUMS:
+        fitting = [order for order in _of_heads(operation, path) if _meets(_arranged(before, order), after)]
+        found = list({tuple(at for at in order if before[at] != 1): order for order in fitting}.values())
+    elif len(found) > 1:
+        told = _told(before, operation, role)
+        found = [order for order in found if told is not None and _same(order, told, before)] or found[:1]
+    return [Arrangement(order, after) for order in found]
+
+
+def open_arrangements(before: Shape, after: Shape, operation: str, role: str) -> list[Arrangement]:
+    """Return all ways except the first, if nothing says which of several it is."""
+    is_told = _told(before, operation, role) is not None or (len(before) == 3 and operation in _EINSUMS)
+    return [] if is_told else [Arrangement(order, after) for order in orders_of(before, after)[1:]]
+
+
+def orders_of(before: Shape, after: Shape) -> list[Shape]:
+    """Return the orders of the axes of one shape that give another: axes of size 1 do not count."""
     if math.prod(before) != math.prod(after):
         return []
     if len(before) > _MOST_AXES:
-        return [Arrangement(tuple(range(len(before))), after)] if _meets(before, after) else []
+        return [tuple(range(len(before)))] if _meets(before, after) else []
     seen: dict[Shape, Shape] = {}
     for order in itertools.permutations(range(len(before))):
-        if _meets([before[axis] for axis in order], after):
+        if _meets(_arranged(before, order), after):
             seen.setdefault(tuple(axis for axis in order if before[axis] != 1), order)
-    found = list(seen.values())
-    if operation in _EINSUMS and len(before) == 3 and role == "kernel":
-        orders = (order for order in _EINSUMS[operation] if _meets([before[at] for at in order], after))
-        found = list({tuple(at for at in order if before[at] != 1): order for order in orders}.values())
-    elif len(found) > 1:
-        told = _told(before, operation, role)
-        found = [order for order in found if told is None or _same(order, told, before)] or found[:1]
-        if told is None:
-            found = found[:1]  # the axes unchanged: nothing distinguishes the others
-    return [Arrangement(order, after) for order in found]
+    return list(seen.values())
+
+
+def _arranged(before: Shape, order: Shape) -> list[int]:
+    return [before[axis] for axis in order]
+
+
+def _of_heads(operation: str, path: Sequence[str]) -> Sequence[Shape]:
+    """Return the orders of an attention kernel, by the path of its layer."""
+    orders = _EINSUMS[operation]
+    name = path[-1] if path and len(orders) > 1 else ""
+    if any(word in name for word in _HEADS_ARE_OUTPUTS):
+        return orders[:1]
+    return orders[1:] if "output" in name else orders
 
 
 def _same(one: Shape, other: Shape, shape: Shape) -> bool:

@@ -1,6 +1,8 @@
-"""Where the weights of an export are used, and whether the order of its operations is that of the layers.
+"""Whether the order of an export's operations shows which layers its weights are of.
 
-Equal values alone prove nothing where layers of one shape could have changed places.
+Equal values alone prove nothing where layers of one shape could have changed places.  Weights of one role and
+shape are of their layers in order.  If there are as many weights as layers, this gives each weight its layer.
+If there are fewer, it leaves several layers open; then values decide only between these where all are alike.
 """
 
 from __future__ import annotations
@@ -8,35 +10,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .records import UNPAIRED, WeightOrigin
+from .records import PROVED, UNPAIRED, WeightOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from formats.model.operation_nodes import OperationNode
-
+    from .flow import Use
     from .records import Derivation
     from .source import SourceLayer
-
-
-class Use(NamedTuple):
-    """Where a weight is used first: the number of the operation, the operation, and as which input.
-
-    `names` are those of the operation, `others` the keys of its other inputs.
-    """
-
-    order: int
-    operation: str
-    position: int
-    names: tuple[str, ...]
-    others: tuple[str, ...] = ()
 
 
 class Paired(NamedTuple):
     """A weight with its verdict.
 
     `ways` are those that give its values, `candidates` the layers that its name leaves open.  A weight that
-    no way gives has candidates too, and the `signature` of the nearest way.
+    no way gives has candidates too, and the `signature` of the nearest way, so that it keeps its place.
     """
 
     origin: WeightOrigin
@@ -53,46 +41,59 @@ class Paired(NamedTuple):
 
 class _Member(NamedTuple):
     order: int
+    position: int
     key: str
-    layers: tuple[int, ...]
+    layers: frozenset[int]
     candidates: frozenset[int]
-
-
-def uses_of(nodes: Iterator[OperationNode]) -> dict[str, Use]:
-    """Return the first use of each weight."""
-    found: dict[str, Use] = {}
-    for order, node in enumerate(nodes):
-        for position, key in enumerate(node.inputs):
-            if key and key not in found:
-                others = tuple(other for other in node.inputs if other and other != key)
-                found[key] = Use(order, node.operation, position, node.names, others)
-    return found
 
 
 def in_order(
     found: Mapping[str, Paired], uses: Mapping[str, Use], layers: Sequence[SourceLayer]
 ) -> dict[str, WeightOrigin]:
-    """Return verdicts, less those on weights that names do not tell and whose order is another's."""
+    """Return verdicts, less those on weights that neither names nor order tell."""
     groups: dict[tuple[Any, ...], list[_Member]] = defaultdict(list)
     taken = _taken(found.values())
-    strays: dict[str, int] = {}
-    for key, one in found.items():
-        layers_of = {way.layer for way in one.ways}
-        candidates = one.candidates - taken[one.kind] if len(one.candidates) > 1 else frozenset()
-        if one.ways and len(one.candidates) > 1 and not candidates & layers_of:
-            strays[key] = min(layers_of)
-        elif one.ways and (len(candidates) > 1 or (candidates and candidates != layers_of)):
-            order = uses[key].order if key in uses else -1
-            member = _Member(order, key, tuple(sorted(layers_of)), candidates)
-            groups[one.signature, one.shape].append(member)
     origins = {key: one.origin for key, one in found.items()}
-    apart = (some for group in groups.values() for some in _apart(group))
-    for misplaced in (strays, *(_misplaced(sorted(members)) for members in apart)):
-        for key, layer in misplaced.items():
-            name = layers[layer].name
-            rule = f"has the values of {name}, but neither its name nor its place says that it belongs there"
-            origins[key] = WeightOrigin(key, (), rule, UNPAIRED)
+    for key, one in found.items():
+        if len(one.candidates) < 2:
+            continue
+        candidates = one.candidates - taken[one.kind]
+        own = frozenset(way.layer for way in one.ways)
+        if own and not candidates & own:
+            origins[key] = _unplaced(key, layers[min(own)], "but the names of other weights tell that layer")
+        elif len(candidates) > 1 or candidates != own:
+            use = uses.get(key)
+            place = (use.order, use.position) if use is not None else (-1, -1)
+            groups[one.kind].append(_Member(*place, key, own, candidates))
+    for members in (some for group in groups.values() for some in _apart(group)):
+        for key, layer, words in _unproved(_without_copies(sorted(members, key=lambda one: one[:3])), layers):
+            origins[key] = _unplaced(key, layer, words)
     return origins
+
+
+def of_calls(
+    found: Mapping[str, Paired], origins: Mapping[str, WeightOrigin], layers: Sequence[SourceLayer]
+) -> dict[str, WeightOrigin]:
+    """Return verdicts, less those on weights that may be of another call of their layer.
+
+    If a layer is called twice, other values may be folded into its bias each time.
+    """
+    calls: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for key, one in found.items():
+        own = {way.layer for way in one.ways} or one.candidates
+        if len(own) == 1 and one.signature:
+            calls[(*one.kind, *own)].append(key)
+    checked = dict(origins)
+    for (*_, layer), keys in calls.items():
+        proved = [key for key in keys if origins[key].verdict in PROVED]
+        for key in proved if len(proved) < len(keys) else ():
+            words = "but the same weight of another call has others, so it may be of either"
+            checked[key] = _unplaced(key, layers[layer], words)
+    return checked
+
+
+def _unplaced(key: str, layer: SourceLayer, words: str) -> WeightOrigin:
+    return WeightOrigin(key, (), f"has the values of {layer.name}, {words}", UNPAIRED)
 
 
 def _taken(found: Iterable[Paired]) -> Mapping[tuple[Any, ...], set[int]]:
@@ -120,25 +121,49 @@ def _apart(members: Sequence[_Member]) -> Iterator[list[_Member]]:
         yield some
 
 
-def _misplaced(members: Sequence[_Member]) -> dict[str, int]:
-    """Return the weights whose order contradicts that of the layers they have the values of."""
-    if _is_ordered(members):
-        return {}
-    found: dict[str, int] = {}
-    for at, (order, key, (layer, *_), _) in enumerate(members):
-        before, after = members[:at], members[at + 1 :]
-        is_late = any(other.layers[0] >= layer for other in before)
-        if order < 0 or is_late or any(other.layers[0] <= layer for other in after):
-            found[key] = layer
+def _without_copies(members: Sequence[_Member]) -> list[list[_Member]]:
+    """Return the weights in order, those together that are copies of one layer's."""
+    found: list[list[_Member]] = []
+    known: dict[frozenset[int], list[_Member]] = {}
+    for member in members:
+        copies = known.get(member.layers) if len(member.layers) == 1 else None
+        if copies is None:
+            found.append(copies := [])
+            known[member.layers] = copies
+        copies.append(member)
     return found
 
 
-def _is_ordered(members: Iterable[_Member]) -> bool:
-    """Whether each weight may be of a layer behind that of the one before."""
-    last = -1
-    for order, _, layers, _ in members:
-        behind = [layer for layer in layers if layer > last]
-        if order < 0 or not behind:
-            return False
-        last = behind[0]
-    return True
+def _unproved(
+    members: Sequence[Sequence[_Member]], layers: Sequence[SourceLayer]
+) -> Iterator[tuple[str, SourceLayer, str]]:
+    """Yield the weights that may be of a layer that has other values, and why."""
+    candidates = frozenset[int]().union(*(one.candidates for same in members for one in same))
+    open_layers = _open_layers([same[0] for same in members])
+    for same, may_be in zip(members, open_layers, strict=True):
+        for one in same if same[0].layers else ():
+            if may_be and may_be <= one.layers:
+                continue
+            if may_be & one.layers:
+                words = f"but the source has {len(candidates)} layers of its shape, and the export fewer: "
+                words += "neither names nor order tell which it is"
+            else:
+                words = "but neither its name nor its place says that it belongs there"
+            yield one.key, layers[min(one.layers)], f"{words}; --map can say it"
+
+
+def _open_layers(members: Sequence[_Member]) -> list[frozenset[int]]:
+    """Return the layers that each weight may be of, if each is of a layer behind that of the one before."""
+    first: list[float] = []
+    last: list[float] = []
+    for bounds, some, sign in ((first, members, 1), (last, members[::-1], -1)):
+        at = -float("inf")
+        for member in some:
+            bounds.append(at)
+            at = min((sign * layer for layer in member.candidates if sign * layer > at), default=float("inf"))
+    pairs = zip(members, first, reversed(last), strict=True)
+    if any(member.order < 0 for member in members):
+        return [frozenset()] * len(members)
+    return [
+        frozenset(layer for layer in member.candidates if low < layer < -high) for member, low, high in pairs
+    ]

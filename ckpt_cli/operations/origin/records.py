@@ -57,6 +57,9 @@ class Derivation(NamedTuple):
     granule: int | None = None
     """The number of rows that are computed together; None where all are."""
 
+    partner: int = -1
+    """The number of the layer that is folded into it."""
+
 
 class Closeness(NamedTuple):
     """How far a weight is from what a rule gives, and how far it may be."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .arrangements import Arrangement, arrangements
+from .arrangements import Arrangement, arrangements, open_arrangements
 from .gates import RECURRENT, gates
 from .records import Derivation, Expected, Target
 
@@ -50,7 +50,8 @@ class DerivationRules(NamedTuple):
     ) -> Iterator[Derivation]:
         """Yield the ways to make a weight from one layer, and from BatchNormalization behind it.
 
-        If `named` layers normalize, only these are folded.
+        Only those are folded that a configuration says to be behind the layer.  Without a configuration it
+        is the normalizations among the `named` layers, or else all.
         """
         yield from gates(self.specs, layer, target)
         if target.operation in RECURRENT:
@@ -59,9 +60,13 @@ class DerivationRules(NamedTuple):
         if layer.is_batch_normalization:
             yield from self._factors(layer, target)
             return
-        behind = [other for other in named if other.is_batch_normalization] or self.normalizations
+        if layer.behind is not None:
+            behind = [other for other in self.normalizations if layer.leads_to(other)]
+        else:
+            behind = [other for other in named if other.is_batch_normalization] or [*self.normalizations]
         for normalization in behind:
-            yield from self._folds(layer, normalization, target)
+            for way in self._folds(layer, normalization, target):
+                yield way._replace(partner=normalization.number)
 
     def of_layer_behind(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         """Yield the ways to make a weight from a layer, and from what is in front of it or behind."""
@@ -100,18 +105,23 @@ class DerivationRules(NamedTuple):
         key, bias = layer.first(("kernel",)), layer.first(("bias",))
         if key is None or len(shape := self.specs[key].shape) not in (2, 3):
             return
-        ways = arrangements(shape, target.shape, target.operation, "kernel")
+        ways = arrangements(shape, target.shape, target.operation, "kernel", layer.path)
         is_bias = target.size == math.prod(shape[1:])
-        for front, told in self._scales_of(shape[0]):
+        fronts = (one for one in self._scales_of(shape[0]) if one[0].layer.leads_to(layer))
+        for front, told in fronts:
             for way in ways if front.factors else ():
                 words = _joined(way.words(shape), f"times the factor of {front.layer.name}{told}")
                 sources, compute = (key, *front.factors), partial(front.scaled, key, way)
-                yield Derivation(sources, words, layer.number, ("front", "kernel"), compute)
+                yield Derivation(
+                    sources, words, layer.number, ("front", "kernel"), compute, partner=front.layer.number
+                )
             if is_bias and front.layer is not layer:
-                sources = (*((bias,) if bias else ()), key, *front.sources)
+                sources = (*((bias,) if bias else ()), key, *front.offsets)
                 words = f"plus the offset of {front.layer.name}{told} times the kernel"
                 shifted = partial(front.shifted, key, bias, target.shape)
-                yield Derivation(sources, words, layer.number, ("front", "bias"), shifted)
+                yield Derivation(
+                    sources, words, layer.number, ("front", "bias"), shifted, partner=front.layer.number
+                )
 
     def _scales_of(self, size: int) -> Iterator[tuple[Fold, str]]:
         """Yield the layers that normalize so many channels, with the epsilons that they may have."""
@@ -128,12 +138,20 @@ class DerivationRules(NamedTuple):
     def _copies(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         for role, key in layer.weights.items():
             shape = self.specs[key].shape
-            for way in arrangements(shape, target.shape, target.operation, role):
+            for way in arrangements(shape, target.shape, target.operation, role, layer.path):
                 rule = way.words(shape) or "as it is"
                 axis = way.leading(shape)
                 compute = partial(_copied, key, way, axis)
                 granule = None if axis is None else 1
                 yield Derivation((key,), rule, layer.number, ("copy", role), compute, granule)
+
+    def turned(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
+        """Yield copies in orders of axes that no operation excludes or demands."""
+        for role, key in layer.weights.items():
+            shape = self.specs[key].shape
+            for way in open_arrangements(shape, target.shape, target.operation, role):
+                compute = partial(_copied, key, way, None)
+                yield Derivation((key,), way.words(shape), layer.number, ("copy", role), compute)
 
     def _factors(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         if self._channels(layer) != target.size:
@@ -171,7 +189,7 @@ class DerivationRules(NamedTuple):
             shape = self.specs[key].shape
             if len(shape) < 2:
                 continue
-            for way in arrangements(shape, target.shape, target.operation, role):
+            for way in arrangements(shape, target.shape, target.operation, role, layer.path):
                 for axes in _channel_axes(shape, channels):
                     compute = partial(fold.kernel, key, way, axes)
                     sources, words = (key, *fold.factors), _joined(way.words(shape), rule)
@@ -203,6 +221,11 @@ class Fold(NamedTuple):
     def sources(self) -> tuple[str, ...]:
         layer = self.layer
         return tuple(key for key in (layer.scale, layer.offset, layer.mean, layer.variance) if key)
+
+    @property
+    def offsets(self) -> tuple[str, ...]:
+        """The tensors that the offset is made of: without a mean, these are not the factors."""
+        return self.sources if self.layer.mean else tuple(key for key in (self.layer.offset,) if key)
 
     def _factor(self, read: Values) -> Array | float:
         gamma = _wide(read(self.layer.scale)) if self.layer.scale else 1.0

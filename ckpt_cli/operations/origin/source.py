@@ -11,6 +11,8 @@ from formats.keras.match import fill
 from formats.keras.model import ModelError, Unit, from_config
 from formats.model.object_names import plain_key
 
+from .connections import Connections
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -36,6 +38,13 @@ class SourceLayer(NamedTuple):
     epsilon: float | None = None
     parts: tuple[SourceLayer, ...] = ()
     """The layers of both directions, where this is all of a bidirectional layer."""
+
+    behind: frozenset[str] | None = None
+    """The names of the layers that use its output; None if no configuration says so."""
+
+    def leads_to(self, other: SourceLayer) -> bool:
+        """Whether another layer may use its output."""
+        return self.behind is None or bool(other.path and other.path[0] in self.behind)
 
     def first(self, roles: tuple[str, ...]) -> str | None:
         """Return the key of the first of these roles that the layer has."""
@@ -80,7 +89,12 @@ def _configured(reader: FormatReader) -> list[SourceLayer]:
             fill(model, reader)
         except ModelError:
             return _by_names(reader)
-        found = [layer for layer in _of_unit(model, ()) if layer.weights]
+        connections = Connections(config)
+        found = [
+            layer._replace(behind=connections.behind(layer.path[0]) if layer.path else None)
+            for layer in _of_unit(model, ())
+            if layer.weights
+        ]
         known = {key for layer in found for key in layer.weights.values()}
         rest = [layer for layer in _by_names(reader) if not known.intersection(layer.weights.values())]
         return [layer._replace(number=number) for number, layer in enumerate([*found, *rest])]

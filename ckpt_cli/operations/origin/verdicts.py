@@ -6,12 +6,15 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .bounds import is_bounded
+from .connections import is_folded_by_names
+from .flow import Flow, Use
 from .gates import STATES
 from .gguf_rules import GgufRules
 from .naming import LayerNames
-from .order import Paired, Use, in_order, uses_of
+from .order import Paired, in_order, of_calls
 from .proving import Proof, Prover
 from .records import EQUAL, OTHER, PROVED, UNPAIRED, WITHIN, Derivation, Origins, Target, WeightOrigin
+from .roles import is_open, named_roles, of_family, of_row
 from .rules import DerivationRules, cut_off
 from .source import SourceLayer, source_layers
 from .values import Values
@@ -40,12 +43,6 @@ _WEIGHTED = frozenset(
 )
 """Operations whose stored inputs are weights, even if they are one number."""
 
-
-_NEVER = {
-    **dict.fromkeys(("MUL", "Mul"), ("beta", "bias")),
-    **dict.fromkeys(("ADD", "Add", "SUB", "Sub"), ("gamma",)),
-}
-"""The roles of weights that an operation does not use."""
 
 _LOOKUPS = frozenset(("GATHER", "Gather"))
 """Operations whose outputs are rows of the weight, so that a calibration on some rows cuts off others."""
@@ -92,7 +89,7 @@ class Judge:
         ]
         self._rules = DerivationRules(source.specs, normalizing, scales, biased)
         self._gguf = GgufRules(export, source)
-        self._uses = uses_of(export.nodes())
+        self._uses = Flow(export.nodes()).uses()
         self._called = {key: export.full_names.get(key) or key for key in export.specs}
         names = [*self._called.values(), *(name for use in self._uses.values() for name in use.names)]
         self._names = LayerNames(self._layers, names)
@@ -108,7 +105,7 @@ class Judge:
             else:
                 found[key] = pair
             advance(spec.stored_nbytes or 0)
-        checked = in_order(found, self._uses, self._layers)
+        checked = of_calls(found, in_order(found, self._uses, self._layers), self._layers)
         weights = tuple(checked[key] for key in found)
         made = {source for one in weights if one.verdict in PROVED for source in one.sources}
         held = {key: None for layer in self._layers for key in layer.weights.values()}
@@ -129,7 +126,7 @@ class Judge:
         if not spec.dtype.is_floating:
             return spec.dtype.name in ("int8", "uint8", "int4", "uint4") and spec.size > 1
         use = self._uses.get(key)
-        if use is not None and use.position in STATES.get(use.operation, ()):
+        if use is not None and (use.is_shape or use.position in STATES.get(use.operation, ())):
             return False
         if spec.size > 1 or (use is not None and use.operation in _WEIGHTED):
             return True
@@ -154,7 +151,8 @@ class Judge:
             if not tried:
                 tried, is_sure = proofs, attempt.is_named or _is_only(attempt.ways)
                 is_fitting = not attempt.is_guess
-                candidates = self._candidates(attempt) if attempt.is_named else frozenset()
+                candidates = self._candidates(attempt)
+                candidates = candidates if attempt.is_named or len(candidates) > 1 else frozenset()
         is_state = key in self._uses and self._uses[key].operation in _SHAPING
         if (is_state or not is_fitting) and self._is_constant(key, spec):
             return None
@@ -164,8 +162,27 @@ class Judge:
             rule = f"no bound is known for {spec.stored_as.name}"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         nearest = min(tried, key=lambda proof: proof.found.max_error)
+        turned = self._turned(key, spec, {proof.way.layer for proof in tried})
+        if turned is not None:
+            rule = (
+                f"has the values of {turned.sources[0]!r} {turned.rule}, but no operation says whether its "
+            )
+            rule += "axes are in that order; --map can say it"
+            return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         refuted = _refuted(key, nearest, is_sure=is_sure)
         return Paired(refuted, (), candidates, spec.shape, nearest.way.signature)
+
+    def _turned(self, key: str, spec: TensorSpec, layers: set[int]) -> Derivation | None:
+        """Return a way with axes in another order that gives a weight, if nothing says which is right."""
+        target = self._target(key, spec)
+        ways = [way for number in sorted(layers) for way in self._rules.turned(self._layers[number], target)]
+        ways = self._of_role(key, ways) if ways else []
+        proofs = self._prover.proofs(key, ways) if ways else []
+        return next((proof.way for proof in proofs if proof.found.is_proved), None)
+
+    def _target(self, key: str, spec: TensorSpec) -> Target:
+        use = self._uses.get(key)
+        return Target(spec.shape, use.operation, use.position) if use else Target(spec.shape)
 
     def _attempts(self, key: str, spec: TensorSpec) -> Iterator[Attempt]:
         """Yield ways to make a weight, the likeliest first."""
@@ -177,7 +194,7 @@ class Judge:
             yield Attempt(known)
             return
         use = self._uses.get(key)
-        target = Target(spec.shape, use.operation, use.position) if use else Target(spec.shape)
+        target = self._target(key, spec)
         own = [mention.layer for mention in self._names.mentioned(self._called[key])]
         found = False
         is_told = any(not layer.is_batch_normalization and [*self._ways([layer], target)] for layer in own)
@@ -214,7 +231,7 @@ class Judge:
             return []
         found = {layer.number: layer for layer in own}
         names = (*use.names, *(self._called.get(other, "") for other in use.others))
-        for name in names if own else use.names:
+        for name in names if own else (*use.names, *use.behind):
             layers = [mention.layer for mention in self._names.mentioned(name)]
             found.update((layer.number, layer) for layer in layers)
             if layers and not own:
@@ -223,11 +240,13 @@ class Judge:
 
     def _of_role(self, key: str, ways: list[Derivation]) -> list[Derivation]:
         """Return the ways that make the weight of the role that a key names, if it names one."""
-        mentions = self._names.mentioned(self._called[key])
-        roles = {part for one in mentions for part in one.rest if part in one.layer.weights}
-        found = [way for way in ways if way.signature[1] in roles]
-        operation = self._uses[key].operation if key in self._uses else ""
-        return found or [way for way in ways if way.signature[1] not in _NEVER.get(operation, ())]
+        use = self._uses.get(key)
+        ways = of_family(ways, use, self._source.specs)
+        if use is not None:
+            beside = (*use.names, *(self._called.get(other, "") for other in use.others))
+            ways = of_row(ways, self._called[key], beside, self._names)
+        roles = named_roles(self._names.mentioned(self._called[key]))
+        return [way for way in ways if way.signature[1] in roles] or ways
 
     def _ways(self, layers: Sequence[SourceLayer], target: Target) -> Iterator[Derivation]:
         for layer in layers:
@@ -247,8 +266,43 @@ class Judge:
             rule = f"values of {_sources(proved)} are all within the quantization"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         signature = best.way.signature
+        doubt = self._doubt(key, best.way, attempt.ways)
+        if doubt:
+            rule = f"has the values of {best.way.sources[0]!r}, but {doubt}"
+            candidates = self._candidates(attempt)
+            return Paired(WeightOrigin(key, (), rule, UNPAIRED), (), candidates, spec.shape, signature)
         found = tuple(proof.way for proof in proved if proof.way.signature == signature)
         return Paired(_origin(key, best, spec), found, self._candidates(attempt), spec.shape, signature)
+
+    def _doubt(self, key: str, best: Derivation, ways: Sequence[Derivation]) -> str:
+        """Return why a way that gives the values is not sure to be the right one; nothing if it is."""
+        roles = is_open(best, ways)
+        if roles:
+            known = " or ".join([best.signature[1], *sorted(roles)])
+            return f"nothing says whether it is {known}; --map can say it"
+        layer = self._layers[best.layer]
+        use = self._uses.get(key)
+        if best.signature[0] == "front" and use is not None and use.front:
+            return self._doubt_of_front(best, use)
+        alike = {way.partner for way in ways if way.layer == best.layer and way.signature == best.signature}
+        if len(alike) < 2 or layer.behind is not None:
+            return ""
+        names = (self._called[key], *((*use.names, *use.front, *use.behind) if use is not None else ()))
+        mentioned = {one.layer.number for name in names for one in self._names.mentioned(name)} & alike
+        partner = self._layers[best.partner]
+        others = [self._layers[number] for number in alike]
+        if mentioned == {best.partner} or is_folded_by_names(layer, partner, others, self._layers):
+            return ""
+        return f"nothing says that {partner.name} is folded into {layer.name}; a configuration would"
+
+    def _doubt_of_front(self, best: Derivation, use: Use) -> str:
+        """Return why a layer may not be in front of an operation; nothing if it is."""
+        partner = self._layers[best.partner]
+        before = [one.layer for name in (*use.names, *use.front) for one in self._names.mentioned(name)]
+        is_behind = any(one.behind is not None and one.leads_to(partner) for one in before)
+        if is_behind or partner.number in {one.number for one in before}:
+            return ""
+        return f"{partner.name} is not in front of its operation"
 
     def _candidates(self, attempt: Attempt) -> frozenset[int]:
         """Return the layers that a name leaves open."""
