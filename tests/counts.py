@@ -1,7 +1,7 @@
 """How much the tests of damage tried, and what came of it: printed at the end of the test run.
 
 A test calls `count("truncations", 412)`; counts of one name are added, in the order in which the names first
-came. `state` keeps a sentence that is no sum.
+came. `state` keeps a sentence that is not a sum.
 """
 
 from __future__ import annotations

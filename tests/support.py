@@ -158,7 +158,7 @@ def table_tail(offset: int, index: Sequence[tuple[bytes, BlockHandle]]) -> bytes
 
 
 def write_table(path: str, entries: Sequence[tuple[bytes, bytes]], **options: Any) -> None:
-    """Write a table; in the order given if that is not ascending, which the builder refuses."""
+    """Write a table; in the order given if that is not ascending, which the builder rejects."""
     keys = [key for key, _ in entries]
     with open(path, "wb") as file:
         if keys != sorted(set(keys)):

@@ -252,7 +252,7 @@ def test_slots_are_their_variables() -> None:
 
 
 def test_a_rule_for_every_path_leaves_slots_with_their_variables() -> None:
-    """`net/l1/kernel (m of optimizer)_x` is no slot's path; the rule applies to the variable."""
+    """`net/l1/kernel (m of optimizer)_x` is not a slot's path; the rule applies to the variable."""
     new = changed(OBJECTS, "$=>_x")[f"net/l1/kernel{SLOT}m{VALUE}"]
     assert new == f"net/l1/kernel_x/.OPTIMIZER_SLOT/optimizer_x/m{VALUE}"
 

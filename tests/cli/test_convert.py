@@ -186,7 +186,7 @@ def test_weights_only_drops_slots_and_their_optimizer(tmp_path: Path, ckpt: Call
 
 
 def test_a_template_keeps_its_step_with_a_warning(tmp_path: Path, ckpt: Callable) -> None:
-    """The step is no weight: its absence is no error, and -q does not hide the warning."""
+    """The step is not a weight: its absence is not an error, and -q does not hide the warning."""
     assert ckpt("convert", GUIDE, tmp_path / "w.npz", "--exclude", "step*").code == 0
     done = ckpt("convert", "-q", tmp_path / "w.npz", tmp_path / "b-1", "--like", GUIDE)
     assert (done.code, done.out) == (0, "")

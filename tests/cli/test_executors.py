@@ -368,7 +368,7 @@ def test_another_version_is_refused_by_name(
 def test_a_worker_that_does_not_find_the_file_says_so(
     how: str, tmp_path: Path, pool: ProcessPoolExecutor
 ) -> None:
-    """It is no damage of the checkpoint, which is open here and intact."""
+    """It is not a damage of the checkpoint, which is open here and intact."""
     path = str(tmp_path / "a-1")
     write_bundle(path, {"a": np.zeros(9, np.float32)})
     with formats.open_checkpoint(path) as reader:

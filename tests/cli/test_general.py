@@ -39,7 +39,7 @@ def test_every_command_has_the_general_options(name: str) -> None:
 
 
 def test_quiet_silences_notes_and_never_warnings_or_errors(tmp_path: Path, ckpt: Callable) -> None:
-    words = ("show", NOTED, "l1/kernel (m")  # a word that is no key
+    words = ("show", NOTED, "l1/kernel (m")  # a word that is not a key
     loud, quiet = ckpt(*words), ckpt(*words, "-q")
     assert loud.err.startswith("note: ")
     assert (quiet.code, quiet.out, quiet.err) == (0, loud.out, "")

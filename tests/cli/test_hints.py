@@ -435,7 +435,7 @@ def test_a_hint_runs_as_printed(line: str, laid_out: Path, tmp_path: Path) -> No
     for hint in hints:
         before = set(os.listdir(folder))
         done = in_a_shell(hint, folder)
-        assert done.returncode != 2, done.stderr  # no usage error: nothing stands for something else
+        assert done.returncode != 2, done.stderr  # no usage error: nothing is for something else
         assert "no such" not in done.stderr
         assert "Traceback" not in done.stderr
         words = shlex.split(hint)

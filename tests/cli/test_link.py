@@ -157,7 +157,7 @@ def test_shards_that_hold_nothing_of_it_are_not_taken_along(ckpt: Ckpt, tmp_path
     assert set(values(tmp_path / "d-1")) == {"b", "c"}
 
 
-# Files that are no bundles --------------------------------------------------------------
+# Files that are not bundles --------------------------------------------------------------
 
 
 def _safetensors(path: Path) -> None:
@@ -484,7 +484,7 @@ def test_what_is_linked_is_brought_to_disk_like_the_rest(
 
 
 def test_clones_are_files_of_their_own(ckpt: Ckpt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FICLONE is the file system's; here it stands in for itself, and what goes around it is ours."""
+    """FICLONE is the file system's; here it is in for itself, and what goes around it is ours."""
     import fcntl
 
     def clone(target: int, request: int, source: int) -> int:

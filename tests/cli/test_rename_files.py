@@ -140,7 +140,7 @@ _write = StagedFile.write
 
 
 def test_clones_are_made_where_the_file_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FICLONE is the file system's; here it stands in for itself, and what goes around it is ours."""
+    """FICLONE is the file system's; here it is in for itself, and what goes around it is ours."""
     import fcntl
 
     def clone(target: int, request: int, source: int) -> int:

@@ -29,7 +29,7 @@ def copy_of(source: str, tmp_path: Path) -> Path:
     return target
 
 
-# What lies in the directory -------------------------------------------------------
+# What is in the directory -------------------------------------------------------
 
 
 def test_what_is_kept_and_what_lies_beside(tmp_path: Path, ckpt: Callable) -> None:

@@ -230,7 +230,7 @@ def check(now: View, before: View, after: View) -> None:
         assert now.checkpoints.get(name) in expected, f"{name} is neither the old nor the new"
     for name in now.files.keys() | before.files.keys() | after.files.keys():
         found = now.files.get(name)
-        # A data shard without its index, or in addition to the counted ones, is no checkpoint.
+        # A data shard without its index, or in addition to the counted ones, is not a checkpoint.
         if found != "a part of a bundle":
             assert found in {before.files.get(name), after.files.get(name)}, f"{name} is half written"
     assert now.latest in (before.latest, after.latest)

@@ -225,7 +225,7 @@ def test_keys_that_tensorflow_cannot_restore_by_are_said(tmp_path: Path) -> None
     writer.abandon()
 
 
-# What is refused ---------------------------------------------------------------------
+# What is rejected ---------------------------------------------------------------------
 
 
 def refused(error: type[formats.CheckpointError], tmp_path: Path, **options: Any) -> formats.CheckpointError:

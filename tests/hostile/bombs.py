@@ -1,6 +1,6 @@
 """Small files that ask for much: memory, time, depth.  Each function makes one in a folder.
 
-What is declared stands in no relation to what is there: shapes of 10**18 elements, offsets
+What is declared is in no relation to what is there: shapes of 10**18 elements, offsets
 of 2**63, lengths that run on, chains and circles, archives that inflate a thousandfold.
 """
 

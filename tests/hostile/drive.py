@@ -54,7 +54,7 @@ def _alarm(*_: Any) -> None:
 
 
 def case_of(target: Target, seed: int) -> bytes:
-    """Return the input that a seed stands for."""
+    """Return the input that a seed is for."""
     return target.case(random.Random(f"{target.name} {seed}"))
 
 

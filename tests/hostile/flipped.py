@@ -4,8 +4,8 @@ A command that exits 0 has to have printed and written what it does of the sound
 Of a format without checksums it may print and write other values; how often it does is
 counted.  Commands run within a child process for each pair: the HDF5 library may crash.
 `ls` may list what is left, where a warning says that something is wrong; of npz and
-`.keras` it compares no checksum, as its help says, and may list what stands there.  A command that
-refuses the sound file has nothing to get wrong, and is not tried on damaged ones.
+`.keras` it compares no checksum, as its help says, and may list what is there.  A command that
+rejects the sound file has nothing to get wrong, and is not tried on damaged ones.
 
     [TMPDIR=/dev/shm] python -m tests.hostile.flipped [--every N] [SPECIMEN...]
 
@@ -274,7 +274,7 @@ def _about(specimen: Specimen, command: list[str]) -> list[str]:
 
 
 def _written(path: str) -> object:
-    """Return the values of what lies at a path, whatever a command made of it; None where nothing does."""
+    """Return the values of what is at a path, whatever a command made of it; None where nothing does."""
     if os.path.isdir(path) and not os.path.exists(os.path.join(path, "_METADATA")):  # no step of Orbax
         return {name: _written(os.path.join(path, name)) for name in sorted(os.listdir(path))}
     if path.endswith(".npy"):
@@ -310,7 +310,7 @@ def _clear(directory: str) -> None:
 
 
 def _tries(pair: Pair, stride: int, first: int, workspace: str) -> Iterator[str]:
-    """Yield what came of each flipped bit: right, refused, warned, listed, changed, or a finding."""
+    """Yield what came of each flipped bit: right, rejected, warned, listed, changed, or a finding."""
     specimen, command = pair
     for name in ("in", "sound", "new"):
         os.mkdir(os.path.join(workspace, name))

@@ -4,7 +4,7 @@
 
 atheris instruments `formats`, libFuzzer chooses inputs; half of them it mutates itself, half
 are mutated by their structure, as `tests.hostile.drive` does.  An input that ends badly is
-written beside the corpus and ends the run; `-seed`, `-runs` and the like are libFuzzer's.
+written next to the corpus and ends the run; `-seed`, `-runs` and the like are libFuzzer's.
 https://github.com/google/atheris
 """
 

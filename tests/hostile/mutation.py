@@ -1,7 +1,7 @@
 """Changing files the way an attacker would: by their structure, checksums made right again.
 
-A flipped bit in a file with checksums is noticed at the door and never reaches what lies
-behind it.  So each kind of structure is taken apart, something in it is changed, and it
+A flipped bit in a file with checksums is noticed at the door and never reaches what is
+behind it.  So each kind of structure is parsed, something in it is changed, and it
 is put together again: fields of a message, entries of a table, members of an archive,
 items of a JSON text, fields of HDF5's own structures.  All of it is decided by one
 `random.Random`, so that a seed is a test case.
@@ -405,7 +405,7 @@ _NAMES = (b"os\nsystem\n", b"builtins\neval\n", b"torch\nfloat32\n", b"collectio
 
 
 def mutate_pickle(dice: random.Random, data: bytes) -> bytes:
-    """Return a pickle of which an opcode is another, is left out or stands where it did not, or any byte."""
+    """Return a pickle of which an opcode is another, is left out or is where it did not, or any byte."""
     if dice.random() < 0.4:
         return mutate_bytes(dice, data)
     places = [place for _, _, place in pickletools.genops(data) if place is not None]

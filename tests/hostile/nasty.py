@@ -88,7 +88,7 @@ def safetensors(directory: Path) -> str:
 
 
 def torch(directory: Path) -> str:
-    """Keys, keys within keys, and what stands beside tensors."""
+    """Keys, keys within keys, and what is next to tensors."""
     tensor = torch_files.tensor()
     value = dict.fromkeys(TEXTS, tensor) | {"nested": {text: [tensor] for text in TEXTS}}
     value |= {f"said {number}": text for number, text in enumerate(TEXTS)}

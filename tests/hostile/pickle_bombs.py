@@ -150,7 +150,7 @@ def torch_tensors_that_are_not_read(path: str) -> str:
 
 @bomb
 def torch_tuples_that_hold_themselves(path: str) -> str:
-    """As what a dictionary has beside its items, which leads to no tensor."""
+    """As what a dictionary has next to its items, which leads to no tensor."""
     lists = b"](" + b"]" * 2_000 + b"e"
     deep = lists + _KEEP + b"0" + _KEPT + b"\x85" * 100_000
     attributes = deep + b"r\xfe\xff\0\0" + _KEPT + b"j\xfe\xff\0\0" + b"a0"

@@ -1,4 +1,4 @@
-"""Pickles that nobody's `torch.save` writes: random programs for the pickle machine, whose values are shared.
+"""Pickles that no one's `torch.save` writes: random programs for the pickle machine, whose values are shared.
 
 A program is a tree of values, written as opcodes.  What was made is kept in the memo and taken from
 there again and again: as an element, a key, a value, an argument of each global that may be called, as
@@ -245,7 +245,7 @@ class Program:
     # Roots --------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Push a dictionary with a tensor, and values beside it."""
+        """Push a dictionary with a tensor, and values next to it."""
         self._out += b"}(X\1\0\0\0w" + _TENSOR
         for number in range(self._dice.randrange(1, 5)):
             self._out += b"X\1\0\0\0%c" % (97 + number)

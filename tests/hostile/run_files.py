@@ -1,4 +1,4 @@
-"""Targets beside the checkpoints themselves: event files, and the graphs of TensorFlow 1.
+"""Targets next to the checkpoints themselves: event files, and the graphs of TensorFlow 1.
 
 Both are read to tell of a run, so a damaged one may say less, and never end a command.
 """
@@ -88,7 +88,7 @@ def seeds_of_meta_graphs() -> list[bytes]:
 
 
 def meta_graph(data: bytes, workspace: str) -> str:
-    """Read the graph beside a checkpoint."""
+    """Read the graph next to a checkpoint."""
     path = os.path.join(workspace, "model.ckpt-1.meta")
     with open(path, "wb") as file:
         file.write(data)
@@ -111,7 +111,7 @@ def mutate_saved_model(dice: random.Random, data: bytes) -> bytes:
 
 
 def saved_model(data: bytes, workspace: str) -> str:
-    """Read what a SavedModel says beside its variables."""
+    """Read what a SavedModel says next to its variables."""
     for name, content in ((SAVED_MODEL, b""), ((SAVED_MODEL, KERAS_METADATA)[data[0] % 2], data[1:])):
         with open(os.path.join(workspace, name), "wb") as file:
             file.write(content)

@@ -290,7 +290,7 @@ def _file(name: str, data: bytes, workspace: str) -> str:
 
 
 def _bundle(data: bytes, workspace: str) -> str:
-    """Open an index beside the data shards that it had; its first byte says whose they are."""
+    """Open an index next to the data shards that it had; its first byte says whose they are."""
     directory = os.path.join(workspace, str(data[0]))
     if not os.path.isdir(directory):
         os.mkdir(directory)
@@ -305,7 +305,7 @@ def copy_shards(number: int, directory: str) -> None:
 
 
 def _weight_map(data: bytes, workspace: str) -> str:
-    """The map of sharded Keras weights, beside the one shard that there is."""
+    """The map of sharded Keras weights, next to the one shard that there is."""
     shard = os.path.join(workspace, SHARD)
     if not os.path.exists(shard):
         shutil.copy(data_path("interop", "weights.weights.h5"), shard)
@@ -398,7 +398,7 @@ def _described(data: bytes) -> None:
 
 
 _MEMORY, _SECONDS = 100 << 20, 20
-"""What a file may cost beside its size, and how long a command may take on it."""
+"""What a file may cost next to its size, and how long a command may take on it."""
 
 
 def _in_little_memory(parse: Callable[[bytes], Any]) -> Callable[[bytes, str], str]:
@@ -478,7 +478,7 @@ def _resident_without_work() -> int:
 
 
 def _distributed(data: bytes, workspace: str) -> str:
-    """Open a distributed checkpoint by such metadata, with its chunks beside it."""
+    """Open a distributed checkpoint by such metadata, with its chunks next to it."""
     chunks = os.path.join(workspace, CHUNKS)
     if not os.path.exists(chunks):
         shutil.copy(data_path("pytorch", "dcp", CHUNKS), chunks)

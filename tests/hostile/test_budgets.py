@@ -137,7 +137,7 @@ ON_GRAPHS = (
 
 
 def _without_last_line(err: str) -> str:
-    """Return what a command says on stderr but for what it wrote, or how many keys it changed."""
+    """Return what a command says on stderr except for what it wrote, or how many keys it changed."""
     lines = err.splitlines(keepends=True)
     return "".join(
         line

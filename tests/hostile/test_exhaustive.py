@@ -1,7 +1,7 @@
 """Every truncation and every flipped bit of small checkpoints, through open, list, read, verify.
 
 Formats with checksums (bundles, V1, npz): the right values or a typed error.  Formats
-without (HDF5, safetensors, listings): a typed error or values, of which nobody can say
+without (HDF5, safetensors, listings): a typed error or values, of which no one can say
 whether they are the right ones; how often they were not is counted and printed.
 """
 
@@ -102,7 +102,7 @@ def test_every_truncation_and_flipped_bit(tmp_path: Path, path: str, file: str) 
         truth = values(reader)
     size = os.path.getsize(tmp_path / file)
     assert 0 < size <= 4096
-    # All but the zeros of a footer, and the metaindex block, which nobody reads.
+    # All but the zeros of a footer, and the metaindex block, which no one reads.
     assert try_all(prefix, str(tmp_path / file), truth, bits=8) >= size + 8 * (size - 40 - 13)
 
 
@@ -150,7 +150,7 @@ UNGUARDED = [("safetensors", "weights.safetensors"), ("listing", "listing.json")
 
 
 def silent_changes(path: Path, bits: int) -> int:
-    """Damage a file without checksums in every way; return how often values changed without a word."""
+    """Damage a file without checksums in every way; return how often values changed silently."""
     with open_checkpoint(str(path)) as reader:
         truth = values(reader)
     data = path.read_bytes()

@@ -21,7 +21,7 @@ MOST_BYTES = 800
 
 
 def tried(specimen: Specimen, chosen: list[Pair], stride: int, first: int | None = None) -> int:
-    """Flip a bit in some bytes, for commands; return how often values changed without a word."""
+    """Flip a bit in some bytes, for commands; return how often values changed silently."""
     changed = 0
     dice = random.Random(specimen.name)
     for pair in chosen:

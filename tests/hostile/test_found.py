@@ -46,7 +46,7 @@ def npz_members() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("half", ["\\ud800", "\\udcff"])
 def test_half_a_character_in_a_header_is_an_error(half: str, tmp_path: Path) -> None:
-    """It was a UnicodeEncodeError when keys were put in order, or taken where libraries refuse it."""
+    """It was a UnicodeEncodeError when keys were put in order, or taken where libraries reject it."""
     row = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     path = safetensors(tmp_path / "w.safetensors", f'{{"{half}":{row},"v":{row}}}')
     with pytest.raises(formats.CorruptCheckpointError, match="half of a surrogate pair"):
@@ -70,7 +70,7 @@ def test_a_member_without_a_name_is_one(tmp_path: Path) -> None:
     """It was an IndexError when asked whether it is a directory."""
     held = npz_members()
     data = pack_zip([("x", next(iter(held.values())))])
-    # The name is taken away where it stands: in front of the data, and in the directory.
+    # The name is taken away where it is: in front of the data, and in the directory.
     data = data.replace(b"\1\0\0\0x\x93NUMPY", b"\0\0\0\0\x93NUMPY")
     (tmp_path / "a.npz").write_bytes(data.replace(b"\1\0\0\0\0\0", b"\0\0\0\0\0\0"))
     with pytest.raises(formats.CheckpointError):
@@ -78,7 +78,7 @@ def test_a_member_without_a_name_is_one(tmp_path: Path) -> None:
 
 
 def test_a_member_that_swallows_others_is_noticed(tmp_path: Path) -> None:
-    """A flipped bit in the length of a comment, and three of four tensors were gone without a word."""
+    """A flipped bit in the length of a comment, and three of four tensors were gone silently."""
     with open(data_path("interop", "weights.npz"), "rb") as file:
         data = bytearray(file.read())
     first = data.index(b"PK\1\2")
@@ -253,7 +253,7 @@ def test_a_compressed_configuration_is_held_against_what_is_stored(tmp_path: Pat
 
 
 def test_a_plug_in_is_not_even_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that is not the library's own is refused before the library is asked for it."""
+    """A filter that is not the library's own is rejected before the library is asked for it."""
     held = io.BytesIO()
     with h5py.File(held, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

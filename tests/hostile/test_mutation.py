@@ -166,7 +166,7 @@ def test_object_graphs_of_any_edges(graph: TrackableObjectGraph) -> None:
 
 @given(graphs)
 def test_bundles_with_any_object_graph(graph: TrackableObjectGraph) -> None:
-    """The graph lies in a shard, which is none of those that the target has beside its indexes."""
+    """The graph is in a shard, which is none of those that the target has next to its indexes."""
     stored = strings([graph.encode()], ())
     entry = BundleEntryProto(dtype=7, shape=TensorShapeProto(), size=len(stored.data), crc32c=stored.crc32c)
     rows = [(b"", BundleHeaderProto(num_shards=1).encode())]

@@ -52,7 +52,7 @@ class Watch:
 
 @pytest.fixture
 def secret(tmp_path: Path) -> str:
-    """An HDF5 file somewhere else, which nobody has asked for."""
+    """An HDF5 file somewhere else, which no one has asked for."""
     os.mkdir(tmp_path / "elsewhere")
     path = str(tmp_path / "elsewhere" / "secret.h5")
     with h5py.File(path, "w") as file:
@@ -101,7 +101,7 @@ LAYOUTS = ("plain.h5", "layers.weights.h5", "model.keras")
 
 
 def with_a_way_out(directory: Path, layout: str, way: Callable[[h5py.Group, str], None], secret: str) -> str:
-    """Write a file of a layout, with a sound dataset beside the way out of it."""
+    """Write a file of a layout, with a sound dataset next to the way out of it."""
     path = str(directory / layout)
     inner = path + ".inner" if layout.endswith(".keras") else path
     with h5py.File(inner, "w") as file:

@@ -111,7 +111,7 @@ def ten_steps(tf, optimizer, by_rows=False):
 def printed(run):
     """Return the lines that a program prints, those that are overwritten as they first and last were.
 
-    Durations depend on the machine: a T stands for each.
+    Durations depend on the machine: a T is for each.
     """
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

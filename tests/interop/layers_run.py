@@ -92,6 +92,6 @@ LAYERS_RUN: list[Row] = [
 
 
 def is_only_in_keras_2(row: Row) -> bool:
-    """Whether TensorFlow 2.21 has no kernel: it refuses dilation rates larger than 1 of this one on a CPU."""
+    """Whether TensorFlow 2.21 has no kernel: it rejects dilation rates larger than 1 of this one on a CPU."""
     class_name, options, _ = row
     return class_name == "Conv2DTranspose" and "dilation_rate" in options

@@ -641,7 +641,7 @@ def safetensors_offsets():
     _safetensors(struct.pack("<Q", len(header)) + header + bytes(12))
 
 
-if IS_KERAS_3:  # the release beside which safetensors is installed
+if IS_KERAS_3:  # the release next to which safetensors is installed
     for _function in (
         safetensors_header_too_large,
         safetensors_header_too_small,

@@ -26,7 +26,7 @@ def state_dict_of_other_sizes():
 
 
 class Settings:
-    """What people save beside their weights."""
+    """What people save next to their weights."""
 
 
 @provoked

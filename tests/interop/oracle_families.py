@@ -1,7 +1,7 @@
 """Families of models: trained and saved in each form, and taken up again from converted files.
 
 `make` trains a program and records what the uninterrupted run does next; `go_on` loads a file in
-another program of the family and says how far it goes on as that run does.  `judge` does the same, but takes
+another program of the family and says how far it continues as that run does. `judge` does that too, but takes
 no steps where the file brings the state, bit for bit, that the program's own file brings.  Run by
 TensorFlow's Python.
 """
@@ -58,7 +58,7 @@ def make(folder, name):
 
 
 def _is_blind(name, weights, losses):
-    """Whether a new optimizer goes on as the trained one does, so that the family tells nothing of it."""
+    """Whether a new optimizer continues as the trained one does, so that the family tells nothing of it."""
     fresh = _program(name, FRESH_SEED)
     for variable, value in zip(fresh.variables(), weights, strict=True):
         variable.assign(tf.cast(value, variable.dtype))

@@ -1,7 +1,7 @@
-"""Models of the fixtures, built anew with Keras and loaded from files; run by TensorFlow's Python.
+"""Models of the fixtures, built again with Keras and loaded from files; run by TensorFlow's Python.
 
 `tf.keras` is Keras 2 in TensorFlow 2.15 and Keras 3 in 2.21.  How each model is built is
-what the fixtures' own scripts say; what they answered is beside them, `*.output.npy`.
+what the fixtures' own scripts say; what they answered is next to them, `*.output.npy`.
 """
 
 import numpy as np

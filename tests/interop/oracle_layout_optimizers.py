@@ -40,7 +40,7 @@ def _apply(optimizer, model, gradients):
 
 
 def trained(folder, cases, suffix):
-    """Save `<number><suffix>`, and beside it `<number>.npz`: gradients and weights by name."""
+    """Save `<number><suffix>`, and next to it `<number>.npz`: gradients and weights by name."""
     for number, (family, name, settings) in enumerate(cases):
         K.backend.clear_session()
         random = np.random.RandomState(number)

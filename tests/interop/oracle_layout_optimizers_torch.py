@@ -102,7 +102,7 @@ def gone_on(folder, classes):
 
 
 def compared(folder, count):
-    """Return by number how far what Keras went on to is from what PyTorch did, relative to the changes."""
+    """Return by number how far what Keras continued to is from what PyTorch did, relative to the changes."""
     found = {}
     for number in range(count):
         wanted = torch.load(os.path.join(folder, f"{number}_torch.pt"), weights_only=True)

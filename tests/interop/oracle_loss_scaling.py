@@ -1,4 +1,4 @@
-"""Train a model of half precision within a LossScaleOptimizer, and go on; run by TensorFlow's Python."""
+"""Train a model of half precision within a LossScaleOptimizer, and continue; run by TensorFlow's Python."""
 
 import numpy as np
 import tensorflow as tf

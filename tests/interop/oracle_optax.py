@@ -1,4 +1,4 @@
-"""Train with optax, save with Orbax and go on from what was converted; run by the Python that has Orbax."""
+"""Train with optax, save with Orbax and continue from conversions; run by the Python of Orbax."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""One small model trained by every optimizer of every generation, and whether it goes on from a checkpoint.
+"""One small model trained by every optimizer of every generation, and whether it continues from a checkpoint.
 
 A family is a generation of optimizers: tf1 (tf.compat.v1.train), legacy and new (Keras 2, before and
 since 2.11), k3 (Keras 3).  `make` trains for three steps, saves, and takes two more, which are the truth;

@@ -154,7 +154,7 @@ _SAVED = {
 
 
 def saved(folder, name):
-    """Save a model of the first library, and its answers beside it."""
+    """Save a model of the first library, and its answers next to it."""
     found = _SAVED[name](folder, name)
     np.savez(os.path.join(folder, f"{name}.answers.npz"), **{str(at): each for at, each in enumerate(found)})
 

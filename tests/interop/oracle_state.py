@@ -1,4 +1,4 @@
-"""How TensorFlow takes a state file, and how its CheckpointManager goes on; run by TensorFlow's Python."""
+"""How TensorFlow takes a state file, and how its CheckpointManager continues; run by TensorFlow's Python."""
 
 import os
 
@@ -10,7 +10,7 @@ def _checkpoint():
 
 
 def train(directory, saves, max_to_keep, keep_every=None):
-    """Save some times as a training does that goes on where it finds itself; what the manager has then."""
+    """Save some times as a training does that continues where it finds itself; what the manager has then."""
     checkpoint = _checkpoint()
     manager = tf.train.CheckpointManager(
         checkpoint, directory, max_to_keep=max_to_keep, keep_checkpoint_every_n_hours=keep_every

@@ -1,4 +1,4 @@
-"""The table of `ckpt explain` is held against what the real programs say when they are provoked."""
+"""The table of `ckpt explain` is compared with what the real programs say when they are provoked."""
 
 from __future__ import annotations
 

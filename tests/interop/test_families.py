@@ -1,6 +1,6 @@
 """Families of models in every form that Keras saves: converted, loaded and trained on.
 
-`families/known.json` names what does not go on yet; everything else has to.  `python -m
+`families/known.json` names what does not continue yet; everything else has to.  `python -m
 tests.interop.families --record` writes it anew; `--help` says how to look at one family or direction.
 """
 
@@ -53,7 +53,7 @@ def test_training_goes_on_from_what_is_converted(families: drive.Families, start
 
 
 def test_families_tell_whether_the_optimizer_was_carried(families: drive.Families) -> None:
-    """A family's next losses are others where the optimizer begins anew, but for those that begin."""
+    """A family's next losses are others where the optimizer begins again, except for those that begin."""
     names = drive.Known.read().families[families.generation]
     for name in _sample(names):
         assert families.truth(name).blind == (name in drive.BLIND), name

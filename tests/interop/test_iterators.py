@@ -1,4 +1,4 @@
-"""Iterators cross: what one side saved, the other goes on with at the very next element."""
+"""Iterators cross: what one side saved, the other continues with at the very next element."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_rows_tell_the_edges_of_the_object_graph(old_tensorflow: TensorFlow) -> 
 
 
 def test_recorded_layers_are_what_keras_computes(tensorflow: TensorFlow) -> None:
-    """What the runtime is held against, of Keras 2 and 3: configurations, outputs, gradients."""
+    """What the runtime is compared with, of Keras 2 and 3: configurations, outputs, gradients."""
     recorded = read_layers("keras2" if tensorflow.is_old else "keras3")
     answers = tensorflow.ask("keras", "layer_values", layers=[row for row, _, _ in recorded])
     for (row, config, arrays), found, (written, *_) in zip(

@@ -98,7 +98,7 @@ def test_a_programs_own_model_needs_no_configuration(
 ) -> None:
     judges[release].ask("layouts", "trained", folder=str(tmp_path))
     saved, there, back = (tmp_path / name for name in ("net", "net.safetensors", "back"))
-    ckpt("convert", saved, there, "--layout", "pytorch", "--weights-only", "-q")  # its step is no weight
+    ckpt("convert", saved, there, "--layout", "pytorch", "--weights-only", "-q")  # its step is not a weight
     assert pytorch.ask("layouts_torch", "trained", folder=str(tmp_path)) < CLOSE
     ckpt("convert", there, back, "--layout", "tensorflow", "--like", saved, "--partial", "-q")
     ckpt(

@@ -86,7 +86,7 @@ PROGRAMS = {
     "2.15": ["bare-adam", "bare-legacy_sgd", "full-adam", "full-legacy_sgd"],
     "2.21": ["bare-none", "bare-adam", "full-adam", "full-sgd"],
 }
-"""Roots, which are a model or hold one beside its optimizer and a step, and optimizers, by release."""
+"""Roots, which are a model or hold one next to its optimizer and a step, and optimizers, by release."""
 
 
 def programs(tensorflow: TensorFlow, model: str) -> list[str]:
@@ -152,7 +152,7 @@ def check_slots(saved: dict[str, Any], found: dict[str, Any], theirs: dict[str, 
 def by_map(checkpoint: str, target: str) -> list[str]:
     """Return a command with the pairs that `match` proposes where it knows no command.
 
-    Names are shifted then, so that full names are those of other layers, and the optimizer refuses slots.
+    Names are shifted then, so that full names are those of other layers, and the optimizer rejects slots.
     """
     map_file = Path("map.tsv")
     map_file.unlink(missing_ok=True)

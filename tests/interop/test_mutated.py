@@ -1,6 +1,6 @@
 """Bundles and V1 files changed by their structure, checksums made right, as TensorFlow reads them.
 
-What both read is the same, and what TensorFlow refuses `verify` finds.  It is not held against it
+What both read is the same, and what TensorFlow rejects `verify` finds.  It is not compared with it
 that a release does not know the dtypes of later ones, that its Python joins no slices of V1
 files of some dtypes, and that slots have fewer slices than their shape, as its optimizers write them.
 """

@@ -1,4 +1,4 @@
-"""Training goes on from a converted checkpoint: TensorFlow and Keras take the next steps from it."""
+"""Training continues from a converted checkpoint: TensorFlow and Keras take the next steps from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GOES_ON_AS = {"proximal_adagrad": "adagrad"}
 
 
 class Case(NamedTuple):
-    """A conversion: from which family to which, of which optimizer, and as which it goes on."""
+    """A conversion: from which family to which, of which optimizer, and as which it continues."""
 
     source: str
     target: str
@@ -70,7 +70,7 @@ REFUSED = {
 
 
 GOING_ON = [(case, seed) for case in cases() if case not in REFUSED for seed in range(3)]
-"""What goes on, each from three sets of weights and data."""
+"""What continues, each from three sets of weights and data."""
 
 
 @pytest.fixture(scope="session")
@@ -341,7 +341,7 @@ LIKE = [
     for held in FILES.get(case.source, [])
     if held != "model.weights.h5" and (case.source, case.optimizer) != ("new", "nadam")
 ]
-"""What goes on from a file of one family in a checkpoint of another."""
+"""What continues from a file of one family in a checkpoint of another."""
 
 
 @pytest.mark.parametrize(("case", "held"), [LIKE[number] for number in seeds(12, len(LIKE))], ids=str)
@@ -365,7 +365,7 @@ INTO = [
     for file in FILES.get(case.target, [])
     if file != "model.weights.h5" and (case.target, file) != ("k3", "model.h5")
 ]
-"""What goes on from a checkpoint of one family, TensorFlow 1's too, in a file of another."""
+"""What continues from a checkpoint of one family, TensorFlow 1's too, in a file of another."""
 
 
 @pytest.mark.parametrize(("case", "file"), [INTO[number] for number in seeds(12, len(INTO))], ids=str)
@@ -387,7 +387,7 @@ def test_keras_3_steps_otherwise_by_slices_alone(
 ) -> None:
     """Of an embedding's gradient Keras 3's Adam lets the rows that a batch has not be; Keras 2's moves all.
 
-    By the same gradients as tensors both go on alike, so that the difference is not the state's.
+    By the same gradients as tensors both continue alike, so that the difference is not the state's.
     """
     for dense in (True, False):
         ask = {"k3": new_tensorflow, target: old_tensorflow}

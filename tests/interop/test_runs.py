@@ -1,4 +1,4 @@
-"""A run directory goes from TensorFlow's Estimator to ours and back, and training goes on unmoved."""
+"""A run directory goes from TensorFlow's Estimator to ours and back, and training continues unmoved."""
 
 from __future__ import annotations
 

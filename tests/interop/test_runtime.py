@@ -99,7 +99,7 @@ def test_weight_files_go_both_ways(tensorflow: TensorFlow, model: str, suffix: s
 
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 def test_recorded_steps_are_tensorflows(tensorflow: TensorFlow) -> None:
-    """What the runtime's optimizers are held against is what TensorFlow computes."""
+    """What the runtime's optimizers are compared with is what TensorFlow computes."""
     for row in recorded():
         what = {name: row[name] for name in ("optimizer", "legacy", "settings")}
         found = theirs(tensorflow, "optimizer_steps", **what)
@@ -109,7 +109,7 @@ def test_recorded_steps_are_tensorflows(tensorflow: TensorFlow) -> None:
 
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 def test_recorded_masks_are_tensorflows(tensorflow: TensorFlow) -> None:
-    """What the runtime's layers, losses and metrics are held against is what TensorFlow makes of masks."""
+    """What the runtime's layers, losses and metrics are compared with is what TensorFlow makes of masks."""
     found = tensorflow.ask("runtime", "masks")
     assert list(found) == list(recorded_masks())
     for name, row in recorded_masks().items():
@@ -186,7 +186,7 @@ def test_state_files_go_both_ways(tensorflow: TensorFlow, tmp_path: Path) -> Non
 
 
 def test_recorded_expressions_are_tensorflows(tensorflow: TensorFlow) -> None:
-    """What the runtime's operations are held against is what both releases compute."""
+    """What the runtime's operations are compared with is what both releases compute."""
     for text, row in read_expressions().items():
         assert_evaluated(tensorflow.ask("runtime", "evaluate", text=text), row)
 
@@ -214,7 +214,7 @@ def test_what_comes_of_a_restore_is_what_tensorflow_says(tensorflow: TensorFlow,
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 @pytest.mark.parametrize("family", edges.families())
 def test_recorded_edges_are_tensorflows(tensorflow: TensorFlow, family: str) -> None:
-    """What the runtime is held against at the edges are TensorFlow's values and errors."""
+    """What the runtime is compared with at the edges are TensorFlow's values and errors."""
     programs = edges.cases(family)
     found = tensorflow.ask("runtime", "edges", programs=list(programs.values()))
     for title, program in programs.items():

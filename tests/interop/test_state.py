@@ -1,4 +1,4 @@
-"""TensorFlow reads what `ckpt state` wrote, and CheckpointManager goes on with it."""
+"""TensorFlow reads what `ckpt state` wrote, and CheckpointManager continues with it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["Point", "mutated", "points_of", "probed"]
 
 
 class Point(NamedTuple):
-    """A place in a file, and what stands there before and after."""
+    """A place in a file, and what is there before and after."""
 
     path: str
     number: int
@@ -81,7 +81,7 @@ def probed(text: str, numbers: dict[int, int]) -> str:
     for number, told in numbers.items():
         node, place, _, _ = changes[number]
         call = ast.Call(ast.Name(_PROBE, ast.Load()), [ast.Constant(told)], [])
-        # A place that an earlier probe stands at already has it before its own expression.
+        # A place that an earlier probe is at already has it before its own expression.
         place.put(ast.copy_location(ast.BoolOp(ast.Or(), [call, place.get()]), node))
     at = next(
         (n for n, each in enumerate(tree.body) if not isinstance(each, ast.Expr) and not _is_future(each)), 0
@@ -144,7 +144,7 @@ def _changes(tree: ast.Module) -> Iterator[_Change]:
 
 
 def _places(parent: ast.AST) -> Iterator[_Place]:
-    """Yield the places of all expressions that are computed, but for what a program asserts."""
+    """Yield the places of all expressions that are computed, except for what a program asserts."""
     for field, value in ast.iter_fields(parent):
         if field in ("annotation", "returns", "decorator_list", "bases", "format_spec", "ctx"):
             continue

@@ -1,6 +1,6 @@
 """What the docs say of pre-commit, GitHub, GitLab and pandas, with these tools and the services' schemas.
 
-Nothing is asked of the network: what the hooks and the action install lies in the folder of wheels
+Nothing is asked of the network: what the hooks and the action install is in the folder of wheels
 that `make recipes` filled.
 """
 
@@ -126,7 +126,7 @@ TITLES = (
 def _commit(made: Repository, code: int) -> list[str]:
     """Commit what is staged; how each hook ended."""
     made.git("commit", "-q", "-m", "more", code=code)
-    # `(no files to check)` stands before how it ended.
+    # `(no files to check)` is before how it ended.
     ends = dict(re.findall(r"^(.*?)\.{3,}(?:\(.*\))?(\w+)$", made.err, re.MULTILINE))
     return [ends[title] for title in TITLES]
 

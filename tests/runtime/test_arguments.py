@@ -1,4 +1,4 @@
-"""The runtime takes TensorFlow's arguments; none of them is dropped without a word.
+"""The runtime takes TensorFlow's arguments; none of them is dropped silently.
 
 `make interop` holds the recorded signatures against TensorFlow (`tests/interop/signatures.py` writes them).
 """

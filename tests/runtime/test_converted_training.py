@@ -94,7 +94,7 @@ def convert(*arguments):
 
 
 def continues(path, expected, optimizer, net=Net):
-    """Whether new objects, restored, go on after 50 steps as the first ones did."""
+    """Whether new objects, restored, continue after 50 steps as the first ones did."""
     again = Training(optimizer, net)
     for _ in range(50):
         next(again.iterator)

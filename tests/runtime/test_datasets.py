@@ -1,4 +1,4 @@
-"""Datasets, and iterators that go on at the very next element."""
+"""Datasets, and iterators that continue at the very next element."""
 
 from __future__ import annotations
 

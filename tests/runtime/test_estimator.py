@@ -1,4 +1,4 @@
-"""Estimators: the schedule of their checkpoints, what is restored when, and what is refused."""
+"""Estimators: the schedule of their checkpoints, what is restored when, and what is rejected."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TestSchedule:
 
 class TestTraining:
     def test_two_calls_are_one(self, tmp_path):
-        """Bit for bit, where the data goes on where it stopped."""
+        """Bit for bit, where the data continues where it stopped."""
         for kind in ("v1", "v2"):
             first = classifier(tmp_path / kind / "one", kind)
             first.train(flowers(100), steps=30)
@@ -206,7 +206,7 @@ class TestTraining:
 
         found = tf.estimator.Estimator(model_fn, str(tmp_path))
         found.train(line, steps=1)
-        found.train(line, steps=1)  # each call counts names anew
+        found.train(line, steps=1)  # each call counts names again
         assert found.get_variable_names() == [
             "Variable", "Variable_1", "dense/bias", "dense/kernel", "dense_1/bias", "dense_1/kernel",
             "global_step",
@@ -321,7 +321,7 @@ class TestEvaluation:
 
 class TestRefused:
     def test_a_state_file_that_is_missing(self, tmp_path):
-        """TensorFlow would begin anew, and overwrite the run on its way."""
+        """TensorFlow would begin again, and overwrite the run on its way."""
         found = tf.estimator.Estimator(slope, str(tmp_path))
         found.train(line, steps=4)
         (tmp_path / "checkpoint").unlink()
@@ -492,7 +492,7 @@ class TestDirectory:
         assert sorted(path.name for path in (tmp_path / "run").glob("other*.index")) == ["other-1.index"]
 
     def test_a_checkpoint_that_vanishes_while_it_is_opened(self, tmp_path, monkeypatch, caplog):
-        """A run beside us saves the next and deletes this one: the next is taken."""
+        """A run next to us saves the next and deletes this one: the next is taken."""
         caplog.set_level(logging.INFO)
         found = tf.estimator.Estimator(slope, str(tmp_path), config(keep_checkpoint_max=1))
         found.train(line, steps=4)
@@ -570,7 +570,7 @@ class TestHooks:
         assert "largest = 0.75" in caplog.text  # of the third
 
     def test_no_variables_are_made_while_training(self, tmp_path):
-        """They would turn up in checkpoints that nobody could restore."""
+        """They would turn up in checkpoints that no one could restore."""
 
         class Late(tf.estimator.SessionRunHook):
             def after_run(self, run_context, run_values):

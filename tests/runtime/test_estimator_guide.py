@@ -53,7 +53,7 @@ def test_the_guide_to_estimators_checkpoints(capsys):
     classifier.train(input_fn=lambda: train_input(train_x, train_y, batch_size=100), steps=200)
     events = glob.glob("models/iris/events.out.tfevents.*")
     assert len(events) == 1
-    # What the guide's `ls -1 models/iris` shows, but for the graph, of which there is none.
+    # What the guide's `ls -1 models/iris` shows, except for the graph, of which there is none.
     assert sorted(os.listdir("models/iris")) == sorted([
         "checkpoint", os.path.basename(events[0]),
         "model.ckpt-0.data-00000-of-00001", "model.ckpt-0.index",
@@ -217,7 +217,7 @@ def test_another_model_of_objects_is_refused():
 
 
 def test_what_does_not_hang_on_the_checkpoint_is_missed(caplog):
-    """TensorFlow saves such a run without a word, and fails when it is continued; we warn first."""
+    """TensorFlow saves such a run silently, and fails when it is continued; we warn first."""
 
     def model_fn(features, labels, mode):
         extra = tf.Variable(1.0, name="extra")
@@ -235,7 +235,7 @@ def test_what_does_not_hang_on_the_checkpoint_is_missed(caplog):
 
 
 def test_from_objects_to_names_and_back():
-    """A run that was saved by objects goes on by names: their full names tell which is which."""
+    """A run that was saved by objects continues by names: their full names tell which is which."""
 
     def by_name(features, labels, mode):
         return line_model("legacy")(features, labels, mode)._replace(scaffold=tf_compat.train.Scaffold())

@@ -1,4 +1,4 @@
-"""DNNClassifiers beside TensorFlow's own: from its first values, the same losses, metrics and predictions."""
+"""DNNClassifiers next to TensorFlow's own: the same first values, losses, metrics and predictions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TestIris:
         assert found.get_variable_names() == facts["variable_names"]
 
     def test_another_model_is_refused_before_anything_is_written(self, kind, tmp_path):
-        """TensorFlow 2's classifier takes the old shapes without a word; the older one fails as we do."""
+        """TensorFlow 2's classifier takes the old shapes silently; the older one fails as we do."""
         directory = self.directory(kind, tmp_path)
         before = {file.name: file.read_bytes() for file in directory.iterdir()}
         found = classifier(directory, kind, hidden=self.facts(kind)["second_hidden_units"])

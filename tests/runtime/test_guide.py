@@ -1,4 +1,4 @@
-"""The checkpoint guide's programs: every call it makes, in its order, beside what TensorFlow said."""
+"""The checkpoint guide's programs: every call it makes, in its order, next to what TensorFlow said."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def step_on(net, example, optimizer):
 
 
 class Run:
-    """What the guide makes anew for each run, and its loop."""
+    """What the guide makes again for each run, and its loop."""
 
     def __init__(self, make_optimizer):
         self.net, self.optimizer = Line(), make_optimizer()

@@ -64,7 +64,7 @@ class TestManager:
         kept = [name for name in names(tmp_path) if name.endswith(".index")]
         assert kept == ["ckpt-2.index", "ckpt-4.index", "ckpt-6.index"]
         assert [os.path.basename(path) for path in manager.checkpoints] == ["ckpt-6"]
-        # What was preserved is nobody's to delete any more.
+        # What was preserved is no one's to delete any more.
         again = tf.train.CheckpointManager(checkpoint(), tmp_path, max_to_keep=1)
         assert again.checkpoints == manager.checkpoints
 
@@ -147,7 +147,7 @@ class TestStateFile:
         assert tf.train.latest_checkpoint(directory) == (latest and str(directory / latest))
 
     def test_a_moved_directory_is_found_beside_its_state_file(self, caplog):
-        """TensorFlow gives up here, and training would begin anew without a word."""
+        """TensorFlow gives up here, and training would begin again silently."""
         directory = DATA / "state_files" / "absolute"
         assert tf.train.latest_checkpoint(directory) == str(directory / "model-2")
         assert "next to the state file" in caplog.text

@@ -1,4 +1,4 @@
-"""Steps of every Keras optimizer, held against those that TensorFlow took."""
+"""Steps of every Keras optimizer, compared with those that TensorFlow took."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def named(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("row", recorded(), ids=named)
 def test_steps_are_tensorflows(row: dict[str, Any]) -> None:
-    """Dense gradients and those of gathered rows, clipped, decayed: equal but for the last digits."""
+    """Dense gradients and those of gathered rows, clipped, decayed: equal except for the last digits."""
     tf.keras.backend.clear_session()
     what = {name: row[name] for name in ("optimizer", "legacy", "settings")}
     found = programs.optimizer_steps(tf, tf.keras, **what)

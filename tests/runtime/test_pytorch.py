@@ -1,4 +1,4 @@
-"""PyTorch's state of optimizers by the table's names and meanings: Keras goes on as PyTorch did."""
+"""PyTorch's state of optimizers by the table's names and meanings: Keras continues as PyTorch did."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KERAS = {
     "Adadelta": lambda **small: K.Adadelta(RATE, **small),
 }
 NUMBERS = {"step", "mu_product"}
-"""What PyTorch keeps that is no slot."""
+"""What PyTorch keeps that is not a slot."""
 
 
 def recorded() -> dict[str, Any]:

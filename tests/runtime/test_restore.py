@@ -300,7 +300,7 @@ class TestNothingIsHalfRestored:
         assert root.a.numpy().tolist() == [8.0] * 3
 
     def test_a_value_that_is_not_in_the_index(self, tmp_path):
-        """The graph names a key that nobody has."""
+        """The graph names a key that no one has."""
         from formats.model.object_graph import ObjectGraph
         from formats.wire.messages import SerializedTensor, TrackableObject, TrackableObjectGraph
 

@@ -1,4 +1,4 @@
-"""Iterators that TensorFlow saved go on here at the very next element."""
+"""Iterators that TensorFlow saved continue here at the very next element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tracked, under which name, what is restored on arrival, and what refuses to be saved."""
+"""What is tracked, under which name, what is restored on arrival, and what rejects to be saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training goes on exactly where it stopped, and goes as TensorFlow's does."""
+"""Training continues exactly where it stopped, and goes as TensorFlow's does."""
 
 from __future__ import annotations
 

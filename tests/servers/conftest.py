@@ -1,4 +1,4 @@
-"""Buckets of servers of other people's, in each of which all of tests/data lies."""
+"""Buckets of servers of other people's, in each of which all of tests/data is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _all_files(directory_of_lines: Path) -> Iterator[tuple[str, bytes]]:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory, laid_out: Path) -> Iterator[str]:
-    """Return a URL below which all of tests/data lies, and a run with a larger bundle."""
+    """Return a URL below which all of tests/data is, and a run with a larger bundle."""
     import obstore
     from obstore.store import S3Store
 

@@ -20,7 +20,7 @@ _PATIENCE = 120.0
 
 
 def _free() -> int:
-    """Return a port that nobody listens at, nor at the one 10,000 above, which weed takes for itself."""
+    """Return a port that no one listens at, nor at the one 10,000 above, which weed takes for itself."""
     while True:
         with socket.socket() as one, socket.socket() as other:
             one.bind(("127.0.0.1", 0))

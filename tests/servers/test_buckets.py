@@ -125,7 +125,7 @@ TENSOR = 1_200_000
 
 
 def _counted() -> list[Entry]:
-    """Return what lies where a line has written."""
+    """Return what is where a line has written."""
     store = next(each for each in bucket_objects.STORES if each.scheme == "s3")
     names = store.list("s3://bucket/counted")
     found = [store.stat(f"s3://bucket/counted/{each.name}") for each in names]

@@ -79,7 +79,7 @@ def redirecting(elsewhere: str) -> Callable[[Handler, bytes | None], bool]:
 
 
 def hold_not_followed(url: str, asked: Web, other: Web, where: str) -> None:
-    """Hold that nobody goes on from one server to another, and that the error has no secret."""
+    """Hold that no one continues from one server to another, and that the error has no secret."""
     with pytest.raises(
         CheckpointError, match=f"redirects to another {where}, which is not followed"
     ) as caught:

@@ -208,7 +208,7 @@ def test_each_checkpoint_of_a_directory(ckpt: Ckpt, here: Path, places: Interrup
     assert files("out") == expected
 
 
-# What is refused -----------------------------------------------------------------------
+# What is rejected -----------------------------------------------------------------------
 
 
 # A source of the same inode, size and time ------------------------------------------------
@@ -450,7 +450,7 @@ def test_a_clock_that_goes_backwards(ckpt: Ckpt, here: Path, places: Interrupted
     assert files("out") == expected
 
 
-# What lies there is hostile --------------------------------------------------------------
+# What is there is hostile --------------------------------------------------------------
 
 
 def claim(value: object) -> bytes:

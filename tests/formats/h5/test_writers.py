@@ -297,7 +297,7 @@ except formats.CheckpointError as error:
 
 
 def test_assets_that_are_not_carried_are_noted(tmp_path: Path) -> None:
-    """A vocabulary is stored next to the weights, and is no tensor."""
+    """A vocabulary is stored next to the weights, and is not a tensor."""
     source = tmp_path / "with.keras"
     copied(data_path(ARCHIVES[0]), source)
     with zipfile.ZipFile(source, "a") as archive:

@@ -1,4 +1,4 @@
-"""Every checkpoint of tests/data that is no bundle, compared with the manifest."""
+"""Every checkpoint of tests/data that is not a bundle, compared with the manifest."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 HALVES = (((0, 2), (0, 3)), ((2, 2), (0, 3)))
 
 REFUSED: dict[str, Callable[[str], object]] = {}
-"""By name; TensorFlow refuses to open these, or to restore what they hold."""
+"""By name; TensorFlow rejects to open these, or to restore what they hold."""
 
 OVERLOOKED: dict[str, Callable[[str], object]] = {}
 """By name; these contradict themselves, and TensorFlow reads them where it does not come across it."""

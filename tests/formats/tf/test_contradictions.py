@@ -1,4 +1,4 @@
-"""`verify` finds what TensorFlow refuses, and nothing in what it reads."""
+"""`verify` finds what TensorFlow rejects, and nothing in what it reads."""
 
 from __future__ import annotations
 

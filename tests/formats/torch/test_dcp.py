@@ -1,4 +1,4 @@
-"""Distributed checkpoints: chunks are one tensor, and what .metadata says is held against them."""
+"""Distributed checkpoints: chunks are one tensor, and what .metadata says is compared with them."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_metadata_that_lacks_a_name_is_refused(name: bytes, other: bytes, why: s
 
 @pytest.mark.parametrize(("file", "few", "stride"), [(".metadata", 20, 1), ("__0_0.distcp", 20, 16)])
 def test_a_flipped_bit_in_what_torch_saved(file: str, few: int, stride: int, tmp_path: Path) -> None:
-    """An error, or what torch saved: also where what is damaged is read by nobody but `verify`.
+    """An error, or what torch saved: also where what is damaged is read by no one but `verify`.
 
     Nothing guards what `.metadata` says once: a key of which all that leads to it is one name, and a
     dtype or shape of as many bytes, until values are read.

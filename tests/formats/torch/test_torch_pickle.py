@@ -105,7 +105,7 @@ def test_what_is_not_on_the_list_is_refused_by_its_name(name: str) -> None:
 
 
 def test_the_list_is_no_longer_than_torchs() -> None:
-    """By its own in torch 2.13; of what is beside it, records of the same functions."""
+    """By its own in torch 2.13; of what is next to it, records of the same functions."""
     functions = {name for name, found in GLOBALS.items() if found.make is not None}
     assert {name for name in functions if not name.startswith("torch.")} == {
         "_codecs.encode",

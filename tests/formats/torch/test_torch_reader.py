@@ -669,7 +669,7 @@ def test_shards_that_contradict_their_index_are_refused(
 
 
 def test_half_a_model_is_never_a_checkpoint(tmp_path: Path) -> None:
-    """Without the index a directory has shards alone, of which none stands for all."""
+    """Without the index a directory has shards alone, of which none is for all."""
     index = sharded(tmp_path, {"a": FIRST, "b": SECOND}, a=T, b=T)
     os.remove(index)
     with pytest.raises(CorruptCheckpointError, match=r"found 2 of 2 shards, but not pytorch_model\.bin"):

@@ -122,8 +122,8 @@ def test_what_was_read_is_written_with_its_structure(name: str, tmp_path: Path) 
 
 
 def nested(tmp_path: Path) -> str:
-    """Return a file of everything that may stand beside tensors."""
-    shared = Opcodes(b"](K\x01K\x02eq\x63")  # a list that stands in two places
+    """Return a file of everything that may stand next to tensors."""
+    shared = Opcodes(b"](K\x01K\x02eq\x63")  # a list that is in two places
     value = {
         "model": {"w": tensor(), "b/c": tensor(storage("1"))},
         "optimizer": {"state": {0: {"step": 3, "m": tensor(storage("2"))}}, "param_groups": [{"lr": 0.5}]},
@@ -388,7 +388,7 @@ def test_a_tuple_that_holds_itself_is_refused() -> None:
 
 
 def test_tensors_get_other_names_in_a_time_that_grows_with_their_number() -> None:
-    """Keys that have no place yet were looked for in all that stands beside them."""
+    """Keys that have no place yet were looked for in all that is next to them."""
     count = 20_000
     keys = [f"new/{number}" for number in range(count)]
     root = Pairs([("old", Pairs([(f"w{number}", TensorPosition("")) for number in range(count)]))])

@@ -45,7 +45,7 @@ def test_claimed_length_is_checked_before_anything_is_allocated(claimed: int) ->
         "80",
         "05",
         "05 10 68 65",  # a literal cut short
-        "04 16 02 00",  # a copy of what is not there
+        "04 16 02 00",  # a copy of what does not exist
         "06 10 68 65 6c 6c 6f",  # fewer bytes than declared
         "02 10 68 65 6c 6c 6f",  # more bytes than declared
     ],

@@ -1,4 +1,4 @@
-"""Blocks taken apart by all restart points at once: as one entry after the other, or not at all."""
+"""Blocks parsed by all restart points at once: as one entry after the other, or not at all."""
 
 from __future__ import annotations
 

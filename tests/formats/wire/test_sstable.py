@@ -50,7 +50,7 @@ def build(entries: list[Entry], block_size: int = BLOCK_SIZE, *, compress: bool 
 
 
 def written_by_tensorflow() -> list[str]:
-    """Return every table in tests/data that nobody has damaged."""
+    """Return every table in tests/data that no one has damaged."""
     indexes = glob.glob("**/*.index", root_dir=DATA, recursive=True)
     v1 = glob.glob("v1_format/*/model.ckpt-1*", root_dir=DATA)
     return sorted(path for path in [*indexes, *v1] if not path.startswith("corrupt/"))
@@ -255,7 +255,7 @@ def test_one_block_indexed_many_times_is_corrupt() -> None:
 
 
 def test_more_handles_than_blocks_fit_are_corrupt() -> None:
-    """Half a million of them, each to be refused by itself, took 270 MB."""
+    """Half a million of them, each to be rejected by itself, took 270 MB."""
     block = encode_block([(b"k", b"")])
     index = [(b"l%06d" % number, BlockHandle(10**9 + number, 100)) for number in range(5000)]
     data = stored_block(block) + table_tail(len(block) + 5, index)

@@ -95,7 +95,7 @@ class Judged(NamedTuple):
     verdict: str
     why: str
     counts: bool
-    """Whether the native files of both forms go on; the others can at most bring the weights."""
+    """Whether the native files of both forms continue; the others can at most bring the weights."""
 
     @property
     def as_expected(self) -> bool:
@@ -103,7 +103,7 @@ class Judged(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """A trained family: where its files are, and how far each form goes on that the program wrote."""
+    """A trained family: where its files are, and how far each form continues that the program wrote."""
 
     folder: str
     natively: dict[str, tuple[str, str]]
@@ -244,7 +244,7 @@ def reason(judged: Judged) -> str:
 
 
 def table(found: Sequence[Judged]) -> str:
-    """Return counts by direction and by family, and why what does not go on does not."""
+    """Return counts by direction and by family, and why what does not continue does not."""
     of_them = [judged for judged in found if judged.counts]
     blocks = [
         _summary(of_them, "native files go on"),

@@ -219,7 +219,7 @@ def several_alike(seed):
 
 @family()
 def own_loop(seed):
-    """A model that is not compiled, and an optimizer beside it."""
+    """A model that is not compiled, and an optimizer next to it."""
     program = Several(_model(), numbers(8, 4), optimizers.RMSprop(0.01, momentum=0.9), optimizers.SGD(0.05))
     program._parts = lambda: [(program.own[0], program.model.trainable_variables)]
     program.tracked = lambda: {"net": program.model, "opt": program.own[0]}

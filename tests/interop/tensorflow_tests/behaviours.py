@@ -397,7 +397,7 @@ def gradients_of_rows_are_indexed_slices(tf, directory):
 
 
 def embeddings_train_by_rows(tf, directory):
-    """Where a row is not named, momentum stands still; clipping sees a row that comes twice as two."""
+    """Where a row is not named, momentum is still; clipping sees a row that comes twice as two."""
     legacy, modern, old = tf.keras.optimizers.legacy, tf.keras.optimizers, tf.compat.v1.train
     cases = {
         "sgd": (lambda: legacy.SGD(0.1), 95.68, [0.6, 0.4, -0.04, -0.56, 0.2]),
@@ -467,7 +467,7 @@ def embeddings_train_by_rows(tf, directory):
 
 
 def own_state(tf, count=3.0, names=("count", "words")):
-    """Return an object that saves a number and words of its own, beside a variable."""
+    """Return an object that saves a number and words of its own, next to a variable."""
 
     class Own(tf.Module):
         def __init__(self):
@@ -960,7 +960,7 @@ def epochs_of_some_steps_go_on_where_the_last_one_ended(tf, directory):
 
 
 def models_draw_shuffled_batches_in_one_order(tf, directory):
-    """Each of fit, evaluate and predict begins a pass that nobody sees."""
+    """Each of fit, evaluate and predict begins a pass that no one sees."""
     tf.random.set_seed(87654321)  # As where none is set.
     watched, x = _Watched(tf), np.arange(10, dtype=np.float32)[:, None]
     data = tf.data.Dataset.from_tensor_slices((x, x)).shuffle(10, seed=5).batch(4)
@@ -972,7 +972,7 @@ def models_draw_shuffled_batches_in_one_order(tf, directory):
 
 
 def random_operations_draw_by_two_seeds(tf, directory):
-    """Eagerly those of one kind, dtype and pair of seeds go on where the last one ended."""
+    """Eagerly those of one kind, dtype and pair of seeds continue where the last one ended."""
     draw = tf.random
     for _ in range(2):
         draw.set_seed(1)
@@ -1750,7 +1750,7 @@ def weights_of_examples_with_masks(tf, directory):
 
 
 def what_fit_hands_to_a_step(tf, directory):
-    """Floats of numpy are float32, whatever they were; lengths that differ are refused."""
+    """Floats of numpy are float32, whatever they were; lengths that differ are rejected."""
     seen = []
 
     class Model(tf.keras.Model):
@@ -1883,6 +1883,6 @@ def what_callbacks_are_told(tf, directory):
     model.fit(tf.data.Dataset.from_tensor_slices((x, y > 0)).batch(2), callbacks=[Told()], verbose=0)
     told = [tuple(params[name] for name in ("verbose", "epochs", "steps")) for params, _ in found]
     assert told == [(0, 2, 2), (0, 2, 2), (0, 1, 2), (0, 1, 3)], told
-    # A metric begins anew with each pass.
+    # A metric begins again with each pass.
     history = model.fit(x, y < 0, epochs=6, batch_size=2, shuffle=False, verbose=0).history
     close(history["own"], np.array([2, 2, 2, 1, 2, 3]) / 6)

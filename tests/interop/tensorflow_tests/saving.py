@@ -61,7 +61,7 @@ def slots_come_back(tf, directory, make):
 
 
 def weight_loading(tf, directory):
-    """In memory and in every form of file; weights that do not fit are refused."""
+    """In memory and in every form of file; weights that do not fit are rejected."""
     model, x = graph_model(tf), np.ones((1, 2), "f4")
     expected, weights = model(x).numpy(), model.get_weights()
     model.set_weights(weights)

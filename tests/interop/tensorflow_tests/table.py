@@ -2,7 +2,7 @@
 
 A row is a file of theirs: the module here that retells its cases, and the cases by name. A
 case that passes here is named after the function that retells it; of the others it is said
-why there is none. A word with a prefix (`list_copy`) stands for a case whose name occurs in
+why there is none. A word with a prefix (`list_copy`) is for a case whose name occurs in
 several classes of the file.
 """
 

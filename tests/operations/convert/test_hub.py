@@ -312,7 +312,7 @@ def test_the_table_of_the_way_back_is_what_the_records_have() -> None:
 
 
 def _pytorch_bert(tmp_path: Path, **more: Any) -> Path:
-    """Return the file of a BertForMaskedLM in PyTorch, with other tensors beside."""
+    """Return the file of a BertForMaskedLM in PyTorch, with other tensors next to."""
     path = _bert(tmp_path / "model")
     target = path.parent / "model.safetensors"
     ckpt_cli.convert(path, target, layout="pytorch")

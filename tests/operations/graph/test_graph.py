@@ -215,7 +215,7 @@ def test_slots_below_the_last_level_are_counted_where_they_would_be_shown():
 
 
 def bert_base():
-    """The graph of a BERT of twelve layers with Adam, but for its norms."""
+    """The graph of a BERT of twelve layers with Adam, except for its norms."""
     names, edges, slots = ["root"], [], []
 
     def child(parent, name):

@@ -1,4 +1,4 @@
-"""Files of torch.onnx, and of the gguf package in llama.cpp's manner, beside what they were made of."""
+"""Files of torch.onnx, and of the gguf package in llama.cpp's manner, next to what they were made of."""
 
 from __future__ import annotations
 

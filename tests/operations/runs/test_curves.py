@@ -1,4 +1,4 @@
-"""Curves from event files: runs that begin anew, several files, cut files, tags."""
+"""Curves from event files: runs that begin again, several files, cut files, tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a map held against the tensors that there are, and back again."""
+"""Rows of a map compared with the tensors that there are, and back again."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_lines_that_say_nothing(line: str, words: str) -> None:
 
 
 def test_hostile_maps_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of digits alone, and thousands of lines that are alike but for a number."""
+    """Names of digits alone, and thousands of lines that are alike except for a number."""
     monkeypatch.setattr(name_map, "_MOST_TRIED", 100_000)
     begun = time.perf_counter()
     names = rows("{a}.{b}.{c}.{d}\tx{a}.{b}.{c}.{d}")

@@ -367,7 +367,7 @@ def test_whoever_goes_forward_is_read_ahead_for_and_nobody_else(
         for offset, size, system in [
             (100, 4, (100, 4)),  # somewhere
             (20, 4, (20, 4)),  # somewhere else
-            (24, 4, (24, 50)),  # it goes on from there
+            (24, 4, (24, 50)),  # it continues from there
             (28, 46, None),
             (70, 8, (70, 50)),  # and over the end of what was read
             (110, 60, (110, 60)),  # more than is read ahead

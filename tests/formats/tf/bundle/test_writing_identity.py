@@ -1,6 +1,6 @@
 """What TensorFlow wrote, decoded and written again by our writers, is the same file, byte for byte.
 
-Nothing is copied: every entry is encoded, every checksum computed, every block built anew.
+Nothing is copied: every entry is encoded, every checksum computed, every block built again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Object graphs under other paths: what follows, what stays, what is refused."""
+"""Object graphs under other paths: what follows, what stays, what is rejected."""
 
 from __future__ import annotations
 

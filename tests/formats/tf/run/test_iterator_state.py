@@ -1,4 +1,4 @@
-"""Iterator states: all that TensorFlow saved is taken apart, and put together again."""
+"""Iterator states: all that TensorFlow saved is parsed, and put together again."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ META = data_path("name_based", "adam", "model.ckpt-5.meta")
     ("path", "metadata"),
     [
         ("name_based/adam/model.ckpt-5", KNOWN),
-        ("guide_adam_new/tf_ckpts/ckpt-10", {}),  # no graph lies beside it
+        ("guide_adam_new/tf_ckpts/ckpt-10", {}),  # no graph is next to it
     ],
 )
 def test_the_graph_beside_a_checkpoint_says_who_wrote_it(path: str, metadata: dict[str, str]) -> None:

@@ -103,7 +103,7 @@ def test_overlap_does_not_stand_in_for_a_gap(tmp_path: Path) -> None:
     ("name", "extents"), [("\udcff", ((0, -1),)), ("q", ((0, -1),)), ("p", ((0, 2),)), ("p", ((0, -1),) * 6)]
 )
 def test_data_of_another_slice_are_an_error(name: str, extents: Extents, tmp_path: Path) -> None:
-    """The record says whose they are; TensorFlow refuses some of these, and does not look at others."""
+    """The record says whose they are; TensorFlow rejects some of these, and does not look at others."""
     path = str(tmp_path / "m-1")
     write_v1(path, (2,), [(((0, -1),), [1, 2])])
     record = SavedSlice(name=name, slice=slice_proto(extents), data=b"\x2a\x08" + bytes(8))
