@@ -165,7 +165,7 @@ def half_ulp(values: Array, dtype: np.dtype[Any]) -> Array:
         return np.zeros_like(values)
     digits, lowest = bits
     with np.errstate(divide="ignore"):
-        exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))[1] - 1
+        exponent = np.where(values == 0, lowest, np.frexp(np.where(np.isfinite(values), values, 1.0))[1] - 1)
     found: Array = np.ldexp(0.5, np.maximum(exponent, lowest) - digits)
     return found
 

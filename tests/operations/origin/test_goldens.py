@@ -57,6 +57,7 @@ def test_every_weight_is_proved(name: str) -> None:
         found = judge(export, one)
     assert [one for one in found.weights if one.verdict not in ("equal", "within")] == []
     assert set(found.unused) <= {"head.weight", "emb.weight"}  # one is the other
+    assert found.constants + len(found.weights) == len(export.specs)
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -129,6 +130,8 @@ def test_rules_say_what_was_done_and_what_does_not_show() -> None:
     assert rules["k.Q4_K.gguf"]["blk.0.attn_k.weight"].endswith("smaller differences do not show")
     told = [rule for key, rule in rules["rnn.script.onnx"].items() if key.startswith("onnx::LSTM")]
     assert "gates 1, 4, 2, 3, directions stacked, both biases in a row" in told
+    one_gate = [rule for key, rule in rules["rnn.script.onnx"].items() if key.startswith("onnx::RNN")]
+    assert one_gate == ["as it is", "as it is", "both biases in a row"]
     assert rules["tokens.dynamo.onnx"]["val_2"] == "transposed (1, 0)"
 
 
