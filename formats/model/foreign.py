@@ -59,8 +59,6 @@ def _is_saved_model(head: bytes) -> bool:
     return re.match(rb"\x08\x01\x12.{1,5}?\x0a.{1,4}?[\x12\x22]", head, re.DOTALL) is not None
 
 
-_TO_NPZ = "save the arrays with numpy.savez(OUT, **arrays)"
-
 AS_STATE_DICT = "in the program that made the file, save a state dict with torch.save"
 """The hint of a pickle that is none of PyTorch's files."""
 

@@ -199,10 +199,6 @@ class DcpReader(FormatReader):
             file.close()
 
 
-def _text(key: str) -> str:
-    return key if key.isascii() else key_text(key.encode("utf-8", "surrogatepass"))
-
-
 def _is_name(name: str) -> bool:
     return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 

@@ -26,7 +26,6 @@ __all__ = [
 MAX_VARINT64_BYTES = 10
 UINT64_MASK = (1 << 64) - 1
 _FIXED32 = struct.Struct("<I")
-_FIXED64 = struct.Struct("<Q")
 
 
 def decode_varint(data: bytes | memoryview, position: int, end: int | None = None) -> tuple[int, int]:

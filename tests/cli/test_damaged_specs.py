@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.support import data_path
+from tests.support import data_path, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.cli.conftest import Result
+    from tests.support import Entries
 
 
 @pytest.fixture
@@ -110,3 +111,19 @@ def test_ls_lists_what_nobody_proved(ckpt: Callable[..., Result], archive: Path)
     path = str(damaged(archive, *HIDDEN))
     assert ckpt("ls", path).code == 0
     assert ckpt("verify", path).code == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_entry_that_cannot_be_decoded_is_no_change_of_dtype(
+    ckpt: Callable[..., Result], tmp_path: Path, is_first: bool
+) -> None:
+    def spoil(entries: Entries) -> None:
+        entries[b"w"].offset = -1
+
+    sound, bad = str(tmp_path / "sound"), str(tmp_path / "bad")
+    write_bundle(sound, {"w": np.zeros(6, np.float32)})
+    write_bundle(bad, {"w": np.zeros(6, np.float32)}, edit=spoil)
+    done = ckpt("diff", *((bad, sound) if is_first else (sound, bad)))
+    assert (done.code, done.out) == (3, "")
+    assert "bad: tensor 'w': its entry cannot be decoded" in done.err
+    assert ckpt("diff", "--no-values", bad, sound).code == 1

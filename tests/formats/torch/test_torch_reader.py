@@ -17,6 +17,7 @@ import formats
 from formats import CheckpointError, ChecksumError, CorruptCheckpointError, UnsupportedFeatureError
 from formats.core.chunks import PIECE
 from formats.store.work.workers import workers
+from formats.torch.objects import GLOBALS
 from formats.torch.reader import TorchReader
 from tests.support import data_path, reads_alike
 from tests.torch_files import Call, Named, Opcodes, legacy, storage, tensor, untyped, written, zipped
@@ -361,7 +362,36 @@ WITHOUT_VALUES = {
         "torch._utils._rebuild_meta_tensor_no_storage", (Named("torch.float32"), (2, 2), (2, 1), False)
     ),
     "nested": Call("torch._utils._rebuild_nested_tensor", (T, T, T, T)),
+    "tensor subclass": Call(
+        "torch._utils._rebuild_wrapper_subclass",
+        (Named("torch.Tensor"), Named("torch.float32"), (2, 2), (2, 1), 0, None, None, False),
+    ),
 }
+
+ARGUMENTS = {
+    "torch._tensor._rebuild_from_type_v2": (4, 4),
+    "torch._utils._rebuild_tensor": (4, 4),
+    "torch._utils._rebuild_tensor_v2": (6, 7),
+    "torch._utils._rebuild_tensor_v3": (7, 8),
+    "torch._utils._rebuild_parameter": (3, 4),
+    "torch._utils._rebuild_parameter_with_state": (3, 4),
+    "torch._utils._rebuild_qtensor": (7, 7),
+    "torch._utils._rebuild_sparse_tensor": (2, 2),
+    "torch._utils._rebuild_meta_tensor_no_storage": (4, 4),
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": (4, 4),
+    "torch._utils._rebuild_wrapper_subclass": (8, 8),
+}
+"""The least and the most arguments of PyTorch's functions."""
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_function_takes_the_arguments_that_torch_gives_it(name: str) -> None:
+    make, (least, most) = GLOBALS[name].make, ARGUMENTS[name]
+    for count in range(11):
+        with pytest.raises(ValueError) as found:  # noqa: PT011  None is no argument of any of them
+            make((None,) * count)
+        wrong = f"a call has {count} arguments; expected {least}"
+        assert (str(found.value) == wrong) == (not least <= count <= most)
 
 
 @pytest.mark.parametrize("what", WITHOUT_VALUES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,3 +129,27 @@ def test_a_quotient_is_found_that_float32_takes_for_the_largest_so_far() -> None
     before = Difference(0, 2.0, math.nextafter(quotient, 0))
     found = measured(left.view(np.uint8), right.view(np.uint8), BY_NAME["float32"], EQUAL, before)
     assert found == Difference(1, 2.0, quotient)
+
+
+@pytest.mark.parametrize(
+    ("up", "other_up"),
+    [(0, 0), (-1020, 0), (-1020, -1020), (1000, 1000), (1000, -1020), (-1020, 1000), (600, 3)],
+)
+def test_norms_and_cosine_of_numbers_of_any_size_are_the_exact_ones(up: int, other_up: int) -> None:
+    chance = np.random.default_rng(7)
+    one = np.ldexp(chance.standard_normal(50), up)
+    other = np.ldexp(chance.standard_normal(50), other_up)
+    found = measure.norms(one, other, BY_NAME["float64"])
+    left, right = ([Fraction(float(number)) for number in each] for each in (one, other))
+    # Scaled to integers, because a float cannot hold the squares.
+    scale = Fraction(2) ** 4000
+    squares = [
+        sum(each * each for each in some)
+        for some in (left, right, [a - b for a, b in zip(left, right, strict=True)])
+    ]
+    roots = [Fraction(math.isqrt(int(square * scale * scale))) / scale for square in squares]
+    assert found.left == pytest.approx(float(roots[0]), rel=1e-12)
+    assert found.right == pytest.approx(float(roots[1]), rel=1e-12)
+    assert found.distance == pytest.approx(float(roots[2]), rel=1e-12)
+    product = sum(a * b for a, b in zip(left, right, strict=True))
+    assert found.cosine == pytest.approx(float(product / (roots[0] * roots[1])), rel=1e-9)

@@ -73,6 +73,7 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
         (["a\tx", "b\tx"], {"a": (), "b": ()}, "'a' and 'b' both become this key"),
         (["a\tx", "{n}\tx"], {}, "occurs in only one of the two names"),
         (["a\tx", "a\ty"], {}, "'a' has two new names, 'x' and 'y'"),
+        (["a\tx\tT", "a\tx\tT"], {}, None),
         (["a\tx\tT", "a\tx"], {}, "with two different operations, T and "),
         (
             ["a\tqkv\tconcat(0)", "b\tqkv\tconcat(0)"],

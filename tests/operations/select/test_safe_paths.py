@@ -54,6 +54,20 @@ def test_a_file_is_no_directory_of_another() -> None:
     assert found["v.npy/x"] == "v.npy/x.npy"
 
 
+@pytest.mark.parametrize("letter", ["k", "\u00e9", "\u4e2d"])
+def test_names_and_paths_of_the_longest_size_are_kept(letter: str) -> None:
+    size = len(letter.encode())
+    longest = letter * (200 // size) + "k" * (200 % size)
+    assert safe_paths([longest], "") == {longest: longest}
+    (shortened,) = safe_paths([longest + "k"], "").values()
+    assert len(shortened.encode()) <= 200
+    assert shortened[:-17] == longest.encode()[:183].decode(errors="ignore")
+    way = "/".join(["d" * 199] * 5)
+    assert safe_paths([way + "d"], "") == {way + "d": way + "d"}
+    (shortened,) = safe_paths([way[:-1] + "/de"], "").values()
+    assert shortened.startswith("long-")
+
+
 def test_long_names_end_in_a_hash_and_stay_apart() -> None:
     keys = ["k" * 5000, "k" * 5001, "\u4e2d" * 300, "/".join("d" * 2000)]
     paths = list(safe_paths(keys, ".npy").values())
