@@ -1,4 +1,4 @@
-"""Parts of sentences: names of which there are many, and ages."""
+"""Parts of sentences: the first of many names, and ages."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_the_first_names_are_said_and_how_many_are_left(names: list[str], text: 
         (8_640_000, "100 days"),
     ],
 )
-def test_an_age_is_said_in_the_largest_unit_of_which_it_is_two(seconds: float, text: str) -> None:
+def test_an_age_is_said_in_the_largest_unit_that_makes_it_two_or_more(seconds: float, text: str) -> None:
     assert spoken_age(seconds) == text
