@@ -56,6 +56,8 @@ def _of_number(name: str, value: int) -> Callable[..., Tensor]:
         shape: Any, dtype: Any = dtypes.float32, name: str | None = None, layout: Any = None
     ) -> Tensor:
         refuse(function.__name__, layout=layout)
+        if dtypes.as_dtype(dtype) is dtypes.variant:
+            raise TypeError(f"Cannot convert {value} to EagerTensor of dtype variant")
         wanted = dtypes.as_numpy(dtype)
         one = as_tensor(_VALUES[wanted.kind][value] if wanted.kind in _VALUES else value, wanted)._value
         if isinstance(shape, list | tuple) and any(dim.__class__ is float for dim in shape):

@@ -237,6 +237,11 @@ class Generator(AutoTrackable):
         known = distributions.BOUNDED_INTEGERS
         return self._draw(distributions.integers, shape, wanted, known, low=start, high=end)
 
+    def binomial(
+        self, shape: Any, counts: Any, probs: Any, dtype: Any = dtypes.int32, name: str | None = None
+    ) -> Tensor:
+        raise NotImplementedError("random.Generator.binomial is not supported")
+
     def uniform_full_int(self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None) -> Tensor:
         """Return integers whose bits are all random."""
         return self._draw(distributions.full_integers, shape, dtype, distributions.INTEGERS)

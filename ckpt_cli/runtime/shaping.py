@@ -11,7 +11,7 @@ from . import dtypes
 from .errors import InvalidArgumentError
 from .ops.arrays import as_parts, static_shape
 from .ops.reductions import axes_of, integer, integers
-from .tensor import OPERATIONS, Tensor, TensorShape, as_tensor
+from .tensor import OPERATIONS, Tensor, TensorLike, TensorShape, as_tensor
 from .unknown import refuse
 
 __all__ = [
@@ -89,12 +89,13 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
-    if axis == 0:
+    has_tensors = isinstance(values, list | tuple) and any(isinstance(one, TensorLike) for one in values)
+    if axis == 0 and not has_tensors:
         with contextlib.suppress(ValueError, TypeError):  # Of several shapes: the operation says so.
             return as_tensor(values)
     rank = as_tensor(values[0]).ndim + 1
     _check_axis(axis, rank)
-    return _op["stack"](*as_parts(values), axis=axis)
+    return _op["stack"](*as_parts(values), axis=int(axis))
 
 
 def _check_axis(axis: int, rank: int) -> None:

@@ -84,6 +84,9 @@ class TensorLike:
     def ndim(self) -> int:
         return int(self._value.ndim)
 
+    def experimental_ref(self) -> Reference:
+        return self.ref()
+
     def ref(self) -> Reference:
         return Reference(self)
 
@@ -192,6 +195,23 @@ class Tensor(TensorLike):
     @property
     def device(self) -> str:
         return "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    backing_device = device
+
+    def cpu(self) -> Tensor:
+        return self
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        raise NotImplementedError(
+            "eval is not supported when eager execution is enabled, is .numpy() what you're looking for?"
+        )
+
+    def consumers(self) -> Any:
+        raise NotImplementedError("Tensor.consumers is undefined when eager execution is enabled.")
+
+    def set_shape(self, shape: Any) -> None:
+        if not self.shape.is_compatible_with(TensorShape(shape)):
+            raise ValueError(f"Tensor's shape {self.shape} is not compatible with supplied shape {shape}.")
 
     def __repr__(self) -> str:
         return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={shown(self)}>"

@@ -196,5 +196,5 @@ def _padded_stack(values: list[Any], shape: tuple[int | None, ...], filling: Any
         if any(size > wanted for size, wanted in zip(value.shape, sizes, strict=True)):
             raise DataLossError("Attempted to pad to a smaller size than the input element.")
         place: Any = (number, *map(slice, value.shape))
-        out[place] = value
+        out[place] = value if value.ndim else value.item()
     return out

@@ -364,7 +364,13 @@ def _fillings(values: Any, structure: Any) -> list[Any]:
     leaves = flatten(structure)
     given = flatten(values) if isinstance(values, dict | tuple) else [values] * len(leaves)
     blanks = [b"" if leaf.dtype == dtypes.string else 0 for leaf in leaves]
+    fillings = [None if value is None else as_tensor(value) for value in given]
+    for filling, leaf in zip(fillings, leaves, strict=True):
+        if filling is not None and filling.dtype != leaf.dtype:
+            raise TypeError(
+                f"Invalid `padding_values`. Its type {filling.dtype!r} does not match type {leaf.dtype!r} of "
+                "the corresponding input component."
+            )
     return [
-        blank if value is None else as_tensor(value).numpy()
-        for value, blank in zip(given, blanks, strict=True)
+        blank if filling is None else filling.numpy() for filling, blank in zip(fillings, blanks, strict=True)
     ]

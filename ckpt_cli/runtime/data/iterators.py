@@ -7,6 +7,7 @@ The object graph's key for it lacks `_STATE`, as TensorFlow's does.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from formats.tf.run.iterator_state import decode, encode
 
 from ..errors import DataLossError, InvalidArgumentError, OutOfRangeError
 from ..ops.random import Traced
+from ..tensor import Tensor
 from ..trackable import Trackable
 from .functions import tell_of_reading
 from .rewriting import rewritings, rewritten
@@ -34,6 +36,21 @@ __all__ = ["OwnedIterator"]
 ROOT = "Iterator::Root"
 
 logger = logging.getLogger("ckpt_cli.runtime")
+
+
+class Optional:
+    """An element, or none."""
+
+    def __init__(self, elements: list[Any]) -> None:
+        self._elements = elements
+
+    def has_value(self, name: str | None = None) -> Tensor:
+        return Tensor(np.bool_(bool(self._elements)))
+
+    def get_value(self, name: str | None = None) -> Any:
+        if not self._elements:
+            raise InvalidArgumentError("The given optional does not have a value. [Op:OptionalGetValue]")
+        return self._elements[0]
 
 
 class OwnedIterator(Trackable):
@@ -61,6 +78,10 @@ class OwnedIterator(Trackable):
             return next(self)
         except StopIteration:
             raise OutOfRangeError("End of sequence") from None
+
+    def get_next_as_optional(self) -> Optional:
+        """Return the next element, or what stands for none."""
+        return Optional(list(itertools.islice(self, 1)))
 
     @property
     def element_spec(self) -> Any:

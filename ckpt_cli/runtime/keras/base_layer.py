@@ -122,6 +122,9 @@ class Layer(Module):
     _refused: ClassVar[tuple[str, ...]] = ()
     """Arguments that Keras' class has, and that are not supported."""
 
+    _inputs_wanted: int | None = None
+    """How many inputs there must be, if the layer says so."""
+
     _ndim: tuple[str, int] | None = None
     """The rank of the input, as `ndim` or at least, as `min_ndim`."""
 
@@ -421,7 +424,9 @@ class Layer(Module):
         if "_own_weights" not in self.__dict__:
             raise RuntimeError("You must call `super().__init__()` in the layer constructor.")
         spec = self._call_spec()
-        inputs = args[0] if args else kwargs.pop(spec.inputs, None)
+        if not args and spec.inputs not in kwargs:
+            raise ValueError(f"The first argument to `{type(self).__name__}.call` must always be passed.")
+        inputs = args[0] if args else kwargs.pop(spec.inputs)
         is_masking = self.supports_masking or spec.takes_mask
         masks = spec.settle_masks(inputs, args, kwargs) if is_masking else None
         if inputs.__class__ is not Tensor or (
@@ -490,24 +495,30 @@ class Layer(Module):
 
     def _converted(self, inputs: Any) -> Any:
         """Return inputs as tensors, floats in the layer's dtype."""
-        if inputs is None:
-            raise ValueError(f"The first argument to `{type(self).__name__}.call` must always be passed.")
-        if isinstance(inputs, TensorLike):
+        wanted = self._inputs_wanted or (1 if self._ndim is not None else None)
+        if isinstance(inputs, TensorLike | np.ndarray | float | int | np.generic):
             return as_float(inputs, self._dtype)
-        if isinstance(inputs, np.ndarray | float | int | np.generic):
-            return as_float(inputs, self._dtype)
-        if isinstance(inputs, list) and not any(
-            isinstance(one, TensorLike | np.ndarray) for one in flatten(inputs)
-        ):
-            return as_float(inputs, self._dtype)
+        leaves = [inputs] if inputs is None else flatten(inputs)
+        if wanted is not None and any(one is None or isinstance(one, str) for one in leaves):
+            raise TypeError(f"Inputs to a layer should be tensors. Got {inputs!r} for layer {self.name!r}.")
+        # The states of a recurrent layer are inputs of it, too, but no numbers.
+        are_numbers = all(isinstance(one, int | float) for one in leaves)
+        counts = (self._inputs_wanted is not None or are_numbers) and not isinstance(inputs, dict)
+        if counts and wanted not in (None, len(leaves)):
+            raise ValueError(
+                f'Layer "{self.name}" expects {wanted} input(s), but it received {len(leaves)} input tensors.'
+            )
         return map_structure(
-            lambda one: as_float(one, self._dtype) if not isinstance(one, str) else one, inputs
+            lambda one: one if one is None or isinstance(one, str) else as_float(one, self._dtype), inputs
         )
 
     def _build_for(self, inputs: Any) -> None:
-        self.build(
-            map_structure(lambda one: TensorShape((None, *one.shape[1:])) if one.ndim else one.shape, inputs)
-        )
+        is_ours = type(self).__module__.startswith(_OURS) and type(self).build is not Layer.build
+        if is_ours and inputs is None:
+            raise ValueError("as_list() is not defined on an unknown TensorShape.")
+        if is_ours and isinstance(inputs, list) and any(isinstance(one, list) for one in inputs):
+            raise TypeError(f"Dimension value must be integer or None, got the shapes of {inputs}")
+        self.build(map_structure(_shape_of_any_batch, inputs))
         self._put("built", True)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
@@ -565,6 +576,12 @@ class Layer(Module):
         return f"<{type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
 
     __hash__ = object.__hash__
+
+
+def _shape_of_any_batch(one: Any) -> Any:
+    if one is None:
+        return None
+    return TensorShape((None, *one.shape[1:])) if one.ndim else one.shape
 
 
 def _inputs_of(call: Call) -> Any:

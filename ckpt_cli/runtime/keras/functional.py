@@ -109,6 +109,10 @@ class Functional(Model):
             return [given[one.call.layer.name] for one in flatten(self._inputs)]
         return flatten(given)
 
+    def _converted(self, inputs: Any) -> Any:
+        self._put("_inputs_wanted", len(flatten(self._inputs)))
+        return super()._converted(inputs)
+
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         symbols, given = flatten(self._inputs), self._flat(inputs)
         hang_masks(given, None if mask is None else self._flat(mask))

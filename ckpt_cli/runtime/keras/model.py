@@ -416,6 +416,10 @@ class Sequential(Model):
 
     def _build_for(self, inputs: Any) -> None:
         one = flatten(inputs)[0]
+        if one is None:
+            raise TypeError(f"Inputs to a layer should be tensors. Got None for layer {self.name!r}.")
+        if not one.ndim:
+            raise ValueError(f'Layer "{self.name}" expects 1 input(s), but it received a list of numbers.')
         batch = None if has_free_batch() else one.shape[0]
         self._put("_built_batch", batch)
         self._infer_input((batch, *one.shape[1:]), dtypes.as_dtype(one.dtype).name)
@@ -430,11 +434,15 @@ class Sequential(Model):
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return mask_of(self.call(inputs, mask=mask))
 
+    def _converted(self, inputs: Any) -> Any:
+        self._put("_inputs_wanted", 1 if self._is_input_told else None)
+        return super()._converted(inputs)
+
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         hang_masks(flatten(inputs), None if mask is None else flatten(mask))
         if self._is_input_told:
-            inputs = conformed(inputs, self.input)
-        elif self._input is not None and self.input.shape[0] not in (None, flatten(inputs)[0].shape[0]):
+            inputs = conformed(flatten(inputs)[0], self.input)
+        elif self._input is not None and self.input.shape[:1] not in ((None,), flatten(inputs)[0].shape[:1]):
             self._infer_input((None, *self.input.shape[1:]), self._input.dtype)
         for layer in self._stack:
             inputs = layer(inputs, training=training) if layer._call_spec().takes_training else layer(inputs)

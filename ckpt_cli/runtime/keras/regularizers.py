@@ -141,5 +141,6 @@ def get(identifier: Any) -> Callable[[Any], Any] | None:
     given = identifier if isinstance(identifier, dict) else {"class_name": identifier}
     name = given.get("class_name")
     if name not in _BY_NAME:
-        raise ValueError(f"Unknown regularizer: {identifier!r}.")
+        # Keras 2.15 returns a name that it does not know.
+        raise NotImplementedError(f"regularizers.get: a regularizer {identifier!r} is not supported")
     return _BY_NAME[name](**given.get("config", {}))

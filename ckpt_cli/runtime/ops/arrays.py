@@ -121,9 +121,24 @@ def _each(g: Any) -> tuple[Tensor, ...]:
     return g if isinstance(g, tuple) else (g,)
 
 
-define("concat", lambda *parts, axis: np.concatenate(parts, axis), each=_concat_rule)
+def _of_one_dtype(function: Any) -> Any:
+    """Return a function of arrays that raises ValueError for several dtypes."""
+
+    def joined(*parts: Any, axis: int) -> Any:
+        for at, part in enumerate(parts):
+            if part.dtype is not parts[0].dtype and part.dtype != parts[0].dtype:
+                raise ValueError(
+                    f"cannot compute as input #{at}(zero-based) was expected to be a {parts[0].dtype.name} "
+                    f"tensor but is a {part.dtype.name} tensor"
+                )
+        return function(parts, axis)
+
+    return joined
+
+
+define("concat", _of_one_dtype(np.concatenate), each=_concat_rule)
 define("split_like", _split_like, lambda g, out, whole, *parts, axis: _op["concat"](*_each(g), axis=axis))
-define("stack", lambda *parts, axis: np.stack(parts, axis), each=_stack_rule)
+define("stack", _of_one_dtype(np.stack), each=_stack_rule)
 define(
     "split",
     lambda x, sizes, axis: tuple(np.split(x, np.cumsum(sizes)[:-1], axis)),

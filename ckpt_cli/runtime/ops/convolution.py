@@ -85,6 +85,8 @@ def _products(
 
 
 def _convolve(x: Any, kernel: Any, window: Window) -> Any:
+    if not kernel.shape[-1] or (window.same and x.shape[-1] and not x.size):
+        return np.zeros((len(x), *places(x.shape[1:-1], window), kernel.shape[-1]), x.dtype)
     check(x, window)
     if kernel.shape[-2] != x.shape[-1]:
         raise ValueError(f"a kernel {kernel.shape} does not fit images of {x.shape[-1]} channels")
@@ -94,6 +96,8 @@ def _convolve(x: Any, kernel: Any, window: Window) -> Any:
 
 def _convolve_onto(g: Any, kernel: Any, image: tuple[int, ...], window: Window) -> Any:
     """Return an image of a size: each element of g times the kernel, added at its window."""
+    if not g.size or not math.prod(image):
+        return np.zeros((len(g), *image, kernel.shape[-2]), g.dtype)
     axes = tuple(range(window.rank))
     if max(window.strides) == 1:
         # The windows of g that contain an element of the image, with the kernel reversed.
@@ -121,6 +125,8 @@ def _convolve_kernel(x: Any, g: Any, size: tuple[int, ...], window: Window) -> A
     """Return a kernel: the sum over all windows of their elements times those of g."""
     inputs, outputs = x.shape[-1], g.shape[-1]
     width = math.prod(size) * inputs
+    if not x.size or not g.size:
+        return np.zeros((*size, inputs, outputs), x.dtype)
     seen = _seen(x, window, margins(x.shape[1:-1], window))
     parts = _parts(len(x), g.shape[1:-1], max(width, outputs))
     runs = cut(len(parts), max(1, len(parts) // _SUMS))

@@ -11,7 +11,7 @@ from ...errors import InvalidArgumentError
 from ...ops.elementwise import cast
 from ...ops.random import dropped
 from ...random import normal
-from ...tensor import OPERATIONS, Tensor, as_tensor
+from ...tensor import OPERATIONS, Tensor, TensorShape, as_tensor
 from ...unknown import refuse
 from .. import activations, initializers
 from ..base_layer import Layer
@@ -46,6 +46,7 @@ class Dense(Layer):
     """activation(x · kernel + bias)."""
 
     _row = LAYERS["Dense"]
+    _inputs_wanted = 1
     _passes_masks = True
     _last_dim: int
     kernel: Variable
@@ -83,6 +84,11 @@ class Dense(Layer):
         self._put("_initial", initializers.by_name(kernel=kernel_initializer, bias=bias_initializer))
 
     def build(self, input_shape: Any) -> None:
+        first = input_shape[0] if len(input_shape) else ()
+        if isinstance(first, TensorShape) and len(first) > 1:
+            raise TypeError(f"Dimension value must be integer or None, got {first}")
+        if isinstance(first, tuple):
+            raise ValueError(f'Input 0 of layer "{self.name}" is incompatible with the layer: found ndim=0')  # noqa: TRY004  Keras
         last = input_shape[-1]
         if last is None:
             raise ValueError(
@@ -162,6 +168,7 @@ class Softmax(Layer):
         self.axis: Any = axis
 
     def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
+        inputs.shape  # noqa: B018  As in Keras, a list has none.
         if mask is not None:
             inputs = inputs + (1.0 - cast(mask, inputs.dtype)) * -1e9
         return activations.softmax(inputs, self.axis)
@@ -198,7 +205,7 @@ class Dropout(Random):
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
         if not training or self.rate == 0:
-            return inputs
+            return as_tensor(inputs)
         seed = self._seed()
         if not isinstance(self.rate, int | float) or self.rate == 1:
             raise ValueError(
@@ -275,11 +282,14 @@ class PReLU(Layer):
 
 
 class Flatten(Layer):
+    _inputs_wanted = 1
+
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         refuse("Flatten", data_format=None if data_format == "channels_last" else data_format)
 
     def call(self, inputs: Tensor) -> Tensor:
+        inputs.shape  # noqa: B018  As in Keras, a list has none.
         return _op["flatten_batch"](inputs)
 
 
@@ -291,7 +301,7 @@ class Reshape(Layer):
         self._put("target_shape", tuple(target_shape))
 
     def call(self, inputs: Tensor) -> Tensor:
-        shape = self.target_shape
+        inputs, shape = as_tensor(inputs), self.target_shape
         if -1 in shape:
             known = -1
             for dim in shape:
@@ -319,6 +329,7 @@ class Masking(Layer):
         return _op["reduce_any"](as_tensor(inputs) != self.mask_value, axis=-1, keepdims=False)
 
     def call(self, inputs: Tensor) -> Tensor:
+        inputs.dtype  # noqa: B018  As in Keras, a list has none.
         mask = self.compute_mask(inputs)
         out = inputs * cast(_op["expand_dims"](mask, axis=-1), inputs.dtype)
         hang_mask(out, mask)
@@ -361,6 +372,9 @@ class Embedding(Layer):
         self._put("_length", input_length)
         self._put("_initial", initializers.by_name(embeddings=embeddings_initializer))
 
+    def _build_for(self, inputs: Any) -> None:
+        super()._build_for(None if inputs is None else ())
+
     def build(self, input_shape: Any) -> None:
         self._make_weights()
 
@@ -373,6 +387,7 @@ class Embedding(Layer):
         return {"batch_input_shape": (None, self._length)} | super().get_config()
 
     def call(self, inputs: Any) -> Tensor:
+        inputs.dtype  # noqa: B018  As in Keras, a list has none.
         indices = as_tensor(inputs)
         return _op["gather"](
             self.embeddings, cast(indices, "int32") if indices.dtype.is_floating else indices, axis=0

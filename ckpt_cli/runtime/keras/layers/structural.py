@@ -21,19 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "Add",
-    "Average",
-    "Concatenate",
-    "Dot",
-    "Input",
-    "InputLayer",
-    "Lambda",
-    "Maximum",
-    "Minimum",
-    "Multiply",
-    "Permute",
-    "Rescaling",
-    "Subtract",
+    "Add", "Average", "Concatenate", "Dot", "Input", "InputLayer", "Lambda", "Maximum", "Minimum", "Multiply",
+    "Permute", "Rescaling", "Subtract", "add", "average", "concatenate", "dot", "maximum", "minimum",
+    "multiply", "subtract",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -169,12 +159,23 @@ KerasTensor.layer_of_operation = TFOpLambda
 KerasTensor.layer_of_function = FunctionLayer
 
 
+def _functional(layer: type[Layer], before: str = "") -> Callable[..., Any]:
+    """Return the function that makes a layer, with these arguments, and calls it."""
+
+    def function(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return layer(*args, **kwargs)(inputs)
+
+    function.__name__ = function.__qualname__ = layer.__name__.lower()
+    told = [inspect.signature(layer).parameters[name] for name in before.split()]
+    first, _, last = inspect.signature(function).parameters.values()
+    function.__signature__ = inspect.Signature([first, *told, last])  # type: ignore[attr-defined]
+    return function
+
+
 def _require_several(what: str, shapes: Any) -> None:
     """Raise ValueError for one tensor in place of a list: its examples would be taken for inputs."""
-    if not isinstance(shapes, list | tuple) or isinstance(shapes, TensorShape):
-        raise ValueError(  # noqa: TRY004  Keras'
-            f"{what} should be called on a list of inputs. Received: input_shape={shapes}"
-        )
+    if not isinstance(shapes, list) or any(isinstance(one, list) for one in shapes):
+        raise ValueError(f"{what} should be called on a list of inputs. Received: input_shape={shapes}")
 
 
 class _Merge(Layer):
@@ -329,6 +330,11 @@ def _spread(mask: Any, of: Tensor) -> Any:
     if mask is None:
         return cast(_op["ones_like"](of), "bool")
     return _op["expand_dims"](mask, axis=-1) if mask.ndim < of.ndim else mask
+
+
+add, subtract, multiply, average = map(_functional, (Add, Subtract, Multiply, Average))
+maximum, minimum = _functional(Maximum), _functional(Minimum)
+concatenate, dot = _functional(Concatenate, "axis"), _functional(Dot, "axes normalize")
 
 
 class Permute(Layer):
