@@ -328,7 +328,7 @@ def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
     if text:
         from ..render.base import printable, width
 
-        yield f"{text}\n{' ' * width(printable(text[:position]))}^"
+        yield f"correct the expression at the mark:\n{text}\n{' ' * width(printable(text[:position]))}^"
 
 
 # Missing paths ----------------------------------------------------------------------

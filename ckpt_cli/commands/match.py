@@ -62,6 +62,9 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
     Exits 0 if assert_consumed() would pass, and otherwise 1. With --allow-unused, exits 0 if
     assert_existing_objects_matched() would pass.
 
+    In a pipe, each line begins with `matters`, `left` or `harmless`. `left` means that a value is
+    reinitialised, or is not used.
+
     restore() looks for a save counter, which Checkpoint.write() and Keras' save_weights() do
     not save. --read matches without one, as Checkpoint.read() and load_weights() do.
 
@@ -120,10 +123,10 @@ def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -
         more = f" and {len(names) - _MOST_KEPT:,} more" if len(names) > _MOST_KEPT else ""
         how = "" if remedy.is_whole else " with expect_partial()"
         saying += f"{how}; TARGET keeps its own values of {', '.join(names[:_MOST_KEPT])}{more}"
-    render.note(f"this command writes a checkpoint that TARGET can restore{saying}:")
-    render.lines(
-        [f"  {remedy.command}"] if render.is_terminal() else [f"fix\t{render.escape(remedy.command)}"]
-    )
+    is_shown = render.is_terminal()
+    which, end = ("this command", ":") if is_shown else ("the command in the line `fix`", "")
+    render.note(f"{which} writes a checkpoint that TARGET can restore{saying}{end}")
+    render.lines([f"  {remedy.command}"] if is_shown else [f"fix\t{render.escape(remedy.command)}"])
 
 
 def _advise(matched: Matched, proposed: int) -> None:

@@ -8,6 +8,7 @@ highest step, and among equal steps the newest.
 from __future__ import annotations
 
 import contextlib
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +42,7 @@ from ..model.foreign import foreign_directory
 from ..model.orbax_files import is_orbax, is_unfinished, named_step, orbax_location, step_at
 from ..model.probe import HEAD_SIZE, Probe
 from ..model.weight_map import files_of_map
-from ..store.base import FOLDER
+from ..store.base import FILE, FOLDER
 from ..store.content_cache import LARGEST_KEPT, whole
 from ..store.siblings import SHARD, V1_SHARD, gguf_parts, hub_shard
 from ..tf.run.state_file import FILE_NAME, StateFile
@@ -64,6 +65,15 @@ _PASSED_OVER = tuple(
     if suffix not in FILE_SUFFIXES
 )
 """Suffixes of files that are not opened to see whether they are checkpoints."""
+
+
+_NAMED_BY_SAVER = re.compile(r".+\.ckpt(-\d+)?(-\d{5}-of-\d{5})?", re.DOTALL)
+"""What TensorFlow 1 calls a V1 checkpoint, or a shard of one."""
+
+
+def _is_empty(path: Location) -> bool:
+    entry = path.store.stat(path)
+    return entry is not None and entry.kind == FILE and entry.size == 0
 
 
 class Member(NamedTuple):
@@ -337,11 +347,15 @@ class Directory:
     def _is_meant(self, location: CheckpointLocation, error: CheckpointError) -> bool:
         """Whether a file that cannot be opened was meant to be a checkpoint.
 
-        A stray file is none of ours, but the index of data shards is, however damaged,
-        and so is what bears the suffix of a format that keeps all in one file.
+        A stray file is none of ours, but the index of data shards is, however damaged, and so is what bears
+        the suffix of a format that keeps all in one file, or what is left of a file that a Saver has named.
         """
         head = location.head
         if head.endswith(FILE_SUFFIXES) or hub_shard(head) is not None:
+            return True
+        if _NAMED_BY_SAVER.fullmatch(head.name) and (
+            _is_empty(head) or isinstance(error, CorruptCheckpointError)
+        ):
             return True
         is_inaccessible = isinstance(error, InaccessibleError)
         is_closed = is_inaccessible and head.is_file()

@@ -142,7 +142,8 @@ def test_a_mistake_is_a_usage_error_that_points_at_it(command: tuple[str, ...], 
     lines = done.err.splitlines()
     assert lines[0].startswith("ckpt: error: --where: no column 'and'")
     assert "at character 13 of 'size>1M and and'" in lines[0]
-    assert lines[1:3] == ["hint: size>1M and and", "                  ^"]
+    assert lines[1] == "hint: correct the expression at the mark:"
+    assert lines[2:4] == ["      size>1M and and", "                  ^"]
     deep = ckpt(*command, "--where", "(" * 10_000 + "size>1" + ")" * 10_000)
     assert (deep.code, deep.out) == (2, "")
     lines = deep.err.splitlines()
@@ -150,7 +151,7 @@ def test_a_mistake_is_a_usage_error_that_points_at_it(command: tuple[str, ...], 
         "nests inside each other" in lines[0] or "inside each other, at character 102 of '...((((" in lines[0]
     )
     assert max(map(len, lines)) < 250
-    assert lines[2].index("^") - len("hint: ") == 33
+    assert lines[3].index("^") - len("hint: ") == 33
 
 
 def test_a_column_that_is_not_there_is_a_usage_error(ckpt: Callable) -> None:
