@@ -217,14 +217,15 @@ def _say_what_follows(result: Result, *, is_held: bool) -> None:
     elif result.tensors and _is_damaged(result):
         is_or_are, them = ("is", "it") if result.tensors == 1 else ("are", "them")
         intact = f"{counted(result.tensors, 'tensor')} {is_or_are} intact; to save {them}"
-        render.note(f"{result.path}: {intact}: {command_line('rescue', result.path, _output_for(result))}")
+        render.note(f"{result.path}: {intact}: {_rescue(result.path, result.format)}")
 
 
-def _output_for(result: Result) -> str:
-    """Return a name for what `ckpt rescue` writes, with a suffix if the format is only read."""
+def _rescue(path: str, name: str | None) -> str:
+    """Return the command that saves what is intact; its output has a suffix if the format is only read."""
     from formats.find.registry import format_named
 
-    return "OUT" if result.format and format_named(result.format).writer else "OUT.safetensors"
+    is_written = name is not None and format_named(name).writer is not None
+    return command_line("rescue", path, "OUT" if is_written else "OUT.safetensors")
 
 
 def _exit_code(results: list[Result]) -> int:
@@ -257,13 +258,20 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     """Return a hint where nothing can be listed: how to save what is intact, or where another copy is."""
     index = result.path.of(result.findings[0].file or "")
     prefix = index.removesuffix(".index")
-    if prefix == index or not data_shards(prefix):
-        is_damage = not (result.hints or result.is_none) and _is_damaged(result)
-        return ("copy the checkpoint again from its source",) if is_damage else ()
-    return (
-        f"to save what is intact: {command_line('rescue', prefix, 'OUT')}",
-        "name another checkpoint of the run with --sibling OTHER to rebuild the index from it",
-    )
+    is_bundle = prefix != index and bool(data_shards(prefix))
+    if not is_bundle and (result.is_none or not _is_damaged(result)):
+        return ()
+    from formats.find.salvage import format_of_rest
+
+    path = prefix if is_bundle else result.path
+    rest = format_of_rest(path)
+    found = [] if rest is None else [f"to save what can be read: {_rescue(path, rest.name)}"]
+    if is_bundle:
+        sibling = command_line("rescue", path, "OUT", "--sibling", "OTHER")
+        found.append(f"rebuild the index from OTHER, another checkpoint of the run, with {sibling}")
+    elif rest is None and not result.hints:
+        found.append("copy the checkpoint again from its source")
+    return tuple(found)
 
 
 def _counts(result: Result) -> str:

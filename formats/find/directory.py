@@ -204,9 +204,7 @@ def _shards_left(path: Location) -> tuple[str, ...]:
     if shard is None:
         return ()
     index = f"{shard['prefix']}.index"
-    return (
-        f"{shard[0]} exists, but {index} does not; the save was interrupted, or the index was not copied",
-    )
+    return (f"copy {index} to this directory, or save again; {shard[0]} has no index",)
 
 
 def _model_among(members: Sequence[Member]) -> CheckpointLocation | None:

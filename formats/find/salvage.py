@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..core.region import Extents
     from ..location import Location
-    from ..model.reader import FormatReader
+    from ..model.reader import Format, FormatReader
     from ..tf.bundle.index_fragments import Remains
     from ..tf.bundle.index_salvage import ProvenEntry
 
@@ -74,6 +74,17 @@ def open_damaged(location: CheckpointLocation, sibling: FormatReader | None = No
     salvage = _open(location, sibling)
     salvage.reader.fingerprint = fingerprint
     return salvage
+
+
+def format_of_rest(path: Location) -> Format | None:
+    """Return the format of a damaged file of this machine from which a tensor can be saved, if one can."""
+    if path.store.scheme:
+        return None  # the parts of the file would be requested again
+    try:
+        with open_damaged(find_damaged(path)).reader as reader:
+            return reader.format if any(step.tensors for step in reader.verify()) else None
+    except CheckpointError:
+        return None
 
 
 def _open(location: CheckpointLocation, sibling: FormatReader | None) -> Salvage:

@@ -44,6 +44,7 @@ PLACES = {
     "ckpt_cli/commands/explain.py _explain_text": ["explain notes.txt", "explain run/ckpt-10.index"],
     "ckpt_cli/api/match.py write_proposals": [f"match bert-2 {_TEMPLATE} --save-map there.tsv"],
     "ckpt_cli/commands/verify.py _ways_out": ["verify cut-10"],
+    "ckpt_cli/commands/verify.py _rescue": ["verify cut-10"],
     "ckpt_cli/cli/install.py install": ["completion bash --install"],
     "ckpt_cli/operations/select/name_map.py packs_hint": [
         "convert bert-2 new.npz --map brt",
@@ -91,7 +92,6 @@ NO_HINTS = {
     "ckpt_cli/commands/match.py command": "a note",
     "ckpt_cli/commands/report.py _command": "the command that made a page, in its head",
     "ckpt_cli/commands/state.py _show_flaws": "a note",
-    "ckpt_cli/commands/verify.py _say_what_follows": "a note",
     "ckpt_cli/commands/verify.py command": "the help of an option",
     "ckpt_cli/operations/signing/envelope.py read_envelope": "the name of the program that signs",
     "ckpt_cli/cli/resume.py _same_command": "the command as it was given: tests/cli/resume runs it",

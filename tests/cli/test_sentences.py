@@ -178,7 +178,7 @@ def test_nothing_is_suggested_that_is_hardly_alike(tmp_path: Path, ckpt: Callabl
 
 def test_a_directory_of_data_without_an_index_says_so(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "ckpt-1.data-00000-of-00001").write_bytes(b"12345678")
-    hint = "hint: ckpt-1.data-00000-of-00001 exists, but ckpt-1.index does not; "
+    hint = "hint: copy ckpt-1.index to this directory, or save again; ckpt-1.data-00000-of-00001 has no index"
     for command in ("ls", "show", "verify", "stats", "log"):
         result = ckpt(command, tmp_path)
         assert result.code == 1

@@ -102,6 +102,26 @@ def test_every_tensorflow_checkpoint_is_sound(entry: dict, ckpt: Callable) -> No
     assert [f["code"] for f in found["findings"]] == (["slice"] * 4 if gaps else [])
 
 
+@pytest.mark.parametrize("path", [path for path, (code, *_) in DAMAGE.items() if code == 3])
+def test_a_hint_says_so_if_something_can_be_rescued(path: str, ckpt: Callable, tmp_path: Path) -> None:
+    """`verify` cannot list a key of these files; `rescue` saves some of them."""
+    damaged = data_path("corrupt", path)
+    said = ckpt("verify", damaged).err
+    saves = ckpt("rescue", damaged, tmp_path / "out").code < 3
+    assert ("to save what can be read: ckpt rescue" in said) == saves, said
+
+
+def test_a_cut_archive_can_be_rescued(ckpt: Callable, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.npz", tmp_path / "cut.npz"
+    np.savez(whole, a=np.arange(1000.0), b=np.ones(1000))
+    cut.write_bytes(whole.read_bytes()[:12_000])
+    said = ckpt("verify", cut)
+    assert (said.code, f"hint: to save what can be read: ckpt rescue {cut} OUT\n" in said.err) == (3, True)
+    assert ckpt("rescue", cut, tmp_path / "saved.npz").code == 1
+    cut.write_bytes(whole.read_bytes()[:100])  # not one member is whole
+    assert "ckpt rescue" not in ckpt("verify", cut).err
+
+
 @pytest.mark.parametrize("path", DAMAGE)
 def test_damage_is_named(path: str, ckpt: Callable) -> None:
     code, first, sound = DAMAGE[path]
