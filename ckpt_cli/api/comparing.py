@@ -22,6 +22,8 @@ from .rules import OptionError, excludes, needs
 from .writing import report_dropped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from formats.errors import CheckpointError
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
@@ -115,6 +117,8 @@ def compare(
             found = where.chosen(found)
         one.check_unchanged()
         other.check_unchanged()
+        if noted and settings.values:
+            _note_missing((stored, other), reporter)
         if not options.with_names:
             return found, {}
         slots = parts_of_slots(other) if changed is not None else parts_of_slots(one, other)
@@ -129,6 +133,13 @@ def _names(left: FormatReader, right: FormatReader, changed: Renamed | None) -> 
     # Optimizers number their slots: where one number is two slots, neither name is right for both.
     unlike = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
     return {**names, **theirs, **unlike}
+
+
+def _note_missing(readers: Iterable[FormatReader], reporter: Reporter) -> None:
+    """Say which values were compared without reading them, because their file is missing."""
+    for reader in readers:
+        for path in reader.missing_files() if reader.location.store.lists_first else ():
+            reporter.note(f"{path} is missing, so its tensors were compared only by their stored checksums")
 
 
 def _choosing(options: CompareOptions, left: FormatReader, right: FormatReader) -> ChosenPairs | None:

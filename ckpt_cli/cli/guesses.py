@@ -221,7 +221,7 @@ def _option_line(name: str, words: list[str], own: set[str]) -> str | None:
 
 def _output_line(name: str, words: list[str]) -> str | None:
     """Return the hint for an option that says where to write, or in which form, in other programs."""
-    rest, value = _without(name, words)
+    rest, value = without(name, words)
     if value in (["json"], ["JSON"]):
         return f"to print JSON: {command_line(*rest, '--json')}"
     if words[0] in ("convert", "rename", "rescue"):
@@ -233,12 +233,12 @@ def _output_line(name: str, words: list[str]) -> str | None:
 
 def _as_argument(what: str, name: str, words: list[str], at: int | None = None) -> str:
     """Return a command line in which an option's value is an argument, the last unless `at` says where."""
-    rest, value = _without(name, words)
+    rest, value = without(name, words)
     place = len(rest) if at is None else at
     return f"{what}: {command_line(*rest[:place], *value, *rest[place:])}"
 
 
-def _without(name: str, words: list[str]) -> tuple[list[str], list[str]]:
+def without(name: str, words: list[str]) -> tuple[list[str], list[str]]:
     """Return a command line without an option, and the option's value."""
     for at, word in enumerate(words):
         if word == name:
@@ -366,7 +366,7 @@ def _of_selection(error: CheckpointError, words: list[str]) -> Iterator[str]:
         and words[0] in ("convert", "extract")
         and "--dtype" in words[:-1]
     ):
-        rest, value = _without("--dtype", words)
+        rest, value = without("--dtype", words)
         yield f"to change the dtype of tensors: {command_line(*rest, '--cast', *value)}"
     if (
         isinstance(error, NothingSelectedError)
@@ -381,7 +381,7 @@ def _of_selection(error: CheckpointError, words: list[str]) -> Iterator[str]:
 
 def _shapes_alone(words: list[str]) -> str:
     """Return the command that compares with a listing without values."""
-    rest, listing = _without("--against", words)
+    rest, listing = without("--against", words)
     paths = [word for word in rest[1:] if not word.startswith("-")] or ["."]
     line = command_line("diff", *listing, paths[0], "--no-values")
     return f"to compare only keys, dtypes and shapes: {line}"

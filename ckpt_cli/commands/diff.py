@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from formats.core.words import command_line
 from formats.errors import CheckpointError
 from formats.find.opening import locate
 from formats.location import parse_location
@@ -160,7 +161,7 @@ def command(left: Location, right: Location, **options: Any) -> int:
     \b
       ckpt diff run_a run_b --stat --kind variable
       ckpt diff run_a run_b --where 'rel_l2>5% and size>1M' --sort cosine --top 10
-      ckpt diff main.json run/ckpt-10 --fail-on added,removed,dtype,shape   # for CI
+      ckpt diff main.json run/ckpt-10 --no-values   # for CI: only keys, dtypes and shapes
       ckpt diff run/ckpt-9 run/ckpt-10 --fail-on 'value>1e-3,rel_l2>5%'     # allow noise
       ckpt diff --matrix seed0 seed1 seed2 --kind variable
     """
@@ -182,7 +183,18 @@ def command(left: Location, right: Location, **options: Any) -> int:
         if render.is_terminal() and not options["as_csv"]:
             render.title(f"{found.left} -> {found.right}")
         _show(found, names, options)
+    if not failing.fail_on.asks_values and any(entry.change == "value" for entry in found.entries):
+        _say_values_differ(click.get_current_context())
     return int(failing.fails(found))
+
+
+def _say_values_differ(context: click.Context) -> None:
+    """Say how to compare without values, where values differ that --fail-on does not name."""
+    from ..cli.guesses import without
+
+    words, _ = without("--fail-on", context.find_root().obj or [])
+    render.note("values differ, but --fail-on does not name value")
+    render.note(f"to compare only keys, dtypes and shapes: {command_line(*words, '--no-values')}")
 
 
 def _has_form(options: dict[str, Any]) -> bool:

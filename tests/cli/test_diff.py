@@ -613,3 +613,28 @@ def test_a_number_that_is_another_slot_on_each_side_is_shown_as_the_key(terminal
     layer = shown.split("optimizer/_variables\n")[1]
     assert layer.split()[:7] == ["!", "3", "float32", "[5]", "->", "[1,", "5]"]
     assert "kernel (m of optimizer)" in shown
+
+
+def test_a_missing_shard_is_noted_where_stored_checksums_decide(ckpt: Callable) -> None:
+    lost, good = data_path("corrupt", "data_missing", "ckpt"), data_path("corrupt", "good", "ckpt")
+    note = f"note: {lost}.data-00000-of-00001 is missing, so its tensors were compared only by"
+    for pair in ((lost, good), (good, lost)):
+        found = ckpt("diff", *pair)
+        assert (found.code, found.out, found.err.count(note)) == (0, "", 1)
+        assert ckpt("diff", *pair, "--no-values").err == ""  # no value is compared
+    assert ckpt("diff", good, good).err == ""
+
+
+def test_ci_that_compares_shapes_alone_is_shown_no_values(ckpt: Callable) -> None:
+    """`--fail-on added,removed,dtype,shape` reads values only to ignore them."""
+    pair = (data_path("pairs", "step1"), data_path("pairs", "step2"))
+    shapes = ckpt("diff", *pair, "--fail-on", "added,removed,dtype,shape", "--kind", "variable")
+    assert shapes.code == 0
+    line = (
+        f"to compare only keys, dtypes and shapes: ckpt diff {pair[0]} {pair[1]} --kind variable --no-values"
+    )
+    assert line in shapes.err
+    alone = ckpt("diff", *pair, "--kind", "variable", "--no-values")
+    assert (alone.code, alone.out, alone.err) == (0, "", "")
+    for fails_on in ("value", "shape,rel_l2>500%"):
+        assert "--no-values" not in ckpt("diff", *pair, "--fail-on", fails_on).err

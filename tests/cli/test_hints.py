@@ -85,6 +85,7 @@ PLACES = {
 NO_HINTS = {
     "ckpt_cli/cli/welcome.py next_steps": "three lines of `ckpt` alone",
     "ckpt_cli/commands/convert.py command": "the help of an option",
+    "ckpt_cli/commands/diff.py _say_values_differ": "a note; tests/cli/test_diff.py runs it",
     "ckpt_cli/commands/explain.py _list_topics": "a note",
     "ckpt_cli/commands/explain.py _read": "the right side of a pipe",
     "ckpt_cli/commands/ls.py _list_directory": "a note",

@@ -69,6 +69,10 @@ class FailOn(NamedTuple):
         return cls(tuple(changes), tuple(bounds))
 
     @property
+    def asks_values(self) -> bool:
+        return bool(self.bounds) or "value" in self.changes
+
+    @property
     def asks_norms(self) -> bool:
         return any(bound.measure != "value" for bound in self.bounds)
 
