@@ -501,7 +501,7 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
 def _refuse_config(chosen: Chosen, config: str | None) -> None:
     """Refuse the configuration of a .h5 file for a `.keras` archive."""
     if config is not None and "module" not in parse_object(config):
-        message = "a .keras archive needs a .keras configuration; this one comes from a .h5 file"
+        message = "a .keras archive needs a configuration in its own form; this one has the form of .h5 files"
         hints = (
             "pass --config FILE with a .keras archive of the same model, or its config.json",
             "pass --to weights-h5 to write weights for model.load_weights(...), which need no configuration",
