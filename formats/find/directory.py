@@ -68,7 +68,7 @@ _PASSED_OVER = tuple(
 
 
 _NAMED_BY_SAVER = re.compile(r".+\.ckpt(-\d+)?(-\d{5}-of-\d{5})?", re.DOTALL)
-"""What TensorFlow 1 calls a V1 checkpoint, or a shard of one."""
+"""Names that TensorFlow 1 gives a V1 checkpoint, or a shard of one."""
 
 
 def _is_empty(path: Location) -> bool:
@@ -345,8 +345,8 @@ class Directory:
     def _is_meant(self, location: CheckpointLocation, error: CheckpointError) -> bool:
         """Whether a file that cannot be opened was meant to be a checkpoint.
 
-        A stray file is none of ours, but the index of data shards is, however damaged, and so is what bears
-        the suffix of a format that keeps all in one file, or what is left of a file that a Saver has named.
+        A stray file is not. The index of data shards is, however damaged. So is a file with the suffix of a
+        format that keeps all in one file, and the rest of a file that has a Saver's name.
         """
         head = location.head
         if head.endswith(FILE_SUFFIXES) or hub_shard(head) is not None:
