@@ -1,4 +1,4 @@
-"""Converting a checkpoint, or all of a run directory: `ckpt convert` and `ckpt.convert`."""
+"""Converting a checkpoint: `ckpt convert` and `ckpt.convert`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.find.directory import Directory
-from formats.find.opening import is_directory, open_location
 from formats.find.registry import format_named
 from formats.find.suffixes import format_of_suffix, refuse_false_suffix
 from formats.keras.facts import keras_facts
 from formats.model.reader import Family
-from formats.store.local.staging import holding, replace_file
 from formats.tf.bundle.shards import CLONE, LINK
-from formats.tf.run.state_file import FILE_NAME
 
 from ..operations.convert import execute, pairing, planner
 from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
@@ -27,7 +23,6 @@ from ..operations.convert.keras.exports import without_copies
 from ..operations.convert.keras.orbax_step import keras_step
 from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import Given
-from ..operations.convert.run_directory import converted_names, converted_state, refuse_state_file
 from ..operations.convert.source import Settings
 from ..operations.reporting import opened
 from ..operations.select.keys import renamed
@@ -38,10 +33,9 @@ from .rules import OptionError, excludes, needs
 from .writing import Job, WriteOptions, Written, carry_out, note_cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from formats.core.dtypes import DType
-    from formats.find.directory import Member
     from formats.location import Location
     from formats.model.reader import Format, FormatReader
 
@@ -53,7 +47,7 @@ if TYPE_CHECKING:
     from ..operations.select.keys import Renamed
     from ..operations.select.name_map import MapRow
 
-__all__ = ["RULES", "WITHOUT_EFFECT", "ConvertOptions", "RunConverted", "convert_one", "convert_run"]
+__all__ = ["RULES", "WITHOUT_EFFECT", "ConvertOptions", "convert_one"]
 
 RULES = (
     needs("--save-map", "--like", "--layout"),
@@ -120,22 +114,6 @@ class ConvertOptions(NamedTuple):
         """The changes that pairing with TEMPLATE allows; weights alone leave its optimizer unchanged."""
         keeps = self.keep_optimizer or self.selection.kinds == ("variable",)
         return pairing.Strictness(self.pair_by_shape, self.partial, keeps, self.cast, self.given)
-
-
-class _Rehearsal:
-    """Shows progress, and keeps messages until the work is done."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self.progress = reporter.progress
-
-    def note(self, text: str) -> None:
-        """Leave a note out."""
-
-    def remark(self, text: str) -> None:
-        """Leave a remark out."""
-
-    def warning(self, text: str) -> None:
-        """Leave a warning out."""
 
 
 # One checkpoint ---------------------------------------------------------------------------
@@ -340,67 +318,3 @@ def _check_format(template: FormatReader, reader: FormatReader, target: Location
     if into.name != own.name:
         raise OptionError(f"--like writes the format of TEMPLATE, {own.name}, but {what} {into.name}")
     refuse_false_suffix(own, target)
-
-
-# A run directory ----------------------------------------------------------------------------
-
-
-class RunConverted(NamedTuple):
-    """The result of converting a run directory: each checkpoint, and the damaged members."""
-
-    target: Location
-    damaged: list[Member]
-
-
-def convert_run(
-    source: Location,
-    target: Location,
-    options: ConvertOptions,
-    reporter: Reporter,
-    told: Callable[[Written], None],
-) -> RunConverted:
-    """Convert a run directory, and its state file with it; `told` is called with each checkpoint."""
-    if not is_directory(source):
-        source.require_access()
-        raise OptionError(f"--each needs a directory; {source} is not one")
-    directory = Directory(source)
-    for text in directory.notes:
-        reporter.note(text)
-    sound = [member for member in directory.members if member.error is None]
-    if not sound:
-        directory.require_latest()
-    names = converted_names(_formats_of(sound, target, options.to), target)
-    # Everything is rehearsed first, so that impossible conversions are rejected before anything is written.
-    rehearsal = options._replace(write=options.write._replace(dry_run=True))
-    _convert_members(sound, (target, names), rehearsal, _Rehearsal(reporter))
-    if converted_state(directory, names) is not None and not options.write.overwrite:
-        refuse_state_file(target)
-    _convert_members(sound, (target, names), options, reporter, told)
-    state = converted_state(directory, names)
-    if state is not None and not options.write.dry_run:
-        with holding(target):
-            replace_file(target / FILE_NAME, state.text())
-    return RunConverted(target, [member for member in directory.members if member.error is not None])
-
-
-def _formats_of(
-    members: Sequence[Member], target: Location, to: str | None
-) -> Iterator[tuple[Member, Format]]:
-    for member in members:
-        with open_location(member.location) as reader:
-            yield member, planner.target_format(reader, target, to)
-
-
-def _convert_members(
-    members: Sequence[Member],
-    destination: tuple[Location, Mapping[str, str]],
-    options: ConvertOptions,
-    reporter: Reporter,
-    told: Callable[[Written], None] = lambda _: None,
-) -> None:
-    """Convert checkpoints to their new names in a directory."""
-    target, names = destination
-    for member in members:
-        with opened(member.location, reporter) as reader:
-            convert_one(reader, target / names[member.name], options, reporter, told)
-        del reader  # the next one is not to be made while this one is held

@@ -23,8 +23,9 @@ from .calls import (
     target_location,
 )
 from .changing import keeps_stored, key_changes
-from .conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
+from .conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one
 from .rules import CHOOSING_RULES, PLAIN, SHARING_RULES, VERIFY_RULES, OptionError
+from .run_conversion import convert_run
 from .tables import ResultTable
 from .writing import WriteOptions, WriteResult, verify_choice
 

@@ -10,7 +10,8 @@ import click
 from formats.model.writer import COMPRESSIONS
 
 from ..api.changing import keeps_stored
-from ..api.conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one, convert_run
+from ..api.conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one
+from ..api.run_conversion import convert_run
 from ..cli.execute import tell
 from ..cli.help import subcommand
 from ..cli.option_rules import option_rules

@@ -593,6 +593,20 @@ def make_directories(path: str, made: list[str] | None = None) -> None:
         sync_directory(os.path.dirname(each) or ".")
 
 
+@contextlib.contextmanager
+def directories_made(paths: Iterable[Location]) -> Iterator[None]:
+    """Make directories of this machine for this block; after an error the empty ones of them are removed."""
+    made: list[str] = []
+    try:
+        for path in paths:
+            with refusing(path):
+                make_directories(path, made)
+        yield
+    except BaseException:
+        remove_empty(made)
+        raise
+
+
 def remove_files(paths: Iterable[str], about: Location) -> None:
     """Remove files of this machine, or objects of a store."""
     if about.is_object():

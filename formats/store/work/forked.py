@@ -68,12 +68,23 @@ class Forked(Generic[T, R]):
 
     This process does the batches of a lost process, and everything if no process can be started. What `work`
     raises is raised when its result is next. At the end of the iterator all processes have ended.
+
+    A process gets `batch` items at a time. It is killed if it has not ended `patience` seconds after SIGTERM.
     """
 
-    def __init__(self, work: Callable[[T], R], items: Sequence[T], jobs: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[T], R],
+        items: Sequence[T],
+        jobs: int,
+        *,
+        batch: int | None = None,
+        patience: float = _PATIENCE,
+    ) -> None:
         self._work = work
         self._items = items
-        self._size = max(1, min(_LARGEST_BATCH, len(items) // (jobs * _BATCHES_EACH)))
+        self._size = batch or max(1, min(_LARGEST_BATCH, len(items) // (jobs * _BATCHES_EACH)))
+        self._patience = patience
         self._left = iter(range(-(-len(items) // self._size)))
         self._processes: list[int] = []
         self._ends: list[Connection] = []
@@ -167,7 +178,7 @@ class Forked(Generic[T, R]):
             end.close()
         for process in self._processes:
             os.kill(process, signal.SIGTERM)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self._patience
         while self._processes and time.monotonic() < deadline:
             self._processes = [each for each in self._processes if not os.waitpid(each, os.WNOHANG)[0]]
             time.sleep(_A_MOMENT)
@@ -178,5 +189,9 @@ class Forked(Generic[T, R]):
 
 
 def _end(*_: object) -> NoReturn:
-    """End as an exception does: a process that was begun to read an HDF5 file ends, too."""
+    """End as an exception does: a process that was begun to read an HDF5 file ends, too.
+
+    The signal may come twice, to all processes of a terminal and from the one that handed out the work.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is staged is being removed
     raise SystemExit(1)
