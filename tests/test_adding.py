@@ -201,8 +201,8 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
         assert (done.code, done.out) == (3, ""), done
         said = {
             "convert c.npz new.npy": ".npy is the suffix of npy, which ckpt does not write",
-            "average a.npy b.npy -o new": "averaging keeps the format, npy, which ckpt does not write",
-            "rename a.npy new --sub a=>b": "rename keeps the format, npy, which ckpt does not write",
+            "average a.npy b.npy -o new": "averaging keeps the format, npy, and ckpt does not write this",
+            "rename a.npy new --sub a=>b": "rename keeps the format, and ckpt does not write npy",
         }
         assert said.get(line, "npy can be read, but not") in done.err
         assert sorted(os.listdir(copy.root)) == before

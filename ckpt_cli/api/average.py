@@ -43,7 +43,7 @@ def planned_average(
         why = f"averaging keeps the format, {own.name}"
         if own.writer is None:
             hints = ("convert the sources first, for example to .safetensors",)
-            raise ConversionError(f"{why}, which ckpt does not write", path=target, hints=hints)
+            raise ConversionError(f"{why}, and ckpt does not write this format", path=target, hints=hints)
         refuse_false_suffix(own, target, why, "convert the sources or the result to change the format")
         plan = plan_average(readers, target)
         yield Job(plan, partial(execute, plan), options.how(target), f"mean of {len(readers)}")
@@ -57,7 +57,9 @@ def _locate(
     if last is None:
         if len(sources) == 1:
             what = (
-                "; pass --last N DIR to average the newest of a directory" if is_directory(sources[0]) else ""
+                "; to average the newest checkpoints of a directory, pass --last N DIR"
+                if is_directory(sources[0])
+                else ""
             )
             raise OptionError(f"expected several checkpoints, found one{what}")
         locations, notes = each_once([locate(source) for source in sources])

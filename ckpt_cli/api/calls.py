@@ -148,10 +148,10 @@ def format_id(name: str) -> str:
     if (own := ALIASES.get(name, name)) in known:
         return own
     if name.lower() in _ONLY_READ:
-        message = f"format {name!r} cannot be written; use"
+        message = f"the format {name!r} cannot be written; use"
     else:
         meant = next((to for names, to in _FORMATS_ELSEWHERE.items() if name.lower() in names.split()), None)
-        message = f"no format {name!r}; " + (f"did you mean {meant}? Use" if meant else "use")
+        message = f"there is no format {name!r}; " + (f"did you mean {meant}? Use" if meant else "use")
     raise OptionError(f"{message} one of {', '.join(_writable())}")
 
 

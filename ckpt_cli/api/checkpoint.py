@@ -105,7 +105,9 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError(f"{self._spec.key!r} is in a file; an array of it is always a copy")
+            raise ValueError(
+                f"the values of {self._spec.key!r} are in a file, so an array of them is always a copy"
+            )
         values = self[...]
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -166,7 +168,7 @@ class Checkpoint(PlottedTable, Mapping[str, Tensor]):
         if keys:
             hints = tuple(f"for example: {key}" for key in keys[:3])
             raise TensorNotFoundError(
-                f"{len(keys)} tensors have this name", path=self._path, key=name, hints=hints
+                f"{len(keys)} tensors have this name; expected one", path=self._path, key=name, hints=hints
             )
         hints = close_keys(reader, name) if isinstance(name, str) else ("pass the name as a string",)
         raise TensorNotFoundError("no such tensor", path=self._path, key=name, hints=hints)

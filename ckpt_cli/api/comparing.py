@@ -207,7 +207,10 @@ def _suggest(
         return
     better = better_by(left, right, by)
     if better is not None:
-        reporter.note(f"no {by.replace('-', ' ')} occurs on both sides; --by {better} pairs some tensors")
+        reporter.note(
+            f"the two sides have no {by.replace('-', ' ')} in common; to pair some tensors, pass "
+            f"--by {better}"
+        )
 
 
 class Sides(NamedTuple):

@@ -194,7 +194,9 @@ def _plan(
     into = planner.target_format(reader, target, options.to)
     suffix = planner.unknown_suffix(target) if options.to is None else None
     if suffix is not None:
-        reporter.note(f"{target}: {suffix} is not the suffix of a format; writing a TensorFlow checkpoint")
+        reporter.note(
+            f"{target}: {suffix} is not the suffix of a format, so ckpt writes a TensorFlow checkpoint"
+        )
     if options.stored_keys and into.has_values and into.family is not Family.ARRAYS:
         raise OptionError(f"--keys does nothing for {into.name}, which has names of its own")
     layout, laid = options.changes.framework_layout(), None
@@ -278,9 +280,11 @@ def _filled_step(
     """Return the plan of writing the values of a model of Keras into a step that Keras saved with Orbax."""
     step, target = into
     if options.save_map:
-        raise OptionError("--save-map does not apply: the configuration in TEMPLATE pairs the tensors")
+        raise OptionError("--save-map has no effect, because the configuration in TEMPLATE pairs the tensors")
     if options.pair_by_shape:
-        raise OptionError("--pair-by-shape does not apply: the configuration in TEMPLATE pairs the tensors")
+        raise OptionError(
+            "--pair-by-shape has no effect, because the configuration in TEMPLATE pairs the tensors"
+        )
     rules = options.strictness
     if rules.keep_optimizer:
         keys = [key for key in keys if reader.kinds.get(key) not in ("slot", "optimizer")]
@@ -302,7 +306,7 @@ def _renamed(
 def _save_map(path: Location, rows: Iterable[MapRow], options: ConvertOptions) -> None:
     from ..render.name_map import map_lines, save_map
 
-    hints = ("pass --overwrite to replace it", "pass it with --map to use its pairs")
+    hints = ("to replace the map, pass --overwrite", "to use the pairs of the map, pass --map")
     save_map(path, map_lines(rows), overwrite=options.write.overwrite, hints=hints)
 
 
@@ -310,7 +314,7 @@ def _check_format(template: FormatReader, reader: FormatReader, target: Location
     """Reject another format than TEMPLATE's, from an option or from DST's suffix."""
     own: Format = template.format
     if to is not None:
-        into, what = planner.target_format(reader, target, to), "--to asks for"
+        into, what = planner.target_format(reader, target, to), "--to means"
     else:
         told = None if target.endswith(own.suffixes) else format_of_suffix(target)
         into = own if told is None or told.writer is None else told

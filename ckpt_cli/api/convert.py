@@ -184,9 +184,11 @@ def _check_numbers(iterations: int | None, learning_rate: float | None, shard_si
     counting("iterations", iterations, 0)
     counting("shard-size", shard_size)
     if iterations is not None and iterations > MOST_STEPS:
-        raise OptionError(f"--iterations: {iterations} is not a number up to {MOST_STEPS}")
+        raise OptionError(f"--iterations: {iterations} is too large; expected at most {MOST_STEPS}")
     if learning_rate is not None and not 0 < learning_rate <= LARGEST_RATE:
-        raise OptionError(f"--learning-rate: {learning_rate} is not a positive number up to {LARGEST_RATE}")
+        raise OptionError(
+            f"--learning-rate: {learning_rate} is not valid; expected a positive number up to {LARGEST_RATE}"
+        )
 
 
 def _optimizer(name: str) -> str:

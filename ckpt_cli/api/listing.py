@@ -193,7 +193,7 @@ def trainable_of(reader: FormatReader, reporter: Reporter, *, names_graph: bool)
     for text in found.flaws:
         reporter.note(text)
     if found.borrowed and not names_graph:
-        reporter.note(f"{found.graph}, the graph of another step, says which tensors are trainable")
+        reporter.note(f"the graph of another step, {found.graph}, shows which tensors are trainable")
     return found
 
 

@@ -209,8 +209,11 @@ def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
     """Return a note if the event files lack the requested number."""
     if tag is None or told.curve.steps:
         return []
-    there = ", ".join(told.tags[:_MOST_TAGS]) or "none"
-    return [f"no scalar {tag!r} in {counted(len(told.files), 'event file')}; found: {there}"]
+    if not told.files:
+        return ["there are no event files; to read another directory, pass --events DIR"]
+    files = counted(len(told.files), "event file has", "event files have")
+    there = ", ".join(told.tags[:_MOST_TAGS]) or "no scalars"
+    return [f"{files} no scalar {tag!r}; found {there}"]
 
 
 @public(*CHOOSING_RULES, *RULES)

@@ -170,7 +170,7 @@ def _rows(
         # A Saver wants all that it would save.
         needed = kind == "variable" or _is_step(target, key) or target.object_graph is None
         group = MATTERS if needed else HARMLESS if key.startswith("save_counter/") else LEFT
-        likely = f"perhaps {shown.get(origin[key], origin[key])}" if key in origin else ""
+        likely = f"perhaps renamed to {shown.get(origin[key], origin[key])}" if key in origin else ""
         rows.append(MatchRow(group, "no value", key, likely, "target"))
     renamed = set(origin.values())
     for key in found.unused_checkpoint:
@@ -189,13 +189,14 @@ def write_proposals(
     from ..render.name_map import STDOUT, proposal_lines, save_map
 
     taking = command_line("convert", checkpoint, "DST", "--like", target, "--map", path)
-    hints = ("choose another file, or delete this one", f"to use its pairs: {taking}")
+    hints = ("choose another file, or delete this one", f"to use the pairs in the file: {taking}")
     save_map(path, proposal_lines(matched.proposals, matched.restored), overwrite=False, hints=hints)
     unclear = sum(proposal.ambiguous for proposal in matched.proposals)
-    comments = f", {unclear:,} of them ambiguous and commented out" if unclear else ""
-    count = counted(len(matched.proposals), "pair")
+    comments = f"; {unclear:,} of them are ambiguous and commented out" if unclear else ""
+    count = counted(len(matched.proposals), "pair is", "pairs are")
     where = "" if path == STDOUT else f"{path}: "
-    reporter.note(f"{where}{count} proposed{comments}; check them before you pass the file to --map")
+    checking = "; check them before you pass the file to --map" if matched.proposals else ""
+    reporter.note(f"{where}{count} proposed{comments}{checking}")
 
 
 # The function -----------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class MatchResult(RowTable):
 
     def _title(self) -> str:
         holds = "holds" if self.existing_matched else "fails"
-        what = f"{counted(len(self.restored), 'value')} restored, assert_existing_objects_matched() {holds}"
+        what = f"{counted(len(self.restored), 'value')} restored; assert_existing_objects_matched() {holds}"
         return f"{self.checkpoint} -> {self.target}: {what}"
 
     def _names(self) -> Sequence[str]:

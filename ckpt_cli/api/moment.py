@@ -17,5 +17,5 @@ def moment() -> str:
     try:
         found = iso_time(int(time.time()) if not text else int(text))
     except (ValueError, OverflowError, OSError) as error:
-        raise OptionError(f"SOURCE_DATE_EPOCH is {text!r}, expected seconds since 1970") from error
+        raise OptionError(f"SOURCE_DATE_EPOCH is {text!r}; expected seconds since 1970") from error
     return found or "1970-01-01T00:00:00Z"

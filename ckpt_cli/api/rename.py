@@ -35,9 +35,9 @@ class RenameOptions(NamedTuple):
 def check_places(target: str | None, *, in_place: bool) -> None:
     """Raise OptionError where a target is missing, or there is one too many."""
     if in_place and target is not None:
-        raise OptionError("--in-place changes SRC itself and takes no DST")
+        raise OptionError("--in-place changes SRC itself, so DST cannot be passed")
     if not in_place and target is None:
-        raise OptionError("missing argument DST; pass --in-place to change SRC itself")
+        raise OptionError("missing argument DST; to change SRC itself, pass --in-place")
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def planned_rename(
         source.is_object()  # raises for read-only stores, before any request
     rules = options.changes.rules()
     if not rules:
-        raise OptionError("nothing to change; pass --sub, --strip-prefix, --add-prefix or --map")
+        raise OptionError("there is nothing to change; pass --sub, --strip-prefix, --add-prefix or --map")
     with opened(source, reporter) as reader:
         found = plan_rename(
             reader,

@@ -63,7 +63,7 @@ def sign_tensors(
     from ..operations.signing.statement import payload_of
 
     if options.key is None and not os.environ.get(ENVIRONMENT):
-        raise OptionError(f"no key to sign with; pass --key PEM or set {ENVIRONMENT}")
+        raise OptionError(f"signing needs a private key; pass --key PEM or set {ENVIRONMENT}")
     at = moment()
     key = private_key(options.key)
     refuse_single(target, overwrite=options.overwrite)
@@ -72,12 +72,14 @@ def sign_tensors(
         with reporter.progress(total, reader.location.name) as advance:
             tensors = [*canonical_tensors(reader, workers.expecting(total), advance)]
         if not tensors:
-            message = "has no tensors to sign; strings, variants and the save counter do not count"
+            message = (
+                "this checkpoint has no tensors to sign; strings, variants and the save counter do not count"
+            )
             raise ConversionError(message, path=reader.location.path)
         envelope = sealed(payload_of(reader, tensors, at), key)
         if len(envelope) > LARGEST:
             message = (
-                f"its signature would have {len(envelope):,} bytes, and at most {LARGEST:,} can be verified"
+                f"the signature would have {len(envelope):,} bytes, but at most {LARGEST:,} can be verified"
             )
             raise ConversionError(message, path=reader.location.path)
         if not options.dry_run:

@@ -129,7 +129,7 @@ def _all_stats(
         (reporter.warning if options.fail_on else reporter.note)(f"{reader.location.path}: {unread}")
     keys = [key for key in chosen if _has_numbers(reader, key)]
     if not keys and unread is None:
-        reporter.note("no statistics: all tensors are strings or variants")
+        reporter.note("there are no statistics, because all tensors are strings or variants")
     total = sum(reader.specs[key].nbytes or 0 for key in keys)
     with (
         closing(statistics_of(reader, keys, workers.expecting(total))) as all_found,

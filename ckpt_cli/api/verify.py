@@ -249,8 +249,8 @@ def _compare_steps(result: Result, like: str, reporter: Reporter) -> Result:
         )
         findings = (*findings, Finding("error", "training", message, None, result.path))
     else:
-        what = f"{counted(found.variables, 'variable')} after one step of {found.optimizer}"
-        reporter.note(f"{result.path}: {what}, equal to those of {like}")
+        what = f"{counted(found.variables, 'variable equals that', 'variables equal those')} of {like}"
+        reporter.note(f"{result.path}: after one step of {found.optimizer}, {what}")
     fields = {"like": like, **found._asdict()}
     return result._replace(findings=findings, computed={**result.computed, "training": fields})
 
@@ -266,11 +266,13 @@ def _compare_outputs(result: Result, like: str, input_file: Location | None, rep
     if found.differing:
         message = (
             f"{found.differing:,} of {found.elements:,} outputs differ from those of {like}, "
-            f"by at most {found.max_abs:.3g}"
+            f"by up to {found.max_abs:.3g}"
         )
         findings = (*findings, Finding("error", "outputs", message, None, result.path))
     else:
-        reporter.note(f"{result.path}: {counted(found.elements, 'output')}, equal to those of {like}")
+        reporter.note(
+            f"{result.path}: {counted(found.elements, 'output equals that', 'outputs equal those')} of {like}"
+        )
     return result._replace(findings=findings, computed={**result.computed, "outputs": fields})
 
 
@@ -361,7 +363,7 @@ class VerifyResult(ResultTable[CheckedCheckpoint]):
 
     def _title(self) -> str:
         sound = sum(one.ok for one in self)
-        return f"{sound:,} of {counted(len(self), 'checkpoint')} sound"
+        return f"{sound:,} of {counted(len(self), 'checkpoint')} intact"
 
     def _names(self) -> Sequence[str]:
         return ("path", "ok", "format", "tensors", "nbytes", "code", "key", "message")

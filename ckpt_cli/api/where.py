@@ -42,4 +42,4 @@ def require_columns(where: Where, known: Collection[str], what: str) -> None:
 
 
 def _as_option_error(error: WhereError) -> OptionError:
-    return OptionError(f"--where: {error}, at character {error.position + 1} of {error.excerpt[0]!r}")
+    return OptionError(f"--where, character {error.position + 1} of {error.excerpt[0]!r}: {error}")

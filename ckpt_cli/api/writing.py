@@ -76,7 +76,7 @@ class WriteOptions(NamedTuple):
     def how(self, target: Location) -> How:
         """Return how a target is written; OptionError for a proof that only another store has."""
         if self.verify == SENT and usual_proof(target) != SENT:
-            message = f"--verify sent needs a URL as the target; {target} is local"
+            message = f"--verify sent needs a URL as the target, but {target} is local"
             raise OptionError(message)
         proof = self.verify or usual_proof(target)
         return How(self.workers, self.overwrite, self.dry_run, proof, self.update_state)
@@ -155,7 +155,7 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
 def note_cast(plan: Plan, cast: DType | None, reporter: Reporter) -> None:
     """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
     if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
-        reporter.note(f"--cast {cast} changes nothing: there are no floating-point tensors")
+        reporter.note(f"--cast {cast} has no effect, because there are no floating-point tensors")
 
 
 def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:
@@ -167,7 +167,7 @@ def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:
         reporter.note(f"left out {_named(found)}: {reason}")
     more = sum(map(len, list(keys.values())[_MOST_LISTED:]))
     if more:
-        reporter.note(f"left out {more:,} more; --json lists them")
+        reporter.note(f"left out {more:,} more tensors; to list them, pass --json")
 
 
 def _named(keys: Sequence[str]) -> str:

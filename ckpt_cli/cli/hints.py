@@ -39,7 +39,9 @@ def _of_own_options(hints: Sequence[str], words: Sequence[str], group: click.Gro
         if advised <= own:
             yield hint
         elif advised <= _options(group, "convert"):
-            yield f"{hint} to ckpt convert" if advice and advice[1] else f"with ckpt convert, {hint}"
+            first, *rest = hint.split(";", 1)
+            told = ";".join((f"{first} to ckpt convert", *rest))
+            yield told if advice and advice[1] else f"with ckpt convert, {hint}"
 
 
 def _options(group: click.Group, name: str) -> set[str]:

@@ -206,13 +206,13 @@ def _known_way_out(message: str) -> tuple[str, ...]:
     if closed is not None and "://" not in message:
         parent = os.path.dirname(closed["path"]) or "."
         place = closed["folder"] or (parent if closed["written"] else closed["path"])
-        return (f"to see its owner and permissions: {shlex.join(('ls', '-ld', place))}",)
+        return (f"to see the owner and the permissions: {shlex.join(('ls', '-ld', place))}",)
     from ..operations.look.explain import way_out
 
     command = way_out(message)
     if command is None or set(shlex.split(command)[1:]) <= set(sys.argv):  # the command that has just failed
         return ()
-    return (f"this may help: {command}",)
+    return (f"to find out more: {command}",)
 
 
 # For programs -------------------------------------------------------------------

@@ -32,7 +32,7 @@ def show(result: Result) -> None:
         return
     columns = [
         render.Column("WEIGHT", fold=True),
-        render.Column("MADE OF", fold=True),
+        render.Column("MADE FROM", fold=True),
         render.Column("RULE", prose=True),
         render.Column("VERDICT"),
         render.Column("ERROR", right=True),

@@ -217,7 +217,7 @@ def _table(
 
 
 def _left_out(total: int) -> list[str]:
-    return [f"<p>{total - _MOST_ROWS:,} more not shown.</p>"] if total > _MOST_ROWS else []
+    return [f"<p>{total - _MOST_ROWS:,} more are not shown.</p>"] if total > _MOST_ROWS else []
 
 
 def _far(row: dict[str, Any]) -> list[str]:
@@ -277,7 +277,9 @@ def _origins(document: dict[str, Any]) -> str:
         for each in weights[:_MOST_ROWS]
     ]
     facts = [(verdict, f"{count:,}") for verdict, count in document["verdicts"].items()]
-    facts += [("constants not compared", f"{document['constants']:,}")] if document["constants"] else []
+    facts += (
+        [("constants that were not compared", f"{document['constants']:,}")] if document["constants"] else []
+    )
     out = [
         *_heading(document["name"], f"{document['path']}, compared with {document['other']}"),
         *_warnings(document["export"]),

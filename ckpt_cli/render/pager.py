@@ -54,7 +54,9 @@ def _chosen() -> str | None:
     if not _is_there(asked):
         from .base import warning
 
-        warning(f"pager {asked!r} not found (from CKPT_PAGER or PAGER); printing without a pager")
+        warning(
+            f"the pager {asked!r} (from CKPT_PAGER or PAGER) does not exist, so ckpt prints without a pager"
+        )
         return None
     return asked
 

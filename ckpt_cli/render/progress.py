@@ -88,7 +88,7 @@ class _WorkDone:
         if not self.done or seconds <= 0:
             return told
         left = (self.total - self.done) * seconds / self.done
-        return f"{told}, {human_size(int(self.done / seconds))} a second, {_spoken(left)} left"
+        return f"{told}, {human_size(int(self.done / seconds))} per second, {_spoken(left)} left"
 
     @property
     def line(self) -> str:

@@ -59,14 +59,14 @@ class Configured:
         pairs = assign_weights(self.model, reader, by)
         state = stored_state(reader)
         if state is None:
-            raise _refused(reader.location.path, f"{reader.format.name} holds no state of an optimizer")
+            raise _refused(reader.location.path, "this file has no optimizer state")
         self.optimizer = _optimizer(by, state)
         restore_optimizer(self.optimizer, self.model, state, reader, pairs)
         self.inputs = inputs_of(self.model)
 
 
 def _refused(path: str, what: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=path)
+    return UnsupportedFeatureError(f"ckpt cannot take a training step: {what}", path=path)
 
 
 def _optimizer(by: FormatReader, state: TrainingState) -> Any:
@@ -75,28 +75,28 @@ def _optimizer(by: FormatReader, state: TrainingState) -> Any:
     path = by.location.path
     known = getattr(optimizers, str(name)) if name in BY_NAME and name in optimizers.__all__ else None
     if known is None:
-        raise _refused(path, f"optimizer {name!r} is not known here")
+        raise _refused(path, f"the optimizer {name!r} is not supported")
     wanted = {*known._own, *_COMMON} - {"learning_rate"}
     options = {key: value for key, value in settings.items() if key in wanted}
     for key, value in settings.items():
         if key not in wanted and key not in _IRRELEVANT and value not in (None, False):
-            raise _refused(path, f"optimizer {name!r} with {key}={value!r} is not known here")
+            raise _refused(path, f"the optimizer {name!r} with {key}={value!r} is not supported")
     options["learning_rate"] = settings.get("learning_rate", settings.get("lr"))
     if state.generation == LEGACY:
         options["decay"] = settings.get("decay") or 0.0
     for key, value in options.items():
         if not isinstance(value, int | float) and (value is not None or key not in _COMMON):
-            raise _refused(path, f"optimizer {name!r} with {key}={value!r} is not known here")
+            raise _refused(path, f"the optimizer {name!r} with {key}={value!r} is not supported")
     module: Any = optimizers
     if state.generation == LEGACY:
         module = optimizers.legacy
         options = {key: value for key, value in options.items() if value is not None}
     elif settings.get("decay"):
-        raise _refused(path, f"optimizer {name!r} with decay={settings['decay']!r} is not known here")
+        raise _refused(path, f"the optimizer {name!r} with decay={settings['decay']!r} is not supported")
     try:
         return getattr(module, str(name))(**options)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise _refused(path, f"optimizer {name!r} cannot be made: {error}") from error
+        raise _refused(path, f"the optimizer {name!r} cannot be created: {error}") from error
 
 
 def restore_optimizer(
@@ -107,7 +107,7 @@ def restore_optimizer(
     legacy = state.generation == LEGACY
     slots = _legacy_slots(optimizer, trained, state, pairs) if legacy else _slots(optimizer, trained, state)
     if slots is None:
-        message = f"its {len(state.ordered)} slots are not those of {type(optimizer).__name__} and this model"
+        message = f"the {len(state.ordered)} slots do not fit {type(optimizer).__name__} and this model"
         raise _refused(reader.location.path, message)
     placed = {str(state.number(ITERATIONS)): optimizer.iterations, **slots}
     for name in state.rates:

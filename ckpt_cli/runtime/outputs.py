@@ -75,8 +75,8 @@ def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outpu
     with open_reader(left_path) as left, open_reader(right_path) as right:
         described = [reader for reader in (left, right) if _has_config(reader)]
         if not described:
-            message = f"neither it nor {right.location.path} carries a model's configuration"
-            hints = ("a full .h5 or a .keras file does: save the model once with model.save(...)",)
+            message = f"neither this checkpoint nor {right.location.path} contains a model configuration"
+            hints = ("save the whole model once with model.save(...), as a .keras or .h5 file",)
             raise UnsupportedFeatureError(message, path=left.location.path, hints=hints)
         models = [
             load_model(reader, reader if _has_config(reader) else described[0]) for reader in (left, right)
@@ -124,10 +124,12 @@ def read_input(path: Location) -> np.ndarray[Any, Any]:
         try:
             header = decode_header(file.read(0, LONGEST_HEADER + 12))
             if header.data_offset + header.nbytes > file.size:
-                raise ValueError(f"{header.nbytes} bytes of values, but the file has {file.size} bytes")
+                raise ValueError(
+                    f"it promises {header.nbytes} bytes of values, but the file has {file.size} bytes"
+                )
             found: np.ndarray[Any, Any] = np.load(FileObject(file.read, file.size), allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise UnknownFormatError(f"not an array of numbers in .npy: {error}", path=path) from error
+            raise UnknownFormatError(f"this is not an .npy array of numbers: {error}", path=path) from error
     return found
 
 
@@ -139,20 +141,20 @@ def inputs_of(model: Model, given: Any = None) -> list[Any]:
         random = np.random.default_rng(_SEED)
         return [_seeded(symbol, numbers, random) for symbol in symbols]
     if len(symbols) != 1:
-        raise UnsupportedFeatureError(f"the model has {len(symbols)} inputs, --input gives one")
+        raise UnsupportedFeatureError(f"the model has {len(symbols)} inputs, but --input gives one")
     wanted = _shape(symbols[0])
     fits = given.ndim == len(wanted) and all(
         dim is None or dim == found for dim, found in zip(wanted, given.shape, strict=True)
     )
     if not fits or given.dtype.kind not in "fiub":
         raise UnsupportedFeatureError(
-            f"the input is {given.dtype} {list(given.shape)}, the model takes {symbols[0].dtype.name} "
-            f"{['any' if dim is None else dim for dim in wanted]}"
+            f"the input is {given.dtype} {list(given.shape)}, but the model takes {symbols[0].dtype.name} "
+            f"[{', '.join('any' if dim is None else str(dim) for dim in wanted)}]"
         )
     looks_up = symbols[0].dtype.is_integer
     if looks_up and given.size and not 0 <= given.min() <= given.max() < numbers:
         raise UnsupportedFeatureError(
-            f"the input holds numbers outside of 0 ... {numbers - 1}, which are all the embedding has"
+            f"the input has numbers outside of 0 to {numbers - 1}, the rows of the embedding"
         )
     return [given.astype(symbols[0].dtype.numpy_dtype)]
 

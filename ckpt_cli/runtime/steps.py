@@ -121,7 +121,7 @@ def compare_steps(left_path: str, right_path: str) -> Steps:
             results = _of_objects(*map(_found_in, readers))
     (left, kind), (right, other) = results
     if kind is not other or left.keys() != right.keys():
-        message = f"its model or optimizer has other variables than that of {right_path}"
+        message = f"the variables of the model or the optimizer differ from those of {right_path}"
         raise UnsupportedFeatureError(message, path=left_path)
     differing = [name for name, value in left.items() if value.tobytes() != right[name].tobytes()]
     return Steps(len(left), len(differing), differing[0] if differing else None, kind.__name__)
@@ -131,12 +131,12 @@ def _what_lacks(reader: FormatReader) -> str:
     if reader.format.family is not Family.KERAS:
         return f"{reader.format.name} has no object graph"
     if not keras_facts(reader.facts).config:
-        return "it has no model configuration"
-    return "it has no training configuration, because the model was saved without its optimizer"
+        return "this file has no model configuration"
+    return "this file has no training configuration, because the model was saved without its optimizer"
 
 
 def _unknown(reader: FormatReader, what: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(f"{what}, so no training step can be taken", path=reader.location.path)
+    return UnsupportedFeatureError(f"ckpt cannot take a training step: {what}", path=reader.location.path)
 
 
 # Rebuilding -----------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _found_in(reader: FormatReader) -> _Found:
     if objects is None or states is None:
         raise _unknown(reader, _what_lacks(reader))
     if len(states) != 1:
-        raise _unknown(reader, f"there are {len(states)} optimizers, expected one")
+        raise _unknown(reader, f"there are {len(states)} optimizers; expected one")
     if not states[0].known:
         message = f"the slots {sorted(states[0].slot_names)} of {states[0].title} are not supported"
         raise _unknown(reader, message)
@@ -156,7 +156,7 @@ def _found_in(reader: FormatReader) -> _Found:
     used = {key for layer in stack for key in layer.keys}
     for key, spec in reader.specs.items():
         if reader.kinds.get(key) == "variable" and spec.dtype.is_floating and key not in used:
-            raise _unknown(reader, f"variable {key!r} is of no Dense or Conv2D layer")
+            raise _unknown(reader, f"the variable {key!r} does not belong to a Dense or Conv2D layer")
     if not stack:
         raise _unknown(reader, "there is no Dense or Conv2D layer")
     return _Found(reader, stack, states[0])
@@ -199,7 +199,9 @@ def _built(reader: FormatReader, layer: _Layer) -> Any:
     elif len(shape) == 4 and 0 not in shape:
         built = layers.Conv2D(shape[-1], shape[:2], padding="same", use_bias=has_bias)
     else:
-        raise _unknown(reader, f"{layer.kernel!r} is a kernel {list(shape)}, of no Dense or Conv2D layer")
+        raise _unknown(
+            reader, f"the kernel {layer.kernel!r} of shape {list(shape)} does not fit a Dense or Conv2D layer"
+        )
     built.build((None,) * (len(shape) - 1) + (shape[-2],))
     return built
 
@@ -216,7 +218,9 @@ def _example(reader: FormatReader, shapes: list[tuple[int, ...]]) -> tuple[tuple
         elif len(one) < len(following):
             fits = False
         if not fits:
-            message = f"kernels {list(one)} and {list(following)} do not follow each other in a stack"
+            message = (
+                f"the kernels {list(one)} and {list(following)} cannot follow each other in a stack of layers"
+            )
             raise _unknown(reader, message)
     first = shapes[0]
     return ((side, side, first[2]) if len(first) == 4 else (first[0],)), flatten_before
@@ -226,7 +230,7 @@ def _same_optimizer(left: _Found, right: _Found) -> tuple[Optimizer, Optimizer]:
     """Return what the table says of the optimizers of both sides; an error where they are not one."""
     both = common_rows(left.state, right.state)
     if not both:
-        message = f"its optimizer is {left.state.title}, that of {right.reader.location.path} is "
+        message = f"the optimizer is {left.state.title}, but {right.reader.location.path} has "
         raise _unknown(left.reader, f"{message}{right.state.title}")
     rows = both[0]
     one, other = left.state.generation, right.state.generation
@@ -243,8 +247,8 @@ def _meanings(sides: tuple[_Found, _Found], rows: tuple[Optimizer, Optimizer]) -
     for side, row, have, others in zip(sides, rows, kept, reversed(kept), strict=True):
         for meaning in have - others:
             if side.state.generation not in row.slot(meaning).idle_in:
-                what = f"its {row.name} keeps {row.slot(meaning).name(side.state.generation)!r}"
-                raise _unknown(side.reader, f"{what}, that of the other checkpoint does not")
+                what = f"{row.name} keeps {row.slot(meaning).name(side.state.generation)!r}"
+                raise _unknown(side.reader, f"{what}, but {row.name} of the other checkpoint does not")
     return kept[0] & kept[1]
 
 
@@ -315,7 +319,7 @@ def _step_of(found: _Found, other: _Found, row: Optimizer, optimizer: Any, meani
 def _assign(reader: FormatReader, key: str, variable: Any, factor: float | None = None) -> None:
     value = reader[key].read()
     if value.shape != tuple(variable.shape) or value.dtype.kind not in "fV":
-        raise _unknown(reader, f"{key!r} is {reader[key]!r}, expected shape {list(variable.shape)}")
+        raise _unknown(reader, f"{key!r} is {reader[key]!r}; expected shape {list(variable.shape)}")
     variable.assign(value if factor is None else value * value.dtype.type(factor))
 
 
@@ -337,7 +341,7 @@ def _restore_slots(
         if slot.turns and turns:
             rate = other.number(LEARNING_RATE)
             if not rate:
-                raise _unknown(reader, "its momentum is a sum of gradients, and the learning rate is unknown")
+                raise _unknown(reader, "the momentum is a sum of gradients, and the learning rate is unknown")
             factor = -rate
         for at, (key, variable) in enumerate(by_key.items()):
             held = found.state.slots.get((key, slot.name(generation)))
@@ -359,7 +363,7 @@ def _restore_numbers(found: _Found, other: _Found, row: Optimizer, optimizer: An
         if told is not None:
             setattr(optimizer, name, told)
     if not is_legacy and row.name != "Nadam" and any(side.number("decay") for side in (found, other)):
-        raise _unknown(found.reader, "its learning rate decays, which the newer optimizers do not know")
+        raise _unknown(found.reader, "the learning rate decays, which newer optimizers do not support")
     product = found.number(MOMENTUM_PRODUCT)
     if product is not None:
         if is_legacy:

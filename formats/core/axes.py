@@ -253,7 +253,7 @@ class AxisOperations(NamedTuple):
         turns = [at for at, operation in enumerate(operations) if isinstance(operation, Join | Cut)]
         if len(turns) > 1:
             names = " and ".join(str(operations[at]) for at in turns[:2])
-            raise ValueError(f"found {names}, expected only one operation that joins or splits tensors")
+            raise ValueError(f"found {names}; expected only one operation that joins or splits tensors")
         at = turns[0] if turns else len(operations)
         changes = [each for each in operations if not isinstance(each, Join | Cut)]
         turn = operations[at] if turns else None

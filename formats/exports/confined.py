@@ -29,7 +29,9 @@ def confined(head: Location, name: str) -> Location:
     if not found.store.scheme:
         real, homes = found.real(), (folder.real(), head.real().parent)
         if not any(real.startswith(home.rstrip("/") + "/") for home in homes):
-            message = f"names {name!r:.100}, which is a link that leads out of its folder"
+            message = (
+                f"refers to external data in {name!r:.100}, which is a link to a file outside the folder"
+            )
             raise UnsupportedFeatureError(message, path=head, code="header")
     return found
 

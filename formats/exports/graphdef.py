@@ -162,7 +162,7 @@ class GraphDefReader(ExportReader):
         data = one_range(file, span.begin, span.size)
         if content is not None and content.span.size and spec.dtype is not STRING:
             if content.span.size != spec.nbytes:
-                message = f"found {content.span.size} bytes, expected {spec.nbytes}"
+                message = f"found {content.span.size} bytes; expected {spec.nbytes}"
                 where = f"{spec.dtype} of shape {list(spec.shape)}"
                 self._flaw(self._corrupt(f"{message} for {where}", spec.key, code="tensor-size"))
                 return None

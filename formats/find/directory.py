@@ -213,7 +213,10 @@ def _model_among(members: Sequence[Member]) -> CheckpointLocation | None:
     if len(there) < 2:
         return None
     name, *others = sorted(there, key=HUB_WEIGHTS.index)
-    note = f"{there[name].path}: read as this folder's model; to read another, name it: {', '.join(others)}"
+    note = (
+        f"{there[name].path}: ckpt reads the model of this folder; to read another file, name it: "
+        f"{', '.join(others)}"
+    )
     return there[name]._replace(note=note)
 
 
@@ -274,7 +277,7 @@ class Directory:
         try:
             return StateFile.read(path)
         except CorruptCheckpointError as error:
-            self._notes.append(f"{error}; ignored, as in TensorFlow")
+            self._notes.append(f"{error}; ckpt ignores this file, as TensorFlow does")
             return None
 
     def _by_name(self) -> dict[str, CheckpointLocation]:
@@ -317,7 +320,8 @@ class Directory:
         step = orbax_location(path) if named_step(path.name) is not None else None
         if step is not None and is_unfinished(path):
             self._notes.append(
-                f"{path}: not listed, because this step of Orbax is unfinished: it has no commit_success.txt"
+                f"{path} is not listed, because this step of Orbax is unfinished: it has no "
+                "commit_success.txt"
             )
         elif step is not None:
             found.setdefault(path.absolute(), step)
@@ -364,7 +368,7 @@ class Directory:
                 or bool(error.hints)
             )
         if is_closed:
-            self._notes.append(f"{error}; cannot tell whether it is a checkpoint")
+            self._notes.append(f"{error}; ckpt cannot tell whether this file is a checkpoint")
         return False
 
     @property
@@ -375,8 +379,10 @@ class Directory:
             if location is None or self._names_listing:
                 return None
             if (self.path / self.state.latest).absolute() == location.path.absolute():
-                return location._replace(reason=f"{location.path}: named by the state file")
-            why = f"found next to the state file, which names {self.state.latest}"
+                return location._replace(
+                    reason=f"{location.path} was chosen, because the state file names it"
+                )
+            why = f"it was found next to the state file, which names {self.state.latest}"
             return location._replace(note=f"{location.path}: {why}")
         sound = [member for member in self.members if member.error is None]
         if not sound:
@@ -385,7 +391,7 @@ class Directory:
             return model
         newest = sound[-1]
         why = "it has the highest step" if newest.step is not None else "it is the newest"
-        note = f"{newest.location.path}: chosen because {why} and there is no state file"
+        note = f"{newest.location.path} was chosen, because there is no state file and {why}"
         return newest.location._replace(note=note)
 
     @cached_property
@@ -414,7 +420,7 @@ class Directory:
         if flaw is not None and sound:
             hints = (
                 f"name one that exists, for example {sound[-1].location.path}",
-                f"or repair the state file: {command_line('state', '--fix', self.path)}",
+                f"to repair the state file: {command_line('state', '--fix', self.path)}",
             )
             raise CheckpointNotFoundError(flaw, path=self.path, hints=hints)
         foreign = foreign_directory(self.path)
@@ -425,6 +431,6 @@ class Directory:
             raise damaged
         error = no_checkpoints(self.path)
         if self._listings:
-            hint = f"to read a saved listing, name it: {self._listings[0]}"
+            hint = f"to read a saved listing, pass its name: {self._listings[0]}"
             error.hints = (*error.hints, hint)
         raise error

@@ -53,7 +53,7 @@ def format_named(name: str) -> Format:
         if found.name == name:
             return found
     known = ", ".join(found.name for found in all_formats())
-    raise UnknownFormatError(f"unknown format {name!r}, expected one of {known}")
+    raise UnknownFormatError(f"the format {name!r} is unknown; expected one of {known}")
 
 
 def detect(probe: Probe) -> Format:

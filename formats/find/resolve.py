@@ -92,7 +92,9 @@ def _beside_note(index: Location) -> str | None:
     if not others:
         return None
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    return f"{index}: read as this folder's checkpoint; to read another, name it: {others[0]}{more}"
+    return (
+        f"{index}: ckpt reads the checkpoint of this folder; to read another file, name it: {others[0]}{more}"
+    )
 
 
 def saved_model_prefix(directory: Location) -> Location | None:
@@ -157,7 +159,7 @@ def _at(path: Location) -> CheckpointLocation | None:
     """Return the checkpoint of exactly this name: a prefix, a file, or a file whose index is next to it."""
     # If a V2 and a V1 checkpoint share a name, TensorFlow reads the V2 one, and so does ckpt.
     if (path + ".index").is_file():
-        other = f"{path}: read as the checkpoint with this prefix, not as the file with this name"
+        other = f"{path}: ckpt reads the checkpoint with this prefix, not the file with this name"
         return bundle(path)._replace(note=other if path.is_file() else None)
     if path.is_file():
         return _of_chunks(path) if path.endswith(DCP_SUFFIX) else _of_file(path)
@@ -180,7 +182,9 @@ def _of_file(path: Location) -> CheckpointLocation:
         return _v1(shard["prefix"], shard["count"], path)
     first = gguf_parts(path)[0]
     if first != path and first.is_file():
-        return CheckpointLocation(first, first, f"{path}: read with the other parts of {first.name}")
+        return CheckpointLocation(
+            first, first, f"{path}: ckpt reads this file with the other parts of {first.name}"
+        )
     return CheckpointLocation(path, path, _shard_note(path))
 
 
@@ -189,7 +193,7 @@ def _of_saved_model(path: Location) -> CheckpointLocation | None:
     if path.name not in _SAVED_MODEL_FILES:
         return None
     found = _bundle_at(path.parent / "variables" / "variables")
-    return found and found._replace(note=f"{path}: read as the variables of its SavedModel")
+    return found and found._replace(note=f"{path}: ckpt reads the variables of this SavedModel")
 
 
 def spelling(location: CheckpointLocation) -> Location:
@@ -213,7 +217,7 @@ def _of_chunks(path: Location) -> CheckpointLocation:
     """Return the distributed checkpoint that a file of its chunks belongs to."""
     metadata = dcp_metadata(path.parent)
     if metadata is None:
-        message = f"chunks of a distributed checkpoint, but its {DCP_METADATA} is missing"
+        message = f"this file has chunks of a distributed checkpoint, but {DCP_METADATA} is missing"
         hints = (f"copy {DCP_METADATA}, which lists the tensors, from the source of the chunks",)
         raise CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     return CheckpointLocation(metadata, metadata)
@@ -226,7 +230,7 @@ def _part_of(location: CheckpointLocation | None, path: Location) -> CheckpointL
     if not (path.is_file() and (path + ".index").is_file()):
         return location
     own = "the index" if path == location.head else "a file"
-    note = f"{path}: {own} of {location.path}; to read the checkpoint with this prefix, name {path}.index"
+    note = f"{path} is {own} of {location.path}; to read the checkpoint with this prefix, name {path}.index"
     return location._replace(note=note)
 
 
@@ -237,7 +241,7 @@ def _shard_note(path: Location) -> str | None:
         return None
     index = path.of(index_of(match))
     whole = index if index.is_file() else f"{index}, which is missing"
-    return f"{path}: one shard of {int(match['count'])}; the whole checkpoint is {whole}"
+    return f"{path} is one of {int(match['count'])} shards; the whole checkpoint is {whole}"
 
 
 def _has_values(prefix: Location) -> bool:
@@ -267,8 +271,8 @@ def _absent(path: Location) -> CheckpointError:
         if found is not None:
             if not found.startswith("this is"):  # it is a part of the path
                 return InaccessibleError(found, path=path)
-            wanted = "this is not a file or directory" if place == path else "not an index"
-            return InaccessibleError(f"{found}, {wanted}", path=place)
+            wanted = "a file or a directory" if place == path else "an index"
+            return InaccessibleError(f"{found}; expected {wanted}", path=place)
     shards = data_shards(prefix)
     if shards:
         message = f"{shards[0].name} exists, but {prefix.name}.index does not"
@@ -280,7 +284,7 @@ def _absent(path: Location) -> CheckpointError:
         return CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     if is_saved_model:
         hint = "copy the weights from the source: variables/variables.index and its data files"
-        return CheckpointNotFoundError("a SavedModel without its variables", path=path, hints=(hint,))
+        return CheckpointNotFoundError("this is a SavedModel without its variables", path=path, hints=(hint,))
     missing = path.parent.missing_container()
     if missing is not None:
         return CheckpointNotFoundError(missing, path=path)
@@ -297,7 +301,7 @@ def _rebuilding(prefix: Location) -> str:
     near = difflib.get_close_matches(base, names, 1, 0)
     other = directory / near[0] if near else "OTHER"
     rescue = command_line("rescue", prefix, "OUT", "--sibling", other)
-    return f"to rebuild it from another checkpoint of the same run: {rescue}"
+    return f"to rebuild the index from another checkpoint of the same run: {rescue}"
 
 
 def _no_revision(path: Location) -> tuple[str, ...]:
@@ -321,7 +325,8 @@ def suggest(path: Location) -> tuple[str, ...]:
         return (f"name a checkpoint or a file; {directory} may exist, but {unlisted}",)
     if directory and not directory.is_folder():
         there = directory.exists()
-        return (f"{directory} is not a directory" if there else f"the directory {directory} does not exist",)
+        what = "is not a directory" if there else "does not exist"
+        return (f"check the path: {directory} {what}",)
     names = {
         re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name, _ in directory.listing()
     }
@@ -329,6 +334,6 @@ def suggest(path: Location) -> tuple[str, ...]:
     if not close:
         holds = any(name.endswith(".index") for name, _ in directory.listing())
         if holds or path.store.scheme:
-            return (f"to list the checkpoints there: {command_line('ls', directory or '.')}",)
+            return (f"to list the checkpoints in this directory: {command_line('ls', directory or '.')}",)
         return (f"to see which files exist: {shlex.join(('ls', str(directory) or '.'))}",)
     return ("did you mean " + " or ".join(directory / name for name in close) + "?",)

@@ -77,7 +77,10 @@ def flaw_between(
             "0.96 ** step, so the next steps would differ"
         )
     if following == KERAS2:
-        return "it does not restore the number of times that it decayed the momentum, not even its own"
+        return (
+            "Keras 2.11 to 2.15 does not restore how often Nadam decayed its momentum, not even "
+            "from its own checkpoints"
+        )
     return None
 
 

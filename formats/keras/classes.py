@@ -267,7 +267,7 @@ class _Telling:
                 other = owners.setdefault(variable.key, layer)
                 if other is not layer and variable.key in wanted:
                     both = " and ".join(repr("/".join(each.path)) for each in (other, layer))
-                    raise ConversionError(f"belongs to two layers, {both}", key=variable.key)
+                    raise ConversionError(f"this tensor belongs to two layers, {both}", key=variable.key)
         left = [key for key in untold if key in wanted and key not in owners]
         if left:
             left.sort(key=lambda key: -len(self._source.specs[key].shape))  # kernels before biases
@@ -295,7 +295,9 @@ class _Telling:
         own = self._own(node)
         shapes = {edge: self._source.specs[key].shape for edge, key in own.items()}
         if self._below(node):
-            return "belongs to an object that contains layers; no Keras layer has such a weight"
+            return (
+                "this tensor belongs to an object that contains layers, but no Keras layer has such a weight"
+            )
         among = _KERAS_2 if self._of_keras_2 else _ALL
         every = (_fits(name, row, shapes, among) for name, row in LAYERS.items() if row.weights)
         fits = [fit for fit in every if fit is not None]

@@ -284,7 +284,10 @@ def _compare(layer: Layer, stored: Mapping[str, LayerWeights], path: str, *, com
             )
             continue
         spelled = ", ".join("any" if dim is None else str(dim) for dim in wanted)
-        message = f"shape {list(weight.shape)}, but the configuration of {_spell(layer)} requires [{spelled}]"
+        message = (
+            f"the shape is {list(weight.shape)}, but the configuration of {_spell(layer)} "
+            f"requires [{spelled}]"
+        )
         findings.append(Finding("error", "config-shape", message, weight.key, path))
     return findings
 

@@ -93,7 +93,7 @@ def variable_copies(source: FormatReader) -> dict[str, str]:
         if same:
             found[copy] = same[0]
         elif len(names.get(name, ())) == 1 and copy not in names[name]:
-            message = f"has the full name of {names[name][0]!r}, {name!r}, but other values"
+            message = f"this tensor has the full name of {names[name][0]!r}, {name!r}, but different values"
             raise CorruptCheckpointError(message, path=source.location.path, key=copy, code="entry")
     return found
 

@@ -54,7 +54,7 @@ def stored_state(
 
 def titled(state: TrainingState) -> str:
     """Return an optimizer's name for people, with its generation."""
-    return f"{state.called or UNKNOWN_CLASS} of {TITLES[state.generation]}"
+    return f"{state.called or UNKNOWN_CLASS} ({TITLES[state.generation]})"
 
 
 _READERS: dict[str, Callable[[FormatReader, Told], TrainingState | None]] = {

@@ -170,7 +170,7 @@ class StateList:
             rate = None
         elif generation == KERAS3 and rate is None and (wanted is not None or mine.generation != KERAS3):
             message = "Keras 3 stores the learning rate with the slots, but SRC does not store it"
-            raise NoPlaceError(message, hints=("pass it with --learning-rate R",))
+            raise NoPlaceError(message, hints=("pass the learning rate with --learning-rate R",))
         is_nadam = mine.row is not None and mine.row.name == "Nadam"
         if generation != KERAS2 and is_nadam and self.product is None:
             message = f"{TITLES[mine.generation]} does not save the product of Nadam's momentums"
@@ -197,7 +197,7 @@ class StateList:
             )
             raise NoPlaceError(f"{side} optimizer is inside a LossScaleOptimizer, but {other} is not")
         if mine.scaled and generation == KERAS3 and not self.scaling:
-            message = "it is inside a LossScaleOptimizer, and SRC does not store the loss scale"
+            message = "the optimizer is inside a LossScaleOptimizer, and SRC does not store the loss scale"
             raise NoPlaceError(message)
 
     def _check(self, wanted: Wanted, generation: str, held: Held) -> None:
@@ -249,7 +249,7 @@ class StateList:
     @property
     def unknown(self) -> str:
         if self.state.row is None:
-            return f"the slots of {self.state.called or UNKNOWN_CLASS} are not known here"
+            return f"ckpt does not know the slots of {self.state.called or UNKNOWN_CLASS}"
         return "SRC does not identify these slots; pass --config with a file of the compiled model"
 
     def filled(self, generation: str) -> Held:

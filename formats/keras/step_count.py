@@ -43,6 +43,11 @@ class StepCount(NamedTuple):
     key: str | None = None
     error: int = 0
 
+    def sentence(self, name: str) -> str:
+        """Say what a count is set to, and why."""
+        why = f"as {self.told_by} says" if self.told_by else "because SRC stores none and needs none"
+        return f"{name} is set to {self.taken}, {why}"
+
 
 def power_of(source: FormatReader, state: TrainingState, name: str, steps: int) -> float:
     """Return a power of beta after so many steps: of the base that the state stores, or of the usual one."""
@@ -79,7 +84,7 @@ def steps_taken(
                 f"{first.told_by} says {first.taken} steps, but {other.told_by} says {other.taken}, "
                 f"so the step count of {state.title} is ambiguous"
             )
-            hints = ("pass the number of steps with --iterations N",)
+            hints = ("pass the step count with --iterations N",)
             raise ConversionError(message, path=source.location.path, hints=hints)
     return found[0] if found else None
 
@@ -143,6 +148,6 @@ def _of_power(
             f"{key} is {power:.8g}, which is not a power of {base_name} "
             f"({usual} unless the file stores another)"
         )
-        hints = ("pass the number of steps with --iterations N",)
+        hints = ("pass the step count with --iterations N",)
         raise ConversionError(message, path=source.location.path, key=key, hints=hints)
     yield StepCount(count, told_by, error=math.ceil(error) if error > 0.5 else 0)

@@ -159,7 +159,7 @@ class FormatReader(CheckpointReader):
     def owners_of(self, name: str) -> tuple[str, ...]:
         """Return a hint that names the keys of a full name; none where no tensor has it."""
         keys = [repr(key) for key, full_name in self.full_names.items() if full_name == name]
-        return (f"this is the full name of {' and of '.join(keys)}",) if keys else ()
+        return (f"name the key instead of the full name: {' or '.join(keys)}",) if keys else ()
 
     @abstractmethod
     def tensor(self, key: str) -> LazyTensor:
@@ -245,7 +245,7 @@ class FormatReader(CheckpointReader):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         if isinstance(error, CheckpointError) and self.has_changed():
             path = self.location.path
-            hint = f"{path} changed while it was read: run this again when no program is writing to it"
+            hint = f"run this again when no program is writing to {path}"
             error.hints = (hint, *error.hints)
         self.close()
         if error is not None and is_exhausted(error):

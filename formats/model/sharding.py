@@ -81,7 +81,7 @@ class ShardWriter(FormatWriter):
         super().__init__(format, target)
         if self._has_index:
             shards = "one shard" if len(files) == 1 else f"{len(files):,} shards"
-            self.notes.append(f"{shards} next to {target.path}")
+            self.notes.append(f"the tensors are in {shards} next to {target.path}")
 
     @abstractmethod
     def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:

@@ -191,7 +191,7 @@ class FormatWriter(CheckpointWriter):
             self.refuse_irreplaceable(found)
             if not target.overwrite:
                 hints = ("pass --overwrite to replace it",)
-                raise CheckpointExistsError("already exists", path=found, hints=hints)
+                raise CheckpointExistsError("this path already exists", path=found, hints=hints)
         if target.shard_size is not None and not self.has_shards:
             hints = ("leave out --shard-size, or write another format, such as --to tf-name",)
             raise ConversionError(f"{format.name} cannot be written in shards", path=target.path, hints=hints)
@@ -370,7 +370,7 @@ class FormatWriter(CheckpointWriter):
 
     def _begin(self, key: str) -> TensorSpec:
         if key not in self.specs:
-            raise TensorNotFoundError("not one of the declared tensors", path=self.target.path, key=key)
+            raise TensorNotFoundError("this tensor was not declared", path=self.target.path, key=key)
         if self._state != "open" or key not in self._unwritten:
             raise ValueError(f"tensor {key!r} has already been written, or the writer is {self._state}")
         if self.order is not None and key != self._next_in_order():
@@ -505,7 +505,7 @@ def check_specs(target: WriteTarget, into: Format) -> None:
             raise CorruptCheckpointError("its entry cannot be decoded", path=target.path, key=spec.key)
         if not into.holds(spec.dtype):
             hints = cast_or_leave_out(spec.key, castable=spec.dtype.is_floating)
-            message = f"{into.name} has no {spec.dtype}"
+            message = f"{into.name} cannot store {spec.dtype} tensors"
             raise UnsupportedDtypeError(message, path=target.path, key=spec.key, hints=hints)
         if into.most_dimensions is not None and spec.rank > into.most_dimensions:
             message = (

@@ -155,7 +155,7 @@ class _StateTree:
         states = {slot.state for slot in self.owned.values() if slot.name not in chain.later}
         if len(states) > 1:
             some = ", ".join(sorted("/".join(state) for state in states)[:_MOST_SHOWN])
-            return f"it has {counted(len(states), 'optimizer')} ({some}), and Keras and PyTorch have one"
+            return f"it has {counted(len(states), 'optimizer')} ({some}), but Keras and PyTorch have one"
         return self._flaw_of_state(row, states.pop() if states else (), names)
 
     def _flaw_of_state(self, row: Optimizer, state: Path, names: set[str]) -> str:
@@ -174,7 +174,7 @@ class _StateTree:
             wanted = _behind(state, chain.later[slot.name]) if slot.name in chain.later else state
             if slot.state != wanted:
                 found, expected = "/".join(slot.state), "/".join(wanted)
-                return f"{slot.name} of {row.name} is at {found!r}, expected {expected!r}"
+                return f"{slot.name} of {row.name} is at {found!r}; expected {expected!r}"
         return ""
 
     def _flaw_of_counts(self) -> str:

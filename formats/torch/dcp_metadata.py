@@ -128,7 +128,7 @@ def _ways(told: Any) -> dict[str, tuple[str, ...]]:
             continue
         odd = next((part for part in way if type(part) not in (str, int)), None)
         if odd is not None:
-            message = f"has a {type(odd).__name__} in its path, expected names and numbers"
+            message = f"has a {type(odd).__name__} in its path; expected names and numbers"
             raise ValueError(f"{key!r:.60} {message}")
         if not _is_joined(key, way):
             said = ".".join(str(part)[:60] for part in way)
@@ -181,7 +181,7 @@ def _places(told: Any) -> _Places:
 def _fields(record: Any, name: str) -> dict[str, Any]:
     """Return the fields of a record of a class, by name."""
     if type(record) is not PickledObject or record.name.rpartition(".")[2] != name:
-        raise ValueError(f"found a {type(record).__name__}, expected {name}")
+        raise ValueError(f"found a {type(record).__name__}; expected {name}")
     if name == "TensorProperties" and type(record.fields) is tuple:
         fields = dict(zip(_PROPERTIES, record.fields, strict=False))
     elif type(record.fields) is Pairs and len(record.fields.items) > _MOST_FIELDS:

@@ -65,11 +65,13 @@ class NamedOptimizer:
             (each for each, value in settings.items() if not isinstance(value, bool | int | float)), None
         )
         if odd is not None:
-            raise ConversionError(f"{odd} of {self.title} is {settings[odd]!r:.60}, expected a number")
+            raise ConversionError(
+                f"the setting {odd!r} of {self.title} is {settings[odd]!r:.60}; expected a number"
+            )
         if not 0 < settings[LEARNING_RATE] < float("inf"):
             rate = settings[LEARNING_RATE]
             raise ConversionError(
-                f"the learning rate of {self.title} is {rate!r}, expected a positive number"
+                f"the learning rate of {self.title} is {rate!r}; expected a positive number"
             )
         return name, {**settings, LEARNING_RATE: float(settings[LEARNING_RATE])}
 
@@ -113,11 +115,13 @@ class NamedOptimizer:
         if isinstance(found, KeptTensor):
             spec = self._reader.specs[found.key]
             if spec.shape:
-                raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=found.key)
+                raise ConversionError(
+                    f"this tensor has shape {list(spec.shape)}; expected one number", key=found.key
+                )
             found = float(self._reader[found.key].read())
         if not isinstance(found, int | float) or found != found // 1 or not 0 <= found <= MOST_STEPS:
             raise ConversionError(
-                f"step count {found!r:.60} of {name!r}, expected an integer up to {MOST_STEPS}"
+                f"the step count of {name!r} is {found!r:.60}; expected an integer up to {MOST_STEPS}"
             )
         return int(found)
 
@@ -160,7 +164,7 @@ class NamedOptimizer:
             if names and all(in_dictionary(prefix, name) in specs for name in names)
         ]
         if len(found) != 1:
-            message = f"{len(found)} dictionaries have the parameters that {self.title} names, expected one"
+            message = f"{len(found)} dictionaries have the parameters that {self.title} names; expected one"
             raise ConversionError(message)
         return {name: in_dictionary(found[0], name) for name in names}
 
@@ -176,7 +180,7 @@ def read_torch(reader: FormatReader) -> TrainingState | None:
         if not found:
             return None
         if len(found) > 1:
-            raise ConversionError(f"it has {len(found)} optimizers, expected one")
+            raise ConversionError(f"it has {len(found)} optimizers; expected one")
         return NamedOptimizer(reader, found[0]).state()
     except (ValueError, ConversionError) as error:
         why = "; ".join((error.message, *error.hints)) if isinstance(error, ConversionError) else str(error)

@@ -176,7 +176,7 @@ def _decode_scalars(scalar: Scalar, wire_type: int, value: RawValue) -> list[Any
     if wire_type == scalar.wire_type:
         return [scalar.decode(value)]
     if wire_type != LENGTH or isinstance(value, int):
-        raise ValueError(f"wire type {wire_type}, expected {scalar.wire_type}")
+        raise ValueError(f"the wire type is {wire_type}; expected {scalar.wire_type}")
     if scalar.wire_type == VARINT:
         out, position = [], 0
         while position < len(value):

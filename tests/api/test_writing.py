@@ -149,7 +149,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("convert", ("full.h5", "new"), {"each": True}, "--each needs a directory"),
     ("rename", ("run",), {"sub": "a=>b"}, "missing argument DST"),
     ("rename", ("run", "new"), {}, "nothing to change"),
-    ("rename", ("run", "new"), {"in_place": True, "sub": "a=>b"}, "takes no DST"),
+    ("rename", ("run", "new"), {"in_place": True, "sub": "a=>b"}, "DST cannot be passed"),
     ("extract", ("run",), {"output": "new.txt"}, "has no known suffix"),
     ("extract", ("run",), {"output": "-"}, "stdout are not supported here"),
     ("average", ("run",), {"output": "new"}, "expected several checkpoints, found one"),

@@ -64,7 +64,7 @@ KINDS = {
 _PAGE_SIZE = re.compile(r"\b\d{5,6}\b")
 _PACKED = re.compile(r'(?<=<script type="text/plain" id="data">)[^<]+')
 _SUMS = re.compile(
-    r"^note: .*( with the sums that the Hub lists: .*| stores no checksums, so values cannot be verified)\n?",
+    r"^note: .*( the checksums that the Hub lists: .*| stores no checksums, so values cannot be verified)\n?",
     re.MULTILINE,
 )
 """Notes on files that store no checksums: the Hub has checksums of them."""

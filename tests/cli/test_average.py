@@ -147,7 +147,7 @@ def test_last_takes_the_newest_of_a_directory(tmp_path: Path, ckpt: Callable) ->
 def test_too_few_checkpoints_are_an_error(ckpt: Callable, tmp_path: Path) -> None:
     result = ckpt("average", "--last", "4", GUIDE, "-o", tmp_path / "mean")
     assert (result.code, result.out) == (3, "")
-    assert "found 3 checkpoints in this directory, expected at least 4" in result.err
+    assert "found 3 checkpoints in this directory; expected at least 4" in result.err
     result = ckpt("average", "--last", "4", tmp_path, "-o", tmp_path / "mean")
     assert (result.code, result.err) == (1, f"ckpt: error: {tmp_path}: no checkpoints in this directory\n")
 
@@ -163,13 +163,13 @@ def test_sources_without_sense_are_usage(args: tuple[str, ...], tmp_path: Path, 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"a": np.zeros(3), "b": np.zeros(2)}, "tensor 'a': float64 [3], expected float64 [2] as in"),
+        ({"a": np.zeros(3), "b": np.zeros(2)}, "tensor 'a': this tensor is float64 [3], but float64 [2] in"),
         (
             {"a": np.zeros(2, np.float32), "b": np.zeros(2)},
-            "tensor 'a': float32 [2], expected float64 [2] as in",
+            "tensor 'a': this tensor is float32 [2], but float64 [2] in",
         ),
-        ({"a": np.zeros(2)}, "tensor 'b': 1 tensor differs from"),
-        ({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}, "tensor 'c': 1 tensor differs"),
+        ({"a": np.zeros(2)}, "tensor 'b': this tensor is missing, but exists in"),
+        ({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}, "tensor 'c': this tensor does not exist in"),
     ],
 )
 def test_sources_that_differ_are_refused_and_nothing_is_written(
@@ -189,7 +189,7 @@ def test_sources_of_other_formats_are_refused(tmp_path: Path, ckpt: Callable) ->
     named, object_based = data_path("pairs", "name_based"), data_path("pairs", "object_based")
     result = ckpt("average", named, object_based, "-o", tmp_path / "mean")
     assert result.code == 3
-    assert "format tf-name, expected tf-object as in" in result.err
+    assert "the format is tf-name, but" in result.err
 
 
 def test_a_target_that_is_there_is_kept_unless_overwrite(tmp_path: Path, ckpt: Callable) -> None:
@@ -242,5 +242,5 @@ def test_one_path_given_twice_is_its_own_mean(tmp_path: Path, ckpt: Callable) ->
     path = f"{tmp_path}/ckpt-1"
     result = ckpt("average", path, path, "-o", tmp_path / "mean")
     assert result.code == 0
-    note = f"note: found only one checkpoint, {path}: all values are copied from it\n"
+    note = f"note: found only one checkpoint, {path}; all values are copied from it\n"
     assert note in result.err

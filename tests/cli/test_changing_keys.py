@@ -88,7 +88,7 @@ def test_rules_apply_map_strip_sub_add(named: Path) -> None:
 @pytest.mark.parametrize(
     ("sub", "words"),
     [
-        ("abc", "is not REGEX=>REPLACEMENT"),
+        ("abc", "expected the form REGEX=>REPLACEMENT"),
         ("(=>x", "missing \\)"),
         (r"a=>\1", "invalid group"),
         (r"a=>\g<x>", "x"),
@@ -123,7 +123,7 @@ def test_each_substitution_must_match_something(named: Path) -> None:
 
 def test_lines_of_a_map_that_match_nothing_are_told(named: Path) -> None:
     found = keys(named, names={"bert/b": "c", "nope": "x", "neither": "y"})
-    assert found.notes == ["2 of 3 lines of the map match nothing, such as 'nope'"]
+    assert found.notes == ["2 of 3 lines of the map match no tensor, such as 'nope'"]
 
 
 # Keys -----------------------------------------------------------------------------
@@ -146,7 +146,9 @@ def test_slots_that_a_rule_changed_do_not_follow(named: Path) -> None:
 
 
 def test_two_tensors_on_one_key(named: Path) -> None:
-    with pytest.raises(DuplicateKeyError, match="'bert/b' and 'global_step' both become this key") as caught:
+    with pytest.raises(
+        DuplicateKeyError, match="'bert/b' and 'global_step' would both become this key"
+    ) as caught:
         keys(named, "^(bert/b|global_step)$=>one")
     assert caught.value.key == "one"
     assert caught.value.path == str(named)
@@ -296,8 +298,8 @@ def test_columns_spell_bytes_as_ckpt_prints_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"a b\n", "line 1 has 1 TAB-separated columns"),
-        (b"a\tb\nc\td\tT\te\n", "line 2 has 4 TAB-separated columns"),
+        (b"a b\n", "line 1 has 1 column"),
+        (b"a\tb\nc\td\tT\te\n", "line 2 has 4 columns"),
         (b"a\tb\na\tc\n", "'a' has two new names, 'b' and 'c'"),
         (b'{"a": "b", "a": "c"}', "'a' has two new names, 'b' and 'c'"),
         (b'{"a": 1}', "the new name of 'a' is not a string"),

@@ -126,7 +126,7 @@ def test_rules_that_a_models_configuration_would_not_follow_are_refused(
     result = ckpt("convert", names, tmp_path / "a.h5", *told, *swapped)
     assert (result.code, result.out) == (3, "")
     assert "rules cannot change them" in result.err
-    assert "rename the result" in result.err
+    assert "rename tensors in the result" in result.err
     assert ckpt("rename", names, tmp_path / "swapped-3", *swapped).code == 0
     assert ckpt("convert", tmp_path / "swapped-3", tmp_path / "a.h5", *told).code == 0
 
@@ -144,11 +144,14 @@ def test_keras_2_finds_the_metrics_of_a_fitted_model(ckpt: Callable[..., Any], t
     plain = ckpt("convert", source, tmp_path / "2.weights.h5", "--json")
     assert [row["to"] for row in plain.json["tensors"]] == [row["to"] for row in result.json["tensors"]]
     assert (
-        "note: the optimizer state is written for Keras 2.11 to 2.15; pass --generation to choose another"
+        "the optimizer state is written for Keras 2.11 to 2.15; to choose another Keras, pass --generation"
         in (plain.err)
     )
     for_keras_3 = ckpt("convert", source, tmp_path / "3.weights.h5", "--json", "--generation", "keras3")
-    assert "the optimizer state is written for Keras 3; pass --generation" in for_keras_3.err
+    assert (
+        "the optimizer state is written for Keras 3; to choose another Keras, pass --generation"
+        in for_keras_3.err
+    )
     assert not [row for row in for_keras_3.json["tensors"] if row["to"].startswith("metrics/")]
 
 
@@ -165,7 +168,9 @@ def test_metrics_that_are_not_known_are_named(ckpt: Callable[..., Any], tmp_path
         file.attrs["training_config"] = json.dumps(compiled)
     result = ckpt("convert", source, tmp_path / "m.weights.h5", "--config", config)
     assert result.code == 0, result.err
-    assert "no state of the metrics AUC is written: load the weights before the model is fitted" in result.err
+    assert (
+        "the metrics AUC are written without state; load the weights before you fit the model" in result.err
+    )
 
 
 def test_shards_become_a_model_in_one_file(ckpt: Callable[..., Any], tmp_path: Path) -> None:
@@ -216,16 +221,16 @@ def test_assets_that_the_source_does_not_store(ckpt: Callable[..., Any], tmp_pat
     for option in ("--like", "--config"):
         result = ckpt("convert", weights, tmp_path / "m.keras", option, template)
         assert result.code == 3
-        assert "model needs assets, such as vocabularies, which SRC does not store: " in result.err
+        assert "model needs assets, such as vocabularies, that SRC does not store: " in result.err
         assert "'assets/layers/lookup/vocabulary.txt'" in result.err
     taken = ckpt("convert", weights, tmp_path / "m.keras", "--like", template, "--partial")
     assert taken.code == 0, taken.err
-    assert "warning: 1 asset of TEMPLATE taken, as SRC stores none: 'assets/" in taken.err
+    assert "warning: 1 asset of TEMPLATE is used, because SRC stores none: 'assets/" in taken.err
     assert assets_in(tmp_path / "m.keras") == assets_in(template)
     other = with_assets(keras, tmp_path / "other.keras", another="cat")
     result = ckpt("convert", other, tmp_path / "o.keras", "--like", template)
     assert result.code == 3
-    assert "the assets are not those of the file that gives the configuration" in result.err
+    assert "the assets of SRC differ from those of the file with the configuration" in result.err
 
 
 def with_layer(source: str, target: Path, class_name: str, **settings: Any) -> Path:
@@ -258,13 +263,17 @@ def test_boundaries_that_the_source_does_not_store(ckpt: Callable[..., Any], tmp
     for options in (["--like", template], ["--to", "keras", "--config", template]):
         result = ckpt("convert", data_path("keras3_mlp", "mlp.weights.h5"), tmp_path / "m.keras", *options)
         assert result.code == 3
-        assert "learned settings, which SRC does not store: bin_boundaries of layer 'bins_1'" in result.err
-        assert "hint: pass --like TEMPLATE --partial to take them from TEMPLATE" in result.err
+        assert "learned settings that SRC does not store: bin_boundaries of layer 'bins_1'" in result.err
+        assert (
+            "hint: to use those of a Keras file of the program, pass --like TEMPLATE --partial" in result.err
+        )
     result = ckpt("convert", tmp_path / "m.npz", tmp_path / "m.keras", "--like", template)
-    assert (result.code, "which SRC does not store: bin_boundaries" in result.err) == (3, True)
+    assert (result.code, "that SRC does not store: bin_boundaries" in result.err) == (3, True)
     taken = ckpt("convert", tmp_path / "m.npz", tmp_path / "m.keras", "--like", template, "--partial")
     assert taken.code == 0, taken.err
-    assert "warning: bin_boundaries of layer 'bins_1' of TEMPLATE taken, as SRC stores none" in taken.err
+    assert (
+        "warning: bin_boundaries of layer 'bins_1' of TEMPLATE is used, because SRC stores none" in taken.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,9 +316,7 @@ def test_constants_of_a_program_are_named_where_they_are_unknown(
         "convert", data_path("keras3_mlp", "mlp.weights.h5"), tmp_path / "m.keras", "--like", template
     )
     assert result.code == 0, result.err
-    assert "SRC does not store bin_boundaries of layer 'bins': what the configuration says is used" in (
-        result.err
-    )
+    assert "SRC does not store bin_boundaries of layer 'bins'; ckpt uses the configuration" in (result.err)
 
 
 def test_assets_that_the_target_does_not_store_are_named(ckpt: Callable[..., Any], tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_state_file_that_is_there_is_refused_before_anything_is_written(
     (tmp_path / "checkpoint").write_bytes(old)
     result = ckpt("convert", "--each", RUN, tmp_path)
     assert (result.code, os.listdir(tmp_path)) == (3, ["checkpoint"])
-    assert f"{tmp_path}/checkpoint: already exists" in result.err
+    assert f"{tmp_path}/checkpoint: this path already exists" in result.err
     assert (tmp_path / "checkpoint").read_bytes() == old
     assert ckpt("convert", "--each", RUN, tmp_path, "--overwrite").code == 0
     assert StateFile.read(parse_location(str(tmp_path / "checkpoint"))).latest == "ckpt-10"

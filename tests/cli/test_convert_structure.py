@@ -60,7 +60,7 @@ def test_an_optimizer_without_a_class_is_named_by_an_option(ckpt: Callable, tmp_
     command = ("convert", source, tmp_path / "model.weights.h5", "--like", template)
     result = ckpt(*command)
     assert (result.code, result.out) == (3, "")
-    assert "hint: if TEMPLATE's optimizer is SRC's, pass --optimizer Adam\n" in result.err
+    assert "hint: if TEMPLATE has the same optimizer as SRC, pass --optimizer Adam\n" in result.err
     result = ckpt(*command, "--optimizer", "RMSprop")
     assert (result.code, result.out) == (3, "")
     assert "--optimizer says RMSprop, but the optimizer of SRC is Adam" in result.err
@@ -84,7 +84,7 @@ def test_another_program_is_rejected_with_the_layer(ckpt: Callable, tmp_path: Pa
     result = ckpt("convert", source, tmp_path / "model.weights.h5", "--like", template)
     assert (result.code, result.out) == (3, "")
     assert "get no value" in result.err
-    assert "hint: pairing by structure failed: " in result.err
+    assert "; pairing by structure failed: " in result.err
 
 
 def test_an_archives_weights_are_copied(ckpt: Callable, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_part_of_an_archives_weights_is_not_copied(ckpt: Callable, tmp_path: P
     result = ckpt("convert", archive, tmp_path / "m.weights.h5", "--exclude", "layers/dense/vars/0")
     assert (result.code, result.out) == (3, "")
     assert (
-        "'layers/dense/vars/0': keras-weights needs all weights of a model, but this one is left out"
+        "'layers/dense/vars/0': keras-weights needs all weights of a model, but this weight is left out"
         in result.err
     )
 
@@ -162,7 +162,10 @@ def test_objects_are_those_of_the_configurations_keras(ckpt: Callable, tmp_path:
     source, native = (data_path(f"keras3_{name}", f"{name}{rest}") for rest in (".keras", "_ckpt"))
     result = ckpt("convert", source, tmp_path / "three", "--to", "object")
     assert (result.code, result.out) == (0, "")
-    assert "note: the object graph is written for Keras 3; pass --generation to choose another" in result.err
+    assert (
+        "note: the object graph is written for Keras 3; to choose another Keras, pass --generation"
+        in result.err
+    )
     missing = edges_of(native) - edges_of(tmp_path / "three")
     assert {path for path in missing if "seed_generator" not in path and path != "save_counter"} == set()
     assert ckpt("convert", source, tmp_path / "two", "--to", "object", "--generation", "keras2").code == 0

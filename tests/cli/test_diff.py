@@ -220,7 +220,10 @@ def test_stat_counts_elements(ckpt: Callable) -> None:
 
 def test_no_pairs_at_all_suggest_another_way_to_pair(ckpt: Callable) -> None:
     result = ckpt("diff", pair("name_based"), pair("object_based"))
-    assert result.err == "note: no key occurs on both sides; --by object-path pairs some tensors\n"
+    assert (
+        result.err
+        == "note: the two sides have no key in common; to pair some tensors, pass --by object-path\n"
+    )
     assert ckpt("diff", pair("name_based"), pair("object_based"), "--by", "object-path").err == ""
 
 
@@ -337,7 +340,7 @@ def test_a_listing_without_checksums_compares_specs_alone(tmp_path: Path, ckpt: 
     saved = listing(ckpt, pair("name_based"), tmp_path)
     result = ckpt("diff", saved, pair("name_based"))
     assert (result.code, result.out) == (3, "")
-    assert "the listing has no checksum for it" in result.err
+    assert "the listing has no checksum for this tensor" in result.err
     assert "--no-values" in result.err
     assert ckpt("diff", "--no-values", saved, pair("name_based")).code == 0
 
@@ -350,7 +353,7 @@ def test_directories_stand_for_their_latest(ckpt: Callable) -> None:
     assert (result.code, result.json["left"]) == (0, f"{GUIDE}/ckpt-10")
     assert result.err == ""
     told = ckpt("diff", "-v", GUIDE, f"{GUIDE}/ckpt-10").err
-    assert told.startswith(f"{GUIDE}/ckpt-10: named by the state file\n")
+    assert told.startswith(f"{GUIDE}/ckpt-10 was chosen, because the state file names it\n")
 
 
 @pytest.fixture

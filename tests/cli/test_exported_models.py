@@ -112,17 +112,14 @@ def test_changing_a_model_that_is_only_read_is_rejected_with_the_way_out(
     for line in (("rename", path, out), ("rename", "--in-place", path)):
         done = ckpt(*line, "--add-prefix", "x/")
         assert done.code == 3
-        assert (
-            "which ckpt does not write\nhint: to write another format, pass the same rules to convert"
-            in done.err
-        )
+        assert "\nhint: to write another format, pass the same rules to convert" in done.err
     shutil.copytree(os.path.dirname(path), tmp_path / "copy")
     done = ckpt("average", path, tmp_path / "copy" / os.path.basename(path), "-o", out)
     assert done.code == 3
     assert "hint: convert the sources first, for example to .safetensors" in done.err
     done = ckpt("rescue", path, out)
     assert done.code == 3
-    assert "hint: to save its tensors, end OUT in .safetensors or .npz" in done.err
+    assert "hint: to save the tensors in another format, end OUT in .safetensors or .npz" in done.err
     assert not out.exists()
 
 
@@ -139,7 +136,7 @@ def test_what_is_left_of_a_model_that_is_cut_off_is_saved_in_another_format(
     done = ckpt("rescue", TYPES, tmp_path / "out.npz", "--json")
     assert done.code == 1
     lost = {row["key"]: row["reason"] for row in done.json["lost"]}
-    assert lost["t.bf16.weight"] == "npz has no bfloat16"
+    assert lost["t.bf16.weight"] == "npz cannot store bfloat16 tensors"
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,13 @@ def test_a_configuration_that_does_not_fit_is_not_asked_for_as_if_none_was_given
     assert said.code == 3
     hints = hints_in(said.err)
     assert hints[0].endswith("the given one does not fit")
-    assert hints[-1].startswith("use --to hdf5 ")
+    assert hints[-1].startswith("to write the tensors by key, pass --to hdf5 ")
     assert ckpt("convert", LEGACY, tmp_path / "a.h5", "--to", "hdf5").code == 0
 
 
 def test_a_generation_is_given_by_a_template(ckpt: Callable, tmp_path: Path) -> None:
     said = ckpt("convert", STEP_1, tmp_path / "new", "--generation", "keras3")
-    hint = "pass --like TEMPLATE in place of --generation; TEMPLATE is a checkpoint of the new program"
+    hint = "pass --like TEMPLATE instead of --generation; TEMPLATE is a checkpoint of the new program"
     assert (said.code, hints_in(said.err)) == (3, [hint])
     assert ckpt("convert", STEP_1, tmp_path / "new", "--like", STEP_2).code == 0
 
@@ -136,7 +136,7 @@ def test_a_lost_object_graph_is_said_to_be_lost(
     monkeypatch.chdir(tmp_path)
     said = ckpt("graph", data_path("corrupt", "graph_absent", "ckpt"))
     assert said.code == 3
-    assert "the keys of PATH are object-based, but its object graph is missing" in said.err
+    assert "the keys of this checkpoint are object-based, but the object graph is missing" in said.err
     assert "name-based" not in said.err
     (hint,) = hints_in(said.err)
     assert follow(ckpt, hint).code == 0
@@ -157,7 +157,7 @@ def test_a_step_count_that_an_option_gives_is_left_out_for_that(ckpt: Callable, 
     said = ckpt("convert", STEP_1, tmp_path / "new", "--like", STEP_2, "--iterations", "7")
     assert said.code == 0
     left = next(line for line in said.err.splitlines() if "left out optimizer/_iterations" in line)
-    assert left.endswith(": the step count of SRC, because --iterations 7 is given")
+    assert left.endswith(": --iterations 7 replaces the step count of SRC")
 
 
 def test_formats_that_differ_are_made_one_before_averaging(

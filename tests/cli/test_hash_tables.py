@@ -63,7 +63,7 @@ def test_names_and_back(to: str, tmp_path: Path, ckpt: Callable) -> None:
     assert ckpt("convert", named, back, "--like", FORTY).code == 0
     assert table_in(back) == table_in(THREE)
     result = ckpt("convert", named, anew, "--to", "object")
-    assert (result.code, "m/words-keys and m/words-values become a hash table" in result.err) == (0, True)
+    assert (result.code, "m/words-keys and m/words-values became a hash table" in result.err) == (0, True)
     assert table_in(anew) == table_in(THREE)
     assert ckpt("verify", anew).code == 0
 

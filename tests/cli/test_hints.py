@@ -385,7 +385,10 @@ def test_a_checkpoint_in_a_folder_that_is_not_there_is_no_model_on_the_hub(
         assert "Hub" not in starter.run("ls", path, cwd=laid_out).err
 
 
-_PLAIN = "use --to hdf5 and a DST that ends in .h5 to write the tensors by key; Keras cannot load such a file"
+_PLAIN = (
+    "to write the tensors by key, pass --to hdf5 and a DST that ends in .h5 to ckpt convert; "
+    "Keras cannot load such a file"
+)
 ADVICE = [
     (
         f"verify {data_path('dtypes', 'all')} --roundtrip safetensors",
@@ -394,7 +397,7 @@ ADVICE = [
     ),
     (
         "verify run/ckpt-10 --roundtrip h5",
-        f"with ckpt convert, {_PLAIN}",
+        _PLAIN,
         "convert run/ckpt-10 --to hdf5 new.h5",
     ),
 ]

@@ -59,7 +59,7 @@ def test_maps_of_ckpts_own_are_listed_where_one_is_missing(
     source = saved(tmp_path / "m.npz", weight=np.ones(3))
     refused = ckpt("convert", source, tmp_path / "m.safetensors", *options)
     assert refused.code == 3
-    hint = next(line for line in refused.err.splitlines() if line.startswith("hint: maps that ship"))
+    hint = next(line for line in refused.err.splitlines() if line.startswith("hint: to use a map that ships"))
     assert all(f"--map {name}" in hint for name in packs())
     assert hint.endswith("ckpt explain maps")
 
@@ -84,7 +84,7 @@ def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> Non
     assert result.code == 0
     # PyTorch's additional tensors are dropped, whatever they counted.
     assert result.json["dropped"] == [
-        {"key": "bn_a.num_batches_tracked", "reason": "TensorFlow does not use it"}
+        {"key": "bn_a.num_batches_tracked", "reason": "TensorFlow does not use this tensor"}
     ]
     assert ckpt("diff", back, CONV, "--kind", "variable").code == 0
     assert ckpt("diff", there, CONV, "--layout", "tensorflow", "--kind", "variable").code == 0
@@ -180,11 +180,14 @@ def test_two_biases_are_one(ckpt: Callable, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("a\tb\tT\n", "tensor 'c': no line of the map matches it"),
+        ("a\tb\tT\n", "tensor 'c': no line of the map matches this tensor"),
         ("a\tb\tT\nc\tb\n", "both become this key"),
         ("a\tb\tperm(1,0,2)\nc\td\n", "needs 3 dimensions, found 2"),
         ("a\tb\tTT\nc\td\n", "line 1: 'TT' is not an operation"),
-        ("a\tb\treshape(*,2)\nc\td\n", "no way back: reshape(*,2) does not give the original shape"),
+        (
+            "a\tb\treshape(*,2)\nc\td\n",
+            "a line of the map cannot be inverted: reshape(*,2) does not give the original shape",
+        ),
         ("a\tb\tT\na\tc\tT\n", "has two new names, 'b' and 'c'"),
         ("a\tb\tT concat(0)\nx\tb\tT concat(0)\nc\td\n", "1 of them are missing"),
     ],
@@ -203,7 +206,7 @@ def test_a_map_that_misses_doubles_or_contradicts_writes_nothing(
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        (["convert", CONV, "{}/x.h5", "--layout", "pytorch"], 3, "TensorFlow reads keras-h5"),
+        (["convert", CONV, "{}/x.h5", "--layout", "pytorch"], 3, "reads keras-h5"),
         (["convert", CONV, "{}/x.npz", "--layout", "torch"], 2, "--layout"),
         (
             ["convert", "{}/m.npz", "{}/x.safetensors", "--layout", "pytorch"],
@@ -213,7 +216,7 @@ def test_a_map_that_misses_doubles_or_contradicts_writes_nothing(
         (
             ["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow"],
             3,
-            "to use the names and axes of a checkpoint that the same program saved: convert --like TEMPLATE",
+            "to use the names and axes of a checkpoint that the same program saved, pass --like TEMPLATE",
         ),
         (
             ["convert", "{}/m.npz", "{}/x.h5", "--layout", "tensorflow", "--config", CONV],
@@ -437,10 +440,10 @@ def test_an_optimizer_without_slots_has_the_trained_weights_as_its_parameters(
         (("--cast", "float16"), "names and dtypes cannot change here"),
         (("--sub", "model/=>net/"), "names and dtypes cannot change here"),
         (("--exclude", "*iteration"), "optimizer state can only be converted as a whole"),
-        (("--exclude", "hidden/kernel"), "the weight is left out, but not its"),
+        (("--exclude", "hidden/kernel"), "this weight is left out, but its"),
         (
             ("--iterations", "16777217"),
-            "16777217 steps are more than PyTorch can count in float32 (16777216)",
+            "the step count is 16777217; PyTorch counts in float32, at most 16777216 steps",
         ),
     ],
 )
@@ -484,7 +487,7 @@ def test_names_of_an_object_graph_tell_what_a_configuration_does(
     line = ("--layout", "pytorch", "--weights-only")
     done = ckpt("convert", GRAPHS[name], by_names, *line)
     assert done.code == 0, done.err
-    assert "no configuration; layers were identified by the names of their weights" in done.err
+    assert "without a configuration, ckpt identified the layers by the names of their weights" in done.err
     assert "Dense: " in done.err
     config = GRAPHS[name] + ".full.h5"
     assert ckpt("convert", GRAPHS[name], by_config, *line, "--config", config).code == 0
@@ -585,7 +588,7 @@ def test_without_a_configuration_an_optimizers_state_is_refused(ckpt: Callable, 
     trained = data_path("keras_mlp", "mlp_ckpt-1")
     done = ckpt("convert", trained, tmp_path / "x.pt", "--layout", "pytorch")
     assert done.code == 3
-    assert "SRC does not store amsgrad of Adam" in done.err
+    assert "SRC does not store the setting 'amsgrad' of Adam" in done.err
     done = ckpt("convert", trained, tmp_path / "x.safetensors", "--layout", "pytorch")
     assert done.code == 3
     assert "optimizer state, which this layout cannot represent" in done.err
@@ -698,7 +701,7 @@ def test_state_of_pytorch_becomes_that_of_each_keras(ckpt: Callable, tmp_path: P
     line = into_keras(source)[3:]
     done = ckpt(*into_keras(source))
     assert done.code == 0, done.err
-    assert "left out epoch: not tensors" in done.err
+    assert "left out epoch: they are not tensors" in done.err
     found = read(tmp_path / "m.weights.h5")
     assert found["optimizer/vars/0"] == 3
     assert found["layers/dense/vars/0"].shape == (3, 2)
@@ -719,7 +722,7 @@ def test_momentum_becomes_the_step_that_follows_of_it(ckpt: Callable, tmp_path: 
     line = into_keras(source)
     done = ckpt(*line)
     assert done.code == 3
-    assert "pass it with --iterations N" in done.err
+    assert "pass the step count with --iterations N" in done.err
     assert ckpt(*line, "--iterations", "4").code == 0
     found = read(tmp_path / "m.weights.h5")
     assert found["optimizer/vars/0"] == 4
@@ -748,15 +751,15 @@ RMSPROP = {
         ({"rho": 0.9, **ADAM, "amsgrad": None}, KEPT, "has rho 0.9"),
         ({"lr": 0.1, "rho": 0.9, "eps": 1e-6, "params": [0]}, {"acc_delta": M}, "none of Adam"),
         ({**ADAM, "lr": -1.0}, KEPT, "the learning rate of the optimizer at 'optimizer/' is -1.0"),
-        ({**ADAM, "betas": ("0.9", 0.9)}, KEPT, "beta_1 of the optimizer at 'optimizer/' is '0.9'"),
-        ({**ADAM, "params": [1]}, KEPT, "'d.weight': the optimizer at 'optimizer/' has no exp_avg for it"),
+        ({**ADAM, "betas": ("0.9", 0.9)}, KEPT, "'beta_1' of the optimizer at 'optimizer/' is '0.9'"),
+        ({**ADAM, "params": [1]}, KEPT, "the optimizer at 'optimizer/' has no exp_avg for this parameter"),
         ({**ADAM, "params": [0, 0], "param_names": ["d.weight", "x"]}, KEPT, "has parameter 'x' twice"),
         ({**ADAM, "params": [0, 1], "param_names": ["d.weight", "x"]}, KEPT, "has a parameter that is not"),
         ({**ADAM, "params": [], "param_names": []}, KEPT, "'d/kernel': the configuration trains this weight"),
-        (ADAM, {**KEPT, "step": 1.5}, "step count 1.5 of 'd.weight'"),
-        (ADAM, {**KEPT, "exp_avg_sq": None}, "has no exp_avg_sq for it"),
-        (ADAM, {**KEPT, "max_exp_avg_sq": M}, "has 'max_exp_avg_sq' for it, but its settings"),
-        ({**RMSPROP, "centered": True}, {"step": 3, "square_avg": M}, "has no grad_avg for it"),
+        (ADAM, {**KEPT, "step": 1.5}, "step count of 'd.weight' is 1.5"),
+        (ADAM, {**KEPT, "exp_avg_sq": None}, "has no exp_avg_sq for this parameter"),
+        (ADAM, {**KEPT, "max_exp_avg_sq": M}, "has 'max_exp_avg_sq' for this parameter, but its settings"),
+        ({**RMSPROP, "centered": True}, {"step": 3, "square_avg": M}, "has no grad_avg for this parameter"),
     ],
 )  # fmt: skip
 def test_state_that_keras_has_no_equal_of_is_refused(
@@ -775,7 +778,9 @@ def test_two_models_or_optimizers_are_told_apart_by_the_user(ckpt: Callable, tmp
     second = {"state": {0: KEPT}, "param_groups": [ADAM]}
     source = training(tmp_path / "t.pt", ADAM, KEPT, second=second, ema={"d.weight": V})
     line = into_keras(source)
-    assert "2 dictionaries contain all tensors of the model: 'ema/', 'model/'" in ckpt(*line).err
+    assert (
+        "2 dictionaries contain all tensors of the model; expected one: 'ema/', 'model/'" in ckpt(*line).err
+    )
     done = ckpt(*line, "--exclude", "ema/*")
     assert done.code == 3
     assert "2 optimizers" in done.err
@@ -792,7 +797,10 @@ def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tm
     assert ckpt("convert", KERAS["2"], source, "--layout", "pytorch", "--learning-rate", "0.25").code == 0
     done = ckpt("convert", source, tmp_path / "b.h5", "--layout", "tensorflow", "--config", KERAS["2"])
     assert done.code == 0
-    assert "learning_rate=0.25 (configuration: 0.00999999978); Keras uses the configuration" in done.err
+    assert (
+        "learning_rate=0.25 (configuration: 0.00999999978); Keras uses the values of the configuration"
+        in done.err
+    )
 
 
 def test_a_step_that_is_more_than_its_dtype_holds_is_refused(ckpt: Callable, tmp_path: Path) -> None:

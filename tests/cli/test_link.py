@@ -266,7 +266,7 @@ def test_what_is_stored_in_another_way_is_copied(
     make(path)
     done = ckpt("convert", path, tmp_path / "linked-1", "--to", "name", "--link")
     assert done.code == 0
-    assert f"{path}: shared, 1 tensor, 48 bytes; copied: " in done.err
+    assert f"shared {path} (1 tensor, 48 bytes); copied " in done.err
     with open_checkpoint(str(tmp_path / "linked-1")) as reader:
         assert [key for key in reader if reader[key].stored.shard == 0] == ["plain"]
     found, expected = read_all(tmp_path / "linked-1"), read_all(path)
@@ -316,7 +316,7 @@ def test_of_formats_that_are_no_shards_it_is_said_why(
     for options, verification in (["-n"], "none"), ([], "full"):
         done = ckpt(*words, *options)
         assert (done.code, done.json["verification"]) == (0, verification)
-        assert f"nothing is shared, everything is copied: {why}" in done.err
+        assert f"nothing is shared, so everything is copied: {why}" in done.err
     assert ckpt("diff", data_path(*parts), tmp_path / "c-1", "--kind", "variable").code == 0
 
 
@@ -385,7 +385,7 @@ def test_where_files_cannot_be_shared_the_values_are_copied_and_compared(
     path = copied(NAMES, tmp_path)
     done = ckpt("convert", path, tmp_path / "linked-1", "--to", "object", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
-    assert f"{shard_path(path)}: copied, because it cannot be shared: " in done.err
+    assert f"copied {shard_path(path)}, which cannot be shared: " in done.err
     assert why in done.err
     done = ckpt("rename", path, tmp_path / "renamed-1", "--link", "--add-prefix", "x/", "--json")
     assert done.code == 0
@@ -425,7 +425,7 @@ def test_another_file_system_is_known_in_a_dry_run_too(ckpt: Ckpt, tmp_path: Pat
     for options, verification in (["-n"], "none"), ([], "full"):
         done = ckpt(*words, *options)
         assert (done.code, done.json["verification"]) == (0, verification)
-        assert "copied, because it cannot be shared: the target is on another file system" in done.err
+        assert "which cannot be shared: the target is on another file system" in done.err
     done = ckpt("rename", path, f"{elsewhere}/new/r-1", "--link", "--add-prefix", "x/")
     assert "they cannot be shared: the target is on another file system" in done.err
     assert ckpt("diff", path, f"{elsewhere}/new/c-1").code == 0
@@ -540,7 +540,7 @@ def test_a_dry_run_says_what_would_be_shared(ckpt: Ckpt, tmp_path: Path) -> None
     before = files(tmp_path)
     done = ckpt("convert", path, tmp_path / "out" / "o-1", "--to", "object", "--link", "-n", "--json")
     assert (done.code, done.json["verification"]) == (0, "none")
-    assert f"{shard_path(path)}: would be shared, " in done.err
+    assert f"would share {shard_path(path)} (" in done.err
     assert files(tmp_path) == before
 
 

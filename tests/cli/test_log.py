@@ -352,7 +352,7 @@ def test_a_checkpoint_that_goes_away_between_listing_and_opening(
     result = ckpt("log", "--json", tmp_path / "run")
     assert result.code == 0
     assert [row["name"] for row in result.json["checkpoints"]] == ["ckpt-9", "ckpt-10"]
-    assert result.err == f"note: {tmp_path}/run/ckpt-8: was deleted during the command and is left out\n"
+    assert result.err == f"note: left out {tmp_path}/run/ckpt-8, which was deleted during this command\n"
 
 
 def test_a_checkpoint_that_goes_away_or_is_replaced_while_it_is_read(
@@ -380,7 +380,7 @@ def test_a_checkpoint_that_goes_away_or_is_replaced_while_it_is_read(
     assert opened == ["model.ckpt-0", "model.ckpt-1", "model.ckpt-1"]
     (row,) = result.json["checkpoints"]
     assert (row["name"], row["l2"]) == ("model.ckpt-1", pytest.approx(4 * math.sqrt(2)))
-    assert result.err == f"note: {directory}/model.ckpt-0: was deleted during the command and is left out\n"
+    assert result.err == f"note: left out {directory}/model.ckpt-0, which was deleted during this command\n"
 
 
 def test_a_directory_whose_checkpoints_all_went_away_is_looked_at_again(

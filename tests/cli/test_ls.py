@@ -150,7 +150,10 @@ def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: C
 def test_a_second_path_is_not_taken_for_a_pattern_without_a_word(ckpt: Callable) -> None:
     result = ckpt("stats", GUIDE, GUIDE)
     assert result.code == 1
-    assert f"hint: {GUIDE} is a path; arguments after a checkpoint select its tensors\n" in result.err
+    assert (
+        f"hint: pass one checkpoint; {GUIDE} is a path, and the arguments after a checkpoint are KEYs\n"
+        in result.err
+    )
 
 
 def test_recursive_lists_every_directory_that_has_checkpoints(ckpt: Callable) -> None:
@@ -218,7 +221,7 @@ def test_missing_shards_are_a_warning(ckpt: Callable) -> None:
     result = ckpt("ls", data_path("corrupt", "shard_missing", "ckpt"))
     assert result.code == 0
     assert len(result.rows) == 6
-    assert "ckpt.data-00001-of-00003: missing; its tensors are listed, but cannot be read" in result.err
+    assert "ckpt.data-00001-of-00003 is missing, so its tensors are listed, but cannot be read" in result.err
 
 
 def test_an_entry_that_cannot_be_decoded_has_no_dtype(ckpt: Callable) -> None:
@@ -503,16 +506,16 @@ KERNELS = [
 def test_a_word_that_is_no_key_means_the_keys_that_contain_it(ckpt: Callable, terminal: Callable) -> None:
     for command in ("ls", "stats"):
         done = ckpt(command, CKPT, "kernel")
-        assert (done.code, done.err) == (0, "note: 3 tensors contain 'kernel'\n")
+        assert (done.code, done.err) == (0, "note: 3 keys contain 'kernel'\n")
         assert [row[0] for row in done.rows] == KERNELS
     shown = ckpt("show", CKPT, "l1/kernel (m")
-    assert (shown.code, shown.err) == (0, "note: 1 tensor contains 'l1/kernel (m'\n")
+    assert (shown.code, shown.err) == (0, "note: 1 key contains 'l1/kernel (m'\n")
     assert shown.rows[0][1] == KERNELS[1]
     several = ckpt("show", CKPT, "kernel")
-    assert (several.code, "3 tensors match 'kernel', expected one" in several.err) == (1, True)
+    assert (several.code, "3 tensors match 'kernel'; expected one" in several.err) == (1, True)
     assert ckpt("show", CKPT, "save_count[...]").rows[0][1].startswith("save_counter/")
     differing = ckpt("diff", CKPT.replace("-10", "-9"), CKPT, "kernel")
-    assert (differing.code, differing.err) == (1, "note: 3 tensors contain 'kernel'\n")
+    assert (differing.code, differing.err) == (1, "note: 3 keys contain 'kernel'\n")
 
 
 def test_a_word_is_a_key_where_scripts_rely_on_it(tmp_path: Path, ckpt: Callable) -> None:

@@ -50,12 +50,12 @@ def test_lines_for_programs_and_services(ckpt: Callable[..., Any], weights: str,
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert [row[1] for row in rows] == ["ok", "within", *["equal"] * 4, "within"]
     assert rows[5][6] == "transposed (1, 0) <- fc/kernel"
-    assert "6 weights made of" in done.err
+    assert "6 weights were made from" in done.err
     for form in ("sarif", "junit", "gitlab"):
         done = ckpt("verify", lite("float"), "--made-from", others, "--format", form)
         assert done.code == 1
         assert "origin" in done.out
-        assert "not made of" in done.out
+        assert "not made from" in done.out
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -311,7 +311,7 @@ def test_a_directory_that_may_not_be_read(
     monkeypatch.setattr("os.scandir", refuse)
     result = ckpt("ls", tmp_path)
     assert result.code == 3
-    hint = f"hint: to see its owner and permissions: ls -ld {tmp_path}\n"
+    hint = f"hint: to see the owner and the permissions: ls -ld {tmp_path}\n"
     assert result.err == f"ckpt: error: {tmp_path}: permission denied\n{hint}"
 
 

@@ -226,7 +226,7 @@ def test_what_nothing_but_the_order_pairs_is_a_comment(ckpt: Callable, tmp_path:
     source, target = saved("old", "a", "b", "same"), saved("new", "p", "q", "same")
     end, saved_map = "/.ATTRIBUTES/VARIABLE_VALUE", tmp_path / "map.tsv"
     told = ckpt("match", source, target, "--save-map", saved_map)
-    assert "2 pairs proposed, 2 of them ambiguous and commented out" in told.err
+    assert "2 pairs are proposed; 2 of them are ambiguous and commented out" in told.err
     lines = saved_map.read_text().splitlines()
     ambiguous = [f"# ambiguous: {old}{end} => {new}{end}" for old, new in (("a", "p"), ("b", "q"))]
     assert [line for line in lines if line.startswith("# ambiguous")] == ambiguous

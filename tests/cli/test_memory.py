@@ -303,9 +303,13 @@ def _end_by(number: int) -> Callable[..., None]:
 
 ENDS = {
     "memory": (_raise_memory_error, 3, "there is not enough memory: Unable to allocate 3 GiB"),
-    "killed": (_end_by(signal.SIGKILL), 3, "the process that read it was killed, perhaps because"),
+    "killed": (
+        _end_by(signal.SIGKILL),
+        3,
+        "the process that read this checkpoint was killed, perhaps because",
+    ),
     "crash": (_end_by(signal.SIGSEGV), 3, "crashed with signal 11"),
-    "exit": (lambda *_: os._exit(7), 3, "the process that read it ended with exit code 7"),
+    "exit": (lambda *_: os._exit(7), 3, "the process that read this checkpoint ended with exit code 7"),
 }
 
 

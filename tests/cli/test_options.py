@@ -264,7 +264,7 @@ def test_a_cast_that_finds_nothing_says_so(line: str, outcome: Callable[[str], O
     found = outcome(f"{line} --cast float16")
     assert found.code == 0
     note, wrote = found.err.splitlines()
-    assert note == "note: --cast float16 changes nothing: there are no floating-point tensors"
+    assert note == "note: --cast float16 has no effect, because there are no floating-point tensors"
     assert wrote.startswith("wrote new.np")
 
 

@@ -436,7 +436,7 @@ def test_a_model_of_another_shape_does_not_fill_a_step(tmp_path: Path, ckpt: Cal
     ("old", "new", "words"),
     [
         ('\\"name\\": \\"d\\"', '\\"name\\": \\"e\\"', "'e/kernel' is missing"),
-        ("Adam", "Mine", "is not of a layer or an optimizer that ckpt knows"),
+        ("Adam", "Mine", "does not belong to a layer or an optimizer that ckpt knows"),
     ],
 )
 def test_a_step_that_does_not_fit_its_configuration_is_rejected(

@@ -113,7 +113,7 @@ def test_one_that_is_not_there_is_said_and_not_missed(terminal: Callable) -> Non
     done = terminal("ls", BERT, CKPT_PAGER="no-such-pager -x")
     assert done.code == 0
     assert "bert/embeddings" in done.out
-    assert "pager 'no-such-pager -x' not found (from CKPT_PAGER or PAGER)" in done.err
+    assert "the pager 'no-such-pager -x' (from CKPT_PAGER or PAGER) does not exist" in done.err
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Calla
     done = ckpt("convert", source, tmp_path / "y.safetensors")
     assert (done.code, done.err) == (
         1,
-        f"ckpt: error: {source}: nothing is left to write: it has no tensors\n",
+        f"ckpt: error: {source}: nothing is left to write: SRC has no tensors\n",
     )
 
 

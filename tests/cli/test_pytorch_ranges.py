@@ -189,7 +189,7 @@ def test_a_written_directory_is_held_against_what_passed(
     monkeypatch.setattr(Zipped, "fill", lambda self, name, offset, crc: real(self, name, offset, crc ^ 1))
     done = ckpt("convert", source, tmp_path / "x.pt")
     assert done.code == 3
-    assert "verification failed: its values differ from the source's" in done.err
+    assert "verification failed: the values differ from those of the source" in done.err
     assert not (tmp_path / "x.pt").exists()
 
 
@@ -241,7 +241,7 @@ def test_a_conversion_that_was_interrupted_still_compares_the_crc_32(
     assert not target.exists()
     done = ckpt("convert", source, target, "--resume")
     assert done.code == 0, done.err
-    assert "resumed: " in done.err
+    assert "resumed the conversion: " in done.err
     assert values(target)["large"] == whole
 
 

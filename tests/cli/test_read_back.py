@@ -69,7 +69,7 @@ def test_a_disk_that_keeps_another_byte_is_found_out(
     done = ckpt("convert", listed, tmp_path / name, "-j", jobs)
     assert done.code == 3
     assert "tensor 'b" in done.err
-    assert "verification failed: its values differ from the source's" in done.err
+    assert "verification failed: the values differ from those of the source" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["source.safetensors"]
 
 
@@ -85,7 +85,7 @@ def test_what_was_read_back_from_elsewhere_is_compared(
     monkeypatch.setattr(writer, "_encode_header", swapped)
     done = ckpt("convert", listed, tmp_path / "out.safetensors")
     assert done.code == 3
-    assert "verification failed: its values differ from the source's" in done.err
+    assert "verification failed: the values differ from those of the source" in done.err
 
 
 def test_what_was_written_over_is_compared(
@@ -102,4 +102,4 @@ def test_what_was_written_over_is_compared(
     monkeypatch.setattr(tasks.Copied, "is_at", lambda self, _: self.place is not None)
     done = ckpt("convert", listed, tmp_path / "out.safetensors", "-j", 1)
     assert done.code == 3
-    assert "verification failed: its values differ from the source's" in done.err
+    assert "verification failed: the values differ from those of the source" in done.err

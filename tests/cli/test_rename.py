@@ -276,7 +276,7 @@ def test_formats_that_are_not_written_are_named(ckpt: Ckpt, tmp_path: Path) -> N
     [
         (["SRC", "DST"], 2, "nothing to change"),
         (["SRC", "--add-prefix", "x/"], 2, "--in-place"),
-        (["--in-place", "SRC", "DST", "--add-prefix", "x/"], 2, "takes no DST"),
+        (["--in-place", "SRC", "DST", "--add-prefix", "x/"], 2, "DST cannot be passed"),
         (["SRC", "DST", "--sub", "abc"], 2, "REGEX=>REPLACEMENT"),
         (["SRC", "DST", "--map", "nowhere"], 3, "nowhere: no such file"),
         (["SRC", "DST", "--sub", "nothing_like_it=>x"], 1, "matches no object path or key"),
@@ -315,7 +315,7 @@ def test_lines_of_a_map_that_match_nothing_are_noted(ckpt: Ckpt, run: Path) -> N
     path = _map(run, "net/l1/kernel\tw\nnope\tx\n")
     result = ckpt("rename", run / "ckpt-10", run / "out-1", "--map", path)
     assert result.code == 0
-    assert "note: 1 of 2 lines of the map match nothing, such as 'nope'" in result.err
+    assert "note: 1 of 2 lines of the map match no tensor, such as 'nope'" in result.err
 
 
 def test_values_and_specs_are_the_same(ckpt: Ckpt, tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ def test_markdown_is_cut_with_a_count(tmp_path: Path, ckpt: Callable) -> None:
     write_bundle(str(tmp_path / "bad-1"), {f"{'key' * 300}{n:03}": np.float32(np.nan) for n in range(150)})
     done = ckpt("stats", tmp_path / "bad-1", "--fail-on", "nan", "--format", "markdown")
     assert len(done.out.encode()) <= markdown.MOST_BYTES
-    assert re.search(r"\*\d+ more lines not shown\.\*\n$", done.out)
+    assert re.search(r"\*\d+ more lines are not shown\.\*\n$", done.out)
 
 
 def test_sarif_stays_within_what_is_taken(told: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:

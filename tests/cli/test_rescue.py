@@ -442,7 +442,9 @@ def test_hdf5_cut_off_gives_what_lies_before(tmp_path: Path, ckpt: Callable[...,
     os.truncate(tmp_path / "w.h5", os.path.getsize(tmp_path / "w.h5") - 30_000)
     done = ckpt("rescue", tmp_path / "w.h5", tmp_path / "out.h5", "--json")
     assert done.code == LOST
-    assert {row["reason"] for row in done.json["lost"]} == {"a part of it is missing: the file is truncated"}
+    assert {row["reason"] for row in done.json["lost"]} == {
+        "a part of the tensor is missing, because the file is truncated"
+    }
     found = read_all(tmp_path / "out.h5")
     assert 1 <= len(found) <= 3
     assert all(same(found[key], arrays[key]) for key in found)
@@ -489,7 +491,10 @@ def test_library_that_crashes_costs_the_tensor_it_was_reading(
     done = ckpt("rescue", tmp_path / "w.h5", tmp_path / "out.h5", "--json")
     if number == signal.SIGKILL:
         assert done.code == 3
-        assert "tensor 'b': the process that read it was killed, perhaps because memory ran out" in done.err
+        assert (
+            "tensor 'b': the process that read this checkpoint was killed, perhaps because memory ran out"
+            in done.err
+        )
         assert not (tmp_path / "out.h5").exists()
         return
     assert done.code == LOST
@@ -579,7 +584,7 @@ def test_graph_made_anew_from_keys_names_the_same_objects(tmp_path: Path, ckpt: 
     flip(shard_path(str(tmp_path / "run" / "ckpt")), offset + 50)
     done = ckpt("rescue", tmp_path / "run" / "ckpt", tmp_path / "out", "--json")
     assert (done.code, done.json["graph"]) == (LOST, "rebuilt")
-    assert "the object graph is rebuilt from the keys" in done.err
+    assert "the object graph was rebuilt from the keys" in done.err
     with formats.open_checkpoint(tmp_path / "out") as reader:
         assert dict(reader.object_paths) == paths
 

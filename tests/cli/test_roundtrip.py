@@ -71,8 +71,8 @@ def test_what_has_no_place_there_is_a_warning(ckpt: Callable) -> None:
     path = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
     findings = _only(ckpt("verify", "--json", path, "--roundtrip", "npz"))["findings"]
     assert {(finding["key"], finding["message"]) for finding in findings} == {
-        ("_CHECKPOINTABLE_OBJECT_GRAPH", "left out: npz has no object graph"),
-        ("iterator/.ATTRIBUTES/ITERATOR_STATE", "left out: npz has no variant"),
+        ("_CHECKPOINTABLE_OBJECT_GRAPH", "the tensor was left out: npz cannot store an object graph"),
+        ("iterator/.ATTRIBUTES/ITERATOR_STATE", "the tensor was left out: npz cannot store variant tensors"),
     }
 
 
@@ -118,6 +118,6 @@ def test_a_change_on_the_way_is_found(ckpt: Callable, monkeypatch: pytest.Monkey
     result = ckpt("verify", "--json", path, "--roundtrip", "npz")
     messages = {f["key"]: f["message"] for f in _only(result)["findings"] if f["severity"] == "error"}
     assert result.code == 1
-    assert messages["beta1_power"] == "came back as 'beta2_power'"
-    assert messages["beta2_power"] == "came back as 'beta1_power'"
-    assert messages["global_step"] == "lost on the way back from npz"
+    assert messages["beta1_power"] == "the tensor came back as 'beta2_power'"
+    assert messages["beta2_power"] == "the tensor came back as 'beta1_power'"
+    assert messages["global_step"] == "the tensor was lost when npz was converted back"

@@ -132,7 +132,7 @@ def test_the_exit_code_of_diff_is_that_of_what_was_chosen(ckpt: Callable) -> Non
 def test_what_chooses_nothing_says_so(command: tuple[str, ...], ckpt: Callable) -> None:
     done = ckpt(*command, "--where", "size>1G")
     assert (done.code, done.out) == (1, "")
-    assert done.err.endswith("--where 'size>1G' leaves no tensors\n")
+    assert done.err.endswith("no tensor satisfies --where 'size>1G'\n")
 
 
 @pytest.mark.parametrize("command", [("ls", CKPT), ("stats", CKPT), ("diff", LEFT, RIGHT)])
@@ -140,16 +140,13 @@ def test_a_mistake_is_a_usage_error_that_points_at_it(command: tuple[str, ...], 
     done = ckpt(*command, "--where", "size>1M and and")
     assert (done.code, done.out) == (2, "")
     lines = done.err.splitlines()
-    assert lines[0].startswith("ckpt: error: --where: no column 'and'")
-    assert "at character 13 of 'size>1M and and'" in lines[0]
+    assert lines[0].startswith("ckpt: error: --where, character 13 of 'size>1M and and': no column 'and'")
     assert lines[1] == "hint: correct the expression at the mark:"
     assert lines[2:4] == ["      size>1M and and", "                  ^"]
     deep = ckpt(*command, "--where", "(" * 10_000 + "size>1" + ")" * 10_000)
     assert (deep.code, deep.out) == (2, "")
     lines = deep.err.splitlines()
-    assert (
-        "nests inside each other" in lines[0] or "inside each other, at character 102 of '...((((" in lines[0]
-    )
+    assert "nested more than 100 deep" in lines[0]
     assert max(map(len, lines)) < 250
     assert lines[3].index("^") - len("hint: ") == 33
 
@@ -303,7 +300,7 @@ def test_expressions_in_python_are_text(arrays: Path, tmp_path: Path) -> None:
     for where in (5, ["size>1"], b"size>1"):
         with pytest.raises(ValueError, match="--where: expected text, found"):
             api.ls(arrays, where=where)  # type: ignore[arg-type]
-    with pytest.raises(api.CheckpointError, match="leaves no checkpoints"):
+    with pytest.raises(api.CheckpointError, match="no checkpoint satisfies --where"):
         api.ls(tmp_path, recursive=True, where="size>1G")
 
 

@@ -140,7 +140,7 @@ def test_the_graph_of_another_step_serves_and_is_named(ckpt: Callable) -> None:
     assert err == ""  # the document names it
     path = os.path.join(IRIS, "model.ckpt-1")
     assert ckpt("ls", "-l", "--json", path).json["graph"] == f"{IRIS}/model.ckpt-200.meta"
-    note = f"note: {IRIS}/model.ckpt-200.meta, the graph of another step, says which tensors are trainable"
+    note = f"note: the graph of another step, {IRIS}/model.ckpt-200.meta, shows which tensors are trainable"
     assert ckpt("ls", "-l", path).err == note + "\n"
 
 
@@ -150,9 +150,9 @@ def test_the_graph_of_another_model_is_named_and_not_believed(tmp_path: Path, ck
     marks, err = trained(ckpt, run / "model.ckpt-1")
     assert set(marks.values()) == {None}
     assert err == (
-        f"note: {run}/model.ckpt-1.meta: ignored, because this graph belongs to another model: "
+        f"note: ignored {run}/model.ckpt-1.meta, because this graph belongs to another model: "
         "dnn/hiddenlayer_0/bias is [10] in the graph, "
-        "[20] in the checkpoint, and 9 more differ\n"
+        "but [20] in the checkpoint; 9 more shapes differ\n"
     )
     shutil.copy(data_path("name_based", "adam", "model.ckpt-5.meta"), run / "model.ckpt-1.meta")
     marks, err = trained(ckpt, run / "model.ckpt-1")

@@ -120,7 +120,7 @@ def test_a_second_copy_of_other_values_is_an_error(tmp_path: Path, ckpt: Callabl
     done = ckpt("convert", source, tmp_path / "x.weights.h5", "--config", MODEL)
     assert (done.code, (tmp_path / "x.weights.h5").exists()) == (3, False)
     assert (
-        "has the full name of 'variables/1/.ATTRIBUTES/VARIABLE_VALUE', 'conv/bias', but other values"
+        "has the full name of 'variables/1/.ATTRIBUTES/VARIABLE_VALUE', 'conv/bias', but different values"
         in done.err
     )
 
@@ -153,7 +153,7 @@ def test_variables_of_another_model_are_rejected(tmp_path: Path, ckpt: Callable)
 def test_any_file_of_a_saved_model_names_it(name: str, ckpt: Callable) -> None:
     done, folder = ckpt("ls", f"{KERAS_2}/{name}"), ckpt("ls", KERAS_2)
     assert (done.code, done.out) == (0, folder.out)
-    assert "read as the variables of its SavedModel" in done.err
+    assert "ckpt reads the variables of this SavedModel" in done.err
 
 
 def test_a_saved_model_without_its_variables_says_what_is_missing(tmp_path: Path, ckpt: Callable) -> None:

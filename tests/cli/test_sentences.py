@@ -97,7 +97,7 @@ def test_what_is_no_dtype_is_met_with_what_was_meant(given: str, meant: str, ckp
 
 
 def test_a_full_name_where_a_key_is_wanted(tmp_path: Path, ckpt: Callable) -> None:
-    said = "this is the full name of 'net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE'"
+    said = "name the key instead of the full name: 'net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE'"
     for command in (
         ("show", RUN, "net/dense/bias"),
         ("ls", RUN, "net/dense/bias"),
@@ -137,12 +137,15 @@ def test_one_tensor_is_no_plural(tmp_path: Path, terminal: Callable) -> None:
 
 
 def test_what_is_left_out_for_one_reason_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    some = [Dropped("g", "npz has no object graph"), *(Dropped(f"k{n}", "has no place") for n in range(9))]
-    report_dropped([*some, Dropped("a\\b", "is twice"), Dropped("c", "is twice")], SCREEN)
+    some = [
+        Dropped("g", "npz cannot store an object graph"),
+        *(Dropped(f"k{n}", "it has no full name") for n in range(9)),
+    ]
+    report_dropped([*some, Dropped("a\\b", "it is twice"), Dropped("c", "it is twice")], SCREEN)
     assert capsys.readouterr().err.splitlines() == [
-        "note: left out g: npz has no object graph",
-        "note: left out 9 tensors, such as k0: has no place",
-        r"note: left out a\\b and c: is twice",
+        "note: left out g: npz cannot store an object graph",
+        "note: left out 9 tensors, such as k0: it has no full name",
+        r"note: left out a\\b and c: it is twice",
     ]
 
 
@@ -162,7 +165,7 @@ def test_convert_writes_the_names_in_hdf5_that_extract_writes(tmp_path: Path, ck
 def test_hdf5_by_keys_is_offered_where_a_configuration_is_missing(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", SLOTS, tmp_path / "x.h5")
     assert result.code == 3
-    assert "hint: use --to hdf5" in result.err
+    assert "pass --to hdf5" in result.err
 
 
 def test_an_error_of_usage_is_one_line_without_tabs(ckpt: Callable) -> None:

@@ -883,9 +883,9 @@ def test_verify_on_the_hub_checks_the_sums_of_what_it_reads(
     shards = sorted(path.name for path in model.glob("*.safetensors"))
     done = ckpt("verify", "hf://org/repo", "-v")
     assert (done.code, len(done.rows)) == (0, 1), done
-    (note,) = [line for line in done.err.splitlines() if "sums that the Hub lists" in line]
+    (note,) = [line for line in done.err.splitlines() if "checksums that the Hub lists" in line]
     assert "git blob of model.safetensors.index.json" in note
-    assert f"{len(shards) + 1} files with" in note
+    assert f"{len(shards) + 1} files have" in note
     assert shards[0] in note
     assert "stores no checksums" not in done.err
     assert hub.token not in done.out + done.err
@@ -903,7 +903,7 @@ def test_what_comes_from_the_hub_with_another_sum_is_named(
         writer.write("w", values)
     hub.files.update({path.name: path.read_bytes() for path in tmp_path.glob("m*") if path.is_file()})
     sound = ckpt("verify", f"hf://org/repo/{name}", "-v")
-    assert (sound.code, "with the sums that the Hub lists" in sound.err) == (0, True), sound
+    assert (sound.code, "the checksums that the Hub lists" in sound.err) == (0, True), sound
     sent = int(re.findall(r"([\d,]+) bytes", sound.err.splitlines()[-1])[0].replace(",", ""))
     # They are downloaded once, except by the child process of verify.
     assert sent < (2.1 if name in {"m.h5", "m.npz"} else 1.1) * values.nbytes, sound.err

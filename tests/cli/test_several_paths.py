@@ -38,7 +38,7 @@ def test_average_counts_checkpoints_not_files(tmp_path: Path, ckpt: Callable) ->
     expanded.remove(f"{tmp_path}/run/ckpt-1.data-00002-of-00003")  # so that files would have weights
     result = ckpt("average", *expanded, "-o", tmp_path / "mean")
     assert result.code == 0
-    note = f"note: 11 paths name 3 checkpoints, in the order of steps: {tmp_path}/run/ckpt-1, "
+    note = f"note: 11 paths name 3 checkpoints; sorted by step: {tmp_path}/run/ckpt-1, "
     assert note + f"{tmp_path}/run/ckpt-2, {tmp_path}/run/ckpt-10\n" in result.err
     assert "1 tensor is averaged over 3 checkpoints; " in result.err
     with open_checkpoint(tmp_path / "mean") as reader:
@@ -49,7 +49,7 @@ def test_average_counts_checkpoints_not_files(tmp_path: Path, ckpt: Callable) ->
 def test_steps_are_ordered_where_each_has_one_path(tmp_path: Path, ckpt: Callable) -> None:
     expanded = [path for path in run_of(tmp_path / "run", 2, 10) if path.endswith(".index")]
     result = ckpt("average", *expanded, "-o", tmp_path / "mean")
-    assert result.err.startswith(f"note: in the order of steps: {tmp_path}/run/ckpt-2, ")
+    assert result.err.startswith(f"note: sorted by step: {tmp_path}/run/ckpt-2, ")
     with open_checkpoint(tmp_path / "mean") as reader:
         assert reader["step"].read() == 10
 
@@ -58,7 +58,7 @@ def test_verify_checks_each_checkpoint_once(tmp_path: Path, ckpt: Callable) -> N
     expanded = run_of(tmp_path / "run", 2, 10)
     result = ckpt("verify", *expanded, tmp_path / "run", "--json")
     assert [one["path"] for one in result.json["results"]] == [f"{tmp_path}/run/ckpt-{n}" for n in (2, 10)]
-    assert "note: 10 paths name 2 checkpoints, in the order of steps" in result.err
+    assert "note: 10 paths name 2 checkpoints; sorted by step" in result.err
 
 
 def test_ls_lists_each_checkpoint_once(tmp_path: Path, ckpt: Callable) -> None:
@@ -89,7 +89,7 @@ def test_the_shards_of_a_folder_are_one_checkpoint_with_their_index(tmp_path: Pa
     assert note in listed.err
     alone = ckpt("verify", *expanded[:2])
     assert [row[0] for row in alone.rows] == expanded[:2]
-    assert f"note: {expanded[0]}: one shard of 2; the whole checkpoint is {index}\n" in alone.err
+    assert f"note: {expanded[0]} is one of 2 shards; the whole checkpoint is {index}\n" in alone.err
 
 
 def test_verify_says_what_lies_beside_a_model(tmp_path: Path, ckpt: Callable) -> None:
@@ -97,7 +97,7 @@ def test_verify_says_what_lies_beside_a_model(tmp_path: Path, ckpt: Callable) ->
     save(tmp_path / "model.safetensors", arrays, "safetensors", shard_size=80)
     write_bundle(str(tmp_path / "ckpt-1"), {"w": np.float32([0])})
     err = ckpt("verify", tmp_path).err
-    assert "read as this folder's checkpoint; to read another, name it: ckpt-1.index\n" in err
+    assert "ckpt reads the checkpoint of this folder; to read another file, name it: ckpt-1.index\n" in err
 
 
 def test_keys_stand_among_paths_and_go_before_them(

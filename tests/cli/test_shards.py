@@ -98,7 +98,7 @@ def test_every_command_takes_the_folder(
 def test_renaming_in_place_is_refused(folder: Path, ckpt: Ckpt) -> None:
     done = ckpt("rename", "--in-place", folder, "--sub", "^model.=>m.")
     assert done.code == 3
-    assert "has 4 files and cannot be renamed in place" in done.err
+    assert "this checkpoint has 4 files, so it cannot be renamed in place" in done.err
 
 
 def test_a_missing_shard_is_said_by_every_command(folder: Path, tmp_path: Path, ckpt: Ckpt) -> None:
@@ -169,12 +169,12 @@ def test_completion_offers_the_index_and_not_its_shards(folder: Path) -> None:
 
 
 def test_what_lies_beside_a_folder_s_model_is_not_passed_over_in_silence(folder: Path, ckpt: Ckpt) -> None:
-    assert "to read another, name it" not in ckpt("ls", folder).err
+    assert "to read another file, name it" not in ckpt("ls", folder).err
     shutil.copy(next(folder.glob("model-00001-*.safetensors")), folder / "adapter.safetensors")
     for command in ("ls", "show"):
         result = ckpt(command, folder)
         assert result.code == 0
         assert (
-            f"{INDEX}: read as this folder's checkpoint; to read another, name it: adapter.safetensors"
+            "ckpt reads the checkpoint of this folder; to read another file, name it: adapter.safetensors"
             in result.err
         )

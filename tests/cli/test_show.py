@@ -108,7 +108,7 @@ def test_variants_have_no_values(ckpt: Callable) -> None:
 def test_more_than_one_match_is_refused(ckpt: Callable) -> None:
     result = ckpt("show", CKPT, "net/*")
     assert result.code == 1
-    assert "6 tensors match 'net/*', expected one" in result.err
+    assert "6 tensors match 'net/*'; expected one" in result.err
 
 
 def test_stats_of_every_number(ckpt: Callable) -> None:

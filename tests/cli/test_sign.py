@@ -136,7 +136,7 @@ def test_it_holds_for_every_format(name: str, ckpt: Callable, place: Path) -> No
     assert ckpt("convert", CKPT, name, "--overwrite", "-q", *target).code == 0
     done = ckpt("verify", name, *VERIFY)
     assert (done.code, done.rows[0][1], len(done.rows)) == (0, "ok", 1)
-    assert f"note: {name}: 12 tensors as signed in m.sig" in done.err
+    assert f"note: {name}: 12 tensors match m.sig" in done.err
 
 
 def test_ecdsa(ckpt: Callable, place: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_replay_for_another_model_is_one_line(ckpt: Callable, place: Path) -> 
     done = ckpt("verify", OTHER, *VERIFY, "--json")
     (finding,) = done.json["results"][0]["findings"]
     assert (done.code, finding["code"], finding["file"]) == (1, "signature", "m.sig")
-    assert "signed for another checkpoint, 'm.safetensors'" in finding["message"]
+    assert "the signature of another checkpoint, 'm.safetensors'" in finding["message"]
 
 
 def test_layout_and_map_lay_it_out_as_it_was_signed(ckpt: Callable, place: Path) -> None:
@@ -254,7 +254,10 @@ def test_the_key_may_come_from_the_environment(
     assert ckpt("verify", "m.safetensors", *VERIFY).code == 0
     monkeypatch.setenv("CKPT_SIGN_KEY", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n")
     wrong = ckpt("sign", "m.safetensors", "-o", "new.sig")
-    assert (wrong.code, wrong.err.startswith("ckpt: error: CKPT_SIGN_KEY: not a private key")) == (3, True)
+    assert (wrong.code, wrong.err.startswith("ckpt: error: CKPT_SIGN_KEY: this is not a private key")) == (
+        3,
+        True,
+    )
     assert "c2VjcmV0" not in wrong.err
 
 
@@ -262,8 +265,8 @@ def test_others_cannot_read_the_key(ckpt: Callable, place: Path) -> None:
     for mode in (0o640, 0o604, 0o622):
         (place / "private.pem").chmod(mode)
         done = ckpt("sign", "m.safetensors", *SIGN)
-        assert (done.code, f"its mode is {mode:o}, expected 600" in done.err) == (3, True)
-        assert "hint: to keep it private: chmod 600 private.pem" in done.err
+        assert (done.code, f"its mode is {mode:o}; expected 600" in done.err) == (3, True)
+        assert "hint: to make the key private: chmod 600 private.pem" in done.err
     (place / "private.pem").chmod(0o400)
     assert ckpt("sign", "m.safetensors", *SIGN).code == 0
 
@@ -299,11 +302,11 @@ def test_files_that_are_not_keys(ckpt: Callable, place: Path) -> None:
         assert not any(secret in text for secret in secrets for text in (done.err, other.err, other.out))
     assert "another algorithm (RSAPrivateKey)" in said["rsa-private"]
     assert "hint: to make one: openssl genpkey -algorithm ed25519 -out private.pem" in said["random"]
-    assert "hint: to get it from the private key: openssl pkey -in private.pem -pubout" in said["empty"]
+    assert "hint: to extract it from the private key: openssl pkey -in private.pem -pubout" in said["empty"]
     assert "another algorithm (ECDSA secp384r1)" in said["p384-private"]
     assert "has a password" in said["locked-private"]
     private = ckpt("verify", "m.safetensors", "--signature", "m.sig", "--public-key", "private.pem")
-    assert (private.code, "a private key, expected the public key" in private.err) == (3, True)
+    assert (private.code, "this is a private key; expected the public key" in private.err) == (3, True)
 
 
 def test_without_the_library_the_extra_is_named(
@@ -313,7 +316,10 @@ def test_without_the_library_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     for words in (("sign", "m.safetensors", *SIGN, "--overwrite"), ("verify", "m.safetensors", *VERIFY)):
         done = ckpt(*words)
-        assert (done.code, "hint: to install it: pip install 'ckpt-tools[sign]'" in done.err) == (3, True)
+        assert (done.code, "hint: to install the package: pip install 'ckpt-tools[sign]'" in done.err) == (
+            3,
+            True,
+        )
 
 
 # Signatures that prove nothing ------------------------------------------------------
@@ -335,10 +341,10 @@ def first(statement: dict[str, Any], **fields: Any) -> None:
 
 HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], int, str]] = {
     "empty": (lambda good: b"", 3, "not JSON"),
-    "list": (lambda good: [], 3, "expected the fields"),
-    "deep": (lambda good: b"[" * 100_000, 3, "the JSON is nested too deeply"),
+    "list": (lambda good: [], 3, "it needs the fields"),
+    "deep": (lambda good: b"[" * 100_000, 3, "its JSON is nested too deeply"),
     "twice": (lambda good: b'{"payload": "", "payload": ""}', 3, "same name twice"),
-    "base64": (lambda good: {**good, "payload": "????"}, 3, "not a signature of ckpt sign"),
+    "base64": (lambda good: {**good, "payload": "????"}, 3, "this is not a signature file of ckpt sign"),
     "no sig": (lambda good: {**good, "signatures": [{}]}, 3, "no text in sig"),
     "many": (lambda good: {**good, "signatures": good["signatures"] * 101}, 3, "at most 100"),
     "none": (lambda good: {**good, "signatures": []}, 1, "has no signature"),
@@ -350,7 +356,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], int, str]] = {
     "short": (
         lambda good: {**good, "signatures": [{"sig": "AAAA"}]},
         1,
-        "not signed with the key of public.pem",
+        "not signed with the key public.pem",
     ),
     "type": (lambda good: {**good, "payloadType": "text/plain"}, 1, "payload of type 'text/plain'"),
     "signed type": (lambda good: envelope(b"{}", "text/plain"), 1, "payload of type 'text/plain'"),
@@ -361,8 +367,8 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], int, str]] = {
         "predicateType is",
     ),
     "older": (tampered(lambda s: s.update(_type="https://in-toto.io/Statement/v0.1")), 1, "_type is"),
-    "no subject": (tampered(lambda s: s.update(subject=[])), 1, "states nothing of any tensor"),
-    "duplicate": (tampered(lambda s: s["subject"].append(s["subject"][0])), 1, "'net/bias' is there twice"),
+    "no subject": (tampered(lambda s: s.update(subject=[])), 1, "it names no tensors"),
+    "duplicate": (tampered(lambda s: s["subject"].append(s["subject"][0])), 1, "'net/bias' occurs twice"),
     "sha512": (tampered(lambda s: first(s, digest={"sha512": "0" * 128})), 1, "no sha256 digest"),
     "upper case": (tampered(lambda s: first(s, digest={"sha256": "A" * 64})), 1, "no sha256 digest"),
     "no annotations": (tampered(lambda s: first(s, annotations={})), 1, "unknown dtype"),
@@ -376,7 +382,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], int, str]] = {
         1,
         "no valid shape",
     ),
-    "no name": (tampered(lambda s: first(s, name=7)), 1, "it has no name"),
+    "no name": (tampered(lambda s: first(s, name=7)), 1, "a tensor has no name"),
     "escape": (tampered(lambda s: first(s, name="\x1b[31mred", annotations={})), 1, "'\\x1b[31mred'"),
 }
 
@@ -391,7 +397,7 @@ def test_a_hostile_signature_is_one_clear_line(case: str, ckpt: Callable, place:
     assert done.code == code
     assert "as signed" not in done.err
     if code == 3:
-        assert done.err.startswith("ckpt: error: m.sig: not a signature of ckpt sign")
+        assert done.err.startswith("ckpt: error: m.sig: this is not a signature file of ckpt sign")
         assert message in done.err.splitlines()[0]
     else:
         head, finding = done.rows
@@ -418,7 +424,7 @@ def test_the_function(place: Path, capfdbinary: pytest.CaptureFixture[bytes]) ->
     with api.open("m.safetensors") as checkpoint:
         assert checkpoint.identity() == done.identity
     found = api.verify("m.safetensors", signature="m.sig", public_key="public.pem")
-    assert (found.ok, found.notes) == (True, ("m.safetensors: 3 tensors as signed in m.sig",))
+    assert (found.ok, found.notes) == (True, ("m.safetensors: 3 tensors match m.sig",))
     assert not api.verify(OTHER, signature="m.sig", public_key="public.pem").ok
     with pytest.raises(ValueError, match="--public-key"):
         api.verify("m.safetensors", signature="m.sig")

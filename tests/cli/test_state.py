@@ -675,7 +675,7 @@ def test_a_state_file_that_changes_meanwhile_is_not_overwritten(copy: Callable) 
     saved = state_of(run)._replace(latest="ckpt-9")
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(saved.text())
-    with pytest.raises(formats.CheckpointError, match="changed by another process"):
+    with pytest.raises(formats.CheckpointError, match="another process has just changed this file"):
         carry_out(seen, plan)
     assert state_of(run) == saved
     assert os.path.exists(os.path.join(run, "ckpt-8.index"))

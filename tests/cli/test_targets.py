@@ -177,7 +177,7 @@ def test_a_dry_run_refuses_what_is_there_as_the_real_one_does(
     planned, real = ckpt(*arguments, "--dry-run"), ckpt(*arguments)
     assert planned.code == real.code == 3
     assert planned.err == real.err
-    assert f"{tmp_path}/{target}: already exists" in real.err
+    assert f"{tmp_path}/{target}: this path already exists" in real.err
     assert (os.listdir(tmp_path), (tmp_path / target).read_bytes()) == ([target], b"old")
 
 
@@ -221,7 +221,7 @@ def test_pipes_and_devices_are_not_replaced(tmp_path: Path, ckpt: Callable) -> N
 def test_json_is_a_listing_and_made_for_whoever_asks_for_one(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", GUIDE, tmp_path / "x.json")
     assert (result.code, os.listdir(tmp_path)) == (3, [])
-    assert "x.json: has the suffix of a listing, which stores no values" in result.err
+    assert "x.json: the suffix means a listing, and a listing stores no values" in result.err
     assert "--to listing" in result.err
     assert ckpt("convert", GUIDE, tmp_path / "x.json", "--to", "listing").code == 0
     with formats.open_checkpoint(tmp_path / "x.json") as reader:

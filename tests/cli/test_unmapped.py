@@ -191,7 +191,7 @@ def test_stats_leaves_it_alone_and_says_so(files: Files, ckpt: Callable) -> None
     done = ckpt("stats", "--json", files.left)
     assert done.code == 0, done.err
     assert [row["key"] for row in done.json["tensors"]] == [files.weights]
-    why = "values of this type cannot be read"
+    why = "ckpt cannot read values of this type"
     named = f"1 tensor is left out, because {why}: '{files.odd}' ({files.made.type_name})"
     assert f"note: {files.left}: {named}" in done.err
     failing = ckpt("stats", "-q", "--fail-on", "nan,inf", files.left)
@@ -262,7 +262,7 @@ def _check_that_the_others_can_be_renamed(
         assert refused.code == 3
         hint = refused.err.splitlines()[-1]
         said, _, line = hint.partition(": ckpt ")
-        assert said == "hint: to save the other tensors, then rename them"
+        assert said == "hint: to save the other tensors and rename the result"
         saved = ckpt(*shlex.split(line))
         assert (saved.code, "ckpt: error" in saved.err) == (1, False), saved.err
         assert ckpt("rename", "--in-place", "--add-prefix", "x/", "OUT").code == 0

@@ -302,7 +302,7 @@ def _abort() -> None:
     ("ends", "seconds", "message"),
     [
         (_abort, 30, "the HDF5 library crashed with signal 6"),
-        (lambda: time.sleep(30), 0.2, "reading took longer than 0 s and was stopped"),
+        (lambda: time.sleep(30), 0.2, "reading took longer than 0 s, so ckpt stopped it"),
     ],
     ids=["crash", "hang"],
 )

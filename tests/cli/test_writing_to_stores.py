@@ -168,7 +168,7 @@ def test_without_overwrite_nothing_is_touched(store: MemoryStore, ckpt: Callable
     before = dict(store._blobs)
     done = ckpt("convert", NEW, PREFIX)
     assert done.code == 3
-    assert f"{PREFIX}.index: already exists" in done.err
+    assert f"{PREFIX}.index: this path already exists" in done.err
     assert store._blobs == before
 
 

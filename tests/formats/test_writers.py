@@ -391,7 +391,7 @@ def test_tensors_are_written_once_each(tmp_path: Path) -> None:
     writer.write("b", np.array(1))
     with pytest.raises(ValueError, match="has already been written"):
         writer.write("b", np.array(1))
-    with pytest.raises(TensorNotFoundError, match="not one of the declared tensors"):
+    with pytest.raises(TensorNotFoundError, match="this tensor was not declared"):
         writer.write("x", np.array(1))
     with pytest.raises(ValueError, match="1 tensors have not been written, for example 'a'"):
         writer.commit()

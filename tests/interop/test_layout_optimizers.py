@@ -91,13 +91,13 @@ def test_three_more_steps_are_the_same(
 
 
 REFUSED = {
-    "lstm": "PyTorch trains two biases in place of this one",
+    "lstm": "PyTorch trains two biases instead of this one",
     "clipped": "has clipnorm=1.0, which PyTorch's Adam does not support",
     "decayed": "has weight_decay=0.1, which PyTorch's SGD does not support",
     "scheduled": "is a schedule",
     "other": "expected one of Adam, AdamW, SGD, RMSprop, Adagrad",
     "averaged": "has use_ema=True",
-    "scaled": "Adam of Keras 3 is inside a LossScaleOptimizer",
+    "scaled": "Adam (Keras 3) is inside a LossScaleOptimizer",
 }
 
 

@@ -115,11 +115,11 @@ def layer(class_name, **config):
 
 
 REFUSED = {
-    "a class": (sequential(layer("Mystery")), "layer 'x' \\(Mystery\\) is not known here"),
+    "a class": (sequential(layer("Mystery")), "layer 'x' \\(Mystery\\) is not supported"),
     "a Lambda": (sequential(layer("Lambda", function=["4wAAAA", None, None])), "layer 'x' \\(Lambda\\)"),
     "a class of one's own": (
         sequential({**dense(), "registered_name": "mine>Dense"}),
-        "layer 'd' \\(mine>Dense\\) is not known here",
+        "layer 'd' \\(mine>Dense\\) is not supported",
     ),
     "a module of one's own": (sequential({**dense(), "module": "os"}), "layer 'd' \\(os.Dense\\)"),
     "an activation": (sequential(dense(activation="mystery")), "layer 'd' \\(Dense\\): activation 'mystery'"),
@@ -135,11 +135,11 @@ REFUSED = {
     ),
     "a layer at each time": (
         sequential(layer("TimeDistributed", layer=layer("Mystery")), shape=(None, 4, 2)),
-        "layer 'x' \\(Mystery\\) is not known here",
+        "layer 'x' \\(Mystery\\) is not supported",
     ),
     "a model at each time": (
         sequential(layer("TimeDistributed", layer=layer("Sequential", layers=[])), shape=(None, 4, 2)),
-        "layer 'x' \\(Sequential\\) is not known here",
+        "layer 'x' \\(Sequential\\) is not supported",
     ),
     "an image too large": (
         sequential(

@@ -261,13 +261,21 @@ def _same_as_listed(left: Operand, right: Operand, same: bool | None, *, exact: 
             )
             return found == digest
         if not side.has_values and digest is None and side.tensor.stored.crc32c is None:
-            raise _without(side, "the listing has no checksum for it, so values cannot be compared")
+            raise _without(
+                side, "the listing has no checksum for this tensor, so its values cannot be compared"
+            )
     if listed[0] and listed[1] and listed[0].partition(":")[0] == listed[1].partition(":")[0]:
         return listed[0] == listed[1]
     if same is not None:
         return same
     if not (left.has_values or right.has_values):
-        raise _without(left, "the listings have no digests of the same kind, so values cannot be compared")
+        raise _without(
+            left,
+            (
+                "the listings have no digests of the same kind for this tensor, so its values cannot "
+                "be compared"
+            ),
+        )
     # The other side may be the very bundle that was listed, whose bytes may be swapped.
     if left.tensor.stored.crc32c == right.tensor.stored.crc32c:
         return True

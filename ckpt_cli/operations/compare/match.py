@@ -108,8 +108,10 @@ class Match(NamedTuple):
 
 
 _HINTS = {
-    "CHECKPOINT": "to convert it, if it has TARGET's weights: ckpt convert {path} DST --like {target}",
-    "TARGET": "as TARGET, use an object-based checkpoint that the program saved before training",
+    "CHECKPOINT": (
+        "to convert CHECKPOINT, if it has the weights of TARGET: ckpt convert {path} DST --like {target}"
+    ),
+    "TARGET": "as TARGET, pass an object-based checkpoint that your program saved before training",
     "PATH": "to convert its names to objects: ckpt convert {path} DST --to object",
 }
 
@@ -126,12 +128,15 @@ def graph_of(reader: FormatReader, role: str, target: FormatReader | None = None
         raise CorruptCheckpointError(
             flaw.message, path=flaw.file, key=flaw.key, offset=flaw.offset, code=flaw.code
         )
-    who = "" if role == "PATH" else f"{role} "
-    message = f"{who}has no object graph; the format is {reader.format.name} ({reader.format.title})"
+    who = "this checkpoint" if role == "PATH" else role
+    message = f"{who} has no object graph; its format is {reader.format.name} ({reader.format.title})"
     path, like = reader.location.path, spelling(target.location) if target is not None else ""
     if reader.format.is_by_name and any(map(looks_object_based, reader.specs)):
-        message = f"the keys of {role} are object-based, but its object graph is missing"
-        rescue = f"to rebuild it from the keys: {command_line('rescue', spelling(reader.location), 'OUT')}"
+        message = f"the keys of {who} are object-based, but the object graph is missing"
+        rescue = (
+            "to rebuild the object graph from the keys: "
+            f"{command_line('rescue', spelling(reader.location), 'OUT')}"
+        )
         raise CorruptCheckpointError(message, path=path, code="graph-decode", hints=(rescue,))
     hint = _HINTS[role].format(path=shlex.quote(spelling(reader.location)), target=shlex.quote(like))
     raise ConversionError(message, path=path, hints=(hint,))
@@ -310,7 +315,9 @@ def _give(
         fate.unknown_attributes = True
         return
     if not found:
-        fate.failures.append(f"CHECKPOINT has no tensor {key!r}, which its object graph names")
+        fate.failures.append(
+            f"the object graph of CHECKPOINT names {key!r}, but CHECKPOINT has no such tensor"
+        )
         return
     by_suffix = {suffix: (place, spec) for place, spec, suffix in places}
     for source in found:
@@ -392,10 +399,11 @@ def remedy_for_shapes(found: Match) -> str | None:
     if not found.shape_mismatch:
         return None
     first = found.shape_mismatch[0]
-    more = f", and {len(found.shape_mismatch) - 1:,} more" if len(found.shape_mismatch) > 1 else ""
+    said = f"{first.key} is {first.target} in TARGET, but {first.checkpoint} in CHECKPOINT"
+    if len(found.shape_mismatch) > 1:
+        said = f"{len(found.shape_mismatch):,} shapes differ; for example, {said}"
     return (
-        f"{first.key} is {first.target} in TARGET, but {first.checkpoint} in CHECKPOINT{more}: "
-        "build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
+        f"{said}. Build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
     )
 
 

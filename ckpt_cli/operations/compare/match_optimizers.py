@@ -48,9 +48,11 @@ class Fate(NamedTuple):
         if self.lost:
             parts.append(f"{self.lost} of {counted(self.slots, 'slot')} would be lost")
         if self.mistaken:
-            parts.append(f"{self.mistaken} of {counted(self.slots, 'slot')} would be used as other slots")
+            parts.append(
+                f"{self.mistaken} of {counted(self.slots, 'slot')} would be restored into other slots"
+            )
         there = f"TARGET has {self.target}" if self.target else "TARGET has no optimizer"
-        return f"{self.optimizer}: {', '.join(parts)}; {self.why or there}"
+        return f"{self.optimizer}: {' and '.join(parts)}; {self.why or there}"
 
 
 def fates(
@@ -93,7 +95,7 @@ def _own_variables(found: Match, renames: Sequence[LikelyRename]) -> dict[str, s
 
 
 def _title(state: TrainingState) -> str:
-    return f"{state.title} of {TITLES[state.generation]}"
+    return f"{state.title} ({TITLES[state.generation]})"
 
 
 def _meanings(state: TrainingState) -> Mapping[str, tuple[str, str, bool]]:

@@ -130,7 +130,7 @@ def distances(
             for table in (total, layers.setdefault(layer, {})):
                 table[one, other] = table.get((one, other), Norms()).add(found)
     if not total:
-        what = "no two of these checkpoints share a floating-point tensor of one dtype and shape"
+        what = "no two of these checkpoints have a floating-point tensor with the same key, dtype and shape"
         raise NothingSelectedError(what, path=readers[0].location.path)
     groups = [
         Group(layer, _relative(layers[layer], count), _CONTENTS.get(frozenset(contents[layer]), ""))

@@ -129,7 +129,7 @@ def sifted_together(readers: Sequence[FormatReader], selection: Selection) -> li
             raise unmatched(readers[-1], text)
     say_idle(readers[-1], (text for text in found[0].idle if all(text in each.idle for each in found)))
     if not any(each.chosen for each in found):
-        raise NothingSelectedError("the selection leaves no tensors", path=readers[-1].location.path)
+        raise NothingSelectedError("no tensor is selected", path=readers[-1].location.path)
     return found
 
 

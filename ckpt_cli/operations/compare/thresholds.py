@@ -60,7 +60,10 @@ class FailOn(NamedTuple):
             if word in CHANGES:
                 changes.append(word)
             elif found is None or (found["percent"] and "l2" not in found["measure"]):
-                raise ValueError(f"{word!r} is not one of {', '.join(CHANGES)}, value>N, rel_l2>N%, cosine<N")
+                raise ValueError(
+                    f"{word!r} is not a kind of change; expected {', '.join(CHANGES)}, value>N, "
+                    "rel_l2>N% or cosine<N"
+                )
             else:
                 number = float(found["number"]) / (100 if found["percent"] else 1)
                 if math.isinf(number):
@@ -165,5 +168,5 @@ def _document(path: Location) -> Mapping[str, Any]:
 
 
 def _no_document(path: str) -> CheckpointError:
-    hints = ("to make one: run the same diff with --json and save its output",)
-    return CorruptCheckpointError("not the output of ckpt diff --json", path=path, hints=hints)
+    hints = ("to make such a file, run the same diff with --json and save its output",)
+    return CorruptCheckpointError("this is not the output of ckpt diff --json", path=path, hints=hints)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
 
+_PAIR = "to pair tensors by hand, pass --map or --sub"
 KEEP_OPTIMIZER = "pass --keep-optimizer to convert the weights and keep TEMPLATE's optimizer state"
 """The hint if the optimizer cannot continue as TEMPLATE's, but all weights have their values."""
 
@@ -94,24 +95,23 @@ class Account(NamedTuple):
         listed = ", ".join(repr(shown(self.template, key)) for key in lacking[:_MOST_LISTED])
         more = f" and {len(lacking) - _MOST_LISTED} more" if len(lacking) > _MOST_LISTED else ""
         what = counted(len(lacking), "tensor of TEMPLATE gets", "tensors of TEMPLATE get")
-        hints = [self._left_over(_OF_MODEL if weights else _OF_OPTIMIZER)]
+        left, hints = self._left_over(_OF_MODEL if weights else _OF_OPTIMIZER)
         if not weights:
             hints.append(KEEP_OPTIMIZER)
         elif self._is_any_weight_paired or not self._chosen_weights:
             hints.append("pass --partial to keep TEMPLATE's values for them")
-        message = f"{what} no value: {listed}{more}"
+        message = f"{what} no value: {listed}{more}; {left}"
         raise ConversionError(message, path=self.source.location.path, hints=tuple(hints))
 
-    def _left_over(self, of: frozenset[str]) -> str:
+    def _left_over(self, of: frozenset[str]) -> tuple[str, list[str]]:
+        """Return which tensors of SRC have no pair, and hints that find pairs for them."""
         used, kinds = set(self.pairs.values()), self.source.kinds
         free = [key for key in self.keys if key not in used and kinds.get(key) in of]
         if not free:
-            return "SRC has no tensors left to pair"
+            return "all tensors of SRC are paired", []
         unused = ", ".join(map(repr, free[:3]))
-        count = counted(len(free), "tensor")
-        return (
-            f"{count} of SRC left unpaired, such as {unused}; pair them with --map or --sub; {self._look()}"
-        )
+        count = counted(len(free), "tensor of SRC is", "tensors of SRC are")
+        return f"{count} unpaired, such as {unused}", [self._look(), _PAIR]
 
     def _look(self) -> str:
         return look_at_names(self.source, self.template)
@@ -123,8 +123,11 @@ class Account(NamedTuple):
             return
         names = first_of([repr(shown(self.source, key)) for key in chosen])
         count = counted(len(chosen), "weight")
-        message = f"none of the {count} of SRC matches TEMPLATE, which would stay untrained: {names}"
-        hints = (f"pair them with --map or --sub; {self._look()}",)
+        message = (
+            f"none of the {count} of SRC matches a weight of TEMPLATE, so the result would be "
+            f"untrained: {names}"
+        )
+        hints = (self._look(), _PAIR)
         raise ConversionError(message, path=self.source.location.path, hints=hints)
 
     @property
@@ -172,7 +175,7 @@ def refuse_left(source: FormatReader, left: Mapping[str, str]) -> None:
     message = (
         f"{what} of {owners} {'has' if len(left) == 1 else 'have'} no counterpart in TEMPLATE: {listed}{more}"
     )
-    hints = (KEEP_OPTIMIZER, "pass --exclude to leave out a part of it")
+    hints = (KEEP_OPTIMIZER, "to leave out some of the slots, pass --exclude")
     raise ConversionError(message, path=source.location.path, hints=hints)
 
 
@@ -193,25 +196,30 @@ def refuse_different(
         (
             "dtype",
             dtypes,
-            "TensorFlow does not cast on restore; pass --cast float32 to cast floating-point tensors",
+            "pass --cast float32 to cast floating-point tensors; TensorFlow does not cast when it restores",
         ),
     ):
         if found:
             differences = [
-                f"{from_key!r} is {mine}, but {shown(template, key)!r} is {theirs}"
+                f"{from_key!r} of SRC is {mine}, but {shown(template, key)!r} of TEMPLATE is {theirs}"
                 for key, from_key, mine, theirs in found[:3]
             ]
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            message = f"{len(found)} pairs differ in {what}: {'; '.join(differences)}{more}"
+            pairs_differ = counted(len(found), "pair differs", "pairs differ")
+            message = f"{pairs_differ} in {what}: {'; '.join(differences)}{more}"
             raise ConversionError(message, path=source.location.path, hints=(hint,))
 
 
 def _leave_out(keys: Sequence[str]) -> str:
     if len(keys) > _MOST_LEFT_OUT:
-        return "a tensor with another shape cannot be restored; pass --partial --exclude KEY to leave it out"
+        return (
+            "pass --partial --exclude KEY to leave a tensor out; TensorFlow cannot restore a "
+            "tensor with another shape"
+        )
     options = " ".join(f"--exclude {shlex.quote(key)}" for key in keys)
     return (
-        f"a tensor with another shape cannot be restored; pass --partial {options} to keep TEMPLATE's value"
+        f"pass --partial {options} to keep TEMPLATE's values; TensorFlow cannot restore a "
+        "tensor with another shape"
     )
 
 

@@ -43,7 +43,7 @@ def last_of(directory: Directory, count: int, target: Location) -> list[Checkpoi
     if not directory.members:
         raise no_checkpoints(directory.path)
     if len(members) < count:
-        message = f"found {counted(len(members), 'checkpoint')} in this directory, expected at least {count}"
+        message = f"found {counted(len(members), 'checkpoint')} in this directory; expected at least {count}"
         hints = (f"to list the directory: {command_line('ls', directory.path)}",)
         raise CheckpointNotFoundError(message, path=directory.path, hints=hints)
     chosen = members[-count:]
@@ -75,11 +75,13 @@ def plan_average(readers: Sequence[FormatReader], target: Location) -> Plan:
     averaged = sum(isinstance(move.tensor, Computed) for move in moves)
     if len(readers) > 1:
         left = len(moves) - averaged
-        rest = f"; copied from {last.location.path}: {counted(left, 'tensor')}" if left else ""
+        rest = (
+            f"; {counted(left, 'tensor is', 'tensors are')} copied from {last.location.path}" if left else ""
+        )
         what = counted(averaged, "tensor is", "tensors are")
         note = f"{what} averaged over {len(readers)} checkpoints{rest}"
     else:
-        note = f"found only one checkpoint, {last.location.path}: all values are copied from it"
+        note = f"found only one checkpoint, {last.location.path}; all values are copied from it"
     return Plan(
         source,
         target,
@@ -96,26 +98,27 @@ def plan_average(readers: Sequence[FormatReader], target: Location) -> Plan:
 def _check_alike(reader: FormatReader, last: FormatReader) -> None:
     """Refuse a source whose tensors are not those of the last one."""
     if reader.format.name != last.format.name:
-        message = f"format {reader.format.name}, expected {last.format.name} as in {last.location.path}"
+        message = f"the format is {reader.format.name}, but {last.location.path} is {last.format.name}"
         words = ["convert", spelling(reader.location), "DST", "--to", last.format.name]
         if last.format.family is Family.KERAS:  # which needs a model, or a template
             words += ["--like", spelling(last.location), "--keep-optimizer"]
-        hints = (f"to convert it to that format first: {command_line(*words)}",)
+        hints = (f"to convert this checkpoint to that format first: {command_line(*words)}",)
         raise ConversionError(message, path=reader.location.path, hints=hints)
     both = command_line("diff", "--no-values", spelling(reader.location), spelling(last.location))
     hints = (f"to see all differences: {both}",)
     missing = [key for key in last.specs if key not in reader.specs]
     surplus = [key for key in reader.specs if key not in last.specs]
-    for keys, where in ((missing, "is missing here"), (surplus, "exists only here")):
+    for keys, where in ((missing, "is missing, but exists in"), (surplus, "does not exist in")):
         if keys:
-            what = counted(len(keys), "tensor differs", "tensors differ")
-            message = f"{what} from {last.location.path}; this one {where}"
+            rest = counted(len(keys) - 1, "more tensor")
+            more = f"; the same applies to {rest}" if len(keys) > 1 else ""
+            message = f"this tensor {where} {last.location.path}{more}"
             raise ConversionError(message, path=reader.location.path, key=keys[0], hints=hints)
     for key, spec in last.specs.items():
         mine = reader.specs[key]
         if mine.dtype is spec.dtype is VARIANT:
             continue
         if (mine.dtype, mine.shape) != (spec.dtype, spec.shape):
-            expected = f"{spec.dtype} {list(spec.shape)} as in {last.location.path}"
-            message = f"{mine.dtype} {list(mine.shape)}, expected {expected}"
+            theirs = f"{spec.dtype} {list(spec.shape)} in {last.location.path}"
+            message = f"this tensor is {mine.dtype} {list(mine.shape)}, but {theirs}"
             raise ConversionError(message, path=reader.location.path, key=key, hints=hints)

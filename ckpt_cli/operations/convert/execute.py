@@ -107,8 +107,8 @@ def _check_tiles(plan: Plan, spec: TensorSpec) -> None:
     """Refuse to cut a tensor that comes whole into slices that do not cover it, or of strings."""
     regions = [region_of(extents, spec.shape) for extents in plan.slices[spec.key]]
     if spec.dtype.itemsize is None or tiling_flaw(regions, spec.shape):
-        hints = (leave_out(spec.key), "pass --merge-slices to write it as one tensor")
-        message = "cannot be written in slices: they contain strings, or do not cover its shape"
+        hints = (leave_out(spec.key), "to write this tensor whole, pass --merge-slices")
+        message = "this tensor cannot be written in slices: they contain strings, or do not cover its shape"
         raise ConversionError(message, path=plan.target, key=spec.key, hints=hints)
 
 
@@ -163,7 +163,7 @@ def execute(
 def _refuse_at_once(plan: Plan, ways: Sequence[str]) -> None:
     """Refuse what no writer need be asked about: no shards to share, a source without values."""
     if ways and not format_named(plan.format).is_bundle:
-        hints = ("remove --link, or write a format with data shards: --to tf-object, --to tf-name",)
+        hints = ("remove --link, or write a format with data shards: --to tf-object or --to tf-name",)
         raise ConversionError(f"{plan.format} has no data shards to share", path=plan.target, hints=hints)
     for move in plan.moves:
         if move.tensor is not None and not move.tensor.has_values:
@@ -239,7 +239,8 @@ def _refuse_to_lose(writer: FormatWriter) -> None:
         writer.abandon()
         hints = ("compare checksums with --verify sent, or choose another name",)
         message = (
-            "would be lost if the new object is faulty: the store replaces it before it can be read back"
+            "this object would be lost if the new one is faulty: the store replaces it "
+            "before ckpt can read the new one back"
         )
         raise ConversionError(message, path=found, hints=hints)
 
@@ -436,15 +437,18 @@ def _check_specs(plan: Plan, written: FormatReader) -> None:
             if expected is None:
                 surplus += key != GRAPH_KEY or plan.object_graph is None
             elif found[1:3] != expected[1:3]:
-                message = f"written as {found.dtype} {list(found.shape)}"
-                message = f"{message}, expected {expected.dtype} {list(expected.shape)}"
+                message = f"the tensor was written as {found.dtype} {list(found.shape)}"
+                message = f"{message}; expected {expected.dtype} {list(expected.shape)}"
                 raise broken(plan.target, message, key)
     if surplus or missing:
-        raise broken(plan.target, f"{counted(len(missing), 'tensor')} missing, {surplus:,} too many")
+        raise broken(
+            plan.target,
+            (f"{counted(len(missing), 'tensor is', 'tensors are')} missing, and {surplus:,} are too many"),
+        )
     for key, extents in plan.slices.items():
         slices = {piece for piece, _ in written[key].pieces()}
         if slices != set(extents):
-            message = f"written in {len(slices)} slices that differ from the plan"
+            message = f"the tensor was written in {len(slices)} slices that differ from the plan"
             raise broken(plan.target, message, key)
     if plan.object_graph is not None:
         for _ in written[GRAPH_KEY].chunks():  # against the checksum of what was encoded

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import BY_NAME, VARIANT, DType
 from formats.core.npy import NPY_DTYPES, npy_chunks
-from formats.core.words import command_line
+from formats.core.words import command_line, first_of
 from formats.errors import (
     CheckpointExistsError,
     ConversionError,
@@ -115,9 +115,11 @@ def output_of(path: Location) -> Output:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         known = ", ".join(_SUFFIXES)
-        raise ValueError(f"{path!r} has no known suffix: end it in {known}, or in / for a directory")
+        raise ValueError(f"{path!r} has no known suffix; end it in {known}, or in / for a directory")
     if kind == "json" and MAP.fullmatch(path):
-        raise ValueError(f"{path!r} is the name of a model's shard index; use a name that ends in just .json")
+        raise ValueError(
+            f"{path!r} is the name of a model's shard index; choose another name that ends in .json"
+        )
     return Output(kind, path)
 
 
@@ -149,7 +151,9 @@ def plan_extract(
         reason = _misfit(tensor.spec, cast, output)
         kind = reader.kinds.get(part.key, "variable")
         if not by_name and (kind == "graph" or (kind == "state" and reason)):
-            dropped.append(Dropped(part.key, reason or "the object graph; to extract it, name its key"))
+            dropped.append(
+                Dropped(part.key, reason or "this is the object graph; to extract it, name its key")
+            )
             continue
         if reason:
             raise _refused(reader, tensor.spec, reason, is_only=len(parts_of) == 1)
@@ -158,9 +162,9 @@ def plan_extract(
         spec = tensor.spec.plain._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
         moves.append(Move(spec, part.key, tensor))
     if output.holds_one and len(moves) != 1:
-        some = ", ".join(repr(move.spec.key) for move in moves[:3])
+        some = first_of([repr(move.spec.key) for move in moves])
         hints = ("name one key, or end the target in / to write one file per tensor",)
-        message = f"stores one tensor, but {len(moves)} are selected: {some}"
+        message = f"this output takes one tensor, but {len(moves)} are selected: {some}"
         raise ConversionError(message, path=output.path, hints=hints)
     named, notes, facts = _named(moves, output)
     source, target = reader.location.path, output.path
@@ -184,13 +188,13 @@ def _cast(spec: TensorSpec, cast: DType | None) -> DType:
 def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
     """Return why a target cannot hold a tensor; None where it can."""
     dtype = _cast(spec, cast)
-    return None if output.holds(dtype) else f"{output.name} has no {dtype}"
+    return None if output.holds(dtype) else f"{output.name} cannot store {dtype} tensors"
 
 
 def _refused(reader: FormatReader, spec: TensorSpec, reason: str, *, is_only: bool) -> UnsupportedDtypeError:
     castable = spec.dtype.is_floating or spec.dtype.name in _SMALL_INTEGERS
     *cast, leaving_out = cast_or_leave_out(spec.key, castable=castable)
-    seeing = f"to see it: {command_line('show', spelling(reader.location), spec.key)}"
+    seeing = f"to see this tensor: {command_line('show', spelling(reader.location), spec.key)}"
     hints = (*cast, seeing if is_only else leaving_out)
     return UnsupportedDtypeError(reason, path=reader.location.path, key=spec.key, hints=hints)
 
@@ -298,9 +302,11 @@ def _check_target(output: Output, *, overwrite: bool) -> None:
         return
     is_directory = path.is_folder()
     if not is_directory:
-        raise CheckpointExistsError("is a file", path=path)
+        raise CheckpointExistsError("this is a file; name a directory", path=path)
     if not overwrite and path.listing():
-        raise CheckpointExistsError("already exists", path=path, hints=("pass --overwrite to replace it",))
+        raise CheckpointExistsError(
+            "this path already exists", path=path, hints=("pass --overwrite to replace it",)
+        )
 
 
 _FOLDER = "tensors"
@@ -346,8 +352,10 @@ def _refuse_links(directory: Location, key: str) -> None:
     for part in key.split("/"):
         path = path / part
         if path.is_link():
-            message = "is a symbolic link, which could point outside the target directory"
-            raise CheckpointExistsError(message, path=path, hints=("remove it, or choose another target",))
+            message = "this is a symbolic link, which could point outside the target directory"
+            raise CheckpointExistsError(
+                message, path=path, hints=("remove the link, or choose another target",)
+            )
 
 
 # JSON -----------------------------------------------------------------------------
@@ -410,7 +418,7 @@ def _empty(spec: TensorSpec) -> str:
     """Return the nested lists of a tensor without elements."""
     lists = spec.shape[: spec.shape.index(0)]
     if math.prod(lists) > _MOST_EMPTY_LISTS:
-        message = f"shape {list(spec.shape)} has no elements, but needs {math.prod(lists)} nested lists"
+        message = f"the shape {list(spec.shape)} has no elements, but needs {math.prod(lists)} nested lists"
         raise ConversionError(message, key=spec.key, hints=(leave_out(spec.key),))
     value: list[Any] = []
     for dim in reversed(lists):

@@ -41,7 +41,7 @@ def follow_weights(state: TrainingState, weights: Sequence[Relation]) -> Followi
                 continue
             if len(keys) < len(held):
                 lacking = relation.sources[held.index(None)]
-                message = f"has no {name}, but other parts of {relation.targets[0]!r} have"
+                message = f"this weight has no {name}, but other parts of {relation.targets[0]!r} have one"
                 raise ConversionError(message, key=lacking)
             several = len(relation.targets) > 1
             targets = tuple(f"{keys[0]}/{at}" if several else keys[0] for at in range(len(relation.targets)))

@@ -67,7 +67,7 @@ OF_OPTIMIZER = ("slot", "optimizer")
 _MOST_SHOWN = 5
 _CONFIG = "pass the model's configuration with --config FILE: model.to_json(), a config.json or a Keras file"
 _MAP = "pass a map with --map FILE; each row has the name, the name in PyTorch, and operations such as T"
-_LIKE = "to use the names and axes of a checkpoint that the same program saved: convert --like TEMPLATE"
+_LIKE = "to use the names and axes of a checkpoint that the same program saved, pass --like TEMPLATE"
 
 
 _HUB_CONFIG = "pass the config.json of the model with --config FILE"
@@ -198,7 +198,7 @@ def check_target(into: Format, layout: FrameworkLayout, target: str) -> None:
         raise ConversionError(f"{into.name} does not store Flax's names and axes", path=target, hints=hints)
     if layout.way == PYTORCH and into.family is not Family.ARRAYS:
         hints = ("use --to safetensors or --to pytorch, or a DST with one of their suffixes",)
-        message = f"TensorFlow reads {into.name}, but its names and axes differ from PyTorch's"
+        message = f"TensorFlow or Keras reads {into.name}, but not with PyTorch's names and axes"
         raise ConversionError(message, path=target, hints=hints)
 
 
@@ -243,19 +243,21 @@ def _by_map(
     side = side_of(reader, layout.given) if layout.carries else None
     state = side.states[0] if side is not None and len(side.states) == 1 else None
     if state is not None and state.flaw:
-        message = f"the state of the optimizer cannot be converted: {state.flaw}"
+        message = f"the optimizer state cannot be converted: {state.flaw}"
         raise ConversionError(message, path=reader.location.path, hints=(KEEP_OPTIMIZER,))
     keys = keys if state is None else [key for key in keys if key not in state.keys]
     config = (layout.config or keras_facts(reader.facts)).config
     model = _filled(config, reader) if config is not None and not layout.is_back else None
     called = _called(reader, keys, rows, model)
     related = relate(rows, {name: reader.specs[key].shape for name, key in called.items()})
-    dropped = _left_over(reader, [called[name] for name in related.left], "no line of the map matches it")
+    dropped = _left_over(
+        reader, [called[name] for name in related.left], "no line of the map matches this tensor"
+    )
     used = {relation.row for relation in related.relations}
     idle = [row for row in rows.rows if not used.intersection(rows.group(row))]
     notes = [] if model is None else remarks_on(model)
     if idle and not names.is_both_ways:
-        notes.append(f"{len(idle)} of {len(rows.rows)} lines of the map match nothing, such as {idle[0]}")
+        notes.append(f"{len(idle)} of {len(rows.rows)} lines of the map match no tensor, such as {idle[0]}")
     relations = _of_keys(related.relations, called)
     constants = []
     if layout.way == PYTORCH:
@@ -316,13 +318,22 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
         left = [key for key in keys if kinds[key] == kind]
         if left:
             some = ", ".join(map(repr, left[1:_MOST_SHOWN]))
-            more = f"; the same for {counted(len(left) - 1, 'more', 'more')}: {some}" if len(left) > 1 else ""
-            reason = why if kind == "variable" else "optimizer state, which this layout cannot represent"
+            more = (
+                f"; the same applies to {counted(len(left) - 1, 'more', 'more')}: {some}"
+                if len(left) > 1
+                else ""
+            )
+            reason = (
+                why if kind == "variable" else "this is optimizer state, which this layout cannot represent"
+            )
             raise ConversionError(f"{reason}{more}", path=reader.location.path, key=left[0], hints=hints)
-    return [Dropped(key, f"{kinds[key]} that the other layout cannot represent") for key in keys]
+    return [Dropped(key, f"the other layout cannot represent this {kinds[key]}") for key in keys]
 
 
-_LEFT_HINTS = (WEIGHTS_ONLY, "pass --to pytorch and, with --config, a Keras configuration to keep it")
+_LEFT_HINTS = (
+    WEIGHTS_ONLY,
+    "to keep the optimizer state, pass --to pytorch, and a Keras configuration with --config FILE",
+)
 
 
 def _exclude(keys: Sequence[str]) -> str:
@@ -356,7 +367,7 @@ def _of_hub(
 def _of_google(reader: FormatReader, keys: Sequence[str], model: GoogleModel) -> LayoutResult:
     slots = [key for key in keys if reader.kinds.get(key) in OF_OPTIMIZER]
     if slots:
-        message = f"optimizer state, which {model.class_name} has no place for"
+        message = f"this is optimizer state, which {model.class_name} cannot store"
         raise ConversionError(message, path=reader.location.path, key=slots[0], hints=(WEIGHTS_ONLY,))
     rows, dropped = model.rows(keys)
     names = NameMap(rows)
@@ -386,7 +397,7 @@ def _back_to_hub(reader: FormatReader, keys: Sequence[str], layout: FrameworkLay
     model = hub_model_back(reader, layout.way, layout.hub)
     if model is None:
         if layout.way == FLAX:
-            message = f"converting to Flax needs {CONFIG} of transformers, or a map"
+            message = f"converting to Flax needs the {CONFIG} of transformers, or a map"
             raise ConversionError(message, path=reader.location.path, hints=(_HUB_CONFIG, _MAP))
         return None
     back = way_back(reader, keys, model, like)
@@ -411,9 +422,9 @@ def _variables_once(reader: FormatReader, keys: Sequence[str]) -> tuple[dict[str
         if first == key:
             continue
         if not same_bytes(reader[first].chunks(), reader[key].chunks()):
-            message = f"has the full name of {first!r}, but other values"
+            message = f"this tensor has the full name of {first!r}, but different values"
             raise ConversionError(message, key=key, hints=(leave_out(key),))
-        dropped.append(Dropped(key, "the same variable is stored in another layer"))
+        dropped.append(Dropped(key, "another layer stores the same variable"))
     return called, dropped
 
 
@@ -442,15 +453,21 @@ class _Model(NamedTuple):
     def lack(self) -> str:
         """Why a tensor is none of it."""
         if self.is_configured:
-            return "the model's configuration has no variable for it"
-        return "no layer of the object graph has it"
+            return "the model's configuration has no variable for this tensor"
+        return "no layer of the object graph has this tensor"
 
     def notes(self, *, back: bool = False) -> list[str]:
         remarks = remarks_on(self.unit, back=back, configured=self.is_configured)
         if self.is_configured:
             return remarks
-        classes = f"no configuration; layers were identified by the names of their weights: {self.told}"
-        return [classes, "epsilons, padding, activations and Flatten are known only with --config", *remarks]
+        classes = (
+            f"without a configuration, ckpt identified the layers by the names of their weights: {self.told}"
+        )
+        return [
+            classes,
+            "without --config, ckpt does not know epsilons, padding, activations and Flatten",
+            *remarks,
+        ]
 
 
 def _model_of(reader: FormatReader, keys: Iterable[str], facts: KerasFacts) -> _Model:
@@ -536,7 +553,7 @@ def _optimizer(
     parts = optimizer.stored_keys
     missing = next((key for key in parts if key not in wanted), None)
     if missing is not None:
-        message = "is left out, but optimizer state can only be converted as a whole"
+        message = "this tensor is left out, but optimizer state can only be converted as a whole"
         raise ConversionError(message, path=reader.location.path, key=missing, hints=(WEIGHTS_ONLY,))
     return optimizer
 
@@ -574,7 +591,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
     taken = torch.keys() if torch is not None else set()
     used = {called[source] for relation in related.relations for source in relation.sources}
     left = [key for key in keys if key not in used | taken | spare]
-    dropped = [Dropped(key, "TensorFlow does not use it") for key in keys if key in spare]
+    dropped = [Dropped(key, "TensorFlow does not use this tensor") for key in keys if key in spare]
     dropped += _left_over(reader, left, model.lack)
     relations = _of_keys(related.relations, called)
     notes = model.notes(back=True)
@@ -583,7 +600,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
     every = reader.facts.beside() if isinstance(reader.facts, Rich) else ()
     beside = FirstNames(name for name in every if torch is None or not name.startswith(torch.path))
     if beside.count and layout.like is None:
-        notes.append(f"left out {beside}: not tensors")
+        notes.append(f"left out {beside}: they are not tensors")
     optimizer = None
     constants: list[Constant] = []
     if torch is not None:
@@ -622,12 +639,16 @@ def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str])
     found = [prefix for prefix, missing in prefixes.items() if not missing]
     if len(found) > 1:
         some = ", ".join(map(repr, found[:_MOST_SHOWN]))
-        message = f"{len(found)} dictionaries contain all tensors of the model: {some}"
-        raise ConversionError(message, path=reader.location.path, hints=("pass --exclude to leave one out",))
+        message = f"{len(found)} dictionaries contain all tensors of the model; expected one: {some}"
+        raise ConversionError(
+            message, path=reader.location.path, hints=("to leave out all but one, pass --exclude",)
+        )
     if not found:
         missing = min(prefixes.values(), key=len)
         shown = ", ".join(map(repr, missing[:_MOST_SHOWN]))
-        message = f"lacks {counted(len(missing), 'tensor')} of the model: {shown}"
+        message = (
+            f"{counted(len(missing), 'tensor of the model is', 'tensors of the model are')} missing: {shown}"
+        )
         raise ConversionError(message, path=reader.location.path, hints=(_MAP, packs_hint()))
     (prefix,) = found
     if not prefix:

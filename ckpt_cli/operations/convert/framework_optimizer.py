@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 WEIGHTS_ONLY = "pass --kind variable to leave out optimizer state"
 
-_COMPILED = "pass a .keras or .h5 file of the compiled model with --config FILE; it has the settings"
-_RATE_GIVEN = "pass it with --learning-rate R"
+_COMPILED = "to supply what is missing, pass a .keras or .h5 file of the compiled model with --config FILE"
+_RATE_GIVEN = "pass the learning rate with --learning-rate R"
 
 
 class Followed(NamedTuple):
@@ -127,7 +127,7 @@ class _Following:
         there = {source for relation in weights.relations for source in relation.sources}
         lost = next((key for key in self._trained if key not in there), None)
         if lost is not None:
-            raise ConversionError("the weight is left out, but not its optimizer state", key=lost)
+            raise ConversionError("this weight is left out, but its optimizer state is not", key=lost)
 
     # What it is ---------------------------------------------------------------------------
 
@@ -135,11 +135,11 @@ class _Following:
         row, title = self._state.row, self._title
         if self._state.scaled:
             raise ConversionError(
-                f"{title} is inside a LossScaleOptimizer, which has no place in PyTorch's layout"
+                f"{title} is inside a LossScaleOptimizer, which PyTorch's layout cannot represent"
             )
         if row is None or row.name not in GROUPS:
             raise ConversionError(
-                f"the state of {title} has no place in PyTorch's layout, expected one of {', '.join(GROUPS)}"
+                f"PyTorch's layout cannot represent the state of {title}; expected one of {', '.join(GROUPS)}"
             )
         if not is_told(self._state, self._held):
             raise ConversionError(
@@ -155,16 +155,18 @@ class _Following:
         title = self._title
         lacking = sorted(name for name in settings_of(self._row.name) if found.get(name) is None)
         if lacking:
-            raise ConversionError(f"SRC does not store {lacking[0]} of {title}", hints=(_COMPILED,))
+            raise ConversionError(
+                f"SRC does not store the setting {lacking[0]!r} of {title}", hints=(_COMPILED,)
+            )
         rate = found[RATE]
         if type(rate) is not float or not 0 < rate < float("inf"):
             what = "a schedule" if isinstance(rate, dict) else repr(rate)
             raise ConversionError(
-                f"the learning rate of {title} is {what}, expected a positive number", hints=(_RATE_GIVEN,)
+                f"the learning rate of {title} is {what}; expected a positive number", hints=(_RATE_GIVEN,)
             )
         odd = next((name for name in settings_of(self._row.name) if not _is_number(found[name])), None)
         if odd is not None:
-            raise ConversionError(f"{odd} of {title} is {found[odd]!r:.60}, expected a number")
+            raise ConversionError(f"the setting {odd!r} of {title} is {found[odd]!r:.60}; expected a number")
         lack = lack_of(self._row.name, found)
         if lack is not None:
             raise ConversionError(
@@ -183,7 +185,7 @@ class _Following:
     def _number(self, key: str) -> float:
         spec = self._reader.specs[key]
         if spec.shape:
-            raise ConversionError(f"has shape {list(spec.shape)}, expected one number", key=key)
+            raise ConversionError(f"this tensor has shape {list(spec.shape)}; expected one number", key=key)
         return float(self._reader[key].read())
 
     def _kept_slots(self) -> list[SlotKind]:
@@ -194,13 +196,15 @@ class _Following:
             found, expected = (
                 " and ".join(sorted(each)) or "none" for each in (kept, [w.meaning for w in wanted])
             )
-            raise ConversionError(f"{self._title} has slots {found}, its settings require {expected}")
+            raise ConversionError(f"{self._title} has the slots {found}, but its settings require {expected}")
         return wanted
 
     def _steps(self) -> int:
         steps = self._value(ITERATIONS)
         if steps is None or not 0 <= steps <= MOST_STEPS:
-            raise ConversionError(f"{steps} steps are more than PyTorch can count in float32 ({MOST_STEPS})")
+            raise ConversionError(
+                f"the step count is {steps}; PyTorch counts in float32, at most {MOST_STEPS} steps"
+            )
         return int(steps)
 
     def _notes(self) -> list[str]:
@@ -208,7 +212,9 @@ class _Following:
         remark = remark_on(self._row.name, self._state.generation, self._settings)
         title = f"torch.optim.{self._row.pytorch}"
         return [
-            f"{title}: {each}" for each in (f"parameters are identified by number; {names}", remark) if each
+            f"{title}: {each}"
+            for each in (f"the state identifies parameters by number; {names}", remark)
+            if each
         ]
 
     # Tensors ------------------------------------------------------------------------------
@@ -224,7 +230,7 @@ class _Following:
         turn = relation.steps.turn
         if isinstance(turn, Cut) and turn.kind == "addends":
             message = (
-                "PyTorch trains two biases in place of this one, so their sum would take two steps at once"
+                "PyTorch trains two biases instead of this one, so their sum would take two steps at once"
             )
             raise ConversionError(message, key=relation.sources[0])
         return True
@@ -234,7 +240,7 @@ class _Following:
         for source in relation.sources:
             held = self._held.get((self._trained[source], slot.meaning))
             if held is None:
-                raise ConversionError(f"{self._title} has no {slot.meaning} for it", key=source)
+                raise ConversionError(f"{self._title} has no {slot.meaning} for this weight", key=source)
             keys.append(held)
         targets = tuple(_of_state(numbers[target], slot.pytorch) for target in relation.targets)
         scale = factor_between(slot, self._state.generation, PYTORCH, lambda: self._settings[RATE]) or 1.0

@@ -81,9 +81,11 @@ def chosen_optimizer(reader: FormatReader, wanted: Collection[str], given: Given
         found = [one for one in every if not one.keys()]
     if len(found) > 1:
         some = " and ".join(repr(one.path or "the file itself") for one in found[:3])
-        message = f"found {len(found)} optimizers, {some}; a Keras model has one"
+        message = f"found {len(found)} optimizers ({some}), but a Keras model has one"
         raise ConversionError(
-            message, path=reader.location.path, hints=("pass --exclude to leave one out", WEIGHTS_ONLY)
+            message,
+            path=reader.location.path,
+            hints=("to leave out all but one, pass --exclude", WEIGHTS_ONLY),
         )
     return found[0] if found else None
 
@@ -157,7 +159,7 @@ class _Returning:
             return self._given.iterations
         if self._name == NO_STEP:
             message = "PyTorch's SGD does not store a step count, but Keras' SGD needs one"
-            raise ConversionError(message, hints=("pass it with --iterations N",))
+            raise ConversionError(message, hints=("pass the step count with --iterations N",))
         return self._named.steps()
 
     def _notes(self, config: KerasFacts) -> list[str]:
@@ -170,9 +172,12 @@ class _Returning:
             and abs(value - settings[name]) > _CLOSE * abs(value)
             and name != "initial_accumulator_value"  # it begins a sum, and this one has already begun
         ]
-        goes_on = "Keras uses the configuration, except for a learning rate stored in the file"
+        goes_on = (
+            "Keras uses the values of the configuration, except for a learning rate that is "
+            "stored in the file"
+        )
         remark = remark_on(self._name, generation, self._settings)
-        told = (f"{', '.join(others)}; {goes_on}" if others else None, remark)
+        told = (f"the file has {', '.join(others)}; {goes_on}" if others else None, remark)
         return [f"torch.optim.{self._row.pytorch}: {each}" for each in told if each]
 
     # Tensors ------------------------------------------------------------------------------
@@ -184,7 +189,7 @@ class _Returning:
             return False
         turn = relation.steps.turn
         if isinstance(turn, Join) and turn.kind == "sum":
-            message = "PyTorch trains two biases separately; Keras has only their sum"
+            message = "PyTorch trains two biases separately, but Keras has only their sum"
             raise ConversionError(message, key=relation.sources[0])
         if len(trained) < len(relation.sources):
             message = f"{relation.targets[0]} is one variable in Keras, but only a part of it is trainable"
@@ -219,11 +224,13 @@ class _Returning:
         state = self._torch.states.get(self._numbers[name], {})
         found = state.get(slot)
         if not isinstance(found, KeptTensor):
-            raise ConversionError(f"{self._title} has no {slot} for it", key=name)
+            raise ConversionError(f"{self._title} has no {slot} for this parameter", key=name)
         known = {"step", *(each.pytorch for each in self._slots)}
         for other, value in state.items():
             if isinstance(value, KeptTensor) and other not in known:
-                message = f"{self._title} has {other!r:.60} for it, but its settings do not use this"
+                message = (
+                    f"{self._title} has {other!r:.60} for this parameter, but its settings do not use it"
+                )
                 raise ConversionError(message, key=name)
         return found.key
 

@@ -113,13 +113,13 @@ class Shares:
         notes = []
         if refused:
             why = self._files[refused[0]].brought.refusal
-            notes.append(f"{_named(refused)}: copied, because it cannot be shared: {why}")
+            notes.append(f"copied {_named(refused)}, which cannot be shared: {why}")
         elif not taken:
-            notes.append(f"nothing is shared, everything is copied: {plan.sources[0].format.unshared}")
+            notes.append(f"nothing is shared, so everything is copied: {plan.sources[0].format.unshared}")
         if taken:
-            verb = "would be shared" if dry_run else "shared"
-            rest = f"; copied: {counted(copied, 'tensor')}, {new:,} bytes" if copied else ""
-            notes.append(f"{_named(taken)}: {verb}, {counted(stay, 'tensor')}, {old:,} bytes{rest}")
+            share, copy = ("would share", "would copy") if dry_run else ("shared", "copied")
+            rest = f"; {copy} {counted(copied, 'tensor')} ({new:,} bytes)" if copied else ""
+            notes.append(f"{share} {_named(taken)} ({counted(stay, 'tensor')}, {old:,} bytes){rest}")
         if any(file.brought.way == LINK for file in taken.values()) and not _is_over_itself(plan):
             notes.append(HARD_LINKS)
         return notes

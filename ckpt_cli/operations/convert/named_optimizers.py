@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 _SUM_OF_GRADIENTS = (
-    "momentum is written as the sum of gradients, as in TensorFlow 1, but Keras' SGD multiplies it by "
-    "-learning_rate; to convert it to legacy Keras, pass --learning-rate R"
+    "momentum is written as the sum of gradients, as in TensorFlow 1; to convert it for SGD "
+    "of legacy Keras, which multiplies it by -learning_rate, pass --learning-rate R"
 )
-_NO_STEPS = StepCount(0, "not stored in SRC, and not needed")
+_NO_STEPS = StepCount(0, "")
 
 
 class _Optimizer(NamedTuple):
@@ -129,7 +129,7 @@ class NamedOptimizers:
     def _count(self, key: str, called: str, steps: StepCount) -> Move:
         import numpy as np
 
-        self.notes.append(f"{called} {steps.taken}: {steps.told_by}")
+        self.notes.append(steps.sentence(called))
         return Move(_count_spec(key), None, None, np.array(steps.taken, np.int64))
 
 

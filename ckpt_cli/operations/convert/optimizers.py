@@ -105,10 +105,10 @@ def contradiction(source: FormatReader, said: str | None, known: str) -> Convers
     if said is None or not known or named(said) is row or row is None:
         return None
     message = f"--optimizer says {said}, but the optimizer of SRC is {known}"
-    return ConversionError(message, path=source.location.path, hints=("leave out --optimizer",))
+    return ConversionError(message, path=source.location.path, hints=("remove --optimizer",))
 
 
-_WITH_TEMPLATE = "to use it, pass a checkpoint of the new program with --like TEMPLATE"
+_WITH_TEMPLATE = "to use this option, pass a checkpoint of the new program with --like TEMPLATE"
 AS_THEY_ARE = "tensors are copied unchanged"
 
 
@@ -187,9 +187,7 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
                 raise
             carried.notes.append(f"{error.message}; TEMPLATE's own state is kept")
             carried.kept.update(theirs.keys)
-            carried.dropped.update(
-                dict.fromkeys(one.keys, "state of an optimizer that TEMPLATE does not have")
-            )
+            carried.dropped.update(dict.fromkeys(one.keys, "TEMPLATE does not have this optimizer"))
         _copy(one, theirs, carried)
     return Carried(carried.origins, carried.kept, carried.dropped, carried.notes)
 
@@ -210,7 +208,9 @@ def _copy(mine: TrainingState, theirs: TrainingState, carried: _Carrying) -> Non
         if first in carried.origins:
             carried.origins[key] = carried.origins[first]
             carried.kept.discard(key)
-    carried.dropped.update(dict.fromkeys(mine.copies, "a second copy in the list of a LossScaleOptimizer"))
+    carried.dropped.update(
+        dict.fromkeys(mine.copies, "it is a second copy in the list of a LossScaleOptimizer")
+    )
 
 
 def name_optimizer(mine: TrainingState, theirs: TrainingState) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def name_optimizer(mine: TrainingState, theirs: TrainingState) -> tuple[str, ...
     if len(names) != 1:
         return ()
     side, other = ("SRC", "TEMPLATE") if mine.title == UNKNOWN_CLASS else ("TEMPLATE", "SRC")
-    return (f"if {side}'s optimizer is {other}'s, pass --optimizer {shlex.quote(names[0])}",)
+    return (f"if {side} has the same optimizer as {other}, pass --optimizer {shlex.quote(names[0])}",)
 
 
 def _may_have_descended(reader: FormatReader, others: Sequence[TrainingState]) -> bool:
@@ -285,7 +285,9 @@ class _Pair(NamedTuple):
         row, into = both[0]
         flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
         if flaw is not None:
-            raise self._refused(f"{spell(mine, row)} cannot continue as {spell(theirs, into)}: {flaw}")
+            raise self._refused(
+                f"the state of {spell(mine, row)} cannot be converted to {spell(theirs, into)}: {flaw}"
+            )
         origins, notes = dict(self._slots(row, into, carried)), carried.notes
         numbers = self._numbers(row, into, notes)
         carried.origins.update(origins)
@@ -321,22 +323,24 @@ class _Pair(NamedTuple):
         slots = set(self.theirs.slots.values())
         carried.kept.update(self.theirs.keys - slots - filled - self.pairs.keys())
         used = {origin.key for origin in carried.origins.values()}
-        kept = f"optimizer state that {TITLES[self.theirs.generation]} does not save"
+        kept = f"{TITLES[self.theirs.generation]} does not save this part of the optimizer state"
         paired = set(self.pairs.values())
         lost = {key for (variable, _), key in self.mine.slots.items() if variable in paired}
         counts = self.mine.numbers.get(ITERATIONS, ()) if ITERATIONS in self.theirs.numbers else ()
-        told = "the step count, which TEMPLATE has elsewhere"
+        told = "TEMPLATE stores the step count under another key"
         if self.given.iterations is not None:
-            told = f"the step count of SRC, because --iterations {self.given.iterations} is given"
+            told = f"--iterations {self.given.iterations} replaces the step count of SRC"
         for key in self.mine.keys - used - lost - carried.dropped.keys():
             carried.dropped[key] = told if key in counts else kept
 
     def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
         mine, theirs = self.mine, self.theirs
         if len({state_of(one) for one in mine.known}) > len({state_of(one) for one in theirs.known}):
-            notes.append(f"SRC does not name the class of {spell(mine)}; using {row.name}, as in TEMPLATE")
+            notes.append(
+                f"SRC does not name the class of {spell(mine)}; ckpt uses {row.name}, as in TEMPLATE"
+            )
         if (mine.generation, row.name) != (theirs.generation, into.name):
-            notes.append(f"optimizer: {spell(mine, row)} continues as {spell(theirs, into)}")
+            notes.append(f"the optimizer state is converted from {spell(mine, row)} to {spell(theirs, into)}")
 
     def _refused(self, message: str) -> OptimizerError:
         return OptimizerError(message, hints=(KEEP_OPTIMIZER,))
@@ -359,9 +363,9 @@ class _Pair(NamedTuple):
                 if unknown.unowned
                 else f"the slots of {spell(unknown)} are not known"
                 if unknown.slots or is_another(unknown.called)
-                else f"{spell(unknown)} has no slots; it may not have taken a step"
+                else f"{spell(unknown)} has no slots (perhaps it has not taken a step)"
             )
-            other = f"TEMPLATE's is {spell(theirs)}" if unknown is mine else f"SRC's is {spell(mine)}"
+            other = f"TEMPLATE has {spell(theirs)}" if unknown is mine else f"SRC has {spell(mine)}"
             why = reason_of_others((mine.called, theirs.called), (mine.generation, theirs.generation))
             error = self._refused(f"{what}, so its state cannot be converted; {other}{why}")
             error.hints = (*name_optimizer(mine, theirs), *error.hints)
@@ -438,7 +442,8 @@ class _Pair(NamedTuple):
             if generation not in slot.idle_in or meaning in self.mine.in_use:
                 message = (
                     f"SRC's {spell(self.mine, row)} keeps {slot.name(generation)!r} of "
-                    f"{counted(len(keys), 'variable')}, TEMPLATE's {spell(self.theirs)} does not"
+                    f"{counted(len(keys), 'variable')}, but TEMPLATE's {spell(self.theirs)} "
+                    "does not"
                 )
                 raise self._refused(message)
             carried.dropped.update(dict.fromkeys(keys, reason_of_idle(generation)))
@@ -446,10 +451,12 @@ class _Pair(NamedTuple):
     def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
         for meaning in missing:
             name = into.slot(meaning).name(self.theirs.generation)
-            what = f"TEMPLATE's {spell(self.theirs, into)} keeps {name!r}, SRC's {spell(self.mine)} does not"
+            what = (
+                f"TEMPLATE's {spell(self.theirs, into)} keeps {name!r}, but SRC's {spell(self.mine)} does not"
+            )
             if self.theirs.generation not in into.slot(meaning).idle_in:
                 raise self._refused(what)
-            notes.append(f"{what}; it starts at 0")
+            notes.append(f"{what}; {name!r} starts at 0")
 
     def _zeros(self, key: str) -> np.ndarray[Any, Any]:
         import numpy as np
@@ -480,11 +487,11 @@ class _Pair(NamedTuple):
         summing = self.mine if self.mine.generation in SUMS else self.theirs
         what = spell(self.mine, row)
         message = (
-            f"{TITLES[summing.generation]} momentum is the sum of gradients, Keras multiplies it by "
-            f"-learning_rate, and neither SRC nor TEMPLATE stores the learning rate of {what}"
+            f"momentum of {TITLES[summing.generation]} is a sum of gradients; to convert it, "
+            f"ckpt needs the learning rate of {what}, which neither SRC nor TEMPLATE stores"
         )
         error = self._refused(message)
-        error.hints = ("pass it with --learning-rate R", *error.hints)
+        error.hints = ("pass the learning rate with --learning-rate R", *error.hints)
         raise error
 
     # Numbers ------------------------------------------------------------------------
@@ -536,7 +543,7 @@ class _Pair(NamedTuple):
             )
             origins[key] = Origin(steps.key) if copied else Origin(value=self._number(key, steps.taken))
         if steps.key is None or steps.told_by == GLOBAL_STEP:
-            notes.append(f"iterations {steps.taken}: {steps.told_by}")
+            notes.append(steps.sentence("the step count"))
         for name in POWERS:
             for key in self.theirs.numbers.get(name, ()):
                 power = power_of(self.source, self.mine, name, steps.taken)
@@ -547,12 +554,12 @@ class _Pair(NamedTuple):
         """Return 0 steps; raise ConversionError where the state depends on a count that SRC does not tell."""
         if is_wanted and (into.counts or self.theirs.generation == OPTAX):
             error = self._refused(
-                f"SRC does not store the step count of {spell(self.mine, row)}, "
-                f"and {spell(self.theirs, into)} depends on it"
+                f"SRC does not store the step count of {spell(self.mine, row)}, but "
+                f"{spell(self.theirs, into)} needs it"
             )
             error.hints = ("pass the step count with --iterations N", *error.hints)
             raise error
-        return StepCount(0, "not stored in SRC, and not needed")
+        return StepCount(0, "")
 
     def _check_bias(self, row: Optimizer, into: Optimizer, steps: int) -> None:
         """Reject a bias correction that SRC's optimizer has not made, as long as it matters."""
@@ -560,8 +567,9 @@ class _Pair(NamedTuple):
         if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
             return
         message = (
-            f"{spell(self.mine, row)} and {spell(self.theirs, into)} have the same slots, but only one "
-            f"corrects bias: after {steps} steps its steps are {correction:.3g} times as large"
+            f"{spell(self.mine, row)} and {spell(self.theirs, into)} have the same slots, but "
+            f"only one corrects bias; after {steps} steps, its updates are {correction:.3g} "
+            "times as large"
         )
         raise self._refused(message)
 
@@ -570,7 +578,7 @@ class _Pair(NamedTuple):
 
         dtype = self.template.specs[key].dtype
         if dtype.family in ("int", "uint") and value > np.iinfo(dtype.numpy).max:
-            message = f"{value} steps do not fit into {dtype}, the dtype in TEMPLATE"
+            message = f"the step count {value} does not fit into {dtype}, its dtype in TEMPLATE"
             raise ConversionError(message, path=self.source.location.path, key=key)
         return np.array(value, dtype.numpy)
 
@@ -583,8 +591,8 @@ def _alike(held: Sequence[str], keys: Sequence[str]) -> Sequence[str]:
 def reason_of_idle(generation: str) -> str:
     """Return why slots are left out that a generation makes without need."""
     return (
-        f"{TITLES[generation]} stores momentum even if it is 0, but the target's optimizer has none: "
-        "if SRC used momentum, the next steps will differ"
+        f"{TITLES[generation]} stores momentum even if it is 0, but the target's optimizer "
+        "has no momentum; if SRC used momentum, the next steps will differ"
     )
 
 
@@ -593,4 +601,4 @@ def spell(state: TrainingState, row: Optimizer | None = None) -> str:
     name = state.title if row is None else row.tf1 if state.generation == TF1 and row.tf1 else row.name
     if state.called == NO_SLOTS:
         name = NO_SLOTS
-    return f"{name} of {TITLES[state.generation]}"
+    return f"{name} ({TITLES[state.generation]})"

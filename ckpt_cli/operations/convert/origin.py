@@ -51,11 +51,11 @@ def compare_origin(
         try:
             laid = lay_out(left, list(left.specs), FrameworkLayout(PYTORCH)).reader
         except ConversionError as error:
-            reporter.note(f"{other.path}: not compared with {torch.name}: {error.message}")
+            reporter.note(f"{other.path} was not compared with {torch.name}: {error.message}")
             return
         found = list(_differences(laid, right))
         if not found:
-            reporter.note(f"{other.path}: the same weights as {torch.name}")
+            reporter.note(f"{other.path} has the same weights as {torch.name}")
         for key, message in found:
             yield Finding("warning", "origin", f"{message} {torch.name}", key, other.path)
 
@@ -66,14 +66,14 @@ def _differences(left: FormatReader, right: FormatReader) -> Iterator[tuple[str,
     for key, spec in left.specs.items():
         if key not in theirs:
             if left.kinds.get(key) == "variable":
-                yield key, "is not in"
+                yield key, "the tensor is missing in"
             continue
         other = right.specs[theirs[key]]
         if (spec.dtype, spec.shape) != (other.dtype, other.shape):
-            found = f"{spec.dtype} {list(spec.shape)}, but {other.dtype} {list(other.shape)}"
-            yield key, f"is {found} in"
+            found = f"{spec.dtype} {list(spec.shape)} here, but {other.dtype} {list(other.shape)}"
+            yield key, f"the tensor is {found} in"
         elif not same_bytes(left[key].chunks(), right[theirs[key]].chunks()):
-            yield key, "has other values than in"
+            yield key, "the values differ from those in"
     shared = [right[theirs[key]] for key in left.specs if key in theirs]
     for name, key in theirs.items():
         tensor = right[key]
@@ -81,7 +81,7 @@ def _differences(left: FormatReader, right: FormatReader) -> Iterator[tuple[str,
             continue
         twins = [one for one in shared if one.spec[1:3] == tensor.spec[1:3]]
         if not any(same_bytes(one.chunks(), tensor.chunks()) for one in twins):
-            yield name, "is only in"
+            yield name, "the tensor exists only in"
 
 
 def _new_name(key: str) -> str:

@@ -142,8 +142,8 @@ def _pair_weights(given: _Given) -> Pairing:
     if there:
         slots = sum(template.kinds[key] == "slot" for key in there)
         rest = counted(len(there) - slots, "other tensor")
-        notes.append(f"TEMPLATE's optimizer stays: {counted(slots, 'slot')} and {rest}")
-    dropped = {key: "state of an optimizer: TEMPLATE keeps its own" for key in keys if key in here}
+        notes.append(f"TEMPLATE keeps its own optimizer state: {counted(slots, 'slot')} and {rest}")
+    dropped = {key: "TEMPLATE keeps its own optimizer state" for key in keys if key in here}
     return Pairing(pairs, Carried(dropped=dropped), tuple(notes))
 
 
@@ -159,7 +159,7 @@ def _pair_files(given: _Given) -> Pairing:
     why = differing_optimizers(source, template, rules.given.optimizer) if here and there else None
     if why is not None and not rules.partial:
         hints = (
-            "pass a Keras file of the program with --config FILE instead of --like to identify the slots",
+            "to identify the slots, pass a Keras file of the program with --config FILE instead of --like",
             KEEP_OPTIMIZER,
         )
         raise OptimizerError(why, path=source.location.path, hints=hints)
@@ -170,7 +170,7 @@ def _pair_files(given: _Given) -> Pairing:
     pairs = _pair_by_names(given, keys, notes, without=without)
     used, kinds = set(pairs.values()), source.kinds
     left = [key for key in keys if kinds.get(key) == "slot" and key not in used]
-    return Pairing(pairs, carried, tuple(notes), dict.fromkeys(left, "SRC's optimizer"))
+    return Pairing(pairs, carried, tuple(notes), dict.fromkeys(left, "the optimizer of SRC"))
 
 
 def _state_in(reader: FormatReader) -> set[str]:
@@ -376,12 +376,12 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
     except ConversionError as error:
         if pairing.differing:
-            error.hints = (f"pairing by structure failed: {pairing.differing}", *error.hints)
+            error.message = f"{error.message}; pairing by structure failed: {pairing.differing}"
         raise
     refuse_left(source, {} if rules.partial else pairing.left)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
-    reasons = {**dict.fromkeys(keys, "has no place in TEMPLATE"), **carried.dropped}
+    reasons = {**dict.fromkeys(keys, "TEMPLATE does not contain this tensor"), **carried.dropped}
     dropped = [
         Dropped(key, reasons[key]) for key in keys if key not in used and source.kinds.get(key) != "graph"
     ]

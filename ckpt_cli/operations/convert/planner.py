@@ -59,7 +59,9 @@ def target_format(source: FormatReader, path: Location, to: str | None) -> Forma
     told = format_of_suffix(path)
     if told is not None and not told.has_values:
         hints = (f"to write a listing anyway, pass --to {told.name}",)
-        raise ConversionError("has the suffix of a listing, which stores no values", path=path, hints=hints)
+        raise ConversionError(
+            "the suffix means a listing, and a listing stores no values", path=path, hints=hints
+        )
     own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
     into = own if told is None or told.writer is None else told
     refuse_false_suffix(into, path)
@@ -88,7 +90,7 @@ def plan_conversion(
     """
     chosen = Chosen(source, keys, into, settings)
     if not chosen.keys:
-        why = "the object graph is rebuilt" if keys else "it has no tensors"
+        why = "the object graph would be rebuilt" if keys else "SRC has no tensors"
         reasons = "; ".join(sorted({dropped.reason for dropped in chosen.dropped})) or why
         raise NothingSelectedError(f"nothing is left to write: {reasons}", path=source.location.path)
     _refuse_idle(source, into, settings)
@@ -142,7 +144,7 @@ def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
     if source.source_format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):
         names = FirstNames(facts.beside())
         if names.count:
-            yield f"left out {names}: not tensors, and {into.name} stores only tensors"
+            yield f"left out {names}: they are not tensors, and {into.name} stores only tensors"
     if into.is_tree and source.format.family is Family.KERAS:
         yield "Keras cannot load this tree; to write a step that Keras resumes from, pass --like KERAS_STEP"
 
@@ -151,8 +153,8 @@ def _refuse_idle(source: FormatReader, into: Format, settings: Settings) -> None
     """Reject options about an optimizer if tensors are copied unchanged, so that they have no effect."""
     given, has_objects = settings.given, source.object_graph is not None
     if settings.generation is not None and not keras_plan.has_generation(source.format, into):
-        why = "only an object graph or a .weights.h5 file, made from another layout, has one"
-        hint = "pass --like TEMPLATE in place of --generation; TEMPLATE is a checkpoint of the new program"
+        why = "it applies only when ckpt builds an object graph or a .weights.h5 file from another layout"
+        hint = "pass --like TEMPLATE instead of --generation; TEMPLATE is a checkpoint of the new program"
         raise changes_nothing(source, "--generation", why, hint)
     if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
         return

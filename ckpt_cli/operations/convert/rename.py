@@ -97,8 +97,8 @@ def plan_rename(
         _refuse_existing(found)
         return Rename(_plan(reader, path, names), names.changed, bundle, bundle.nbytes)
     if target is None and len(reader.files()) > 1:
-        message = f"has {len(reader.files())} files and cannot be renamed in place"
-        hints = ("to write a new checkpoint: pass DST instead of --in-place",)
+        message = f"this checkpoint has {len(reader.files())} files, so it cannot be renamed in place"
+        hints = ("to write a new checkpoint, pass DST instead of --in-place",)
         raise ConversionError(message, path=path, hints=hints)
     _refuse_suffix(reader, path)
     _refuse_existing([path] if target is not None and not overwrite and path.exists() else [])
@@ -141,7 +141,7 @@ def _refuse_unread(reader: FormatReader) -> None:
         message = reader.undecoded(key).message
     # Not convert: it may ask for a configuration, and writes no file of Keras's that lacks a tensor.
     rescue = command_line("rescue", reader.location.path)
-    hints = (f"to save the other tensors, then rename them: {rescue} OUT",)
+    hints = (f"to save the other tensors and rename the result: {rescue} OUT",)
     raise UnsupportedFeatureError(message, path=reader.location.path, key=key, hints=hints)
 
 
@@ -166,7 +166,7 @@ _CONVERT = "to write another format, pass the same rules to convert"
 def _refuse_only_read(reader: FormatReader) -> None:
     """Reject a read-only format for every target."""
     if reader.format.writer is None:
-        message = f"rename keeps the format, {reader.format.name}, which ckpt does not write"
+        message = f"rename keeps the format, and ckpt does not write {reader.format.name}"
         raise ConversionError(message, path=reader.location.path, hints=(_CONVERT,))
 
 
@@ -184,5 +184,5 @@ def _refuse_store(target: Location) -> None:
 
 def _refuse_existing(found: Sequence[Location]) -> None:
     if found:
-        hints = ("pass --overwrite to replace it", "pass --in-place to change the checkpoint itself")
-        raise CheckpointExistsError("already exists", path=found[0], hints=hints)
+        hints = ("pass --overwrite to replace this checkpoint", "pass --in-place to change SRC itself")
+        raise CheckpointExistsError("this path already exists", path=found[0], hints=hints)

@@ -66,7 +66,7 @@ class Resume:
             raise ConversionError(message, path=path, hints=hints)
         if not writer.target.is_local and writer.is_one_object:
             hints = ("remove --resume, or write shards: DST/ --to safetensors --shard-size",)
-            message = "is one object, whose upload cannot be resumed"
+            message = "this is one object, whose upload cannot be resumed"
             raise ConversionError(message, path=path, hints=hints)
         sources, changed = _known_by(plan)
         header = {
@@ -113,7 +113,7 @@ def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
         for path in (*(source.fingerprint or {}), *source.files()):
             entry = path.entry()
             if entry is None:
-                raise CheckpointError("no longer exists", path=path)
+                raise CheckpointError("this file no longer exists", path=path)
             is_local = not path.store.scheme
             # The number of a local device may be another when the machine was started again.
             identity = entry.identity[1:] if is_local else entry.identity
@@ -123,7 +123,7 @@ def _known_by(plan: Plan) -> tuple[dict[str, list[int | str]], dict[str, int]]:
             if entry.changed is not None and not source.format.is_bundle:
                 changed[path.absolute()] = entry.changed
             if not is_local and not any(isinstance(part, str) and part for part in identity):
-                message = "its server sends no ETag or version to recognise it by"
+                message = "the server sends no ETag or version, so ckpt cannot recognise this file"
                 raise CheckpointError(message, path=path, hints=("remove --resume",))
             found[path.absolute()] = list(identity)
     return found, changed
@@ -157,20 +157,20 @@ def _digest(plan: Plan) -> str:
 
 def _refusal(directory: str, header: Mapping[str, Any], why: str) -> CheckpointError:
     """Return the error that says why a conversion cannot be resumed."""
-    hints = (f"to start again, delete its files: rm -r {directory}",)
-    message = f"another conversion to {header['target']} was interrupted: {why}"
+    hints = (f"to start again, delete the files of that conversion: rm -r {directory}",)
+    message = f"an interrupted conversion to {header['target']} cannot be resumed: {why}"
     return CheckpointError(message, path=directory, hints=hints)
 
 
 def another_source(journal: Journal, plan: Plan) -> CheckpointError:
     """Return the error if finished work may come from other files than the current ones."""
-    why = f"its source {plan.source} may have been replaced: its ctime has changed"
+    why = f"the source {plan.source} may have been replaced, because its ctime has changed"
     return _refusal(journal.directory, journal.header, why)
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if old.get("version") != new["version"]:
-        return f"it was started by ckpt {old.get('version')}, this is {new['version']}"
+        return f"ckpt {old.get('version')} started it, but this is ckpt {new['version']}"
     for name, told in (("sources", _source), ("options", _option)):
         before, now = old.get(name), new[name]
         before = before if isinstance(before, dict) else {}
@@ -183,13 +183,13 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def _source(path: str, before: object, now: object) -> str:
     if before is None or now is None:
         return f"{path} was {'not ' if before is None else ''}one of its sources"
-    return f"its source {path} has changed since"
+    return f"the source {path} has changed since then"
 
 
 def _option(name: str, before: object, now: object) -> str:
     if before is None or now is None:
         return f"it was started with{'out' if before is None else ''} {name}"
-    return f"it was started with {name} {before}, now {now}"
+    return f"it was started with {name} {before}, but now {name} is {now}"
 
 
 # Resuming -------------------------------------------------------------------------
@@ -255,7 +255,9 @@ class Ledger:
                 f"{self._journal.directory}: the journal is damaged, so the conversion started again"
             )
         if self.kept:
-            notes.append(f"resumed: {self.kept:,} of {plan.nbytes:,} bytes were already written")
+            notes.append(
+                f"resumed the conversion: {self.kept:,} of {plan.nbytes:,} bytes were already written"
+            )
         return notes
 
 
@@ -292,11 +294,13 @@ def finished(journal: Journal, plan: Plan, rehearsed: FormatWriter, *, dry_run: 
         rehearsed.tidy()
         journal.is_over = True
         journal.remove()
-    return Outcome([*plan.notes, f"{plan.target}: already finished"])
+    return Outcome([*plan.notes, f"{plan.target}: the conversion had already finished"])
 
 
 def known(journal: Journal, plan: Plan, *, dry_run: bool) -> Outcome:
     """Return the outcome of a conversion whose only remains are the target, which was already compared."""
     if not dry_run:
         journal.sweep()
-    return Outcome([*plan.notes, f"{plan.target}: already finished; all of it was compared"])
+    return Outcome(
+        [*plan.notes, f"{plan.target}: the conversion had already finished, and all of it was compared"]
+    )

@@ -74,7 +74,7 @@ def roundtrip(
                 back = _plan_back(between, step or source, back_path)
                 execute(back, advance=advance)
             except CheckpointError as error:
-                message = f"cannot be converted back from {into.name}: {error.message}"
+                message = f"this checkpoint cannot be converted back from {into.name}: {error.message}"
                 return (Finding("error", _CODE, message, error.key, location.path),)
         with open_reader(back_path) as returned:
             return (*_dropped(there), *_compare(source, there, back, returned))
@@ -104,7 +104,9 @@ def _plan_back(between: FormatReader, source: FormatReader, path: Location) -> P
 
 
 def _dropped(there: Plan) -> list[Finding]:
-    return [Finding("warning", _CODE, f"left out: {one.reason}", one.key) for one in there.dropped]
+    return [
+        Finding("warning", _CODE, f"the tensor was left out: {one.reason}", one.key) for one in there.dropped
+    ]
 
 
 def _compare(source: FormatReader, there: Plan, back: Plan, returned: FormatReader) -> list[Finding]:
@@ -117,13 +119,13 @@ def _compare(source: FormatReader, there: Plan, back: Plan, returned: FormatRead
             continue
         message = None
         if key not in ended_as:
-            message = f"lost on the way back from {there.format}"
+            message = f"the tensor was lost when {there.format} was converted back"
         elif ended_as[key] != key:
-            message = f"came back as {ended_as[key]!r}"
+            message = f"the tensor came back as {ended_as[key]!r}"
         elif returned.specs[key][:3] != spec[:3]:
-            message = f"was {spec.dtype} {list(spec.shape)}, came back as {returned[key]!r}"
+            message = f"the tensor was {spec.dtype} {list(spec.shape)}, but came back as {returned[key]!r}"
         elif not same_tensor(returned[key], Move(spec, key, source[key])):
-            message = "its values changed on the way"
+            message = "the values changed"
         if message is not None:
             findings.append(Finding("error", _CODE, message, key, source.location.path))
     return findings

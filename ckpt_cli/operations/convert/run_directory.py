@@ -43,7 +43,11 @@ def converted_names(members: Iterable[tuple[Member, Format]], target: Location) 
         name = names[member.name] = converted_name(member, into)
         if name in owners:
             message = f"{owners[name]} and {member.name} would both be written to this path"
-            raise ConversionError(message, path=target / name, hints=("convert one of them separately",))
+            raise ConversionError(
+                message,
+                path=target / name,
+                hints=("to convert one of them, name that checkpoint instead of the directory",),
+            )
         owners[name] = member.name
     return names
 
@@ -78,4 +82,6 @@ def refuse_state_file(target: Location) -> None:
     """Raise CheckpointExistsError for a state file that is there: others' checkpoints are in it."""
     path = target / FILE_NAME
     if path.exists():
-        raise CheckpointExistsError("already exists", path=path, hints=("pass --overwrite to replace it",))
+        raise CheckpointExistsError(
+            "this path already exists", path=path, hints=("pass --overwrite to replace it",)
+        )

@@ -25,7 +25,9 @@ def refuse_single(path: Location, *, overwrite: bool) -> None:
         return
     refuse_irreplaceable(path)
     if not overwrite:
-        raise CheckpointExistsError("already exists", path=path, hints=("pass --overwrite to replace it",))
+        raise CheckpointExistsError(
+            "this path already exists", path=path, hints=("pass --overwrite to replace it",)
+        )
 
 
 def write_single(

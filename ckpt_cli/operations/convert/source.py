@@ -71,8 +71,8 @@ def check_keys(moves: Sequence[Move], target: str) -> None:
     seen: dict[str, str | None] = {}
     for move in moves:
         if move.spec.key in seen:
-            message = f"{move.source!r} and {seen[move.spec.key]!r} both become this key"
-            hints = ("rename one with --sub or --map, or leave one out with --exclude",)
+            message = f"{move.source!r} and {seen[move.spec.key]!r} would both become this key"
+            hints = ("to rename one of them, pass --sub or --map; to leave one out, pass --exclude",)
             raise DuplicateKeyError(message, path=target, key=move.spec.key, hints=hints)
         seen[move.spec.key] = move.source
 
@@ -89,8 +89,8 @@ def plain_names(names: Mapping[str, str], source: FormatReader) -> dict[str, str
     for key, name in plain.items():
         other = owners.setdefault(name, key)
         if other != key and names[other] != names[key]:
-            message = f"{names[other]!r} and {names[key]!r} both become this key"
-            hints = ("pass --keys stored to keep the keys as stored",)
+            message = f"{names[other]!r} and {names[key]!r} would both become this key"
+            hints = ("to keep the keys as stored, pass --keys stored",)
             raise DuplicateKeyError(message, path=source.location.path, key=name, hints=hints)
     return plain
 
@@ -113,12 +113,12 @@ class Chosen:
             raise self.source.undecoded(key)
         if key == GRAPH_KEY and self._kind(key) == "graph":
             if not self.into.has_object_graph:
-                self.dropped.append(Dropped(key, f"{self.into.name} has no object graph"))
+                self.dropped.append(Dropped(key, f"{self.into.name} cannot store an object graph"))
             return False
         dtype = self._dtype(spec)
         if self.into.holds(dtype):
             return True
-        reason = f"{self.into.name} has no {dtype}"
+        reason = f"{self.into.name} cannot store {dtype} tensors"
         if self._kind(key) == "state":
             self.dropped.append(Dropped(key, reason))
             return False
@@ -183,9 +183,9 @@ class Chosen:
         weights, tables, unnamed = [], [], []
         for key in self.keys:
             if self._is_added_count(key):
-                self.dropped.append(Dropped(key, "a step count that other tensors already contain"))
+                self.dropped.append(Dropped(key, "other tensors already contain this step count"))
             elif self._is_save_counter(key):
-                self.dropped.append(Dropped(key, "the save counter of an object-based checkpoint"))
+                self.dropped.append(Dropped(key, f"{self.into.name} has no save counter"))
             elif (
                 source.kinds.get(key) != "state"
                 or key in source.full_names
@@ -196,7 +196,7 @@ class Chosen:
                 tables.append(key)
             else:
                 unnamed.append(key)
-        self.dropped += [Dropped(key, "has no full name") for key in unnamed]
+        self.dropped += [Dropped(key, "this tensor has no full name") for key in unnamed]
         full = {key: source.full_names.get(key, "") for key in weights}
         if self.settings.names:
             self.notes.append("tensors are named by object path, as changed by your rules")
@@ -264,7 +264,7 @@ class Chosen:
             optimizers.turned(name, self.move(key, invented.keys[optimizers.name(name)]))
             for name, key in origins.items()
         ]
-        self.notes += [f"{name}-keys and {name}-values become a hash table" for name in invented.tables]
+        self.notes += [f"{name}-keys and {name}-values became a hash table" for name in invented.tables]
         moves += _save_counter(invented.save_counter, target)
         moves += optimizers.counts(invented)
         self.notes += optimizers.notes
@@ -287,8 +287,8 @@ class Chosen:
         try:
             foreign = next((name for name in named if not is_utf8(name)), None)
             if foreign is not None:
-                hints = ("rename it with --sub or --map", leave_out(foreign))
-                message = "its name is not UTF-8, but names in an object graph must be"
+                hints = ("to rename this tensor, pass --sub or --map", leave_out(foreign))
+                message = "the name is not UTF-8, but names in an object graph must be"
                 raise ConversionError(message, key=foreign, hints=hints)
             return invent_graph(named)
         except ConversionError as error:

@@ -170,4 +170,4 @@ def broken(target: str, message: str, key: str | None = None) -> ConversionError
 
 def different(target: str, key: str) -> ConversionError:
     """Return what is raised where a tensor is not its source's."""
-    return broken(target, "its values differ from the source's", key)
+    return broken(target, "the values differ from those of the source", key)

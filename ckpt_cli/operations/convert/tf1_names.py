@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .optimizers import Given
 
 
-LEAVE_OUT = "pass --weights-only to leave out optimizer state, or --exclude to leave out a part of it"
+LEAVE_OUT = "to leave out optimizer state, pass --weights-only; to leave out a part of it, pass --exclude"
 
 
 class Named(NamedTuple):
@@ -101,7 +101,9 @@ class _Naming:
         if self.alone and steps is not None and GLOBAL_STEP not in self.names.values():
             self._make(GLOBAL_STEP, "int64", steps.taken)
         into = row.tf1 if state.slots else NO_SLOTS
-        self.named.notes.append(f"optimizer: {spelled} is written under the names of {into} in {TITLES[TF1]}")
+        self.named.notes.append(
+            f"the state of {spelled} is written under the names of {into} in {TITLES[TF1]}"
+        )
 
     def _add_slots(self, state: TrainingState, row: Optimizer) -> None:
         meanings = row.meanings(state.generation)
@@ -140,10 +142,10 @@ class _Naming:
             self.named.notes.extend([said] if said not in self.named.notes else [])
             return rate
         message = (
-            f"TensorFlow 1 momentum is the sum of gradients, Keras multiplies it by -learning_rate, and "
-            f"SRC does not store the learning rate of {spell(state)}"
+            "momentum of TensorFlow 1 is a sum of gradients; to convert it, ckpt needs the "
+            f"learning rate of {spell(state)}, which SRC does not store"
         )
-        raise ConversionError(message, hints=("pass it with --learning-rate R", LEAVE_OUT))
+        raise ConversionError(message, hints=("pass the learning rate with --learning-rate R", LEAVE_OUT))
 
     def _add_powers(self, state: TrainingState, steps: int) -> None:
         for name, (base_name, usual) in POWERS.items():
@@ -151,7 +153,7 @@ class _Naming:
             self._make(_numbered(name, self.powers), "float32", power)
             if not state.numbers.get(base_name):
                 self.named.notes.append(
-                    f"{_numbered(name, self.powers)}: computed with the default {base_name} {usual}"
+                    f"{_numbered(name, self.powers)} was computed with the default {base_name} {usual}"
                 )
         self.powers += 1
 
@@ -169,7 +171,7 @@ def _numbered(name: str, number: int) -> str:
 def _row(state: TrainingState) -> Optimizer:
     """Return what the table says of an optimizer that TensorFlow 1 has, too."""
     if len({state_of(row) for row in state.known}) > 1:
-        message = f"the class of the optimizer is ambiguous: {spell(state)}"
+        message = f"SRC does not name the class of its optimizer: {spell(state)}"
         hint = "pass a checkpoint of the TensorFlow 1 program with --like TEMPLATE"
         raise ConversionError(message, hints=(hint, LEAVE_OUT))
     row = next((row for row in state.known if row.tf1), None)

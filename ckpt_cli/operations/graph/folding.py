@@ -227,7 +227,7 @@ def draw(
         opened, rows = _opened(levels, hanging, screen - total if depth is None else None, slots=slots)
         total += rows
         if depth is not None and total > drawable:
-            hints = ("pass --depth to draw fewer levels, or --json to get everything as data",)
+            hints = ("to draw fewer levels, pass --depth; to get everything as data, pass --json",)
             raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
         is_whole = all(row.is_alias or row.id in opened for row in levels[-1])
         above = [row for row in levels[-1] if not row.is_alias and row.id in opened]

@@ -33,7 +33,7 @@ def laid_out(drawing: Drawing) -> bytes:
         )
     except subprocess.TimeoutExpired as error:
         message = f"dot did not finish within {_PATIENCE} seconds"
-        way = "draw fewer levels with --depth"
+        way = "to draw fewer levels, pass --depth"
         raise ConversionError(message, path=drawing.title, hints=(way,)) from error
     if done.returncode:
         told = done.stderr.decode(errors="replace").strip().partition("\n")[0]

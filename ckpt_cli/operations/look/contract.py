@@ -45,15 +45,17 @@ class Contract:
         with open_reader(path) as reader:
             where = reader.location.path
             if reader.format.has_values:
-                message = f"a checkpoint ({reader.format.name}), expected a saved listing"
+                message = f"this is a checkpoint ({reader.format.name}); expected a saved listing"
                 listed = command_line("ls", spelling(reader.location), "--json", "-l", "--digest", "sha256")
-                hints = (f"to list it: {listed} > model.lock",)
+                hints = (f"to make a listing of it: {listed} > model.lock",)
                 raise UnsupportedFeatureError(message, path=where, hints=hints)
             digests: dict[str, str] = {}
             for key in reader.specs:
                 digest = None if reader.is_unread(key) else reader[key].listed_digest
                 if digest is None:
-                    message = "the listing has no digest for it; it was made without --digest"
+                    message = (
+                        "the listing has no digest for this tensor, because it was made without --digest"
+                    )
                     hints = ("make the listing again with --json -l --digest sha256",)
                     raise UnsupportedFeatureError(message, path=where, key=key, hints=hints)
                 digests[key] = digest
@@ -98,9 +100,9 @@ class Contract:
             for key, text in compared(reader, listed, workers):
                 advance(reader.specs[key].nbytes or 0)
                 if isinstance(text, CheckpointError):
-                    differs(key, f"values cannot be compared: {text.message}")
+                    differs(key, f"the values cannot be compared: {text.message}")
                 elif text != listed[key]:
-                    differs(key, f"values differ: {text}, but {self.path} has {listed[key]}")
+                    differs(key, f"the values have digest {text}, but {self.path} has {listed[key]}")
             if not damage:  # otherwise verifying has reported it
                 reader.check_unchanged()
         return [found[key] for key in sorted(found, key=key_bytes)]
@@ -123,15 +125,17 @@ class Contract:
     def _spec_flaw(self, listed: TensorSpec | None, spec: TensorSpec | None) -> str | None:
         """Return what dtype and shape, or their absence, say against a tensor."""
         if listed is None:
-            return f"new: not in {self.path}"
+            return f"the tensor is new: {self.path} does not list it"
         if spec is not None and spec.dtype is INVALID:
             return None  # damage, which verifying names
         if spec is None:
-            return f"missing: {self.path} lists it as {listed.dtype} of shape {list(listed.shape)}"
+            return (
+                f"the tensor is missing: {self.path} lists it as {listed.dtype} of shape {list(listed.shape)}"
+            )
         if spec.shape != listed.shape:
-            return f"shape {list(spec.shape)}, but {self.path} has {list(listed.shape)}"
+            return f"the shape is {list(spec.shape)}, but {self.path} has {list(listed.shape)}"
         if spec.dtype is not listed.dtype and (spec.dtype_name, listed.dtype.name) != (None, ""):
-            return f"dtype {spec.dtype}, but {self.path} has {listed.dtype}"
+            return f"the dtype is {spec.dtype}, but {self.path} has {listed.dtype}"
         return None
 
 

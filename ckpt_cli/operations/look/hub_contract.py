@@ -47,7 +47,10 @@ class HubContract(Contract):
 
     @property
     def remark(self) -> str:
-        return f"{counted(self._compared, 'file')} as in {self.path}"
+        return (
+            f"{counted(self._compared, 'file equals', 'files equal')} "
+            f"{'that' if self._compared == 1 else 'those'} in {self.path}"
+        )
 
     def findings(
         self,
@@ -76,11 +79,15 @@ class HubContract(Contract):
         """Return in what a file is another than the repository's; nothing where it is the same."""
         here = path.entry()
         if here is None:
-            return f"missing: {self.path} has it" if listed else f"missing here and in {self.path}"
+            return (
+                f"this file is missing, but {self.path} has it"
+                if listed
+                else f"this file is missing, and {self.path} does not have it either"
+            )
         if listed is None:
-            return f"not in {self.path}"
+            return f"{self.path} does not have this file"
         if here.size != listed.size:
-            return f"{here.size:,} bytes, but {self.path} has {listed.size:,}"
+            return f"the file has {here.size:,} bytes, but {self.path} has {listed.size:,}"
         with path.open() as file:
             flaw = FileSum(path, listed.identity).flaw(file, advance)
         return f"{flaw}, but {self.path} has {listed.identity[0]}" if flaw else ""
@@ -90,10 +97,10 @@ class HubContract(Contract):
         there = sorted(name for name in listed if name not in own and not (folder / name).is_file())
         names = [name for name, is_folder in folder.names() if not is_folder and not name.startswith(".")]
         here = [name for name in names if name not in own and name not in listed]
-        parts = [f"only in {self.path}: {first_of(there)}"] * bool(there)
-        parts += [f"only in {folder}: {first_of(here)}"] * bool(here)
+        parts = [f"{first_of(there)} (only in {self.path})"] * bool(there)
+        parts += [f"{first_of(here)} (only in {folder})"] * bool(here)
         if parts:
-            notices.tell(f"not compared: {'; '.join(parts)}")
+            notices.tell(f"these files were not compared: {'; '.join(parts)}")
 
 
 def _root(location: CheckpointLocation) -> Location:
@@ -143,7 +150,9 @@ class HubSums:
         for each in self._sums:
             kinds.setdefault(each.kind, []).append(each.path.rpartition("/")[2])
         told = "; ".join(f"{kind} of {first_of(names)}" for kind, names in kinds.items())
-        return f"{counted(len(self._sums), 'file')} with the sums that the Hub lists: {told}"
+        return (
+            f"{counted(len(self._sums), 'file has', 'files have')} the checksums that the Hub lists: {told}"
+        )
 
 
 @contextmanager

@@ -185,7 +185,7 @@ def rows_before_values(
 
 def nothing_where(where: Where, path: Location, what: str = "tensor") -> NothingSelectedError:
     """Return the error of an expression that chooses nothing."""
-    return NothingSelectedError(f"--where {where.text!r} leaves no {what}s", path=path)
+    return NothingSelectedError(f"no {what} satisfies --where {where.text!r}", path=path)
 
 
 def sorted_by(tensors: Tensors, sort: str, *, reverse: bool) -> Tensors:
@@ -223,4 +223,6 @@ def missing_shards(reader: FormatReader) -> list[str]:
     """
     if not reader.location.store.lists_first:
         return []
-    return [f"{path}: missing; its tensors are listed, but cannot be read" for path in reader.missing_files()]
+    return [
+        f"{path} is missing, so its tensors are listed, but cannot be read" for path in reader.missing_files()
+    ]

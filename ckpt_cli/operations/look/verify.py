@@ -117,7 +117,7 @@ def _expand_one(path: Location, *, recursive: bool, jobs: int) -> list[Checkpoin
         _unreadable(path.of(place.path or path), place) if isinstance(place, CheckpointError) else place
         for place in checkpoints_below(path, jobs)
     ]
-    none = NoCheckpointsError("no checkpoints in this directory or below", path=path)
+    none = NoCheckpointsError("this directory and its subdirectories contain no checkpoints", path=path)
     return found or [_unreadable(path, none)]
 
 
@@ -132,7 +132,7 @@ def _weights_of(path: Location, located: CheckpointLocation) -> list[CheckpointL
 def _unreadable(path: Location, error: CheckpointError, format_name: str | None = None) -> Result:
     hints = error.hints
     if isinstance(error, NoCheckpointsError) and error.lie_below:
-        hints = (f"to verify them too: {command_line('verify', '-R', path)}",)
+        hints = (f"to verify the checkpoints below: {command_line('verify', '-R', path)}",)
     return Result(
         path,
         format_name,
@@ -256,7 +256,7 @@ def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _A
             answer, counted = receiver.recv()
             add_reads(counted)
             return answer
-        what, code = f"reading took longer than {patience:.0f} s and was stopped", "hdf5-read"
+        what, code = f"reading took longer than {patience:.0f} s, so ckpt stopped it", "hdf5-read"
     except EOFError:  # the child is gone, and has said nothing
         child.join()
         what, code = end_of_child(child.exitcode or 0, location)
@@ -284,10 +284,10 @@ def end_of_child(code: int, location: CheckpointLocation) -> tuple[str, str]:
     A crash counts as damage of the checkpoint; the cause of any other end is unknown.
     """
     if code >= 0:
-        return f"the process that read it ended with exit code {code}", MEMORY
+        return f"the process that read this checkpoint ended with exit code {code}", MEMORY
     if -code == signal.SIGKILL:
-        return "the process that read it was killed, perhaps because memory ran out", MEMORY
-    library = "the HDF5 library" if _is_hdf5(location) else "the process that read it"
+        return "the process that read this checkpoint was killed, perhaps because memory ran out", MEMORY
+    library = "the HDF5 library" if _is_hdf5(location) else "the process that read this checkpoint"
     return f"{library} crashed with signal {-code}", "hdf5-read"
 
 
@@ -314,7 +314,9 @@ def _verify_open(reader: FormatReader, workers: Workers, advance: Callable[[int]
         workers.kept = [workers.kept[0] + tensors, workers.kept[1] + nbytes]
     findings += unread.values()
     if findings and reader.has_changed():
-        message = "changed during verification, which may explain these findings: verify it again"
+        message = (
+            "the checkpoint changed during verification, which may explain these findings; verify it again"
+        )
         findings.append(Finding("warning", "tensor-checksum", message, None, reader.location.head))
     return Result(
         spelling(reader.location),

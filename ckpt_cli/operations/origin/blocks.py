@@ -156,15 +156,15 @@ class BlockComparison:
         """Return what was found of all rows."""
         bound = bound_of(self._name, self._row)
         if not self._different:
-            words = f"quantized to {self._name} again, its blocks are the same"
+            words = f"quantized to {self._name} again, with the same blocks"
             return Closeness(True, not self._error, self._error, self._allowed, words=words)
         if bound is None or self._different <= self._blocks * (1 - _MANY):
             different = f"{self._different:,} of {self._blocks:,} blocks"
-            words = f"{different} are not those of a quantization to {self._name}"
+            words = f"{different} differ from a quantization to {self._name}"
             return Closeness(False, False, self._error, self._allowed, words=words)
         words = (
-            f"quantized to {self._name}; the RMS of a row's error is up to {self._rms:.2g} of the row's, "
-            f"at most {bound:.2g}; smaller differences do not show"
+            f"quantized to {self._name}; the RMS error is up to {self._rms:.2g} of a row's "
+            f"RMS, and {bound:.2g} is allowed; smaller differences cannot be detected"
         )
         is_near = self._rms <= bound and self._peak <= BOUNDS[self._name].element and self._is_of_columns()
         return Closeness(is_near, False, self._error, self._error, words=words)

@@ -107,7 +107,7 @@ def _onnx(specs: Mapping[str, TensorSpec], layer: SourceLayer, target: Target) -
         words = [f"gates {', '.join(str(at + 1) for at in order)}"] if len(order) > 1 else []
         words += ["directions stacked"] if count > 1 else []
         words += ["both biases in a row"] if target.position == _BIAS else []
-        rule = ", ".join(words) or "as it is"
+        rule = ", ".join(words) or "unchanged"
         yield Derivation(keys, rule, layer.number, ("gates", str(target.position)), compute)
 
 

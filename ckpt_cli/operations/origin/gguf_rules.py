@@ -92,7 +92,7 @@ class GgufRules:
     def _recipes(self, key: str, before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[Recipe]:
         role = block_role(key)
         if key in self._specs and before == after:
-            yield Recipe("as it is", _same)
+            yield Recipe("unchanged", _same)
             return
         if role == "ssm_a" and before == after:
             yield Recipe("the negative exponential", _negative_exponential, slack=4 * 2.0**-24)
@@ -117,7 +117,7 @@ class GgufRules:
             size = shape[0] // heads
             yield Recipe("halves of each head interleaved", partial(_interleaved, size=size), size)
             return
-        yield Recipe("as it is", _same)
+        yield Recipe("unchanged", _same)
         if self._architecture.startswith(_SHIFTED) and "norm" in role and role.endswith("weight"):
             yield Recipe("plus 1", _plus_one)
 

@@ -104,10 +104,14 @@ class WeightOrigin(NamedTuple):
             return None
         if self.verdict == OTHER:
             made = " and ".join(map(repr, self.sources))
-            off = "" if self.max_error is None else f": off by {self.max_error:.3g}, {self._limit}"
-            message = f"not made of {made} ({self.rule}){off}"
+            off = (
+                ""
+                if self.max_error is None
+                else f": the values differ by up to {self.max_error:.3g}, and {self._limit}"
+            )
+            message = f"the weight was not made from {made} (rule: {self.rule}){off}"
         else:
-            message = f"no source is known for it: {self.rule}"
+            message = f"the source of the weight is unknown: {self.rule}"
         return Finding("error", "origin", message, self.key, file)
 
     @property
@@ -131,15 +135,19 @@ class Origins(NamedTuple):
         """Return an error for each weight that is not proved, and a warning of what the export lacks."""
         found = [finding for one in self.weights if (finding := one.finding(file)) is not None]
         if not self.weights:
-            found.append(Finding("error", "origin", "has no weights to compare", None, file))
+            found.append(Finding("error", "origin", "this file has no weights to compare", None, file))
         if self.unused:
-            message = f"nothing is made of {counted(len(self.unused), 'tensor')} of {self.source}"
+            message = f"no weight was made from {counted(len(self.unused), 'tensor')} of {self.source}"
             found.append(Finding("warning", "origin", f"{message}: {first_of(self.unused)}", None, file))
         return found
 
     @property
     def summary(self) -> str:
         """What is proved, for a note."""
-        text = f"{counted(len(self.weights), 'weight')} made of {self.source}"
+        text = f"{counted(len(self.weights), 'weight was', 'weights were')} made from {self.source}"
         skipped = counted(self.constants, "constant")
-        return text + (f"; {skipped} of the graph not compared" if self.constants else "")
+        return text + (
+            f"; {skipped} of the graph {'was' if self.constants == 1 else 'were'} not compared"
+            if self.constants
+            else ""
+        )

@@ -98,7 +98,7 @@ class DerivationRules(NamedTuple):
         for way in ways:
             axis = way.leading(before)
             compute, granule = partial(_copied, key, way, axis), None if axis is None else 1
-            yield Derivation((key,), way.words(before) or "as it is", 0, ("told", key), compute, granule)
+            yield Derivation((key,), way.words(before) or "unchanged", 0, ("told", key), compute, granule)
 
     def _fronts(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         """Yield what becomes of a Dense layer behind a layer that normalizes."""
@@ -139,7 +139,7 @@ class DerivationRules(NamedTuple):
         for role, key in layer.weights.items():
             shape = self.specs[key].shape
             for way in arrangements(shape, target.shape, target.operation, role, layer.path):
-                rule = way.words(shape) or "as it is"
+                rule = way.words(shape) or "unchanged"
                 axis = way.leading(shape)
                 compute = partial(_copied, key, way, axis)
                 granule = None if axis is None else 1
@@ -304,7 +304,7 @@ def _head_size(layer: SourceLayer, specs: Mapping[str, TensorSpec]) -> int:
 
 def _changed(way: Derivation, words: str, change: Callable[[Array], Array], slack: float = 0.0) -> Derivation:
     """Return a way whose result is changed, element by element."""
-    rule = words if way.rule == "as it is" else f"{way.rule}, {words}"
+    rule = words if way.rule == "unchanged" else f"{way.rule}, {words}"
     return way._replace(rule=rule, compute=partial(_change, way, change, slack))
 
 
@@ -320,7 +320,7 @@ def _change(
 
 def cut_off(way: Derivation, least: float, most: float) -> Derivation:
     """Return a way whose result is cut off at the range of a quantization."""
-    words = f"cut off at {least:.3g} and {most:.3g}, the range that was calibrated"
+    words = f"clipped to the calibrated range from {least:.3g} to {most:.3g}"
     return _changed(way, words, partial(np.clip, a_min=least, a_max=most))
 
 

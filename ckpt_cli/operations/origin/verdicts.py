@@ -137,7 +137,7 @@ class Judge:
     def _pair(self, key: str, spec: TensorSpec) -> Paired | None:
         """Return a weight with its verdict; None where it is a constant of the graph."""
         if spec.dtype.is_unmapped:
-            return Paired(WeightOrigin(key, (), f"values of {spec.dtype} cannot be read", UNPAIRED))
+            return Paired(WeightOrigin(key, (), f"ckpt cannot read values of {spec.dtype}", UNPAIRED))
         tried: list[Proof] = []
         is_sure = is_fitting = False
         candidates: frozenset[int] = frozenset()
@@ -157,9 +157,9 @@ class Judge:
         if (is_state or not is_fitting) and self._is_constant(key, spec):
             return None
         if not tried:
-            return Paired(WeightOrigin(key, (), "no tensor of the source has a fitting shape", UNPAIRED))
+            return Paired(WeightOrigin(key, (), "no tensor of the source has a matching shape", UNPAIRED))
         if spec.stored_as is not None and not is_bounded(spec.stored_as):
-            rule = f"no bound is known for {spec.stored_as.name}"
+            rule = f"ckpt knows no error bound for {spec.stored_as.name}"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         nearest = min(tried, key=lambda proof: proof.found.max_error)
         turned = self._turned(key, spec, {proof.way.layer for proof in tried})
@@ -260,10 +260,10 @@ class Judge:
     def _proved(self, key: str, spec: TensorSpec, proved: Sequence[Proof], attempt: Attempt) -> Paired:
         best = next((proof for proof in proved if proof.found.is_equal), proved[0])
         if best.found.is_coarse:
-            rule = f"all values of {best.way.sources[0]!r} are below the step of the quantization"
+            rule = f"all values of {best.way.sources[0]!r} are smaller than one step of the quantization"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED, best.found.max_error, best.found.allowed))
         if spec.stored_as is not None and self._differ(proved, spec.shape):
-            rule = f"values of {_sources(proved)} are all within the quantization"
+            rule = f"the values of {_sources(proved)} all fit within one step of the quantization"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         signature = best.way.signature
         doubt = self._doubt(key, best.way, attempt.ways)
@@ -350,7 +350,7 @@ def _origin(key: str, proof: Proof, spec: TensorSpec) -> WeightOrigin:
         rule = f"{rule}; {found.words}"
     elif spec.stored_as is not None and found.step:
         rule = f"{rule}, dequantized from {spec.stored_as.name}; "
-        rule += f"differences below {found.step / 2:.2g} do not show"
+        rule += f"differences below {found.step / 2:.2g} cannot be detected"
     verdict = EQUAL if found.is_equal else WITHIN
     return WeightOrigin(key, way.sources, rule, verdict, found.max_error, found.allowed)
 
@@ -359,7 +359,7 @@ def _refuted(key: str, nearest: Proof, *, is_sure: bool) -> WeightOrigin:
     """Return the verdict on a weight that no rule gives; it names the nearest."""
     way, found = nearest
     if not is_sure:
-        rule = f"no tensor of its shape has its values; the nearest is {way.sources[0]!r}"
+        rule = f"no tensor with this shape has these values; the nearest is {way.sources[0]!r}"
         return WeightOrigin(key, (), rule, UNPAIRED, found.max_error, found.allowed)
     rule = f"{way.rule}; {found.words}" if found.words else way.rule
     return WeightOrigin(key, way.sources, rule, OTHER, found.max_error, found.allowed)

@@ -29,7 +29,9 @@ def of_verify(results: Sequence[Result]) -> Report:
 
 
 def _verified(result: Result) -> Subject:
-    counts = f"{counted(result.tensors, 'tensor')} sound, {result.nbytes:,} bytes read"
+    counts = (
+        f"{counted(result.tensors, 'tensor is', 'tensors are')} intact, {result.nbytes:,} bytes were read"
+    )
     commands = []
     if not result.ok:
         commands = [command_line("verify", result.path)]
@@ -114,7 +116,7 @@ def _what(entry: DiffEntry) -> str:
     if entry.change in ("added", "removed"):
         return f"{entry.change}: {specs[0]}"
     if entry.change == "renamed":
-        return f"renamed: it was {entry.source!r}"
+        return f"renamed from {entry.source!r}"
     if entry.apart is not None:
         return f"{entry.change}: {entry.apart}"
     if entry.change != "value":
@@ -125,7 +127,7 @@ def _what(entry: DiffEntry) -> str:
     if found.max_abs is None or found.max_rel is None:
         return count
     norm = "" if found.rel_l2 is None else f", rel_l2 {found.rel_l2:.3g}"
-    return f"{count}, by {found.max_abs:.3g} at most, relative {found.max_rel:.3g}{norm}"
+    return f"{count}, by up to {found.max_abs:.3g}; relative {found.max_rel:.3g}{norm}"
 
 
 def _layers(changed: Sequence[DiffEntry]) -> FindingsTable:

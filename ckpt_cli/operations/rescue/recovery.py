@@ -139,7 +139,7 @@ def plan_rescue(
     for kept in (location.path, *([other.location.path] if other is not None else [])):
         if _place(kept) == _place(bundle_target(WriteTarget(target, ())).path):
             hints = ("choose another output path",)
-            raise ConversionError("is one of the inputs", path=target, hints=hints)
+            raise ConversionError("this path is one of the inputs", path=target, hints=hints)
     try:
         lost = {} if not _needs_a_child(location) else _survey_apart(location)
         salvage = open_damaged(location, other)
@@ -167,7 +167,9 @@ def _format_written(own: Format, target: Location) -> Format:
     told = format_of_suffix(target)
     if told is None or told.name not in _FOR_ONLY_READ:
         message = f"{own.name} can be read, but not written"
-        hints = (f"to save its tensors, end OUT in {' or '.join(_FOR_ONLY_READ.values())}",)
+        hints = (
+            (f"to save the tensors in another format, end OUT in {' or '.join(_FOR_ONLY_READ.values())}"),
+        )
         raise ConversionError(message, path=target, hints=hints)
     return told
 
@@ -231,7 +233,11 @@ def _flaw(salvage: Salvage, key: str, advance: Callable[[int], None]) -> Finding
         return _lost_for(as_ours(error, reader.location.head), key)
     if reader.gap is not None and reader.gap.is_touched:
         return Finding(
-            "error", "hdf5-read", "a part of it is missing: the file is truncated", key, reader.location.head
+            "error",
+            "hdf5-read",
+            "a part of the tensor is missing, because the file is truncated",
+            key,
+            reader.location.head,
         )
     return None
 
@@ -286,7 +292,7 @@ def _one_survey(location: CheckpointLocation, done: frozenset[str]) -> Iterator[
             yield told
             if told[0] == "":
                 return
-        what, code = f"reading took longer than {_PATIENCE} s and was stopped", "hdf5-read"
+        what, code = f"reading took longer than {_PATIENCE} s, so ckpt stopped it", "hdf5-read"
     except EOFError:  # the child is gone, and has not come to its end
         child.join()
         what, code = end_of_child(child.exitcode or 0, location)
@@ -371,7 +377,7 @@ class _RescuePlanner:
         """Leave out tensors of dtypes that another format does not have."""
         for key, spec in list(self.kept.items()):
             if not self.into.holds(spec.dtype):
-                self._lose(key, "dtype", f"{self.into.name} has no {spec.dtype}")
+                self._lose(key, "dtype", f"{self.into.name} cannot store {spec.dtype} tensors")
 
     def _proof(self, key: str) -> str | None:
         if key in self.doubts or not self.reader.has_checksums:
@@ -405,7 +411,7 @@ class _RescuePlanner:
             return None, None
         graph, unplaced = graph_of_keys(objects)
         self.notes.append(
-            "the object graph is rebuilt from the keys, without full names and second names of objects"
+            "the object graph was rebuilt from the keys; full names and additional edges are lost"
         )
         if unplaced:
             self.notes.append(f"{len(unplaced):,} keys belong to no object")
@@ -428,7 +434,7 @@ class _RescuePlanner:
         for key in misread:
             self.kept.pop(key, None)
             self.doubts.pop(key, None)
-            self.notes.append(f"{key!r} is in a damaged block, and no object has this key: ignored")
+            self.notes.append(f"ignored {key!r}, because its block is damaged and no object has this key")
         self.lost = [lost for lost in self.lost if lost.key not in misread]
 
     def _weights(self, specs: Any) -> dict[str, TensorSpec]:
@@ -449,7 +455,9 @@ class _RescuePlanner:
         if graph is not None and hidden:
             for key in claimed_keys(graph, self.reader.specs):
                 if key not in known:
-                    self._lose(key, "block-checksum", "the index block with its entry is damaged")
+                    self._lose(
+                        key, "block-checksum", "the entry of this tensor is in a damaged block of the index"
+                    )
 
     # The plan ------------------------------------------------------------------------
 
@@ -461,7 +469,7 @@ class _RescuePlanner:
             keys.sort(key=self._stored_place)
             into = format_named("tf-object" if state is not None else "tf-name")
             if reader.format.has_object_graph and not into.has_object_graph:
-                self.notes.append(f"written as {into.name}, because the object graph is lost")
+                self.notes.append(f"the output is {into.name}, because the object graph is lost")
         moves = [Move(reader.specs[key].plain, key, reader[key]) for key in keys]
         pieces = {move.spec.key: move.tensor.pieces() for move in moves if move.tensor is not None}
         slices = {key: [extents for extents, _ in found] for key, found in pieces.items() if found}

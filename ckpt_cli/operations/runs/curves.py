@@ -68,12 +68,12 @@ def read_curve(directory: Location, tag: str | None = None) -> EventCurves:
         try:
             _read(reader, tag, curves, tags)
         except CheckpointNotFoundError:
-            notes.append(f"{path}: was deleted during the command and is left out")
+            notes.append(f"left out {path}, which was deleted during this command")
             continue
         files.append(path)
         if reader.flaw is not None:
             more = f", and {counted(reader.damaged - 1, 'more flaw')}" if reader.damaged > 1 else ""
-            notes.append(f"{reader.flaw}{more}; complete records are used")
+            notes.append(f"{reader.flaw}{more}; ckpt uses the complete records")
     names = (tag,) if tag is not None else (*_LOSSES, *curves)
     found = next((curves[name] for name in names if name in curves), Curve(tag or ""))
     return EventCurves(found, tuple(files), tuple(tags), tuple(notes))

@@ -91,5 +91,5 @@ class Follower:
         except CheckpointError as error:
             if is_unchanged and str(error) not in self._warned:
                 self._warned.add(str(error))
-                warnings.append(f"not complete, or damaged: {error}")
+                warnings.append(f"a checkpoint is incomplete or damaged: {error}")
             return None

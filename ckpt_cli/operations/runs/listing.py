@@ -216,7 +216,7 @@ def _interrupted(path: Location) -> list[str]:
     for found in half_sent_in(path) if path.store.scheme else here:
         if found is not None:
             age, size = spoken_age(time.time() - found.modified), found.frees(Freed())
-            doing = found.in_the_way or f"{command_line('state', '--fix', path)} removes it"
+            doing = found.in_the_way or f"to remove it: {command_line('state', '--fix', path)}"
             notes.append(f"{found.path}: {found.what} ({age} old, {size:,} bytes; {doing})")
     return notes
 

@@ -180,7 +180,7 @@ class RunLog:
                 nothing = error
                 continue
             if row is None:
-                self.notes.append(f"{member.location.path}: was deleted during the command and is left out")
+                self.notes.append(f"left out {member.location.path}, which was deleted during this command")
                 continue
             chosen += row.format is not None
             yield row

@@ -76,7 +76,7 @@ def flaw_of(location: CheckpointLocation) -> str | None:
             missing = reader.missing_files()
     except CheckpointError as error:
         return str(error)
-    return f"{missing[0]}: missing" if missing else None
+    return f"{missing[0]} is missing" if missing else None
 
 
 class Run:
@@ -187,19 +187,20 @@ def places_of(path: Location) -> tuple[Location, Location]:
         with path.open() as file:
             if not looks_like_state_file(file.read(0, 4096)):
                 _refuse_checkpoint(path)
-                message = "expected a directory or a state file"
+                message = "this is not a directory or a state file"
                 raise CheckpointError(message, path=path)
         return path.parent or path.of("."), path
     if not path.is_folder():
         _refuse_checkpoint(path)
         if path.exists():
-            raise CheckpointError("expected a directory or a state file", path=path)
+            raise CheckpointError("this is not a directory or a state file", path=path)
         path.require_access()
         message = path.missing_container() or NO_FOLDER
         raise CheckpointNotFoundError(message, path=path, hints=_suggest_directory(path))
     if not is_directory(path) and sharded_folder(path) is None:
         raise CheckpointError(
-            "this is one checkpoint, which has no state file; expected a directory of checkpoints", path=path
+            ("this is one checkpoint, which has no state file; expected a directory of checkpoints"),
+            path=path,
         )
     return path, path / FILE_NAME
 
@@ -234,7 +235,7 @@ def _modified(path: Location) -> float:
     """Return when something was changed, in seconds since 1970; CheckpointNotFoundError where it has gone."""
     found = path.entry()
     if found is None:
-        raise CheckpointNotFoundError("no longer exists", path=path)
+        raise CheckpointNotFoundError("this file no longer exists", path=path)
     return found.modified
 
 

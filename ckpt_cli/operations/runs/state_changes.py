@@ -115,8 +115,8 @@ class _StatePlanner:
     def plan(self, wish: Wish) -> StatePlan:
         run = self.run
         if run.has_file and run.state is None and not wish.fix:
-            hints = (f"to rewrite it: {command_line('state', '--fix', run.path)}",)
-            raise CorruptCheckpointError("cannot be read", path=run.state_path, hints=hints)
+            hints = (f"to rewrite the state file: {command_line('state', '--fix', run.path)}",)
+            raise CorruptCheckpointError("this state file cannot be read", path=run.state_path, hints=hints)
         if wish.keep is not None and run.is_in_store:
             message = "--keep deletes checkpoints only on a local disk"
             hints = ("in a bucket, use a lifecycle rule or the provider's own program",)
@@ -199,11 +199,15 @@ class _StatePlanner:
         if entry.location is None:
             path = self.run.path / name
             if entry.absence != NOT_THERE:
-                raise CheckpointError(f"cannot become the latest: it {entry.absence}", path=path)
+                raise CheckpointError(
+                    f"this checkpoint cannot become the latest, because it {entry.absence}", path=path
+                )
             raise CheckpointNotFoundError("no such checkpoint", path=path, hints=suggest(path))
         flaw = flaw_of(entry.location)
         if flaw is not None:
-            raise CheckpointError(f"cannot become the latest: {flaw}", path=entry.location.path)
+            raise CheckpointError(
+                f"this checkpoint cannot become the latest: {flaw}", path=entry.location.path
+            )
         known = {known.name: known for known in self.entries}
         if self.latest is not None and self.latest.name == entry.name and not self.latest.is_stale:
             self.latest = known[entry.name]
@@ -229,7 +233,7 @@ class _StatePlanner:
             self._change("mend", name, "the latest checkpoint was not listed last")
         if state.timestamps and len(state.timestamps) != len(state.paths):
             times, paths = counted(len(state.timestamps), "timestamp"), counted(len(state.paths), "path")
-            self._change("mend", name, f"{times} for {paths}")
+            self._change("mend", name, f"it has {times} for {paths}")
 
     def _state(self) -> StateFile | None:
         """Return what the state file shall say."""
@@ -245,7 +249,9 @@ class _StatePlanner:
         if self.latest is None and before is None:
             return None
         if self.latest is None:
-            self.warnings.append(f"{self.run.path}: no checkpoint to list, so the state file is unchanged")
+            self.warnings.append(
+                f"{self.run.path}: the state file is unchanged, because no checkpoint exists to list"
+            )
             self.changes = [change for change in self.changes if change.action not in _REWRITING]
             return before
         listed = [*(entry for entry in self.entries if entry.name != self.latest.name), self.latest]
@@ -314,7 +320,7 @@ class _StatePlanner:
         listed = [entry for entry in self.entries if entry.location is not None]
         for entry in listed:
             if not is_inside(entry.name):
-                self.warnings.append(f"{entry.name} is kept: it is outside the directory")
+                self.warnings.append(f"{entry.name} is kept, because it is outside the directory")
         inside = [entry for entry in listed if is_inside(entry.name)]
         if self.latest in inside:
             assert self.latest is not None
@@ -326,14 +332,14 @@ class _StatePlanner:
         members = []
         for member in unlisted:
             if steps and step_of(member.name) is None and member not in waiting:
-                self.warnings.append(f"{member.name} is kept: its name has no step")
+                self.warnings.append(f"{member.name} is kept, because its name has no step")
             elif member not in waiting:
                 members.append(member)
 
         def counted_in(member: Member, is_newest: bool) -> StateEntry | None:
             if is_newest and self.latest in inside[-1:]:
                 why = "is newer than the latest, but not in the state file"
-                self.warnings.append(f"{member.name} is kept: it {why}")
+                self.warnings.append(f"{member.name} is kept, because it {why}")
                 return None
             return StateEntry(member.name, member.name, member.modified, member.location)
 
@@ -360,7 +366,7 @@ class _StatePlanner:
                 self.changes.append(Change("remove", name, lock.what, leftover=lock, nbytes=lock.nbytes))
                 continue
             held.add(lock.path)
-            self.warnings.append(f"{name} is kept: {lock.what}, {lock.in_the_way}")
+            self.warnings.append(f"{name} ({lock.what}) is kept, because {lock.in_the_way}")
         return held
 
     def _remove_leftovers(self) -> None:
@@ -373,15 +379,15 @@ class _StatePlanner:
                 continue
             name = self._name(leftover)
             if isinstance(leftover, HalfSent) and leftover.target and lock_path(leftover.target) in held:
-                self.warnings.append(f"{name} is kept: another process is writing it")
+                self.warnings.append(f"{name} is kept, because another process is writing it")
                 continue
             if leftover.in_the_way is not None:
-                self.warnings.append(f"{name} is kept: {leftover.what}, but {leftover.in_the_way}")
+                self.warnings.append(f"{name} ({leftover.what}) is kept, because {leftover.in_the_way}")
                 continue
             age = time.time() - leftover.modified
             if age < _RECENT:
                 why = "a save on another machine may still need it"
-                self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago: {why}")
+                self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago; {why}")
             what = f"{leftover.what}, {spoken_age(age)} old"
             size = leftover.frees(self._freed)
             change = Change("remove", name, what, leftover=leftover, nbytes=size)
@@ -484,8 +490,8 @@ def _replaced(run: Run, state: StateFile, *, may_delete_first: bool) -> bool:
 
 def _refuse_changed(run: Run) -> None:
     if _state_in(run.state_path) != run.state:
-        hints = ("a program may have saved a checkpoint; run this again",)
-        raise CheckpointError("was just changed by another process", path=run.state_path, hints=hints)
+        hints = ("run this again; a program may have saved a checkpoint",)
+        raise CheckpointError("another process has just changed this file", path=run.state_path, hints=hints)
 
 
 def _state_in(path: Location) -> StateFile | None:

@@ -84,16 +84,18 @@ def _compare(reader: FormatReader, graph: MetaGraph, path: str) -> tuple[dict[st
                 unknown.append(key)
         elif variable.shape is not None and variable.shape != spec.shape:
             misfits.append(
-                f"{key} is {list(variable.shape)} in the graph, {list(spec.shape)} in the checkpoint"
+                f"{key} is {list(variable.shape)} in the graph, but {list(spec.shape)} in the checkpoint"
             )
         else:
             marks[key] = variable.trainable
     if misfits:
-        more = f", and {len(misfits) - 1:,} more differ" if len(misfits) > 1 else ""
-        return {}, (f"{path}: ignored, because this graph belongs to another model: {misfits[0]}{more}",)
+        more = f"; {len(misfits) - 1:,} more shapes differ" if len(misfits) > 1 else ""
+        return {}, (f"ignored {path}, because this graph belongs to another model: {misfits[0]}{more}",)
     if unknown:
         known = f"lacks {len(unknown):,} weights and slots" if marks else "has none of the tensors"
-        message = f"{path}: this graph {known}, such as {unknown[0]}; it may be of an older or other model"
+        message = (
+            f"{path}: this graph {known}, such as {unknown[0]}; it may belong to an older or another model"
+        )
         return marks, (message,)
     return marks, ()
 

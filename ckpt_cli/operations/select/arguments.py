@@ -105,10 +105,10 @@ def each_once(named: Sequence[P]) -> tuple[list[P], list[str]]:
         return ordered, []
     several = len(ordered) > 1
     what = [f"{len(named):,} paths name {len(found):,} checkpoint{'s' * several}"] * (len(found) < len(named))
-    how = ["in the order of steps"] if several else []
+    how = ["sorted by step"] if several else []
     more = f" and {len(ordered) - _MOST_NAMED:,} more" if len(ordered) > _MOST_NAMED else ""
     names = ", ".join(place.path for place in ordered[:_MOST_NAMED])
-    return ordered, [f"{', '.join(what + how)}: {names}{more}"]
+    return ordered, [f"{'; '.join(what + how)}: {names}{more}"]
 
 
 def _shards_of_maps(named: Sequence[_NamedCheckpoint]) -> set[str]:

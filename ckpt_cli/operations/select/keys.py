@@ -63,7 +63,7 @@ class Rules(NamedTuple):
         for sub in subs:
             regex, arrow, replacement = sub.partition("=>")
             if not arrow:
-                raise ValueError(f"{sub!r} is not REGEX=>REPLACEMENT")
+                raise ValueError(f"--sub {sub!r}: expected the form REGEX=>REPLACEMENT")
             try:
                 re.compile(regex).sub(replacement, "")
             except (re.error, IndexError) as error:
@@ -209,7 +209,9 @@ class _Applied:
         unused = [name for name in self._names if name not in self._mapped]
         if not unused or self._names.is_both_ways:
             return []
-        return [f"{len(unused)} of {len(self._names)} lines of the map match nothing, such as {unused[0]!r}"]
+        return [
+            (f"{len(unused)} of {len(self._names)} lines of the map match no tensor, such as {unused[0]!r}")
+        ]
 
 
 # Keys alone -----------------------------------------------------------------------
@@ -225,12 +227,12 @@ def _by_key(reader: FormatReader, rules: Rules) -> Renamed:
     owners: dict[str, str] = {}
     for old, new in keys.items():
         if not new and old:
-            raise ConversionError("its new key would be empty", key=old)
+            raise ConversionError("the new key of this tensor would be empty", key=old)
         _check_utf8(old, new)
         if new == GRAPH_KEY != old:
-            raise ConversionError("its new key is reserved for the object graph", key=old)
+            raise ConversionError("the new key of this tensor is reserved for the object graph", key=old)
         if owners.setdefault(new, old) != old:
-            raise DuplicateKeyError(f"{owners[new]!r} and {old!r} both become this key", key=new)
+            raise DuplicateKeyError(f"{owners[new]!r} and {old!r} would both become this key", key=new)
     out = Renamed(reader, keys, None)
     out.notes = notes
     return out
@@ -239,7 +241,7 @@ def _by_key(reader: FormatReader, rules: Rules) -> Renamed:
 def _check_utf8(old: str, new: str) -> None:
     """Reject a rule that makes a name invalid: no program looks for one that is not UTF-8."""
     if is_utf8(old) and not is_utf8(new):
-        raise ConversionError(f"cannot become {new!r}, which is not UTF-8", key=old)
+        raise ConversionError(f"this tensor cannot become {new!r}, because that is not UTF-8", key=old)
 
 
 def _check_edges(old: str, new: str) -> None:
@@ -248,7 +250,9 @@ def _check_edges(old: str, new: str) -> None:
         return
     hiding = [edge for edge in new.split("/") if hides_attributes(edge)]
     if hiding and not any(map(hides_attributes, old.split("/"))):
-        message = f"cannot become {new!r}: TensorFlow restores nothing below an edge {hiding[0]!r}"
+        message = (
+            f"this tensor cannot become {new!r}: TensorFlow restores nothing below an edge {hiding[0]!r}"
+        )
         raise ConversionError(message, key=old)
 
 
@@ -353,7 +357,9 @@ def _by_path(names: NameMap, owners: Mapping[str, tuple[int, str, str]], paths: 
 
 def _same_attribute(old: str, new: str) -> None:
     if _attribute_of(new) and _attribute_of(new) != _attribute_of(old):
-        message = f"cannot become {new!r}: the part after {_TAIL!r} belongs to the program's object"
+        message = (
+            f"this tensor cannot become {new!r}: the part after {_TAIL!r} belongs to the program's object"
+        )
         raise ConversionError(message, key=old)
 
 
@@ -383,7 +389,7 @@ def _slot_names(
                 names[slot.node] = match["name"]
         elif not any(len(both) > 1 for both in around.values()):
             message = f"{old!r} cannot become {new!r}: a slot variable follows its variable"
-            raise ConversionError(message, hints=("rename the variable; its slots follow",))
+            raise ConversionError(message, hints=("rename the variable; its slots are renamed with it",))
     return names
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.axes import NOTHING, AxisOperations, Cut, Join, parse_steps
 from formats.core.spec import key_text
+from formats.core.words import counted
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.location import Location, local_location
 
@@ -58,13 +59,15 @@ class Name(NamedTuple):
         literals = tuple(key_text(_ESCAPED.sub(_unescape_one, part)) for part in parts[::2])
         captures = tuple(part.decode() for part in parts[1::2])
         if len(captures) > _MOST_CAPTURES:
-            raise ValueError(f"{len(captures)} captures in one name, at most {_MOST_CAPTURES} are supported")
+            raise ValueError(
+                f"a name has {len(captures)} captures, but at most {_MOST_CAPTURES} are supported"
+            )
         if any(not between or between[0] in "0123456789" for between in literals[1:-1]) or (
             captures and literals[-1][:1].isdigit()
         ):
-            raise ValueError("a capture matches all digits, so it must be followed by something else")
+            raise ValueError("a capture matches all digits, so something other than a digit must follow it")
         if sum(capture.startswith(_ANY) for capture in captures) > 1:
-            raise ValueError("two captures of any text in one name")
+            raise ValueError("a name has two captures of any text; only one is supported")
         return cls(literals, captures)
 
     @property
@@ -203,7 +206,7 @@ class NameMap(Mapping[str, str]):
                 break
             self._tried += 1
             if self._tried > _MOST_TRIED:
-                raise CheckpointError("too many lines with captures", path=self.path)
+                raise CheckpointError("the map has too many lines with captures", path=self.path)
             captures = self.rows[number].old.match(name)
             if captures is not None:
                 return number, captures
@@ -225,7 +228,7 @@ class NameMap(Mapping[str, str]):
     def refused(self, why: str) -> CheckpointError:
         """Return the error of a map with operations where names alone are taken."""
         row = next(row for row in self.rows if row.steps.operations)
-        return CheckpointError(f"has operations, {why}", path=self.path, hints=(str(row),))
+        return CheckpointError(f"the map has operations, {why}", path=self.path, hints=(str(row),))
 
     def respelled(self, spell: Callable[[str, str], tuple[str, str]]) -> NameMap:
         """Return a map in which names without captures are others."""
@@ -277,7 +280,7 @@ def packs() -> dict[str, str]:
 def packs_hint() -> str:
     """Return the hint that names the maps of ckpt's own."""
     names = ", ".join(f"--map {name}" for name in packs())
-    return f"maps that ship with ckpt: {names}; to see what they are for: ckpt explain maps"
+    return f"to use a map that ships with ckpt: {names}; to see what each map is for: ckpt explain maps"
 
 
 def read_map(path: Location) -> NameMap:
@@ -290,12 +293,12 @@ def read_map(path: Location) -> NameMap:
         if path in packs():
             path = _PACKS / (path + _SUFFIX)
         elif not path.exists():
-            message = "no such file or map"
+            message = "no such file, and ckpt has no map with this name"
             raise CheckpointNotFoundError(message, path=path, hints=(packs_hint(),))
     with path.open() as file:
         data = file.read(0, LARGEST_MAP + 1)
     if len(data) > LARGEST_MAP:
-        raise CheckpointError(f"larger than {LARGEST_MAP} bytes, the limit for a map", path=path)
+        raise CheckpointError(f"the file is larger than {LARGEST_MAP} bytes, the limit for a map", path=path)
     return parse_map(data, path)
 
 
@@ -318,7 +321,7 @@ def _refuse_contradictions(rows: Sequence[MapRow], path: str) -> None:
         message = f"{row.old.text!r} has two new names, {other.new.text!r} and {row.new.text!r}"
         if row.new == other.new:
             steps = f"{other.steps} and {row.steps}"
-            message = f"{row.old.text!r} becomes {row.new.text!r} with two different operations, {steps}"
+            message = f"{row.old.text!r} becomes {row.new.text!r} with two different operations: {steps}"
         hints = tuple(str(each) for each in (other, row) if each.place)
         raise CheckpointError(message, path=path, hints=hints)
 
@@ -330,7 +333,9 @@ def _json_rows(path: str, data: bytes) -> Iterator[MapRow]:
     try:
         pairs = json.loads(data, object_pairs_hook=only_pairs)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"starts like JSON, but is not valid JSON: {error}", path=path) from error
+        raise CheckpointError(
+            f"this map starts like JSON, but is not valid JSON: {error}", path=path
+        ) from error
     for old, new in pairs:
         if not isinstance(new, str):
             raise CheckpointError(f"the new name of {old!r} is not a string", path=path)
@@ -343,8 +348,8 @@ def _lines(path: str, data: bytes) -> Iterator[MapRow]:
             continue
         columns = line.split(b"\t")
         if not 2 <= len(columns) <= 3:
-            expected = "expected the old name, the new name and optional operations"
-            message = f"line {number} has {len(columns)} TAB-separated columns, {expected}"
+            expected = "expected OLD, a TAB and NEW, and optionally a TAB and operations"
+            message = f"line {number} has {counted(len(columns), 'column')}; {expected}"
             raise CheckpointError(message, path=path)
         try:
             steps = parse_steps(columns[2].decode()) if len(columns) == 3 else NOTHING

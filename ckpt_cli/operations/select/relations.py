@@ -50,7 +50,9 @@ def inverted(names: NameMap) -> NameMap:
         try:
             steps = _counted(row, names).inverse()
         except ValueError as error:
-            raise ConversionError(f"no way back: {error}", path=names.path, hints=(str(row),)) from error
+            raise ConversionError(
+                f"a line of the map cannot be inverted: {error}", path=names.path, hints=(str(row),)
+            ) from error
         rows.append(row._replace(old=row.new, new=row.old, steps=steps))
     return NameMap(rows, names.path)
 
@@ -115,7 +117,7 @@ class _Relating:
         part = int(captures[row.free]) if row.free is not None else number
         parts = self._joined.setdefault((row.new, target), {})
         if (at := (row.free is not None, part)) in parts:
-            message = f"{parts[at][0]!r} and {name!r} become the same part of this tensor"
+            message = f"{parts[at][0]!r} and {name!r} would become the same part of this tensor"
             raise DuplicateKeyError(message, key=target, hints=(str(row),))
         parts[at] = name, row
 
@@ -125,12 +127,14 @@ class _Relating:
         numbers = [number for _, number in sorted(parts)]
         rows = self._names.group(row)
         if any(other.steps != row.steps or other.free != row.free for other in rows):
-            message = "the lines of the map for this tensor disagree"
+            message = "the lines of the map for this tensor contradict each other"
             raise ConversionError(message, key=target, hints=_shown(rows))
         if row.free is None:
             missing = [other for other in rows if other not in {mine for _, mine in held}]
             if missing:
-                message = f"is made of {len(rows)} tensors, but {len(missing)} of them are missing"
+                message = (
+                    f"this tensor needs {len(rows)} source tensors, but {len(missing)} of them are missing"
+                )
                 raise ConversionError(message, key=target, hints=_shown(missing))
         turn = row.steps.turn
         assert isinstance(turn, Join)
@@ -139,7 +143,7 @@ class _Relating:
             last, found = wanted - 1, str(len(held))
             if row.free is not None:
                 last, found = max(last, *numbers), ", ".join(map(str, numbers[:_MOST_SHOWN]))
-            message = f"is made of parts 0 to {last}, found {found}"
+            message = f"this tensor needs the parts 0 to {last}; found {found}"
             raise ConversionError(message, key=target, hints=(str(row),))
         steps = row.steps._replace(turn=turn._replace(parts=len(held)))
         return Relation(tuple(name for name, _ in held), (target,), steps, row)
@@ -156,7 +160,7 @@ class _Relating:
         else:
             targets = [other.new.fill(captures) for other in self._names.group(row)]
         if len(targets) != count:
-            message = f"is cut into {count} parts, but the map names {len(targets)}"
+            message = f"this tensor is cut into {count} parts, but the map names {len(targets)}"
             raise ConversionError(message, key=name, hints=_shown(self._names.group(row)))
         steps = row.steps._replace(turn=turn._replace(parts=count))
         return Relation((name,), tuple(targets), steps, row)
@@ -178,11 +182,13 @@ def _refuse_doubles(relations: Iterable[Relation], names: NameMap) -> None:
         for target in relation.targets:
             if not target:
                 raise ConversionError(
-                    "its new key would be empty", key=relation.sources[0], hints=(str(relation.row),)
+                    "the new key of this tensor would be empty",
+                    key=relation.sources[0],
+                    hints=(str(relation.row),),
                 )
             other = made.setdefault(target, relation)
             if other is not relation or relation.targets.count(target) > 1:
-                message = f"{other.sources[0]!r} and {relation.sources[0]!r} both become this key"
+                message = f"{other.sources[0]!r} and {relation.sources[0]!r} would both become this key"
                 hints = tuple(dict.fromkeys((str(other.row), str(relation.row))))
                 raise DuplicateKeyError(message, path=names.path, key=target, hints=hints)
 
@@ -208,7 +214,7 @@ def _refuse_detours(relations: Sequence[Relation], names: NameMap) -> None:
             assert mine is not None
             if row.place in {other.place for other in names.group(mine)}:
                 continue
-            message = f"{target!r} would match another line of the map on the way back"
+            message = f"the inverse map would match {target!r} with another line"
             raise ConversionError(
                 message, key=relation.sources[0], hints=(str(mine), str(names.rows[found[0]]))
             )
@@ -218,7 +224,10 @@ def _counted_or_not(row: MapRow, names: NameMap) -> Join | Cut | None:
     turn = row.steps.turn
     if isinstance(turn, Join) and turn.kind == "concat" and turn.parts is None:
         if row.free is not None:
-            message = f"no way back: {turn} does not give the number of parts, as in concat({turn.axis},3)"
+            message = (
+                f"a line of the map cannot be inverted: {turn} does not give the number of parts; "
+                f"write for example concat({turn.axis},3)"
+            )
             raise ConversionError(message, path=names.path, hints=(str(row),))
         return turn._replace(parts=len(names.group(row)))
     return turn

@@ -60,7 +60,7 @@ def dataset_names(keys: Sequence[str], path: str) -> tuple[dict[str, str], list[
     taken: set[str] = set()
     for key in sorted(keys, key=lambda key: key.count("/")):
         if key.count("/") > MOST_COMPONENTS:
-            raise ConversionError("not a valid path for a dataset", path=path, key=key[:100] + "…")
+            raise ConversionError("this is not a valid path for a dataset", path=path, key=key[:100] + "…")
         name, at = key, key.find("/")
         while at >= 0:
             if name[:at] in taken:
@@ -71,7 +71,7 @@ def dataset_names(keys: Sequence[str], path: str) -> tuple[dict[str, str], list[
         taken.add(name)
         names[key] = name
     changed = [key for key in keys if names[key] != key]
-    more = f", and {counted(len(changed) - 1, 'more tensor')} likewise" if len(changed) > 1 else ""
+    more = f", and {counted(len(changed) - 1, 'more tensor')} in the same way" if len(changed) > 1 else ""
     notes = [f"{changed[0]} is written as {names[changed[0]]}{more}"] if changed else []
     return {key: names[key] for key in keys}, notes
 

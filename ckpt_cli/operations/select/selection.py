@@ -52,12 +52,12 @@ class Selection(NamedTuple):
         chosen = tuple(kinds.split(",")) if kinds else ()
         for kind in chosen:
             if kind not in KINDS:
-                raise ValueError(f"unknown kind {kind!r}; use {', '.join(KINDS)}")
+                raise ValueError(f"the kind {kind!r} is unknown; expected {', '.join(KINDS)}")
         for pattern in (*keep, *drop) if regex else ():
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"regular expression {pattern!r}: {error}") from error
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
         return cls(tuple(keep), tuple(drop), regex, name, chosen, ignore_case)
 
     @property
@@ -95,7 +95,7 @@ def with_words(selection: Selection, *readers: FormatReader) -> Selection:
             continue
         found = {key for reader in readers for key in _matching(reader, f"*{text}*", selection)}
         if found:
-            notices.tell(f"{counted(len(found), 'tensor contains', 'tensors contain')} {text!r}")
+            notices.tell(f"{counted(len(found), 'key contains', 'keys contain')} {text!r}")
             keep[at] = f"*{text}*"
     return selection._replace(keep=tuple(keep), words=())
 
@@ -167,7 +167,7 @@ def choose(
     for text in found.unmatched:
         raise unmatched(reader, text)
     if not found.chosen:
-        raise NothingSelectedError("the selection leaves no tensors", path=reader.location.path)
+        raise NothingSelectedError("no tensor is selected", path=reader.location.path)
     if found.idle and reader.paths_flaw is not None:
         raise unmatched(reader, found.idle[0])
     if noted:
@@ -185,9 +185,9 @@ def prove_graph(reader: FormatReader) -> None:
         return
     if flaw.code in NOT_READ:
         raise InaccessibleError(flaw.message, path=flaw.file)
-    message = f"its object graph cannot be read: {flaw.message}"
+    message = f"the object graph cannot be read, and the keys have no meaning without it: {flaw.message}"
     verify = command_line("verify", reader.location.path)
-    hints = (f"the keys have no meaning without it; to see all damage: {verify}",)
+    hints = (f"to see all damage: {verify}",)
     raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
 
 
@@ -214,7 +214,7 @@ def unmatched(reader: FormatReader, text: str) -> CheckpointError:
     message = f"no tensor matches {text!r}"
     hints = close_keys(reader, text)
     if parse_location(text).entry() is not None:
-        hints = (f"{text} is a path; arguments after a checkpoint select its tensors",)
+        hints = (f"pass one checkpoint; {text} is a path, and the arguments after a checkpoint are KEYs",)
     return NothingSelectedError(message, path=reader.location.path, hints=hints)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.chunks import PIECE
 from formats.core.region import normal_index
+from formats.core.words import first_of
 from formats.errors import CheckpointError
 from formats.model.tensor import LazyTensor
 
@@ -131,7 +132,7 @@ def find_parts(reader: FormatReader, texts: tuple[str, ...], selection: Selectio
     # The other options drop slices, too.
     left = [key for key in sift(reader, selection._replace(keep=())).chosen if key in parts]
     if not left:
-        raise NothingSelectedError("the selection leaves no tensors", path=reader.location.path)
+        raise NothingSelectedError("no tensor is selected", path=reader.location.path)
     return [part for key in left for part in parts[key]]
 
 
@@ -178,8 +179,8 @@ def _only(reader: FormatReader, text: str, how: Selection) -> str:
     """Return the one key that a text names, its case and words taken as a selection says."""
     chosen = choose(reader, Selection(keep=(text,), ignore_case=how.ignore_case, words=how.words))
     if len(chosen) > 1:
-        shown = tuple(f"for example: {key}" for key in chosen[:3])
-        message = f"{len(chosen)} tensors match {text!r}, expected one"
+        shown = (f"name one of them: {first_of(chosen)}",)
+        message = f"{len(chosen)} tensors match {text!r}; expected one"
         raise NothingSelectedError(message, path=reader.location.path, hints=shown)
     return chosen[0]
 
@@ -191,7 +192,7 @@ def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[in
     """
 
     def wrong(what: str) -> SliceError:
-        message = f"slice [{text}]: {what}, the shape is {list(spec.shape)}"
+        message = f"slice [{text}]: {what}; the tensor has shape {list(spec.shape)}"
         return SliceError(message, path=path, key=spec.key)
 
     terms = [term.strip() for term in text.split(",")] if text.strip() else []
@@ -203,7 +204,7 @@ def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[in
         if term == "...":
             index.append(Ellipsis)
         elif not term:
-            raise wrong("an empty dimension")
+            raise wrong("a dimension is empty")
         elif any(number and not _NUMBER.fullmatch(number) for number in numbers) or len(numbers) > 3:
             raise wrong(f"{term!r} is not a slice")
         elif len(numbers) == 1:

@@ -19,4 +19,4 @@ def left_alone(reader: FormatReader, keys: Iterable[str]) -> str | None:
     if not named:
         return None
     what = counted(len(named), "tensor is", "tensors are")
-    return f"{what} left out, because values of this type cannot be read: {first_of(named)}"
+    return f"{what} left out, because ckpt cannot read values of this type: {first_of(named)}"

@@ -75,7 +75,7 @@ class Relaid(FormatReader):
         keeps_facts: bool = False,
     ) -> None:
         if not reader.format.has_values:
-            raise ConversionError("a listing, which stores no values", path=reader.location.path)
+            raise ConversionError("this is a listing, which stores no values", path=reader.location.path)
         self.location = reader.location
         self.format = reader.format._replace(
             name="layout",
@@ -99,20 +99,23 @@ class Relaid(FormatReader):
         }
         if len(self._tensors) != len(tensors):
             twice = next(constant.key for constant in constants if constant.key in self.origins)
-            raise DuplicateKeyError("two tensors become this key", path=self.location.path, key=twice)
+            raise DuplicateKeyError("two tensors would become this key", path=self.location.path, key=twice)
         self._specs = {key: tensor.spec for key, tensor in self._tensors.items()}
 
     def _made(self, relation: Relation) -> Iterator[_Made | _Renamed]:
         origins = [self._reader[source] for source in relation.sources]
         dtypes = {origin.spec.dtype.name for origin in origins}
         if len(dtypes) > 1:
-            message = f"combines {' and '.join(sorted(dtypes))}, expected one dtype"
+            message = f"this tensor combines {' and '.join(sorted(dtypes))}; expected one dtype"
             raise ConversionError(message, path=self.location.path, key=relation.targets[0])
         if not relation.steps.operations and relation.scale == 1:
             yield _Renamed(origins[0], relation.targets[0])
             return
         if relation.scale != 1 and not dtypes <= _SCALABLE:
-            message = f"must be multiplied, which needs {', '.join(sorted(_SCALABLE))}, not {dtypes.pop()}"
+            message = (
+                f"this tensor must be multiplied, which needs {', '.join(sorted(_SCALABLE))}; "
+                f"found {dtypes.pop()}"
+            )
             raise ConversionError(message, path=self.location.path, key=relation.sources[0])
         shapes = relation.steps.shapes([origin.spec.shape for origin in origins])
         dtype = origins[0].spec.dtype
@@ -263,7 +266,10 @@ class _Made(LazyTensor):
         with np.errstate(over="ignore"):
             scaled = wide.astype(made.dtype)
         if not np.array_equal(np.isinf(scaled), np.isinf(made)):
-            message = f"is too large for {self.spec.dtype} after multiplication by {self._relation.scale:.6g}"
+            message = (
+                f"the tensor is too large for {self.spec.dtype} after multiplication by "
+                f"{self._relation.scale:.6g}"
+            )
             raise ConversionError(message, key=self.spec.key)
         return scaled
 

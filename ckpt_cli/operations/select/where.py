@@ -193,7 +193,7 @@ class _Parser:
     def _factor(self, depth: int) -> _Node:
         token = self._next
         if depth > _DEEPEST:
-            raise self._error(f"more than {_DEEPEST} parentheses and nots inside each other", token)
+            raise self._error(f"parentheses and nots are nested more than {_DEEPEST} deep", token)
         if token.kind == "word" and token.text == "not":
             self.take("word", "not")
             return _Not(self._factor(depth + 1))
@@ -245,7 +245,9 @@ class _Parser:
             return float(value.text)
         found = _NUMBER.fullmatch(value.text) if len(value.text) <= _LONGEST_NUMBER else None
         if found is None or math.isinf(float(found["number"])):
-            message = f"{name.text} is a number, and {value.text!r} is not; numbers may end in k, M, G or %"
+            message = (
+                f"expected a number for {name.text}, found {value.text!r}; a number may end in k, M, G or %"
+            )
             raise self._error(message, value)
         unit = _UNITS[found["unit"]]
         if "e" in found["number"].lower():

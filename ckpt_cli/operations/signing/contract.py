@@ -58,13 +58,18 @@ class SignedContract(Contract):
             return [Finding("error", "signature", self._flaw, None, self.path)]
         found = super().findings(location, workers, advance, damage=damage)
         if found and not self._is_of_this:
-            message = f"signed for another checkpoint, {self._source[:80]!a}: none of its tensors is here"
+            message = (
+                f"this is the signature of another checkpoint, {self._source[:80]!a}; none of its "
+                "tensors is here"
+            )
             return [Finding("error", "signature", message, None, self.path)]
         return found
 
     @property
     def remark(self) -> str:
-        return "; ".join((f"{counted(len(self.specs), 'tensor')} as signed in {self.path}", *self._remarks))
+        return "; ".join(
+            (f"{counted(len(self.specs), 'tensor matches', 'tensors match')} {self.path}", *self._remarks)
+        )
 
     def _view(self, reader: FormatReader) -> FormatReader:
         found, self._renamed = self._as_signed(reader)
@@ -89,9 +94,9 @@ def _changes(view: FormatReader, renamed: Mapping[str, str]) -> list[str]:
     told = []
     if moved:
         names = [f"{plain_key(old)} -> {plain_key(new)}" for old, new in moved.items()]
-        told.append(f"{len(names):,} renamed: {first_of(names)}")
+        told.append(f"{len(names):,} were renamed: {first_of(names)}")
     if made:
-        told.append(f"{len(made):,} with other axes: {first_of(made)}")
+        told.append(f"{len(made):,} have other axes: {first_of(made)}")
     return told
 
 
@@ -106,12 +111,12 @@ def _proved(envelope: Envelope, key: PublicKey) -> tuple[str, Statement]:
     """
     if envelope.payload_type != PAYLOAD_TYPE:
         kind = ascii(envelope.payload_type[:80])
-        return f"signs a payload of type {kind}, expected {PAYLOAD_TYPE!r}", _NOTHING
+        return f"the signature has a payload of type {kind}; expected {PAYLOAD_TYPE!r}", _NOTHING
     if not envelope.signatures:
-        return "has no signature", _NOTHING
+        return "this file has no signature", _NOTHING
     if not envelope.is_signed_by(key):
-        return f"not signed with the key of {key.path}", _NOTHING
+        return f"this file was not signed with the key {key.path}", _NOTHING
     try:
         return "", read_statement(envelope.payload)
     except ValueError as error:
-        return f"signs something else than the tensors of a checkpoint: {error}", _NOTHING
+        return f"the signed payload does not describe the tensors of a checkpoint: {error}", _NOTHING

@@ -59,13 +59,16 @@ def read_envelope(path: Location) -> Envelope:
     """Return the envelope in a file.  Raises UnsupportedFeatureError for anything else."""
     with path.open() as file:
         if file.size > LARGEST:
-            message = f"too large for a signature: {file.size:,} bytes, expected at most {LARGEST:,}"
+            message = (
+                f"the file has {file.size:,} bytes, which is too large for a signature; expected "
+                f"at most {LARGEST:,}"
+            )
             raise UnsupportedFeatureError(message, path=path)
         data = file.read_exactly(0, file.size)
     try:
         return _envelope(parsed_json(data))
     except ValueError as error:
-        message = f"not a signature of ckpt sign (a DSSE envelope): {error}"
+        message = f"this is not a signature file of ckpt sign: {error}"
         raise UnsupportedFeatureError(message, path=path) from error
 
 
@@ -74,17 +77,17 @@ def parsed_json(data: bytes) -> Any:
     try:
         return json.loads(data, object_pairs_hook=_object)
     except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
+        raise ValueError("its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
+        raise ValueError(f"it is not JSON (the error is at character {error.pos})") from None
     except UnicodeDecodeError:
-        raise ValueError("not JSON: it is not UTF-8") from None
+        raise ValueError("it is not JSON, because it is not UTF-8") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an object of the JSON has the same name twice")
+        raise ValueError("an object of its JSON has the same name twice")
     return found
 
 
@@ -92,9 +95,9 @@ def _envelope(document: Any) -> Envelope:
     fields = document if isinstance(document, dict) else {}
     payload, kind, signatures = (fields.get(name) for name in ("payload", "payloadType", "signatures"))
     if not (isinstance(payload, str) and isinstance(kind, str) and isinstance(signatures, list)):
-        raise ValueError("expected the fields payload, payloadType and signatures")  # noqa: TRY004  the file's fault
+        raise ValueError("it needs the fields payload, payloadType and signatures")  # noqa: TRY004  the file's fault
     if len(signatures) > _MOST_SIGNATURES:
-        raise ValueError(f"{len(signatures):,} signatures, expected at most {_MOST_SIGNATURES}")
+        raise ValueError(f"it has {len(signatures):,} signatures; expected at most {_MOST_SIGNATURES}")
     texts = [each.get("sig") if isinstance(each, dict) else None for each in signatures]
     return Envelope(_decoded(payload), kind, tuple(map(_decoded, texts)))
 

@@ -23,7 +23,7 @@ _LARGEST = 1 << 16
 _EXPECTED = "expected an Ed25519 or ECDSA P-256 key in PEM format"
 _TO_MAKE = {
     "private": "to make one: openssl genpkey -algorithm ed25519 -out private.pem",
-    "public": "to get it from the private key: openssl pkey -in private.pem -pubout -out public.pem",
+    "public": "to extract it from the private key: openssl pkey -in private.pem -pubout -out public.pem",
 }
 """The hint for each half of a key."""
 
@@ -40,7 +40,9 @@ class _Key:
         curve = getattr(key, "curve", None)
         if not self._is_ed25519 and not isinstance(curve, ec.SECP256R1):
             name = f"ECDSA {curve.name}" if curve is not None else type(key).__name__.lstrip("_")
-            raise UnsupportedFeatureError(f"a key of another algorithm ({name}), {_EXPECTED}", path=path)
+            raise UnsupportedFeatureError(
+                f"this is a key of another algorithm ({name}); {_EXPECTED}", path=path
+            )
 
     @cached_property
     def id(self) -> str:
@@ -104,9 +106,9 @@ def private_key(path: Location | None) -> PrivateKey:
     found = ownership_of(system_path)
     if found is not None and found.mode & 0o077:
         error = InaccessibleError(
-            f"others can use this private key: its mode is {found.mode:o}, expected 600", path=path
+            f"other users can read this private key: its mode is {found.mode:o}; expected 600", path=path
         )
-        error.hints = (f"to keep it private: chmod 600 {_quoted(path)}",)
+        error.hints = (f"to make the key private: chmod 600 {_quoted(path)}",)
         raise error
     return PrivateKey(loaded, path)
 
@@ -116,8 +118,10 @@ def public_key(path: Location) -> PublicKey:
     data = _read(path)
     load = _library(path)[2].load_pem_public_key
     if b"PRIVATE KEY-----" in data:
-        hints = (f"to make its public key: openssl pkey -in {_quoted(path)} -pubout -out public.pem",)
-        raise UnsupportedFeatureError("a private key, expected the public key", path=path, hints=hints)
+        hints = (f"to extract the public key: openssl pkey -in {_quoted(path)} -pubout -out public.pem",)
+        raise UnsupportedFeatureError(
+            "this is a private key; expected the public key", path=path, hints=hints
+        )
     try:
         key = load(data)
     except Exception as error:
@@ -128,7 +132,8 @@ def public_key(path: Location) -> PublicKey:
 def _loaded(data: bytes, path: str) -> Any:
     load = _library(path)[2].load_pem_private_key
     if b"BEGIN ENCRYPTED" in data or b"ENCRYPTED\n" in data:
-        hints = ("to sign with it, decrypt it first: openssl pkey -in private.pem -out decrypted.pem",)
+        way = "openssl pkey -in private.pem -out decrypted.pem"
+        hints = (f"to sign with this key, decrypt it first: {way}",)
         raise UnsupportedFeatureError(
             "this private key has a password, which is not supported", path=path, hints=hints
         )
@@ -146,14 +151,14 @@ def _no_key(error: Exception, path: str, half: str) -> CheckpointError:
     if isinstance(error, MemoryError):
         raise error
     return UnsupportedFeatureError(
-        f"not a {half} key that can be read, {_EXPECTED}", path=path, hints=(_TO_MAKE[half],)
+        f"this is not a {half} key that can be read; {_EXPECTED}", path=path, hints=(_TO_MAKE[half],)
     )
 
 
 def _read(path: Location) -> bytes:
     with path.open() as file:
         if file.size > _LARGEST:
-            message = f"not a key: {file.size:,} bytes, {_EXPECTED}"
+            message = f"this is not a key, because it has {file.size:,} bytes; {_EXPECTED}"
             raise UnsupportedFeatureError(message, path=path, hints=tuple(_TO_MAKE.values()))
         return file.read(0, _LARGEST)
 
@@ -170,7 +175,7 @@ def _library(path: str) -> tuple[Any, Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519
     except ImportError as error:
-        hints = ("to install it: pip install 'ckpt-tools[sign]'",)
+        hints = ("to install the package: pip install 'ckpt-tools[sign]'",)
         message = "signatures need the package cryptography, which is not installed"
         raise UnsupportedFeatureError(message, path=path, hints=hints) from error
     return ed25519, ec, serialization

@@ -72,10 +72,10 @@ def read_statement(payload: bytes) -> Statement:
     fields = document if isinstance(document, dict) else {}
     for name, expected in (("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)):
         if fields.get(name) != expected:
-            raise ValueError(f"{name} is {_short(fields.get(name))}, expected {expected!r}")
+            raise ValueError(f"{name} is {_short(fields.get(name))}; expected {expected!r}")
     subjects, predicate = fields.get("subject"), fields.get("predicate")
     if not isinstance(subjects, list) or not subjects:
-        raise ValueError("it states nothing of any tensor")
+        raise ValueError("it names no tensors")
     said = predicate if isinstance(predicate, dict) else {}
     found = Statement({}, {}, str(said.get("source")), str(said.get("time")))
     for number, subject in enumerate(subjects):
@@ -84,7 +84,7 @@ def read_statement(payload: bytes) -> Statement:
         except ValueError as error:
             raise ValueError(f"subject {number}: {error}") from error
         if spec.key in found.specs:
-            raise ValueError(f"subject {number}: {_short(spec.key)} is there twice")
+            raise ValueError(f"subject {number}: {_short(spec.key)} occurs twice")
         found.specs[spec.key], found.digests[spec.key] = spec, digest
     return found
 
@@ -93,7 +93,7 @@ def _tensor(subject: Any) -> tuple[TensorSpec, str]:
     fields = subject if isinstance(subject, dict) else {}
     name, digest, annotations = (fields.get(field) for field in ("name", "digest", "annotations"))
     if not isinstance(name, str):
-        raise ValueError("it has no name")  # noqa: TRY004  the file's fault
+        raise ValueError("a tensor has no name")  # noqa: TRY004  the file's fault
     told = digest.get(ALGORITHM) if isinstance(digest, dict) else None
     if not isinstance(told, str) or not _HEX.fullmatch(told):
         raise ValueError(f"{_short(name)} has no {ALGORITHM} digest")

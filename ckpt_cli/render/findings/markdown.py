@@ -40,7 +40,7 @@ def _cut(head: str, blocks: Sequence[str]) -> str:
             break
         kept += 1
     left = len(lines) - kept
-    tail = ["", f"*{left:,} more lines not shown.*"] if left else []
+    tail = ["", f"*{left:,} more lines are not shown.*"] if left else []
     return "\n".join([head, *lines[:kept], *tail]).rstrip("\n") + "\n"
 
 

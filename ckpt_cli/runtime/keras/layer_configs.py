@@ -53,7 +53,7 @@ _BAD_VALUES = (ValueError, TypeError, KeyError, IndexError, NotImplementedError,
 
 
 def unknown(what: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(f"{what} is not known here, so its outputs cannot be computed")
+    return UnsupportedFeatureError(f"{what} is not supported, so its outputs cannot be computed")
 
 
 class Budget:

@@ -344,7 +344,7 @@ class Archive:
         member = self.member(name)
         if member.size > most:
             raise self._corrupt(
-                f"member {name!r} has {member.size} bytes, expected at most {most}", member.offset
+                f"member {name!r} has {member.size} bytes; expected at most {most}", member.offset
             )
         return b"".join(self.pieces(member))
 

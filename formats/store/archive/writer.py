@@ -86,7 +86,7 @@ class Zipped:
         """End a member; return its CRC-32."""
         _, _, crc, size, _ = self._member
         if self._file.size - self._begun != size:
-            raise ValueError(f"member has {self._file.size - self._begun} bytes, expected {size}")
+            raise ValueError(f"a member has {self._file.size - self._begun} bytes; expected {size}")
         self._file.write(self._member.behind)
         self._members[self._name] = self._member
         return crc

@@ -141,7 +141,7 @@ def _without_duplicates(keys: dict[str, str]) -> dict[str, str]:
     owners: dict[str, str] = {}
     for old, new in keys.items():
         if owners.setdefault(new, old) != old:
-            message = f"{owners[new]!r} and {old!r} both become this key"
+            message = f"{owners[new]!r} and {old!r} would both become this key"
             raise DuplicateKeyError(message, key=new)
     return keys
 

@@ -132,7 +132,7 @@ def decode_window(window: Window) -> list[list[np.ndarray[Any, Any]]]:
     nodes = {node.name: node for node in _DatasetGraph.decode(window.graph).node}
     root = nodes.get(window.node)
     if root is None or root.op != "WindowOp":
-        raise ValueError(f"the dataset is {root.op if root else 'no operation'}, expected WindowOp")
+        raise ValueError(f"the dataset is {root.op if root else 'no operation'}; expected WindowOp")
     types = _attribute(root, "output_types").list
     width = len(types.type) if types else 0
     if not width or len(root.input) % width:

@@ -80,7 +80,7 @@ def encode(state: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> list[byte
 def _decode_section(element: bytes) -> tuple[str, dict[str, np.ndarray[Any, Any]]]:
     variant = VariantTensorDataProto.decode(element)
     if variant.type_name != _ITERATOR:
-        raise ValueError(f"the variant has type {variant.type_name!r}, expected {_ITERATOR!r}")
+        raise ValueError(f"the variant has type {variant.type_name!r}; expected {_ITERATOR!r}")
     prefix, *keys = variant.metadata.decode("utf-8").split(_SEPARATOR)
     if prefix.count("::") > _DEEPEST:
         raise ValueError(f"a prefix has {prefix.count('::'):,} steps, which is over the limit")

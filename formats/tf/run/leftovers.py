@@ -117,7 +117,7 @@ def unfinished_orbax(path: Location) -> Leftover:
     """Return a step that Orbax has not finished; a program may be writing it, and holds no lock."""
     found = Leftover(path, "an unfinished step of Orbax")
     is_recent = time.time() - found.modified < _RECENT
-    return found._replace(in_the_way="it changed within the last hour") if is_recent else found
+    return found._replace(in_the_way="the step changed within the last hour") if is_recent else found
 
 
 def interrupted(path: Location) -> Leftover | None:
@@ -222,7 +222,11 @@ def _staged(path: Location) -> list[Leftover]:
     except FileNotFoundError:
         return []
     except PermissionError:
-        return [Leftover(path, "files of a checkpoint", "it belongs to another user")] if ours else []
+        return (
+            [Leftover(path, "files of a checkpoint", "this staging directory belongs to another user")]
+            if ours
+            else []
+        )
     parts = all(_PART.fullmatch(name) for name in names)
     if not ours and not parts:
         return []
@@ -237,7 +241,7 @@ def _staged(path: Location) -> list[Leftover]:
     if not names or not parts:
         return [Leftover(path, "staged files of a checkpoint")]
     whole = next((name.removesuffix(".index") for name in sorted(names) if name.endswith(".index")), None)
-    readable = f"; {whole} in it may still be readable" if whole else ""
+    readable = f"; {whole} may still be readable" if whole else ""
     return [Leftover(path, "an unfinished save (its parts were never merged)" + readable)]
 
 

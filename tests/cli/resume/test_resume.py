@@ -80,7 +80,7 @@ def test_another_source_or_option_or_version_is_named(
     before = place.content()
     for now, what in (
         ((LOOSE, *words[1:]), "was one of its sources"),
-        ((*words[:-1], "float8_e5m2"), f"started with --cast {dtype}, now float8_e5m2"),
+        ((*words[:-1], "float8_e5m2"), f"started with --cast {dtype}, but now --cast is float8_e5m2"),
         (words[:-2], "started with --cast"),
         ((*words, "--exclude", "n"), "started without --exclude"),
     ):
@@ -91,11 +91,11 @@ def test_another_source_or_option_or_version_is_named(
         patch.setattr("ckpt_cli.operations.convert.resume.VERSION", "0.0.7")
         done = ckpt("convert", *words, "--resume")
         assert done.code == 3
-        assert f"started by ckpt {VERSION}, this is 0.0.7" in done.err
+        assert f"ckpt {VERSION} started it, but this is ckpt 0.0.7" in done.err
     os.utime(f"{BUNDLE}.index", ns=(1, 1))
     done = ckpt("convert", *words, "--resume")
     assert done.code == 3
-    assert f"its source {os.path.abspath(BUNDLE)}.index has changed since" in done.err
+    assert f"the source {os.path.abspath(BUNDLE)}.index has changed since" in done.err
     assert kept in done.err
     assert place.content() == before
 

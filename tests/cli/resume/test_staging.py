@@ -268,7 +268,7 @@ def test_a_source_that_was_given_the_inode_of_the_first_makes_no_mixture(
         interrupted(ckpt, places, words, 2)  # and the next command reports it, too
     done = ckpt("convert", *words, "--resume")
     if source.endswith(".npz"):  # whose end has checksums
-        assert (done.code, f"its source {os.path.abspath(source)} has changed since" in done.err) == (3, True)
+        assert (done.code, f"the source {os.path.abspath(source)} has changed since" in done.err) == (3, True)
     else:
         assert done.code == 0, done.err
         assert files("out") == expected
@@ -314,7 +314,7 @@ def test_a_source_that_changed_is_named(name: str, ckpt: Ckpt, here: Path, place
     for more in ((), ("-n",)):
         done = ckpt("convert", *words, "--resume", *more)
         assert (done.code, done.out) == (3, "")
-        assert f"its source {os.path.abspath(source)} has changed since" in done.err
+        assert f"the source {os.path.abspath(source)} has changed since" in done.err
         assert f"rm -r {kept}" in done.err
     assert files(kept) == before
     shutil.rmtree(kept)
@@ -374,7 +374,7 @@ def test_what_was_finished_of_another_source_is_not_called_finished(
     put_in_place("run/w-1.safetensors", new)
     done = ckpt("convert", *words, "--resume")
     assert done.code == 3
-    assert "its source run/w-1.safetensors may have been replaced" in done.err
+    assert "the source run/w-1.safetensors may have been replaced" in done.err
 
 
 def test_a_file_that_an_option_names_may_not_change(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
@@ -424,7 +424,7 @@ def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
     listed = ckpt("ls", "out")
     assert listed.code == 0
     assert [row[0] for row in listed.rows] == ["c-0"]
-    assert f"{kept}: {what} (2 hours old, {size:,} bytes; ckpt state --fix out removes it)" in listed.err
+    assert f"{kept}: {what} (2 hours old, {size:,} bytes; to remove it: ckpt state --fix out)" in listed.err
     assert ["leftover", os.path.basename(kept), "", what] in ckpt("state", "out").rows
     held = lock(kept)
     try:

@@ -91,7 +91,7 @@ def test_constants_of_functions_have_its_name(tmp_path: Path) -> None:
 HOSTILE = [
     (graph(field(1, 1) + shape(1 << 63)), "shape"),
     (graph(field(1, 1) + shape(*[1] * 300)), "shape"),
-    (graph(field(1, 1) + shape(3) + field(4, bytes(4))), "found 4 bytes, expected 12"),
+    (graph(field(1, 1) + shape(3) + field(4, bytes(4))), "found 4 bytes; expected 12"),
     (graph(b"\xff" * 11), "varint"),
 ]
 

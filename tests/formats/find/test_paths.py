@@ -104,7 +104,7 @@ def test_bundle_goes_before_a_file_of_the_same_name(tmp_path: Path) -> None:
     shutil.copy(data_path("v1_format/plain/model.ckpt-1"), tmp_path / "both-1")
     with open_checkpoint(tmp_path / "both-1") as reader:
         assert reader.format.name == "tf-name"
-        what = "read as the checkpoint with this prefix, not as the file with this name"
+        what = "ckpt reads the checkpoint with this prefix, not the file with this name"
         assert reader.location.note == f"{tmp_path}/both-1: {what}"
     assert [member.location.head for member in Directory(parse_location(str(tmp_path))).members] == [
         str(tmp_path / "both-1.index")
@@ -181,7 +181,7 @@ def test_latest_is_what_the_state_file_names(tmp_path: Path) -> None:
     with open_checkpoint(tmp_path / "checkpoint") as reader:
         assert reader["v"].read() == 1
         assert reader.location.note is None
-        assert reader.location.reason == f"{tmp_path}/ckpt-2: named by the state file"
+        assert reader.location.reason == f"{tmp_path}/ckpt-2 was chosen, because the state file names it"
 
 
 def test_stale_absolute_paths_are_looked_for_beside_the_state_file(tmp_path: Path) -> None:

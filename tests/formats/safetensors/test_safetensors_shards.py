@@ -129,7 +129,9 @@ def test_a_shard_by_itself_opens_with_a_note(tmp_path: Path) -> None:
     index = write(tmp_path)
     with formats.open_checkpoint(tmp_path / SECOND) as reader:
         assert list(reader) == ["c"]
-        assert reader.location.note == f"{tmp_path}/{SECOND}: one shard of 2; the whole checkpoint is {index}"
+        assert (
+            reader.location.note == f"{tmp_path}/{SECOND} is one of 2 shards; the whole checkpoint is {index}"
+        )
 
 
 @pytest.mark.parametrize(

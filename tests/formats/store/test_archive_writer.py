@@ -129,5 +129,5 @@ def test_a_member_of_another_size_than_was_said_is_an_error() -> None:
     zipped = Zipped(Target())  # type: ignore[arg-type]
     zipped.begin("m", 3)
     zipped.write(b"ab")
-    with pytest.raises(ValueError, match="member has 2 bytes, expected 3"):
+    with pytest.raises(ValueError, match="member has 2 bytes; expected 3"):
         zipped.end()

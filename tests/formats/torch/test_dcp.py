@@ -143,15 +143,15 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         ),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": (SHARED,)}),
-            "'w' has a tuple in its path, expected names and numbers",
+            "'w' has a tuple in its path; expected names and numbers",
         ),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": (DEEP,)}),
-            "'w' has a tuple in its path, expected names and numbers",
+            "'w' has a tuple in its path; expected names and numbers",
         ),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": ("w", 1.5)}),
-            "'w' has a float in its path, expected names and numbers",
+            "'w' has a float in its path; expected names and numbers",
         ),
         (
             lambda at, data, pieces: made(at, data, pieces, **dict.fromkeys(map(str, range(70)))),
@@ -160,7 +160,7 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         (lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: 1})), "Pairs"),
         (
             lambda at, *_: (at / ".metadata").write_bytes(pickled({MODULE: Named("os.system")})),
-            "names 'os.system'; loading the file would import and run it",
+            "contains a call of 'os.system', which loading the file would run",
         ),
     ],
 )

@@ -277,7 +277,7 @@ def test_slots_without_a_place_in_the_target_are_refused(tmp_path: Path) -> None
     config = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}})
     save(tmp_path / "m.h5", arrays, "keras-h5", facts=KerasFacts(config=config))
     error = refused(str(tmp_path / "m.h5"), "keras-weights", generation=KERAS3)
-    assert "cannot store 1 slot of Mine of Keras 2.11 to 2.15" in error.message
+    assert "cannot store 1 slot of Mine (Keras 2.11 to 2.15)" in error.message
     assert "--weights-only" in error.hints[0]
     whole = converted(tmp_path / "m.h5", tmp_path / "m", "tf-object")
     assert not whole.dropped
@@ -338,7 +338,7 @@ def test_without_a_learning_rate_objects_hold_the_slots_and_keras_3_does_not(
     assert not plan.dropped
     assert len(plan.moves) == 27
     error = refused(source, "keras-weights", generation=KERAS3)
-    assert "cannot store 16 slots of Adam of Keras 2.11 to 2.15" in error.message
+    assert "cannot store 16 slots of Adam (Keras 2.11 to 2.15)" in error.message
     assert "learning rate" in error.message
     plan = planned(source, "/nowhere/x", "keras-weights", read_config(parse_location(source)))
     assert not plan.dropped
@@ -399,7 +399,7 @@ def test_layers_that_no_table_knows_are_not_laid_out_by_guess(tmp_path: Path) ->
     save(tmp_path / "m.h5", kernel, "keras-h5", facts=KerasFacts(config=config))
     error = refused(str(tmp_path / "m.h5"), "keras-weights", generation=KERAS3)
     assert (
-        "layer 'd' is of class Unheard, and its attributes, which keras-weights needs, are unknown"
+        "layer 'd' is of class Unheard; ckpt does not know its attributes, which keras-weights needs"
         in error.message
     )
     dense = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False, "lora_rank": 2}}
@@ -432,5 +432,5 @@ def test_layers_of_other_names_are_listed_up_to_five(count: int, said: str) -> N
     pairs = models._of_layers(Shapes(), mine, Shapes(), theirs, notes)  # type: ignore[arg-type]
     assert pairs == {f"key{number}": f"key{number}" for number in range(count)}
     assert len(notes) == 1
-    assert notes[0].startswith("layers are paired by their order, as names differ: 'a0' is 'b0'")
+    assert notes[0].startswith("layers are paired by their order, because their names differ: 'a0' is 'b0'")
     assert notes[0].endswith(said)

@@ -122,16 +122,16 @@ def test_rules_say_what_was_done_and_what_does_not_show() -> None:
         source = golden(f"{name.partition('.')[0]}.safetensors")
         with formats.open_checkpoint(golden(name)) as export, formats.open_checkpoint(source) as one:
             rules[name] = {each.key: each.rule for each in judge(export, one).weights}
-    again = "quantized to Q8_0 again, its blocks are the same"
+    again = "quantized to Q8_0 again, with the same blocks"
     assert rules["llama.Q8_0.gguf"]["blk.0.attn_q.weight"] == f"halves of each head interleaved; {again}"
     assert rules["gemma.Q8_0.gguf"]["output_norm.weight"] == "plus 1"
     assert rules["gpt2.Q8_0.gguf"]["blk.0.ffn_up.weight"] == f"transposed (1, 0); {again}"
     assert rules["bloom.Q8_0.gguf"]["blk.0.attn_qkv.weight"] == f"q, k and v of all heads apart; {again}"
-    assert rules["k.Q4_K.gguf"]["blk.0.attn_k.weight"].endswith("smaller differences do not show")
+    assert rules["k.Q4_K.gguf"]["blk.0.attn_k.weight"].endswith("smaller differences cannot be detected")
     told = [rule for key, rule in rules["rnn.script.onnx"].items() if key.startswith("onnx::LSTM")]
     assert "gates 1, 4, 2, 3, directions stacked, both biases in a row" in told
     one_gate = [rule for key, rule in rules["rnn.script.onnx"].items() if key.startswith("onnx::RNN")]
-    assert one_gate == ["as it is", "as it is", "both biases in a row"]
+    assert one_gate == ["unchanged", "as it is", "both biases in a row"]
     assert rules["tokens.dynamo.onnx"]["val_2"] == "transposed (1, 0)"
 
 

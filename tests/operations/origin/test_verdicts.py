@@ -83,7 +83,7 @@ def test_every_weight_of_a_tflite_file_is_proved(name: str, tmp_path: Path) -> N
 def test_a_frozen_graph_has_the_values_themselves(tmp_path: Path) -> None:
     found = judged(str(data_path("exports", "graphdef", "frozen_v2.pb")), source(), tmp_path)
     assert len(found.weights) == 10
-    assert {(one.verdict, one.rule, one.max_error) for one in found.weights} == {("equal", "as it is", 0.0)}
+    assert {(one.verdict, one.rule, one.max_error) for one in found.weights} == {("equal", "unchanged", 0.0)}
     assert found.unused == ()
 
 
@@ -122,7 +122,7 @@ def test_one_perturbed_element_is_told_where_the_type_can_tell_it(tmp_path: Path
     assert verdicts(lite("float"), weights, tmp_path)["fc/kernel"] == "other"
     hidden = judged(lite("int8"), weights, tmp_path)
     rules = {one.sources[0]: (one.verdict, one.rule) for one in hidden.weights}
-    assert rules["fc/kernel"][1].endswith("dequantized from int8; differences below 0.014 do not show")
+    assert rules["fc/kernel"][1].endswith("dequantized from int8; differences below 0.014 cannot be detected")
     weights["fc/kernel"][5, 5] += np.float32(0.03)
     assert verdicts(lite("int8"), weights, tmp_path)["fc/kernel"] == "other"
 

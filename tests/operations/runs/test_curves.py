@@ -72,4 +72,4 @@ def test_a_cut_file_gives_what_is_whole_and_a_note(tmp_path: Path) -> None:
     (note,) = told.notes
     assert note.startswith(f"{writer.path}: offset ")
     assert "bytes into a record of" in note
-    assert note.endswith("; complete records are used")
+    assert note.endswith("; ckpt uses the complete records")

@@ -51,7 +51,7 @@ def test_parts_that_are_joined_have_one_dtype(tmp_path: Path) -> None:
     view = view_of(tmp_path, both, joined)
     assert view["c"].read().tolist() == [1, 1, 0, 0]
     assert view.origins == {"c": ("a", "b")}
-    with pytest.raises(ConversionError, match="combines float32 and float64, expected one dtype") as raised:
+    with pytest.raises(ConversionError, match="combines float32 and float64; expected one dtype") as raised:
         view_of(tmp_path, {**both, "b": np.zeros(2)}, joined)
     assert raised.value.key == "c"
 
@@ -88,6 +88,6 @@ def test_a_value_for_all_elements_has_a_key_of_its_own(tmp_path: Path) -> None:
         assert {key: view[key].read().tolist() for key in view} == {"b": [1, 1], "step": 7, "z": [0.5, 0.5]}
         assert view.kinds == {"b": "variable", "step": "state", "z": "state"}
         assert view["step"].read().dtype == np.int64
-        with pytest.raises(DuplicateKeyError, match="two tensors become this key") as raised:
+        with pytest.raises(DuplicateKeyError, match="two tensors would become this key") as raised:
             Relaid(reader, [renamed], [Constant("b", 7, (), "int64")])
         assert raised.value.key == "b"

@@ -143,8 +143,8 @@ def _variables_of(model: HubModel) -> list[ClassVariable]:
     found = class_variables().get(key)
     if found is None:
         known = ", ".join(sorted(name for name, library in class_variables() if library == key[1]))
-        message = f"ckpt does not know the names of {key[0]} in {key[1]}, so there is no way back"
-        raise ConversionError(message, hints=(f"known: {known}",))
+        message = f"ckpt does not know the names of {key[0]} in {key[1]}, so it cannot convert to them"
+        raise ConversionError(message, hints=(f"use a model_type that ckpt knows in {key[1]}: {known}",))
     own = [row for row in found if model.class_name in _classes(row)]
     # A file may have the head of another class, too.
     return own + [row for row in found if row not in own]
@@ -187,20 +187,22 @@ def _without_ties(
 ) -> tuple[list[Dropped], dict[str, str]]:
     """Return what the other library does not store, and the rest."""
     held = dict(called)
-    dropped = [Dropped(held.pop(name), "a buffer of PyTorch") for name in called if _BUFFERS.search(name)]
+    dropped = [
+        Dropped(held.pop(name), "it is a buffer of PyTorch") for name in called if _BUFFERS.search(name)
+    ]
     ties = []
     for row in _TIED.get(model.architecture.model_type, ()):
         if row.name in held and (model.ties_embeddings or not row.by_configuration):
             ties.append(Tie(Relation((held.pop(row.name),), (row.name,), NOTHING), row.partner))
     relations = [Relation((key,), (name,), NOTHING) for name, key in held.items()]
     tell_other_values(reader, relations, ties)
-    dropped += [Dropped(tie.source, f"tied to {tie.partner!r}") for tie in ties]
+    dropped += [Dropped(tie.source, f"it is tied to {tie.partner!r}") for tie in ties]
     return dropped, held
 
 
 def _refuse_left(keys: Sequence[str], model: HubModel) -> None:
     some = ", ".join(map(repr, keys[1:_MOST_SHOWN]))
-    more = f"; the same for {counted(len(keys) - 1, 'more', 'more')}: {some}" if len(keys) > 1 else ""
+    more = f"; the same applies to {counted(len(keys) - 1, 'more', 'more')}: {some}" if len(keys) > 1 else ""
     message = f"{model.architecture.model_type} has no such variable in {model.architecture.library}{more}"
     raise ConversionError(message, key=keys[0], hints=(leave_out(keys[0]),))
 
@@ -228,11 +230,14 @@ def _refuse_missing(made: set[str], needed: Sequence[set[str]], model: HubModel)
     lacking = min((_lacking(made, names) for names in needed), key=len)
     if lacking:
         shown = ", ".join(map(repr, lacking[:_MOST_SHOWN]))
-        message = f"lacks {counted(len(lacking), 'tensor')} of {model.class_name}: {shown}"
+        message = (
+            f"{counted(len(lacking), 'tensor', 'tensors')} of {model.class_name} "
+            f"{'is' if len(lacking) == 1 else 'are'} missing: {shown}"
+        )
         raise ConversionError(message, hints=(_CLASS,))
 
 
-_CLASS = "name the class of these weights in architectures of config.json"
+_CLASS = 'in config.json, name the class of these weights in "architectures"'
 
 
 def _lacking(made: set[str], names: Iterable[str]) -> list[str]:

@@ -26,7 +26,7 @@ def copy_beside(plan: Plan, reporter: Reporter) -> None:
             continue
         replace_file(folder / name, _content(source))
         done = "written" if isinstance(source, bytes) else "copied"
-        reporter.note(f"{folder / name}: {done}, so that transformers can load the folder")
+        reporter.note(f"{done} {folder / name}, so that transformers can load the folder")
 
 
 def _content(source: Location | bytes) -> bytes:

@@ -89,7 +89,7 @@ class GoogleModel(NamedTuple):
         for name in names:
             rule = next((rule for rule in rules if rule.pattern.fullmatch(name)), None)
             if rule is None:
-                message = f"not a variable of {self.class_name}, and transformers does not load it"
+                message = f"{self.class_name} has no such variable, and transformers does not load it"
                 raise ConversionError(message, key=name, hints=(leave_out(name),))
             if rule.new == _DROP:
                 dropped.append(Dropped(name, rule.reason))
@@ -113,7 +113,7 @@ class GoogleModel(NamedTuple):
         if self.config is not None:
             return ()
         path = reader.location.path
-        return (f"{path}: no config.json is there, which transformers needs: --config FILE copies one",)
+        return (f"transformers needs a config.json next to {path}; to copy one there, pass --config FILE",)
 
 
 def google_model(reader: FormatReader, given: HubConfig | None) -> GoogleModel | None:
@@ -156,7 +156,8 @@ def _variant(family: str, config: HubConfig | None, reader: FormatReader) -> str
     chosen = [_ELECTRA[name] for name in listed if name in _ELECTRA] if isinstance(listed, list) else []
     if len(chosen) != 1:
         message = (
-            "has the discriminator and the generator of ELECTRA, and no configuration says which is meant"
+            "this checkpoint contains both the discriminator and the generator of ELECTRA; "
+            "no configuration chooses one"
         )
         raise ConversionError(message, path=reader.location.path, hints=(_WHICH,))
     return chosen[0]

@@ -132,8 +132,8 @@ def layout_note(reader: FormatReader) -> str | None:
     if library not in _TITLES or config_of(reader) is None:
         return None
     return (
-        f"{reader.location.path}: names and axes stay those of {_TITLES[library]}; "
-        "for PyTorch's, as transformers loads them: --layout pytorch"
+        f"{reader.location.path}: names and axes stay those of {_TITLES[library]}; to convert "
+        "them for PyTorch, as transformers loads them, pass --layout pytorch"
     )
 
 
@@ -159,18 +159,24 @@ def model_of(config: dict[str, Any], library: str, path: str) -> HubModel:
     found = architectures().get((str(model_type), library))
     title = _TITLES[library]
     if found is None:
-        message = f"model_type {model_type!r}: ckpt does not know how its {title} weights map to PyTorch"
+        message = f"ckpt does not know how the {title} weights of model_type {model_type!r} map to PyTorch"
         known = sorted({name for name, its in architectures() if its == library})
-        raise ConversionError(message, path=path, hints=(f"known in {title}: {', '.join(known)}", _MAP))
+        raise ConversionError(
+            message,
+            path=path,
+            hints=(f"use a model_type that ckpt knows in {title}: {', '.join(known)}", _MAP),
+        )
     known = sorted(name for one in found for name in one.classes)
     if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
-        message = f"{_ARCHITECTURES}: expected a list of one class, which decides the prefix of names"
-        raise ConversionError(message, path=path, hints=(f"name the class in config.json: {known}",))
+        message = f"{_ARCHITECTURES} must be a list of one class, which determines the prefix of names"
+        raise ConversionError(
+            message, path=path, hints=(f"in config.json, name one of these classes: {', '.join(known)}",)
+        )
     class_name = listed[0].removeprefix(_CLASS_PREFIXES[library])
     chosen = next((one for one in found if class_name in one.classes), None)
     if chosen is None:
-        message = f"{_ARCHITECTURES}: ckpt does not know how {title} weights of {class_name} map to PyTorch"
-        hints = (f"known for {model_type} in {title}: {', '.join(known)}", _MAP)
+        message = f"ckpt does not know how the {title} weights of {class_name} map to PyTorch"
+        hints = (f"use a class that ckpt knows for {model_type} in {title}: {', '.join(known)}", _MAP)
         raise ConversionError(message, path=path, hints=hints)
     return HubModel(chosen, class_name, config.get("tie_word_embeddings") is not False)
 

@@ -40,11 +40,12 @@ def tell_other_values(reader: FormatReader, relations: Sequence[Relation], ties:
     laid = Relaid(reader, [*relations, *(tie.relation for tie in ties)])
     for tie in ties:
         if tie.partner not in laid.specs:
-            message = f"is tied to {tie.partner!r}, which is missing"
+            message = f"this tensor is tied to {tie.partner!r}, which is missing"
             raise ConversionError(message, key=tie.source, hints=(leave_out(tie.source),))
         mine, other = laid[tie.relation.targets[0]], laid[tie.partner]
         if mine.spec[1:3] != other.spec[1:3] or not same_bytes(mine.chunks(), other.chunks()):
             notices.warn(
-                f"{reader.location.path}: {tie.source!r} is left out, but its values differ from those of "
-                f"{tie.partner!r}: transformers ties the two, and does not use these values"
+                f"{reader.location.path}: left out {tie.source!r}, although its values differ "
+                f"from those of {tie.partner!r}; transformers ties the two tensors and "
+                "ignores these values"
             )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
 
 
-_FROM_TEMPLATE = "pass --like TEMPLATE --partial to take them from TEMPLATE, a Keras file of the program"
+_FROM_TEMPLATE = "to use those of a Keras file of the program, pass --like TEMPLATE --partial"
 
 
 def with_learned(plan: Plan, source: FormatReader, *, partial: bool = False) -> Plan:
@@ -47,19 +47,21 @@ def _with_settings(plan: Plan, own: str | None, other: str | None, *, partial: b
         return _noted(plan, f"left out {_named(lost)}: {why}") if lost else plan
     different = differing(mine, theirs)
     if different is not None:
-        message = f"{different} differ between the configurations, which hold them in place of tensors"
+        message = (
+            f"{different} differ between the configurations, which store these settings instead of tensors"
+        )
         hints = ("pass a file whose layers were adapted to the same data",)
         raise ConversionError(message, path=plan.source, hints=hints)
     unknown = unknown_to(mine, theirs)
     adapted = [each for each in unknown if each.is_adapted]
     if adapted and not partial:
-        message = f"the model has learned settings, which SRC does not store: {_named(adapted)}"
+        message = f"the model has learned settings that SRC does not store: {_named(adapted)}"
         raise ConversionError(message, path=plan.source, hints=(_FROM_TEMPLATE,))
     if adapted:
-        text = f"{_named(adapted)} of TEMPLATE taken, as SRC stores none"
+        text = f"{_named(adapted)} of TEMPLATE is used, because SRC stores none"
         plan = plan._replace(warnings=(*plan.warnings, text))
     given = [each for each in unknown if not each.is_adapted]
-    text = f"SRC does not store {_named(given)}: what the configuration says is used"
+    text = f"SRC does not store {_named(given)}; ckpt uses the configuration"
     return _noted(plan, text) if given else plan
 
 
@@ -69,13 +71,16 @@ def _with_assets(plan: Plan, own: KerasFacts, facts: KerasFacts, *, partial: boo
     if not own.assets:
         names = first_of([repr(name) for name in facts.assets])
         if not partial:
-            message = f"the model needs assets, such as vocabularies, which SRC does not store: {names}"
+            message = f"the model needs assets, such as vocabularies, that SRC does not store: {names}"
             raise ConversionError(message, path=plan.source, hints=(_FROM_TEMPLATE,))
-        text = f"{counted(len(facts.assets), 'asset')} of TEMPLATE taken, as SRC stores none: {names}"
+        text = (
+            f"{counted(len(facts.assets), 'asset of TEMPLATE is', 'assets of TEMPLATE are')} "
+            f"used, because SRC stores none: {names}"
+        )
         return plan._replace(warnings=(*plan.warnings, text))
     if facts.assets and set(own.assets) != set(facts.assets):
         names = first_of([repr(name) for name in sorted({*own.assets} ^ {*facts.assets})])
-        message = f"the assets are not those of the file that gives the configuration: {names}"
+        message = f"the assets of SRC differ from those of the file with the configuration: {names}"
         hints = ("pass a file that the same program saved",)
         raise ConversionError(message, path=plan.source, hints=hints)
     return plan._replace(facts=facts._replace(assets=own.assets, contents=own.contents))

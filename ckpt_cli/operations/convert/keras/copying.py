@@ -57,8 +57,8 @@ def copied(chosen: Chosen) -> tuple[list[Move], KerasFacts]:
     source, config = chosen.source, chosen.settings.config
     left = next((key for key in source.specs if _is_left_out(chosen, key)), None)
     if left is not None:
-        message = f"{chosen.into.name} needs all weights of a model, but this one is left out"
-        hints = ("use --to npz, safetensors or hdf5 to write some tensors of a model",)
+        message = f"{chosen.into.name} needs all weights of a model, but this weight is left out"
+        hints = ("to write some tensors of a model, pass --to npz, safetensors or hdf5",)
         raise ConversionError(message, path=source.location.path, key=left, hints=hints)
     told = keras_facts(source.proved_facts())
     text = config.config if config is not None else told.config

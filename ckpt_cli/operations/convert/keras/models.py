@@ -154,7 +154,7 @@ def _of_layers(
         _refuse_ambiguous(pairs, mine, theirs)
         more = f" and {len(differing) - _MOST_NAMED} more" if len(differing) > _MOST_NAMED else ""
         rows = ", ".join(f"{one!r} is {other!r}" for one, other in differing[:_MOST_NAMED])
-        notes.append(f"layers are paired by their order, as names differ: {rows}{more}")
+        notes.append(f"layers are paired by their order, because their names differ: {rows}{more}")
     return {key: one.weights[name] for one, other in pairs for name, key in other.weights.items()}
 
 
@@ -173,8 +173,11 @@ def _refuse_ambiguous(
                 f"layers {first} of SRC have the shapes of {second} of TEMPLATE, "
                 "and their names do not identify them"
             )
-            hint = f"name the pairs in a file with --map FILE; {look_at_names(mine.reader, theirs.reader)}"
-            raise ConversionError(message, hints=(hint,))
+            hints = (
+                look_at_names(mine.reader, theirs.reader),
+                "to pair the layers by hand, pass a map with --map FILE",
+            )
+            raise ConversionError(message, hints=hints)
 
 
 def _made_up(names: list[str]) -> list[tuple[str, int]]:

@@ -87,7 +87,7 @@ class KerasStep(Relaid):
             for move in plan.moves
         )
         used = {origin for origins in self.origins.values() for origin in origins}
-        left = tuple(Dropped(key, "state that the file has no place for") for key in keys if key not in used)
+        left = tuple(Dropped(key, "the file cannot store this state") for key in keys if key not in used)
         return plan._replace(moves=moves, dropped=(*plan.dropped, *left))
 
     def variables(self, group: str) -> list[str]:
@@ -108,7 +108,12 @@ class KerasStep(Relaid):
             move, own = found.pop(key, None), self._reader[origin]
             is_kept = partial or (keep_optimizer and key.startswith(_OPTIMIZER_GROUP))
             if move is None and not is_kept:
-                hints = ("to keep TEMPLATE's values for what gets none: --partial, or --keep-optimizer",)
+                hints = (
+                    (
+                        "to keep TEMPLATE's values for tensors without a value, pass --partial, or "
+                        "--keep-optimizer"
+                    ),
+                )
                 message = "this tensor of TEMPLATE gets no value"
                 raise ConversionError(message, path=plan.source, key=origin, hints=hints)
             if move is None:
@@ -117,11 +122,11 @@ class KerasStep(Relaid):
             self._check(plan, move, own.spec, cast)
             moves[origin] = move._replace(spec=move.spec._replace(key=origin))
         for key, move in found.items():
-            message = "TEMPLATE has no place for it"
+            message = "TEMPLATE does not contain this tensor"
             raise ConversionError(message, path=plan.source, key=move.source or key)
         names = {key: key for key in moves}
         left = FirstNames(key for key in self._reader.specs if key not in names)
-        notes = (f"left out {left} of TEMPLATE: Keras starts it again",) if left.count else ()
+        notes = (f"left out {left} of TEMPLATE: Keras initialises them again",) if left.count else ()
         return plan._replace(
             format=self._reader.format.name,
             moves=tuple(moves.values()),
@@ -135,13 +140,15 @@ class KerasStep(Relaid):
         """Raise ConversionError for a tensor that is not as the program of TEMPLATE makes it."""
         spec = move.spec
         if spec.shape != own.shape:
-            message = f"has shape {list(spec.shape)}, TEMPLATE has {list(own.shape)}: {own.key}"
+            message = (
+                f"this tensor has shape {list(spec.shape)}, but {own.key} of TEMPLATE has {list(own.shape)}"
+            )
             raise ConversionError(message, path=plan.source, key=move.source or spec.key)
         # With TensorFlow, Keras saves numbers as those of Python: int64 and float64.  It restores either.
         are_numbers = not spec.shape and spec.dtype.family == own.dtype.family
         if spec.dtype is not own.dtype and not are_numbers and cast is None:
-            hints = (f"to convert it: --cast {own.dtype}",)
-            message = f"is {spec.dtype}, TEMPLATE has {own.dtype}: {own.key}"
+            hints = (f"to cast this tensor, pass --cast {own.dtype}",)
+            message = f"this tensor is {spec.dtype}, but {own.key} of TEMPLATE is {own.dtype}"
             raise ConversionError(message, path=plan.source, key=move.source or spec.key, hints=hints)
 
 
@@ -161,7 +168,7 @@ def keras_step(reader: FormatReader, keys: Sequence[str]) -> KerasStep | None:
         return _Step(reader, f"{item}/".removeprefix("/"), str(config)).relaid(keys)
     except ModelError as error:
         path = reader.location.path
-        raise ConversionError(f"does not fit its own configuration: {error}", path=path) from error
+        raise ConversionError(f"the step does not fit its own configuration: {error}", path=path) from error
 
 
 class _Step:
@@ -252,4 +259,4 @@ class _Step:
         for key in keys:
             is_state = self._reader.kinds.get(key) == "state" or is_seed(self._reader.specs[key])
             if key not in used and not is_state:
-                raise ModelError(f"{key!r} is not of a layer or an optimizer that ckpt knows")
+                raise ModelError(f"{key!r} does not belong to a layer or an optimizer that ckpt knows")

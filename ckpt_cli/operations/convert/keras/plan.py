@@ -55,8 +55,10 @@ _HINTS = (
     "pass the model's configuration with --config FILE: model.to_json(), a config.json, or a Keras file",
     "pass --like TEMPLATE to take the layout of a checkpoint that the same model wrote",
 )
-_ANOTHER = "pass --config FILE with the configuration of the model that wrote SRC; the given one does not fit"
-_PLAIN = "use --to hdf5 and a DST that ends in .h5 to write the tensors by key; Keras cannot load such a file"
+_ANOTHER = "pass the configuration of the model that wrote SRC with --config FILE; the given one does not fit"
+_PLAIN = (
+    "to write the tensors by key, pass --to hdf5 and a DST that ends in .h5; Keras cannot load such a file"
+)
 _MOST_CONFIG = 256 << 20
 KERAS_2, KERAS_3 = "2.15.0", "3.0.0"
 
@@ -87,21 +89,21 @@ def read_config(path: Location) -> KerasFacts:
     with path.open() as file:
         is_json = _is_json(file)
         if is_json and file.size > _MOST_CONFIG:
-            message = f"{file.size} bytes, more than a configuration has"
+            message = f"the file has {file.size} bytes, which is too large for a model configuration"
             raise ConversionError(message, path=path)
         text = file.read(0, file.size).decode("utf-8", "surrogateescape") if is_json else None
     if text is not None:
         try:
             found = parse_object(text)
         except ValueError as error:
-            raise ConversionError(f"no configuration: {error}", path=path) from error
+            raise ConversionError(f"this is not a model configuration: {error}", path=path) from error
         if "class_name" not in found:
-            raise ConversionError("no model configuration: it has no 'class_name'", path=path)
+            raise ConversionError("this is not a model configuration: it has no 'class_name'", path=path)
         return KerasFacts(config=text)
     with open_reader(path) as reader:
         facts = keras_facts(reader.proved_facts())
     if facts.config is None:
-        raise ConversionError("holds no model configuration", path=path)
+        raise ConversionError("this file contains no model configuration", path=path)
     kept = ("version", "config", "training_config", "assets", "contents")
     return KerasFacts(**{name: getattr(facts, name) for name in kept})
 
@@ -156,7 +158,7 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
         model = _model(chosen)
         fill(model.unit, source)
     except ModelError as error:
-        message = f"does not fit the model: {error}"
+        message = f"the checkpoint does not fit the model: {error}"
         hints = _HINTS if chosen.settings.config is None else (_ANOTHER, _HINTS[1])
         plain = () if chosen.into.has_object_graph else (_PLAIN,)
         raise ConversionError(message, path=source.location.path, hints=(*hints, *plain)) from error
@@ -180,7 +182,7 @@ def _refuse_rules(chosen: Chosen) -> None:
     changed = next((key for key in chosen.keys if chosen.renamed(key) != key), None)
     if changed is not None:
         message = "the model's configuration decides the names of tensors, so rules cannot change them"
-        hints = ("convert without rules first, then rename the result",)
+        hints = ("convert without rules first, then rename tensors in the result",)
         path = chosen.source.location.path
         raise ConversionError(message, path=path, key=changed, hints=hints)
 
@@ -204,9 +206,11 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
 def _same_layout(chosen: Chosen) -> KerasPlacement:
     if chosen.settings.given != Given():
         message = (
-            "tensors are copied unchanged between files of one layout, so the step count and the rate stay"
+            "files of the same layout are copied unchanged, so this option about the optimizer has no effect"
         )
-        hints = ("pass a configuration of another Keras with --config FILE to convert the optimizer state",)
+        hints = (
+            ("to convert the optimizer state, pass a configuration of another Keras with --config FILE"),
+        )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
     told = keras_facts(chosen.source.proved_facts())
     facts = told.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
@@ -229,10 +233,10 @@ def _model(chosen: Chosen) -> Model:
         unit = from_names(stored_layers(source))
     else:
         message = (
-            f"{chosen.into.name} needs the model's configuration, which {source.format.name} does not hold"
+            f"{chosen.into.name} needs the model's configuration, which {source.format.name} does not contain"
         )
         if chosen.into.has_object_graph:
-            message = "without the model's configuration its layers have no order"
+            message = "without the model's configuration, the order of its layers is unknown"
         hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
     texts = KerasFacts(version=version_told(config, facts.version or own.version), config=config)
@@ -272,7 +276,7 @@ def _without_place(
     message = f"{chosen.into.name} cannot store {counted(number, 'slot')} of {title}: {why}"
     hints = (
         *more,
-        "pass --weights-only to leave out optimizer state, or --exclude to leave out a part of it",
+        "to leave out optimizer state, pass --weights-only; to leave out a part of it, pass --exclude",
     )
     return ConversionError(message, path=chosen.source.location.path, hints=hints)
 
@@ -298,11 +302,11 @@ def _laid(
             continue
         kind = source.kinds.get(key)
         if kind == "variable" and not is_seed(source.specs[key], source.full_names.get(key, "")):
-            message = "the model's configuration has no variable for it"
+            message = "the model's configuration has no variable for this tensor"
             hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
-        reason = f"{what} that {target} cannot store here"
+        reason = f"{target} cannot store this {what} here"
         if model.optimizer is not None and key in idle:
             reason = reason_of_idle(model.optimizer.state.generation)
         chosen.dropped.append(Dropped(key, reason))
@@ -335,10 +339,16 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
         if said is not None and all(one is not variable for one, _ in placed):
             message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
             hints: tuple[str, ...] = (
-                "pass the configuration of a model that is compiled with it, with --config FILE, to write it",
+                (
+                    "to write one, pass the configuration of a model that is compiled with this "
+                    "optimizer, with --config FILE"
+                ),
             )
             if _LAYOUTS[chosen.into.name] is _weights and model.facts.major == "2":
-                hints = (*hints, "pass --generation keras3 to write for Keras 3, which stores it there")
+                hints = (
+                    *hints,
+                    "to write for Keras 3, pass --generation keras3; Keras 3 stores this value there",
+                )
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
@@ -351,14 +361,16 @@ def _tell_scale(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
         )
 
 
-def _whose(chosen: Chosen, model: Model) -> tuple[str, str]:
-    """Return whose slots are left that no place was looked for, and why."""
+_SAVED_AFTER_A_STEP = "pass --like TEMPLATE, a file or checkpoint that the program saved after a step"
+
+
+def _whose(chosen: Chosen, model: Model) -> tuple[str, str, tuple[str, ...]]:
+    """Return whose slots are left that no place was looked for, why, and hints."""
     if model.optimizer is not None:
-        return "another optimizer", f"it stores one optimizer, {titled(model.optimizer.state)}"
+        return "another optimizer", f"it stores only one optimizer, {titled(model.optimizer.state)}", ()
     if chosen.source.format.is_by_name:
-        why = "pass --like TEMPLATE, a file or checkpoint that the program saved after a step"
-        return "an optimizer of TensorFlow 1", why
-    return "an optimizer", "ckpt does not know the layout of its slots"
+        return "an optimizer of TensorFlow 1", "the names do not identify its slots", (_SAVED_AFTER_A_STEP,)
+    return "an optimizer", "ckpt does not know the layout of its slots", ()
 
 
 def _move(chosen: Chosen, model: Model, variable: Variable, name: str) -> Move:
@@ -382,8 +394,8 @@ def _choose(chosen: Chosen, model: Model) -> Model:
         if variable.key in wanted:
             continue
         if not chosen.into.has_object_graph:
-            message = f"{target} needs all weights of a model, but this one is left out"
-            hints = ("use --to npz, safetensors or hdf5 to write some tensors of a model",)
+            message = f"{target} needs all weights of a model, but this weight is left out"
+            hints = ("to write some tensors of a model, pass --to npz, safetensors or hdf5",)
             raise ConversionError(message, path=path, key=variable.key or variable.name, hints=hints)
         variable.key = None
     if model.state is None:
@@ -393,8 +405,8 @@ def _choose(chosen: Chosen, model: Model) -> Model:
         return model._replace(state=None)
     missing = next((key for key in state if key not in wanted), None)
     if missing is not None:
-        message = "optimizer state can only be converted as a whole, but this part of it is left out"
-        hints = ("pass --weights-only or --exclude to leave all of it out",)
+        message = "optimizer state can only be converted as a whole, but this part is left out"
+        hints = ("to leave out all of the optimizer state, pass --weights-only or --exclude",)
         raise ConversionError(message, path=path, key=missing, hints=hints)
     return model
 
@@ -426,7 +438,7 @@ def _refuse_unknown(chosen: Chosen, model: Model, needs: str = "an object graph"
                 if unit.class_name
                 else f"with weights {', '.join(sorted(names))}"
             )
-            message = f"layer {unit.name!r} is {what}, and its attributes, which {needs} needs, are unknown"
+            message = f"layer {unit.name!r} is {what}; ckpt does not know its attributes, which {needs} needs"
             raise _needs_template(chosen, message)
 
 
@@ -446,7 +458,9 @@ def _refuse_tables(chosen: Chosen, model: Model) -> None:
     """Reject layers whose vocabulary Keras 2 keeps in a table of the graph, and counts as weights."""
     for unit in _units(model):
         if unit.class_name in _WITH_VOCABULARY and unit.config.get("vocabulary") is None:
-            message = f"layer {unit.name!r} keeps its vocabulary in a table, which only its program can write"
+            message = (
+                f"layer {unit.name!r} keeps its vocabulary in a table, which only your program can write"
+            )
             raise _needs_template(chosen, message)
 
 
@@ -459,7 +473,7 @@ def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     give_names(model.unit)
     generation = chosen.settings.generation or (KERAS3 if model.facts.major == "3" else KERAS2)
     chosen.notes.append(
-        f"the object graph is written for {TITLES[generation]}; pass --generation to choose another"
+        f"the object graph is written for {TITLES[generation]}; to choose another Keras, pass --generation"
     )
     if generation == KERAS3:
         state = _state_of(chosen, model, state_in_graph.write_keras3)
@@ -503,8 +517,8 @@ def _refuse_config(chosen: Chosen, config: str | None) -> None:
     if config is not None and "module" not in parse_object(config):
         message = "a .keras archive needs a configuration in its own form; this one has the form of .h5 files"
         hints = (
-            "pass --config FILE with a .keras archive of the same model, or its config.json",
-            "pass --to weights-h5 to write weights for model.load_weights(...), which need no configuration",
+            "pass a .keras archive of the same model, or its config.json, with --config FILE",
+            "to write weights for model.load_weights(...), pass --to weights-h5; it needs no configuration",
         )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
@@ -542,7 +556,7 @@ def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
     if model.optimizer is not None and not (wanted is None and told):
         title = TITLES[KERAS3 if other.facts.major == "3" else KERAS2]
         chosen.notes.append(
-            f"the optimizer state is written for {title}; pass --generation to choose another"
+            f"the optimizer state is written for {title}; to choose another Keras, pass --generation"
         )
     return _weights_of(chosen, other)
 
@@ -561,7 +575,7 @@ def _weights_of(chosen: Chosen, model: Model) -> KerasPlacement:
         if unknown:
             classes = ", ".join(unknown)
             text = (
-                f"no state of the metrics {classes} is written: load the weights before the model is fitted"
+                f"the metrics {classes} are written without state; load the weights before you fit the model"
             )
             chosen.notes.append(text)
     facts = model.facts._replace(object_names=names, groups=tuple(names))

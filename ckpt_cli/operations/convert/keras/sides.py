@@ -76,7 +76,7 @@ def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[S
 
 _UNTOLD = (
     "without a model's configuration, a Keras file does not name the weights of its slots; "
-    "use a .keras or .h5 file of the model in its place"
+    "use a .keras or .h5 file of the whole model"
 )
 
 
@@ -216,7 +216,7 @@ def differing_optimizers(source: FormatReader, template: FormatReader, said: str
     mine, theirs = stored_state(source, said=said), stored_state(template, said=said)
     if mine is None or theirs is None or not mine.called or not theirs.called:
         side = "TEMPLATE" if mine is not None and mine.called else "SRC"
-        return f"the class of {side}'s optimizer is not stored, so the meaning of its slots is unknown"
+        return f"{side} does not store the class of its optimizer, so the meaning of its slots is unknown"
     if (mine.generation, mine.row or mine.called) == (theirs.generation, theirs.row or theirs.called):
         return None
     return f"SRC's optimizer is {titled(mine)}, but TEMPLATE's is {titled(theirs)}"
