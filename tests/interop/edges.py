@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 
 import numpy as np
 
@@ -78,6 +79,7 @@ def answer(tf, program):
         "steps": lambda *makers: [_tried(lambda make=make: ten_steps(tf, make())) for make in makers],
         "rows": lambda *makers: [_tried(lambda make=make: ten_steps(tf, make(), True)) for make in makers],
         "each": lambda *trials: [_tried(trial) for trial in trials],
+        "cells": lambda text: run_cells(tf, text),
         "VALUES": VALUES,
     }
     tf.keras.utils.set_random_seed(7)
@@ -121,6 +123,40 @@ def printed(run):
         states = [state.strip("\b").rstrip() for state in line.split("\r") if state.strip("\b")]
         found.append([_untimed(state) for state in dict.fromkeys([*states[:1], *states[-1:]])])
     return found
+
+
+def run_cells(tf, text):
+    """Return what each cell of a notebook prints, and the last expression of each, in a folder of its own.
+
+    Addresses depend on the run, numpy 2 writes np.int64(1), the last digits of floats differ, and how many
+    elements TensorFlow's prefetching has ready depends on its threads: none of these is kept.
+    """
+    scope, found, before = {"tf": tf, "np": np, "os": os, "tf_compat": tf.compat.v1}, [], os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for cell in re.split(r"(?m)^# %%\n", text.strip() + "\n")[1:]:
+                found.append(_plain_text(_run_cell(cell, scope)))
+        finally:
+            os.chdir(before)
+    return found
+
+
+def _run_cell(cell, scope):
+    body, out = ast.parse(cell).body, io.StringIO()
+    shown = body.pop().value if body and isinstance(body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(out):
+        exec(compile(ast.Module(body, []), "cell", "exec"), scope)
+        value = eval(compile(ast.Expression(shown), "cell", "eval"), scope) if shown is not None else None
+    return out.getvalue() + ("" if value is None else repr(value))
+
+
+def _plain_text(text):
+    text = re.sub(r"<[\w.]*\b(\w+) object at 0x[0-9a-f]+>", r"<\1>", text)
+    text = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", text)
+    text = re.sub(r"(ITERATOR_STATE', )\[\d+\]", r"\1[n]", text)
+    text = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.5g}", text)
+    return re.sub(r" +(?=[ ,\]])", "", text)
 
 
 def _untimed(text):

@@ -91,6 +91,7 @@ def table() -> str:
         "layers": "Layers, by each argument and input, with derivatives",
         "checkpoints": "What programs do around checkpoints",
         "further": "Functions that few programs use, derivatives",
+        "guides": "TensorFlow's guides to checkpoints, cell by cell",
         "shown": "What is printed: tensors, progress, summaries",
         "extremes": "Wrong arguments, extreme values",
     }

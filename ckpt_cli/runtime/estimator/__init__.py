@@ -37,5 +37,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+# TensorFlow shows these classes under these names.
+Estimator.__name__, DNNClassifier.__name__ = "EstimatorV2", "DNNClassifierV2"
+
+
 def __getattr__(name: str) -> object:
     raise absent(__name__, name)
