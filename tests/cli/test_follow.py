@@ -115,6 +115,43 @@ def test_those_that_come_together_are_told_oldest_first(run: Path, follower: Fol
     assert names(follower) == ["ckpt-2", "ckpt-9", "ckpt-10"]
 
 
+def test_those_of_the_start_wait_for_the_slowest_to_settle(run: Path, follower: Follower) -> None:
+    """A bundle was told at once, and an older file of numpy after it."""
+    np.savez(run / "a-1.npz", w=np.zeros(3, np.float32))
+    save(run / "ckpt-2", 2)
+    assert names(follower) == []
+    assert names(follower) == ["a-1.npz", "ckpt-2"]
+    save(run / "ckpt-3", 3)
+    assert names(follower) == ["ckpt-3"]
+
+
+def test_half_a_checkpoint_of_the_start_is_said_once(run: Path, follower: Follower) -> None:
+    save(run / "ckpt-1", 1)
+    save(run / "ckpt-2", 2)
+    os.unlink(run / "ckpt-1.data-00000-of-00001")
+    found = [follower.poll() for _ in range(3)]
+    assert [[member.name for member in one.complete] for one in found] == [[], ["ckpt-2"], []]
+    assert [len(one.warnings) for one in found] == [0, 1, 0]
+    assert "ckpt-1.data-00000-of-00001: this shard is missing" in found[1].warnings[0]
+
+
+def test_new_shards_below_an_old_index_are_not_complete(run: Path, follower: Follower) -> None:
+    """A saver replaces shards first; until the index came, they were told as damage."""
+    save(run / "latest", 1)
+    assert names(follower) == ["latest"]
+    save(run / "next", 2)
+    os.replace(run / "next.data-00000-of-00001", run / "latest.data-00000-of-00001")
+    os.rename(run / "next.index", run / "later")
+    assert names(follower) == []
+    os.replace(run / "later", run / "latest.index")
+    assert names(follower) == ["latest"]
+    # If the index never comes, the shards are what the checkpoint is.
+    save(run / "next", 3)
+    os.unlink(run / "next.index")
+    os.replace(run / "next.data-00000-of-00001", run / "latest.data-00000-of-00001")
+    assert [names(follower) for _ in range(3)] == [[], ["latest"], []]
+
+
 def test_what_has_not_changed_is_not_opened(
     run: Path, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
 """Watching a directory into which a program saves: which checkpoints have become complete.
 
 A checkpoint of a format whose index is written last is complete once it opens and none of its shards is
-missing.  Any other is complete once size and time of its files are the same at two polls.
+missing.  Any other is complete once size and time of its files are the same at two polls; so is one whose
+shards were replaced below an index that is still the old one.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ class Follower:
         self._path, self._state_path = path, state_path
         self._told: dict[str, _State] = {}
         """The state in which each checkpoint was found complete."""
-        self._before: dict[str, _State] = {}
-        """The state of the others at the last poll."""
+        self._before: dict[str, _State] | None = None
+        """The state of the others at the last poll; None before the first."""
         self._warned: set[str] = set()
 
     def poll(self) -> Poll:
         """List the directory once, and look into what has changed.
 
-        A missing directory is empty.
+        A missing directory is empty.  If the first poll finds any that is not settled yet, all wait for the
+        second one, so that checkpoints of several formats come in their order.
         """
         self._path.store.forget_listings()
         try:
@@ -60,36 +62,43 @@ class Follower:
         self._told = {path: state for path, state in self._told.items() if path in places}
         warnings: list[str] = []
         now: dict[str, _State] = {}
-        complete = []
+        complete: list[tuple[str, _State, Member]] = []
+        has_unsettled = False
         for path, place in places.items():
-            state = place.fingerprint()
-            if state == self._told.get(path):
+            state, told = place.fingerprint(), self._told.get(path)
+            if state == told:
                 continue
-            member = self._complete(directory, place, state == self._before.get(path), warnings)
-            if member is None:
+            is_unchanged = self._before is not None and state == self._before.get(path)
+            has_old_index = told is not None and told.get(place.head) == state.get(place.head)
+            member = directory.member(place)
+            is_complete = member is not None and self._is_complete(place, is_unchanged, warnings)
+            if member is None or not is_complete or (has_old_index and not is_unchanged):
                 now[path] = state
+                has_unsettled |= member is not None
             else:
-                self._told[path] = state
-                complete.append(member)
+                complete.append((path, state, member))
+        if self._before is None and has_unsettled:
+            now |= {path: state for path, state, _ in complete}
+            complete = []
         self._before = now
-        return Poll(directory, sorted(complete, key=lambda member: member.order), warnings)
+        self._told |= {path: state for path, state, _ in complete}
+        return Poll(directory, sorted((each[2] for each in complete), key=lambda each: each.order), warnings)
 
-    def _complete(
-        self, directory: Directory, place: CheckpointLocation, is_unchanged: bool, warnings: list[str]
-    ) -> Member | None:
-        """Return a checkpoint that is complete; None for another one, and for what is none."""
-        member = directory.member(place)
-        if member is None:
-            return None
+    def _is_complete(self, place: CheckpointLocation, is_unchanged: bool, warnings: list[str]) -> bool:
+        """Whether a checkpoint opens, and none of its files is missing or still written to."""
         try:
             with open_location(place) as reader:
                 if not reader.format.index_last:
-                    return member if is_unchanged else None
-                return None if reader.missing_files() else member
+                    return is_unchanged
+                missing = reader.missing_files()
+                if not missing:
+                    return True
+                what = f"{missing[0]}: this shard is missing"
         except CheckpointNotFoundError:
-            return None  # deleted, or not there yet
+            return False  # deleted, or not there yet
         except CheckpointError as error:
-            if is_unchanged and str(error) not in self._warned:
-                self._warned.add(str(error))
-                warnings.append(f"a checkpoint is incomplete or damaged: {error}")
-            return None
+            what = str(error)
+        if is_unchanged and what not in self._warned:
+            self._warned.add(what)
+            warnings.append(f"a checkpoint is incomplete or damaged: {what}")
+        return False
