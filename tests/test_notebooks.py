@@ -96,6 +96,18 @@ def test_a_difference_names_slots_by_their_variables() -> None:
     assert "net/l1/kernel (m of optimizer)" in cells(html)
 
 
+def test_statistics_name_slots_by_their_variables() -> None:
+    """They were named by number in one optimizer, and by escaped keys in the other."""
+    for name, slot in (("guide_adam_new/tf_ckpts", "m"), ("guide_adam_legacy/tf_ckpts", "v")):
+        found = ckpt.stats(data_path(name))
+        shown = found._repr_html_()
+        assert f"net/l1/kernel ({slot} of optimizer)" in shown
+        assert "_variables/" not in shown
+        assert ".OPTIMIZER_SLOT" not in shown
+        assert [tensor.key for tensor in found] == [row["key"] for row in found.to_dict()["tensors"]]
+        assert "object_path" not in found.to_dict()["tensors"][0]
+
+
 def test_a_change_is_one_short_row(tmp_path: Path) -> None:
     left = {"a": np.float32([3, 4]), "b": np.float32([1]), "c": np.zeros(3), "old": np.float32([7, 8, 9])}
     right = {"a": np.float32([3, 5]), "b": np.float64([1]), "c": np.zeros((3, 1)), "new": left["old"]}

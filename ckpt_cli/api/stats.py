@@ -22,7 +22,7 @@ from .tables import ResultTable, Several
 from .where import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from formats.location import Location
     from formats.model.checkpoint_files import CheckpointLocation
@@ -160,9 +160,15 @@ class CheckpointStats(ResultTable[TensorStats]):
     """
 
     def __init__(
-        self, path: str, tensors: Iterable[TensorStats], notes: Sequence[str], warnings: Sequence[str]
+        self,
+        path: str,
+        tensors: Iterable[TensorStats],
+        notes: Sequence[str],
+        warnings: Sequence[str],
+        object_paths: Mapping[str, str],
     ) -> None:
         self.path = str(path)
+        self._object_paths = object_paths
         self._results = list(tensors)
         self.notes, self.warnings = tuple(notes), tuple(warnings)
 
@@ -178,6 +184,9 @@ class CheckpointStats(ResultTable[TensorStats]):
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
+
+    def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
+        return super()._of_people({**row, "object_path": self._object_paths.get(row["key"])})
 
 
 @public(*CHOOSING_RULES, *SHARING_RULES, *RULES)
@@ -241,4 +250,5 @@ def _stats_of(
         with opened(path, said) as reader:
             rows = list(tensor_stats(reader, options, workers, said))
             name = spelling(reader.location)
-        return CheckpointStats(name, rows, said.notes, said.warnings)
+            paths = {row.key: reader.object_paths[row.key] for row in rows if row.key in reader.object_paths}
+        return CheckpointStats(name, rows, said.notes, said.warnings, paths)

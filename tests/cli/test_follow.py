@@ -17,7 +17,8 @@ import pytest
 
 import ckpt_cli as api
 from ckpt_cli.operations.runs.follow import Follower
-from formats.location import local_location
+from formats.location import local_location, parse_location, reachable
+from formats.store.memory import MemoryStore
 from tests.cli.conftest import ROOT
 from tests.support import data_path, write_bundle
 
@@ -116,7 +117,7 @@ def test_those_that_come_together_are_told_oldest_first(run: Path, follower: Fol
 
 
 def test_those_of_the_start_wait_for_the_slowest_to_settle(run: Path, follower: Follower) -> None:
-    """A bundle was told at once, and an older file of numpy after it."""
+    """A bundle was reported at once, and an older file of numpy after it."""
     np.savez(run / "a-1.npz", w=np.zeros(3, np.float32))
     save(run / "ckpt-2", 2)
     assert names(follower) == []
@@ -136,20 +137,41 @@ def test_half_a_checkpoint_of_the_start_is_said_once(run: Path, follower: Follow
 
 
 def test_new_shards_below_an_old_index_are_not_complete(run: Path, follower: Follower) -> None:
-    """A saver replaces shards first; until the index came, they were told as damage."""
+    """A saver replaces shards first; until the index came, they were reported as damage."""
     save(run / "latest", 1)
     assert names(follower) == ["latest"]
     save(run / "next", 2)
     os.replace(run / "next.data-00000-of-00001", run / "latest.data-00000-of-00001")
     os.rename(run / "next.index", run / "later")
-    assert names(follower) == []
+    assert [names(follower) for _ in range(3)] == [[], [], []]
     os.replace(run / "later", run / "latest.index")
     assert names(follower) == ["latest"]
-    # If the index never comes, the shards are what the checkpoint is.
-    save(run / "next", 3)
-    os.unlink(run / "next.index")
-    os.replace(run / "next.data-00000-of-00001", run / "latest.data-00000-of-00001")
-    assert [names(follower) for _ in range(3)] == [[], ["latest"], []]
+
+
+def test_a_step_in_a_bucket_is_complete_once_it_is_committed(ckpt: Callable) -> None:
+    store = MemoryStore()
+    with reachable(store):
+        assert (
+            ckpt(
+                "convert", os.path.join(GUIDE, "ckpt-10"), "mem://b/made/5", "--to", "orbax", "--weights-only"
+            ).code
+            == 0
+        )
+        files = {}
+        for name in store.names:
+            with store.open(f"mem://{name}" if not name.startswith("mem://") else name) as file:
+                files[name.replace("/made/", "/run/")] = file.read(0, file.size)
+        last = {name: data for name, data in files.items() if name.endswith("/commit_success.txt")}
+        assert last
+        place = parse_location("mem://b/run")
+        follower = Follower(place, place / "checkpoint")
+        for name in sorted(files.keys() - last.keys()):
+            store.put(name, files[name])
+            assert names(follower) == []
+        assert [names(follower) for _ in range(3)] == [[], [], []]
+        for name, data in last.items():
+            store.put(name, data)
+        assert [names(follower) for _ in range(2)] == [["5"], []]
 
 
 def test_what_has_not_changed_is_not_opened(

@@ -1,8 +1,8 @@
 """Watching a directory into which a program saves: which checkpoints have become complete.
 
 A checkpoint of a format whose index is written last is complete once it opens and none of its shards is
-missing.  Any other is complete once size and time of its files are the same at two polls; so is one whose
-shards were replaced below an index that is still the old one.
+missing; saved again, once its index is another one.  Any other is complete once size and time of its files
+are the same at two polls.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Follower:
             if state == told:
                 continue
             is_unchanged = self._before is not None and state == self._before.get(path)
-            has_old_index = told is not None and told.get(place.head) == state.get(place.head)
+            has_old_head = told is not None and told.get(place.head) == state.get(place.head)
             member = directory.member(place)
-            is_complete = member is not None and self._is_complete(place, is_unchanged, warnings)
-            if member is None or not is_complete or (has_old_index and not is_unchanged):
+            is_settled = is_unchanged, not has_old_head
+            if member is None or not self._is_complete(place, is_settled, warnings):
                 now[path] = state
                 has_unsettled |= member is not None
             else:
@@ -84,12 +84,21 @@ class Follower:
         self._told |= {path: state for path, state, _ in complete}
         return Poll(directory, sorted((each[2] for each in complete), key=lambda each: each.order), warnings)
 
-    def _is_complete(self, place: CheckpointLocation, is_unchanged: bool, warnings: list[str]) -> bool:
-        """Whether a checkpoint opens, and none of its files is missing or still written to."""
+    def _is_complete(
+        self, place: CheckpointLocation, is_settled: tuple[bool, bool], warnings: list[str]
+    ) -> bool:
+        """Whether a checkpoint opens, and none of its files is missing or still written to.
+
+        `is_settled`: whether its files are as at the last poll, and whether its index is another one than
+        that of the state told before.
+        """
+        is_unchanged, has_new_index = is_settled
         try:
             with open_location(place) as reader:
                 if not reader.format.index_last:
                     return is_unchanged
+                if not has_new_index:
+                    return False
                 missing = reader.missing_files()
                 if not missing:
                     return True
