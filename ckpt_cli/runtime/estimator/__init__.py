@@ -38,7 +38,8 @@ __all__ = [
 
 
 # TensorFlow shows these classes under these names.
-Estimator.__name__, DNNClassifier.__name__ = "EstimatorV2", "DNNClassifierV2"
+for _class in (Estimator, DNNClassifier):
+    _class.__name__ = _class.__qualname__ = f"{_class.__name__}V2"
 
 
 def __getattr__(name: str) -> object:
