@@ -23,7 +23,7 @@ decays as slowly. tensorflow/python/training/, keras/src/optimizers/legacy/ and 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -62,6 +62,9 @@ class SlotKind(NamedTuple):
     list3: str = ""
     pytorch: str = ""
     made_by: str = ""
+    optax: str = ""
+    """The field of optax's state, empty if no state of optax has it or what it holds is another value."""
+
     turns: bool = False
     """Whether TensorFlow 1, PyTorch and optax keep the sum of gradients, Keras -learning_rate times that."""
 
@@ -70,9 +73,6 @@ class SlotKind(NamedTuple):
 
     idle_in: tuple[str, ...] = ()
     """Generations that make it without need, where momentum is 0."""
-
-    optax: str = ""
-    """The field of optax's state, empty if no state of optax has it or what it holds is another value."""
 
     def name(self, generation: str) -> str:
         """Return its name in a generation: of the slot, or of the list that holds it."""
@@ -143,220 +143,79 @@ class Optimizer(NamedTuple):
         return needed <= set(names) <= set(known)
 
 
-_M = SlotKind("m", "m", "m", "m", "momentum", "_momentums", "_momentums", "exp_avg", optax="mu")
-_V = SlotKind("v", "v", "v", "v", "velocity", "_velocities", "_velocities", "exp_avg_sq", optax="nu")
-_VHAT = SlotKind(
-    "vhat",
-    "",
-    "vhat",
-    "vhat",
-    "velocity_hat",
-    "_velocity_hats",
-    "_velocity_hats",
-    "max_exp_avg_sq",
-    "amsgrad",
-)
-_ACCUMULATOR = SlotKind(
-    "accumulator",
-    "accumulator",
-    "accumulator",
-    "accumulator",
-    "accumulator",
-    "_accumulators",
-    "_accumulators",
-    "sum",
-    optax="sum_of_squares",
-)
-AVERAGE = "average"
-_AVERAGE = SlotKind(
-    AVERAGE,
-    keras2="average",
-    keras3="average",
-    list2="_model_variables_moving_average",
-    list3="_model_variables_moving_average",
-    made_by="use_ema",
-)
+_SLOTS = """
+m,m,m,m,m,momentum,_momentums,=,exp_avg,-,mu
+v,v,v,v,v,velocity,_velocities,=,exp_avg_sq,-,nu
+vhat,vhat,-,vhat,vhat,velocity_hat,_velocity_hats,=,max_exp_avg_sq,amsgrad,-
+adamax_m,m,-,m,m,momentum,_m,=,exp_avg,-,mu
+adamax_u,u,-,v,u,norm,_u,=,exp_inf,-,nu
+lion_m,m,-,-,m,momentum,momentums,_momentums,-,-,mu
+sum,accumulator,accumulator,accumulator,accumulator,=,_accumulators,=,sum,-,sum_of_squares
+momentum,momentum,momentum,momentum,m,momentum,momentums,=,momentum_buffer,momentum,trace
+rms,rms,rms,rms,velocity,=,_velocities,=,square_avg,-,nu
+step,momentum,momentum,momentum,momentum,=,_momentums,=,momentum_buffer,momentum,trace
+mg,mg,mg,mg,average_gradient,=,_average_gradients,=,grad_avg,centered,mu
+grad,accumulated_grad,accum,accum_grad,accumulated_grad,=,_accumulated_grads,=,square_avg,-,e_g
+delta,accumulated_delta_var,accum_update,accum_var,accumulated_delta_var,=,_accumulated_delta_vars,=,acc_delta,-,e_x
+ftrl,accumulator,accum,accumulator,accumulator,=,_accumulators,=,-,-,-
+linear,linear,linear,linear,linear,=,_linears,=,-,-,-
+average,average,-,-,average,=,_model_variables_moving_average,=,-,use_ema,-
+accumulated,accumulated_gradient,-,-,-,gradient_accumulator,-,_accumulated_gradients,-,gradient_accumulation_steps,-
+"""
+"""The fields of each `SlotKind` up to `optax`, after its name here: `-` is empty, `=` the field before."""
+
+
+def _kinds() -> dict[str, SlotKind]:
+    kinds = {}
+    for name, *fields in (row.split(",") for row in _SLOTS.split()):
+        for at, field in enumerate(fields):
+            fields[at] = fields[at - 1] if field == "=" else field.replace("-", "")
+        kinds[name] = SlotKind._make((*fields, False, False, ()))
+    kinds["momentum"] = kinds["momentum"]._replace(turns=True, idle_in=(KERAS2,))
+    kinds["step"] = kinds["step"]._replace(is_step=True, idle_in=(TF1,))
+    kinds |= {f"new_{name}": kinds[name]._replace(tf1="") for name in "mv"}
+    return kinds
+
+
+_KINDS = _kinds()
+
+AVERAGE = _KINDS["average"].meaning
 """The moving average of the variable itself, which any optimizer of Keras since 2.11 may keep."""
 
-ACCUMULATED = "accumulated_gradient"
-_ACCUMULATED = SlotKind(
-    ACCUMULATED,
-    keras3="gradient_accumulator",
-    list3="_accumulated_gradients",
-    made_by="gradient_accumulation_steps",
-)
+ACCUMULATED = _KINDS["accumulated"].meaning
 """The sum of gradients that no step has taken yet, which Keras 3 lists behind the average."""
 
+
+def _row(name: str, slots: str, order: str, **more: Any) -> Optimizer:
+    """Return a row of the table; groups of the order are separated by `,`."""
+    groups = tuple(tuple(group.split()) for group in order.split(","))
+    return Optimizer(name, tuple(_KINDS[slot] for slot in slots.split()), groups, **more)
+
+
+_SINCE_2_11 = (KERAS2, KERAS3)
+_POWERS = {"counts": True, "has_powers": True}
+_BERTS = {"state": "Adam", "corrects_bias": False, "generations": (LEGACY,)}
 _ROWS = (
-    Optimizer(
-        "Adam",
-        (_M, _V, _VHAT),
-        (("m", "v"), ("vhat",)),
-        "Adam",
-        counts=True,
-        has_powers=True,
-        pytorch="Adam",
+    _row("Adam", "m v vhat", "m v,vhat", tf1="Adam", pytorch="Adam", **_POWERS),
+    _row(
+        "AdamW", "m v vhat", "m v,vhat", state="Adam", counts=True, pytorch="AdamW", generations=_SINCE_2_11
     ),
-    Optimizer(
-        "AdamW",
-        (_M, _V, _VHAT),
-        (("m", "v"), ("vhat",)),
-        state="Adam",
-        counts=True,
-        pytorch="AdamW",
-        generations=(KERAS2, KERAS3),
-    ),
-    Optimizer(
-        "AdamWeightDecay",
-        (_M, _V),
-        (("m", "v"),),
-        "AdamWeightDecay",
-        "Adam",
-        corrects_bias=False,
-        generations=(LEGACY,),
-    ),
-    Optimizer(
-        "Adamax",
-        (
-            SlotKind("m", "", "m", "m", "momentum", "_m", "_m", "exp_avg", optax="mu"),
-            SlotKind("u", "", "v", "u", "norm", "_u", "_u", "exp_inf", optax="nu"),
-        ),
-        (("m", "u"),),
-        counts=True,
-        pytorch="Adamax",
-    ),
-    Optimizer(
-        "Nadam",
-        (_M._replace(tf1=""), _V._replace(tf1="")),
-        (("m", "v"),),
-        counts=True,
-        pytorch="NAdam",
-    ),
-    Optimizer(
-        "SGD",
-        (
-            SlotKind(
-                "momentum",
-                "momentum",
-                "momentum",
-                "m",
-                "momentum",
-                "momentums",
-                "momentums",
-                "momentum_buffer",
-                "momentum",
-                turns=True,
-                idle_in=(KERAS2,),
-                optax="trace",
-            ),
-        ),
-        (("momentum",),),
-        "Momentum",
-        pytorch="SGD",
-    ),
-    Optimizer(
-        "Lion",
-        (SlotKind("m", "", "", "m", "momentum", "momentums", "_momentums", optax="mu"),),
-        (("m",),),
-        generations=(KERAS2, KERAS3),
-    ),
-    Optimizer("Adagrad", (_ACCUMULATOR,), (("accumulator",),), "Adagrad", pytorch="Adagrad"),
-    Optimizer(
-        "ProximalAdagrad", (_ACCUMULATOR,), (("accumulator",),), "ProximalAdagrad", "Adagrad", generations=()
-    ),
-    Optimizer(
-        "RMSprop",
-        (
-            SlotKind(
-                "rms",
-                "rms",
-                "rms",
-                "velocity",
-                "velocity",
-                "_velocities",
-                "_velocities",
-                "square_avg",
-                optax="nu",
-            ),
-            SlotKind(
-                "momentum",
-                "momentum",
-                "momentum",
-                "momentum",
-                "momentum",
-                "_momentums",
-                "_momentums",
-                "momentum_buffer",
-                "momentum",
-                is_step=True,
-                idle_in=(TF1,),
-                optax="trace",
-            ),
-            SlotKind(
-                "mg",
-                "mg",
-                "mg",
-                "average_gradient",
-                "average_gradient",
-                "_average_gradients",
-                "_average_gradients",
-                "grad_avg",
-                "centered",
-                optax="mu",
-            ),
-        ),
-        (("rms",), ("momentum",), ("mg",)),
-        "RMSProp",
-        pytorch="RMSprop",
-    ),
-    Optimizer(
+    _row("AdamWeightDecay", "m v", "m v", tf1="AdamWeightDecay", **_BERTS),
+    _row("Adamax", "adamax_m adamax_u", "m u", counts=True, pytorch="Adamax"),
+    _row("Nadam", "new_m new_v", "m v", counts=True, pytorch="NAdam"),
+    _row("SGD", "momentum", "momentum", tf1="Momentum", pytorch="SGD"),
+    _row("Lion", "lion_m", "m", generations=_SINCE_2_11),
+    _row("Adagrad", "sum", "accumulator", tf1="Adagrad", pytorch="Adagrad"),
+    _row("ProximalAdagrad", "sum", "accumulator", tf1="ProximalAdagrad", state="Adagrad", generations=()),
+    _row("RMSprop", "rms step mg", "rms,momentum,mg", tf1="RMSProp", pytorch="RMSprop"),
+    _row(
         "Adadelta",
-        (
-            SlotKind(
-                "accumulated_grad",
-                "accum",
-                "accum_grad",
-                "accumulated_grad",
-                "accumulated_grad",
-                "_accumulated_grads",
-                "_accumulated_grads",
-                "square_avg",
-                optax="e_g",
-            ),
-            SlotKind(
-                "accumulated_delta_var",
-                "accum_update",
-                "accum_var",
-                "accumulated_delta_var",
-                "accumulated_delta_var",
-                "_accumulated_delta_vars",
-                "_accumulated_delta_vars",
-                "acc_delta",
-                optax="e_x",
-            ),
-        ),
-        (("accumulated_grad", "accumulated_delta_var"),),
-        "Adadelta",
+        "grad delta",
+        "accumulated_grad accumulated_delta_var",
+        tf1="Adadelta",
         pytorch="Adadelta",
     ),
-    Optimizer(
-        "Ftrl",
-        (
-            SlotKind(
-                "accumulator",
-                "accum",
-                "accumulator",
-                "accumulator",
-                "accumulator",
-                "_accumulators",
-                "_accumulators",
-            ),
-            SlotKind("linear", "linear", "linear", "linear", "linear", "_linears", "_linears"),
-        ),
-        (("accumulator", "linear"),),
-        "Ftrl",
-        interleaved=True,
-    ),
+    _row("Ftrl", "ftrl linear", "accumulator linear", tf1="Ftrl", interleaved=True),
 )
 
 
@@ -365,7 +224,7 @@ def _averaging(row: Optimizer) -> Optimizer:
     if KERAS2 not in row.generations:
         return row
     order = ((AVERAGE,), (ACCUMULATED,), *row.order)
-    return row._replace(slots=(*row.slots, _AVERAGE, _ACCUMULATED), order=order)
+    return row._replace(slots=(*row.slots, _KINDS["average"], _KINDS["accumulated"]), order=order)
 
 
 OPTIMIZERS = tuple(map(_averaging, _ROWS))

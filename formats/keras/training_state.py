@@ -29,8 +29,10 @@ from .optimizers import (
     KERAS2,
     KERAS3,
     LEGACY,
+    NO_SLOTS,
     OPTIMIZERS,
     TF1,
+    TITLES,
     Optimizer,
     candidates,
     is_another,
@@ -217,6 +219,13 @@ class TrainingState(NamedTuple):
         if self.called and (not names or named(self.called) is None):
             return self.called
         return " or ".join(names) or UNKNOWN_CLASS
+
+    def spelled(self, row: Optimizer | None = None) -> str:
+        """Return its name with its generation, for people; that of a row that it can be."""
+        name = self.title if row is None else row.tf1 if self.generation == TF1 and row.tf1 else row.name
+        if self.called == NO_SLOTS:
+            name = NO_SLOTS
+        return f"{name} ({TITLES[self.generation]})"
 
 
 def common_rows(mine: TrainingState, theirs: TrainingState) -> list[tuple[Optimizer, Optimizer]]:

@@ -32,9 +32,8 @@ from ..select.relations import Relation, inverted, relate
 from ..select.view import Constant, Relaid
 from .accounting import KEEP_OPTIMIZER
 from .following_slots import follow_weights
-from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, follow
-from .framework_optimizer_back import ReturnedWeights as Trained
-from .framework_optimizer_back import as_in, bring_back, chosen_optimizer
+from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, as_in, bring_back, chosen_optimizer, follow
+from .framework_optimizer import ReturnedWeights as Trained
 from .hub.back import way_back
 from .hub.google import google_model
 from .hub.layout import CONFIG, TIED, config_of, hub_model, hub_model_back

@@ -281,12 +281,12 @@ class _Pair(NamedTuple):
             return
         both = common_rows(mine, theirs)
         if not both:
-            raise self._refused(f"SRC's optimizer is {spell(mine)}, but TEMPLATE's is {spell(theirs)}")
+            raise self._refused(f"SRC's optimizer is {mine.spelled()}, but TEMPLATE's is {theirs.spelled()}")
         row, into = both[0]
         flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
         if flaw is not None:
             raise self._refused(
-                f"the state of {spell(mine, row)} cannot be converted to {spell(theirs, into)}: {flaw}"
+                f"the state of {mine.spelled(row)} cannot be converted to {theirs.spelled(into)}: {flaw}"
             )
         origins, notes = dict(self._slots(row, into, carried)), carried.notes
         numbers = self._numbers(row, into, notes)
@@ -299,7 +299,7 @@ class _Pair(NamedTuple):
         """Refuse what a side says of its state, and gradients that SRC has summed for a step to come."""
         for side, state in (("SRC", self.mine), ("TEMPLATE", self.theirs)):
             if state.flaw:
-                what = spell(state) if state.known else f"optimizer of {TITLES[state.generation]}"
+                what = state.spelled() if state.known else f"optimizer of {TITLES[state.generation]}"
                 raise self._refused(f"{side}'s {what} cannot be converted: {state.flaw}")
         for key in self.mine.numbers.get(ACCUMULATED_STEPS, ()):
             if not self.source.specs[key].shape and (count := int(self.source[key].read())):
@@ -337,10 +337,12 @@ class _Pair(NamedTuple):
         mine, theirs = self.mine, self.theirs
         if len({state_of(one) for one in mine.known}) > len({state_of(one) for one in theirs.known}):
             notes.append(
-                f"SRC does not name the class of {spell(mine)}; ckpt uses {row.name}, as in TEMPLATE"
+                f"SRC does not name the class of {mine.spelled()}; ckpt uses {row.name}, as in TEMPLATE"
             )
         if (mine.generation, row.name) != (theirs.generation, into.name):
-            notes.append(f"the optimizer state is converted from {spell(mine, row)} to {spell(theirs, into)}")
+            notes.append(
+                f"the optimizer state is converted from {mine.spelled(row)} to {theirs.spelled(into)}"
+            )
 
     def _refused(self, message: str) -> OptimizerError:
         return OptimizerError(message, hints=(KEEP_OPTIMIZER,))
@@ -352,20 +354,20 @@ class _Pair(NamedTuple):
         mine, theirs = self.mine, self.theirs
         rows = named(mine.called), named(theirs.called)
         if rows[0] is not None and rows[1] is not None and state_of(rows[0]) != state_of(rows[1]):
-            raise self._refused(f"SRC's optimizer is {spell(mine)}, but TEMPLATE's is {spell(theirs)}")
+            raise self._refused(f"SRC's optimizer is {mine.spelled()}, but TEMPLATE's is {theirs.spelled()}")
         if self._have_one_list:
             origins = dict(zip(theirs.listed, mine.listed, strict=True))
             carried.origins |= {key: Origin(own) for key, own in origins.items()}
         elif not self._are_called_alike:
             unknown = mine if not mine.known else theirs
             what = (
-                f"the variables of {counted(len(unknown.unowned), 'slot')} of {spell(unknown)} are unknown"
+                f"the variables of {counted(len(unknown.unowned), 'slot')} of {unknown.spelled()} are unknown"
                 if unknown.unowned
-                else f"the slots of {spell(unknown)} are not known"
+                else f"the slots of {unknown.spelled()} are not known"
                 if unknown.slots or is_another(unknown.called)
-                else f"{spell(unknown)} has no slots (perhaps it has not taken a step)"
+                else f"{unknown.spelled()} has no slots (perhaps it has not taken a step)"
             )
-            other = f"TEMPLATE has {spell(theirs)}" if unknown is mine else f"SRC has {spell(mine)}"
+            other = f"TEMPLATE has {theirs.spelled()}" if unknown is mine else f"SRC has {mine.spelled()}"
             why = reason_of_others((mine.called, theirs.called), (mine.generation, theirs.generation))
             error = self._refused(f"{what}, so its state cannot be converted; {other}{why}")
             error.hints = (*name_optimizer(mine, theirs), *error.hints)
@@ -441,8 +443,8 @@ class _Pair(NamedTuple):
             keys = [key for (_, found), key in held.items() if found == meaning]
             if generation not in slot.idle_in or meaning in self.mine.in_use:
                 message = (
-                    f"SRC's {spell(self.mine, row)} keeps {slot.name(generation)!r} of "
-                    f"{counted(len(keys), 'variable')}, but TEMPLATE's {spell(self.theirs)} "
+                    f"SRC's {self.mine.spelled(row)} keeps {slot.name(generation)!r} of "
+                    f"{counted(len(keys), 'variable')}, but TEMPLATE's {self.theirs.spelled()} "
                     "does not"
                 )
                 raise self._refused(message)
@@ -451,9 +453,8 @@ class _Pair(NamedTuple):
     def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
         for meaning in missing:
             name = into.slot(meaning).name(self.theirs.generation)
-            what = (
-                f"TEMPLATE's {spell(self.theirs, into)} keeps {name!r}, but SRC's {spell(self.mine)} does not"
-            )
+            kept = f"TEMPLATE's {self.theirs.spelled(into)} keeps {name!r}"
+            what = f"{kept}, but SRC's {self.mine.spelled()} does not"
             if self.theirs.generation not in into.slot(meaning).idle_in:
                 raise self._refused(what)
             notes.append(f"{what}; {name!r} starts at 0")
@@ -485,7 +486,7 @@ class _Pair(NamedTuple):
                 notes += [said] if said not in notes else []
                 return rate
         summing = self.mine if self.mine.generation in SUMS else self.theirs
-        what = spell(self.mine, row)
+        what = self.mine.spelled(row)
         message = (
             f"momentum of {TITLES[summing.generation]} is a sum of gradients; to convert it, "
             f"ckpt needs the learning rate of {what}, which neither SRC nor TEMPLATE stores"
@@ -554,8 +555,8 @@ class _Pair(NamedTuple):
         """Return 0 steps; raise ConversionError where the state depends on a count that SRC does not tell."""
         if is_wanted and (into.counts or self.theirs.generation == OPTAX):
             error = self._refused(
-                f"SRC does not store the step count of {spell(self.mine, row)}, but "
-                f"{spell(self.theirs, into)} needs it"
+                f"SRC does not store the step count of {self.mine.spelled(row)}, but "
+                f"{self.theirs.spelled(into)} needs it"
             )
             error.hints = ("pass the step count with --iterations N", *error.hints)
             raise error
@@ -567,7 +568,7 @@ class _Pair(NamedTuple):
         if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
             return
         message = (
-            f"{spell(self.mine, row)} and {spell(self.theirs, into)} have the same slots, but "
+            f"{self.mine.spelled(row)} and {self.theirs.spelled(into)} have the same slots, but "
             f"only one corrects bias; after {steps} steps, its updates are {correction:.3g} "
             "times as large"
         )
@@ -594,11 +595,3 @@ def reason_of_idle(generation: str) -> str:
         f"{TITLES[generation]} stores momentum even if it is 0, but the target's optimizer "
         "has no momentum; if SRC used momentum, the next steps will differ"
     )
-
-
-def spell(state: TrainingState, row: Optimizer | None = None) -> str:
-    """Return an optimizer with its generation, for people."""
-    name = state.title if row is None else row.tf1 if state.generation == TF1 and row.tf1 else row.name
-    if state.called == NO_SLOTS:
-        name = NO_SLOTS
-    return f"{name} ({TITLES[state.generation]})"

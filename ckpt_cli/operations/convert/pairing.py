@@ -29,7 +29,7 @@ from .accounting import (
 from .keras.models import pairs_between_models
 from .keras.sides import Differing, differing_optimizers, paired_by_model, sides
 from .lazy import scaled
-from .optimizers import Carried, Given, OptimizerError, carry, contradiction, spell
+from .optimizers import Carried, Given, OptimizerError, carry, contradiction
 from .placement import layout_of
 from .plan import Dropped, Move, Plan
 
@@ -181,7 +181,7 @@ def _left(states: Sequence[TrainingState], keys: Container[str], pairing: Pairin
     """Return the slots that have no place although their variables have, each with its optimizer."""
     settled = {*pairing.rows().values(), *pairing.optimizers.dropped}
     return {
-        key: spell(state)
+        key: state.spelled()
         for state in states
         for (variable, _), key in state.slots.items()
         if variable in settled and key in keys and key not in settled

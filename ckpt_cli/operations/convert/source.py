@@ -18,14 +18,15 @@ from formats.keras.training_state import is_added_count
 from formats.model.checkpoint_files import bundle_prefix, step_of
 from formats.model.object_keys import GRAPH_KEY, SAVE_COUNTER, table_part
 from formats.model.object_names import counts_at_root, plain_key
+from formats.tf.graph import state_in_names
 from formats.tf.graph.invent import Invented, invent_graph
 from formats.tf.graph.prune import prune
 
 from ..select.keys import object_graph_of
+from .lazy import scaled
 from .named_optimizers import NamedOptimizers
 from .optimizers import AS_THEY_ARE, Given, changes_nothing
 from .plan import Dropped, Move
-from .tf1_names import named_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,11 +172,19 @@ class Chosen:
             moves = self.with_keys()
         else:
             names = self._names_of_objects()
-            state = named_state(self.source, names, self.settings.given)
+            given = self.settings.given
+            state = state_in_names.write(self.source, names, given.iterations, given.learning_rate)
             self.notes += state.notes
-            moves = [state.moves.get(key) or self.move(key, name) for key, name in names.items()]
-            moves = [*map(self._cast, moves), *map(self._cast, state.made)]
+            moves = [self._slot(key, *state.slots.get(key, (name, None))) for key, name in names.items()]
+            moves += [Move(spec, None, None, value) for spec, value in state.made]
+            moves = [*map(self._cast, moves)]
         return sorted(moves, key=lambda move: move.spec)
+
+    def _slot(self, key: str, name: str, factor: float | None) -> Move:
+        if factor is None:
+            return self.move(key, name)
+        turned = scaled(self.source[key], factor)
+        return Move(turned.spec._replace(key=name), key, turned)
 
     def _names_of_objects(self) -> dict[str, str]:
         """Return a name for each key: the full names if they are unique, otherwise the object paths."""

@@ -12,8 +12,8 @@ import formats
 from formats.keras.training_state import ITERATIONS, LEARNING_RATE
 from formats.torch import optimizer as optimizers
 from formats.torch.facts import TorchFacts
-from formats.torch.named_optimizer import read_torch
 from formats.torch.optimizer import optimizers_in
+from formats.torch.state import read as read_torch
 from tests.torch_files import storage, tensor, written, zipped
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from formats.keras.walk import paired
 from formats.model.reader import Family
 from formats.orbax.optax_state import read_optax
 from formats.tf.graph.states import states_of
+from formats.torch import state as state_in_torch
 from formats.torch.facts import TorchFacts
-from formats.torch.named_optimizer import read_torch
 
 from ...select.view import Relaid
 
@@ -96,7 +96,7 @@ def side_of(reader: FormatReader, given: Given) -> Side | None:
     if isinstance(reader, Relaid):
         return Side(reader.full_names, reader.states)
     if isinstance(reader.facts, TorchFacts):
-        state = read_torch(reader)
+        state = state_in_torch.read(reader)
         return None if state is None else Side(reader.full_names, [state])
     if reader.format.is_tree:
         state = read_optax(reader, given.optimizer)

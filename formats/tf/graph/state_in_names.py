@@ -1,4 +1,4 @@
-"""The way back to TensorFlow 1: optimizers' state of Keras under the names of `tf.compat.v1.train`.
+"""Optimizers' state under the names of `tf.compat.v1.train`: read by a graph made of names, and written.
 
     slot m of dense/kernel    dense/kernel/Adam
     slot v of dense/kernel    dense/kernel/Adam_1
@@ -15,56 +15,85 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.dtypes import BY_NAME
-from formats.core.spec import TensorSpec
-from formats.core.words import counted
-from formats.errors import ConversionError
-from formats.keras.between_generations import factor_between
-from formats.keras.optimizers import (
-    KERAS2,
-    KERAS3,
-    NO_SLOTS,
-    TF1,
-    TITLES,
-    Optimizer,
-    state_of,
-)
-from formats.keras.step_count import GLOBAL_STEP, POWERS, power_of, steps_taken, stored_rate
-from formats.keras.training_state import TrainingState, training_states
-
-from .lazy import scaled
-from .optimizers import spell
-from .plan import Move
+from ...core.dtypes import BY_NAME
+from ...core.spec import TensorSpec
+from ...core.words import counted
+from ...errors import ConversionError
+from ...keras.between_generations import factor_between
+from ...keras.optimizers import KERAS2, KERAS3, NO_SLOTS, TF1, TITLES, Optimizer, state_of
+from ...keras.step_count import GLOBAL_STEP, POWERS, power_of, steps_taken, stored_rate
+from ...keras.training_state import TrainingState, training_states
+from ...model.reader import Family
+from .invent import invent_graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from formats.model.reader import FormatReader
+    import numpy as np
 
-    from .optimizers import Given
+    from ...model.reader import FormatReader
+    from .invent import Invented
 
 
 LEAVE_OUT = "to leave out optimizer state, pass --weights-only; to leave out a part of it, pass --exclude"
 
 
-class Named(NamedTuple):
-    """The result for optimizer state: moves by the key in the source, moves of computed values, and notes."""
+def read(reader: FormatReader) -> list[TrainingState] | None:
+    """Return the state of each optimizer that names tell of; None for a file of Keras, which has others."""
+    invented = graph_of_names(reader)
+    if invented is None:
+        return None
+    names = {key: name for name, key in invented.keys.items()}
+    specs = {key: reader.specs[name]._replace(key=key) for key, name in names.items()}
+    return [_renamed(state, names) for state in training_states(invented.graph, specs, names)]
 
-    moves: dict[str, Move]
-    made: list[Move]
+
+def graph_of_names(reader: FormatReader) -> Invented | None:
+    """Return the object graph that a checkpoint's names make, with the keys by name; None of an export."""
+    if reader.format.family is Family.KERAS:
+        return None
+    own, kinds = reader.own_keys, reader.kinds
+    keys = {own.get(key, key): key for key in reader.specs if kinds.get(key) != "graph"}
+    invented = invent_graph({name: reader.specs[key]._replace(key=name) for name, key in keys.items()})
+    if invented.is_export:
+        return None
+    return invented._replace(keys={keys[name]: key for name, key in invented.keys.items()})
+
+
+def _renamed(state: TrainingState, names: Mapping[str, str]) -> TrainingState:
+    return state._replace(
+        slots={(names[owner], slot): names[key] for (owner, slot), key in state.slots.items()},
+        numbers={name: tuple(names[key] for key in keys) for name, keys in state.numbers.items()},
+    )
+
+
+class NamedState(NamedTuple):
+    """The result for optimizer state, and notes.
+
+    `slots` are the name of each slot by its key in the source, and the factor of its values if they change;
+    `made` are computed values.
+    """
+
+    slots: dict[str, tuple[str, float | None]]
+    made: list[tuple[TensorSpec, np.ndarray[Any, Any]]]
     notes: list[str]
 
 
-def named_state(source: FormatReader, names: Mapping[str, str], given: Given) -> Named:
+def write(
+    source: FormatReader,
+    names: Mapping[str, str],
+    iterations: int | None = None,
+    learning_rate: float | None = None,
+) -> NamedState:
     """Return the state of a source's optimizers as TensorFlow 1 calls it; `names` are all names by key.
 
-    Raises ConversionError for what TensorFlow 1 has no counterpart of.
+    Raises ConversionError for what TensorFlow 1 has no counterpart of. The numbers are those that are given.
     """
     assert source.object_graph is not None
     states = training_states(source.object_graph, source.specs, source.full_names)
-    naming = _Naming(source, names, given, alone=len(states) == 1)
+    naming = _Naming(source, names, (iterations, learning_rate), alone=len(states) == 1)
     try:
         for state in states:
             told = state.known or state.slots or state.unowned
@@ -73,25 +102,32 @@ def named_state(source: FormatReader, names: Mapping[str, str], given: Given) ->
     except ConversionError as error:
         error.path = error.path or source.location.path
         raise
-    return naming.named
+    return naming.written
 
 
 class _Naming:
     """Names for one optimizer after another."""
 
-    def __init__(self, source: FormatReader, names: Mapping[str, str], given: Given, *, alone: bool) -> None:
+    def __init__(
+        self,
+        source: FormatReader,
+        names: Mapping[str, str],
+        given: tuple[int | None, float | None],
+        *,
+        alone: bool,
+    ) -> None:
         self.source = source
         self.names = names
-        self.given = given
+        self.iterations, self.learning_rate = given
         self.alone = alone
-        self.named = Named({}, [], [])
+        self.written = NamedState({}, [], [])
         self.slots = Counter[tuple[str, str]]()
         self.powers = 0
 
     def add(self, state: TrainingState) -> None:
         row = _row(state)
-        spelled = spell(state)
-        steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
+        spelled = state.spelled()
+        steps = steps_taken(self.source, state, alone=self.alone, asked=self.iterations)
         if steps is None and row.counts:
             hints = ("pass the step count with --iterations N",)
             raise ConversionError(f"the step count of {spelled} is unknown", hints=hints)
@@ -101,7 +137,7 @@ class _Naming:
         if self.alone and steps is not None and GLOBAL_STEP not in self.names.values():
             self._make(GLOBAL_STEP, "int64", steps.taken)
         into = row.tf1 if state.slots else NO_SLOTS
-        self.named.notes.append(
+        self.written.notes.append(
             f"the state of {spelled} is written under the names of {into} in {TITLES[TF1]}"
         )
 
@@ -120,30 +156,23 @@ class _Naming:
                 key = held.get((variable, slot.meaning))
                 if key is not None:
                     factor = factor_between(slot, state.generation, TF1, partial(self._rate, state))
-                    self.named.moves[key] = self._move(key, name, factor)
+                    self.written.slots[key] = name, factor
                 else:
                     spec = self.source.specs[variable]
                     self._make(name, spec.dtype.name, 0, spec.shape)
 
-    def _move(self, key: str, name: str, factor: float | None) -> Move:
-        tensor = self.source[key]
-        if factor is None:
-            return Move(tensor.spec._replace(key=name), key, tensor)
-        turned = scaled(tensor, factor)
-        return Move(turned.spec._replace(key=name), key, turned)
-
     def _rate(self, state: TrainingState) -> float:
         """Return the learning rate by which momentum is turned."""
-        if self.given.learning_rate is not None:
-            return self.given.learning_rate
+        if self.learning_rate is not None:
+            return self.learning_rate
         rate = stored_rate(self.source, state)
         if rate is not None:
             said = f"momentum is converted with the learning rate {rate:.6g}"
-            self.named.notes.extend([said] if said not in self.named.notes else [])
+            self.written.notes.extend([said] if said not in self.written.notes else [])
             return rate
         message = (
             "momentum of TensorFlow 1 is a sum of gradients; to convert it, ckpt needs the "
-            f"learning rate of {spell(state)}, which SRC does not store"
+            f"learning rate of {state.spelled()}, which SRC does not store"
         )
         raise ConversionError(message, hints=("pass the learning rate with --learning-rate R", LEAVE_OUT))
 
@@ -152,7 +181,7 @@ class _Naming:
             power = power_of(self.source, state, name, steps)
             self._make(_numbered(name, self.powers), "float32", power)
             if not state.numbers.get(base_name):
-                self.named.notes.append(
+                self.written.notes.append(
                     f"{_numbered(name, self.powers)} was computed with the default {base_name} {usual}"
                 )
         self.powers += 1
@@ -161,7 +190,7 @@ class _Naming:
         import numpy as np
 
         spec = TensorSpec(name, BY_NAME[dtype], shape)
-        self.named.made.append(Move(spec, None, None, np.full(shape, value, spec.dtype.numpy)))
+        self.written.made.append((spec, np.full(shape, value, spec.dtype.numpy)))
 
 
 def _numbered(name: str, number: int) -> str:
@@ -171,17 +200,17 @@ def _numbered(name: str, number: int) -> str:
 def _row(state: TrainingState) -> Optimizer:
     """Return what the table says of an optimizer that TensorFlow 1 has, too."""
     if len({state_of(row) for row in state.known}) > 1:
-        message = f"SRC does not name the class of its optimizer: {spell(state)}"
+        message = f"SRC does not name the class of its optimizer: {state.spelled()}"
         hint = "pass a checkpoint of the TensorFlow 1 program with --like TEMPLATE"
         raise ConversionError(message, hints=(hint, LEAVE_OUT))
     row = next((row for row in state.known if row.tf1), None)
     if row is None:
         what = counted(len(state.slots) + len(state.unowned), "slot")
-        message = f"TensorFlow 1 has no counterpart for {spell(state)} and its {what}"
+        message = f"TensorFlow 1 has no counterpart for {state.spelled()} and its {what}"
         raise ConversionError(message, hints=(LEAVE_OUT,))
     meanings = row.meanings(state.generation)
     for name in sorted(state.slot_names):
         if not row.slot(meanings[name]).tf1:
-            message = f"TensorFlow 1 has no counterpart for the slot {name!r} of {spell(state)}"
+            message = f"TensorFlow 1 has no counterpart for the slot {name!r} of {state.spelled()}"
             raise ConversionError(message, hints=(LEAVE_OUT,))
     return row

@@ -1,24 +1,33 @@
-"""An optimizer of a PyTorch file as the table has it: its class in Keras, settings, parameters and steps.
+"""An optimizer's state in a file of PyTorch: a training checkpoint as its programs save one.
 
-model/fc.weight                     a parameter, which `param_names` of its group names
-optimizer/state/0/exp_avg           m of it
-optimizer/state/0/step              steps, of each parameter the same
+    model/fc.weight              a parameter, which `param_names` of its group names
+    optimizer/state/0/exp_avg    m of it, with the axes of its parameter
+    optimizer/state/0/step       steps, of each parameter the same
+    optimizer/param_groups       what `keras.optimizers_in_pytorch` says, and `param_names`
+
+PyTorch counts parameters in the order in which its optimizer was given them, and has no names;
+`param_names` are there for the program to give them in this order.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConversionError
 from ..keras.optimizers import BY_NAME, PYTORCH
-from ..keras.optimizers_in_pytorch import NO_STEP, optimizer_of_group
+from ..keras.optimizers_in_pytorch import NO_STEP, group_of, optimizer_of_group
 from ..keras.training_state import ITERATIONS, LEARNING_RATE, TrainingState
 from .facts import TorchFacts
-from .keys import in_dictionary
+from .keys import escaped, in_dictionary
+from .objects import TensorPosition
 from .optimizer import KeptTensor, optimizers_in
+from .structure import NestedStructure
+from .values import Pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..model.reader import FormatReader
     from .optimizer import TorchOptimizer
 
@@ -125,12 +134,11 @@ class NamedOptimizer:
             )
         return int(found)
 
-    # As a template has it, and what is converted into one --------------------------------------
-
-    def state(self) -> TrainingState:
-        """Return its state, by the keys of the tensors that are its parameters."""
+    def state(self, *, by_name: bool = False) -> TrainingState:
+        """Return its state without the count of steps, by the names of the parameters, or by their keys."""
         name, settings = self.told
-        row, keys = BY_NAME[name], self._parameters()
+        row = BY_NAME[name]
+        keys = dict(zip(self.numbers, self.numbers, strict=True)) if by_name else self._parameters()
         slots: dict[tuple[str, str], str] = {}
         steps: list[str] = []
         for parameter, number in self.numbers.items():
@@ -145,10 +153,6 @@ class NamedOptimizer:
                     message = f"{self.title} has {kept!r:.60}, which is not a slot of {name}"
                     raise ConversionError(message, key=value.key)
         values = {LEARNING_RATE: settings[LEARNING_RATE]}
-        if name != NO_STEP:
-            values[ITERATIONS] = self.steps()
-            if len(steps) != len(self.numbers):
-                raise ConversionError(f"{self.title} has a step count that is not a tensor")
         told = {ITERATIONS: tuple(steps)} if steps else {}
         path = self._optimizer.path
         return TrainingState(PYTORCH, path, name, (row,), slots, told, values=values, settings=settings)
@@ -169,7 +173,7 @@ class NamedOptimizer:
         return {name: in_dictionary(found[0], name) for name in names}
 
 
-def read_torch(reader: FormatReader) -> TrainingState | None:
+def read(reader: FormatReader) -> TrainingState | None:
     """Return the state of the optimizer in a PyTorch file; None where it has none."""
     facts = reader.facts
     if not isinstance(facts, TorchFacts) or facts.structure is None:
@@ -181,7 +185,55 @@ def read_torch(reader: FormatReader) -> TrainingState | None:
             return None
         if len(found) > 1:
             raise ConversionError(f"it has {len(found)} optimizers; expected one")
-        return NamedOptimizer(reader, found[0]).state()
+        one = NamedOptimizer(reader, found[0])
+        state = one.state()
+        if state.called != NO_STEP:
+            state = state._replace(values={**state.values, ITERATIONS: one.steps()})
+            if len(state.numbers.get(ITERATIONS, ())) != len(one.numbers):
+                raise ConversionError(f"{one.title} has a step count that is not a tensor")
     except (ValueError, ConversionError) as error:
         why = "; ".join((error.message, *error.hints)) if isinstance(error, ConversionError) else str(error)
         return TrainingState(PYTORCH, "", "", (), {}, {}, flaw=why)
+    return state
+
+
+class TrainingFile(NamedTuple):
+    """The step counts of a training checkpoint by key, and its structure."""
+
+    steps: dict[str, float]
+    facts: TorchFacts
+
+
+def write(state: TrainingState, weights: Sequence[str], trained: Sequence[str]) -> TrainingFile:
+    """Return a training checkpoint of an optimizer of `trained`, some of the weights, in their order.
+
+    Its settings are complete, and its slots are PyTorch's, at `slot_key`, or have such names.
+    """
+    row = state.known[0]
+    meanings = row.meanings(state.generation)
+    kept = {meanings[name] for name in state.slot_names}
+    slots = [slot.pytorch for slot in row.slots if slot.meaning in kept]
+    slots = slots if row.name == NO_STEP else ["step", *slots]
+    states = [
+        (number, Pairs([(slot, TensorPosition(slot_key(number, slot))) for slot in slots]))
+        for number in range(len(trained))
+        if slots
+    ]
+    group = group_of(row.name, state.settings)
+    group |= {"params": [*range(len(trained))], "param_names": [*trained]}
+    optimizer = Pairs([("state", Pairs(states)), ("param_groups", [Pairs([*group.items()])])])
+    model = Pairs([(name, TensorPosition(weight_key(name))) for name in weights])
+    root = Pairs([("model", model), ("optimizer", optimizer)])
+    steps = range(len(trained) if "step" in slots else 0)
+    counts = {slot_key(number, "step"): state.values[ITERATIONS] for number in steps}
+    return TrainingFile(counts, TorchFacts(structure=NestedStructure(root)))
+
+
+def weight_key(name: str) -> str:
+    """Return the key of a weight in a training checkpoint."""
+    return f"model/{escaped(name)}"
+
+
+def slot_key(number: int, slot: str) -> str:
+    """Return the key of a slot of the parameter of a number."""
+    return f"optimizer/state/{number}/{slot}"
