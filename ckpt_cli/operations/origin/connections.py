@@ -124,23 +124,19 @@ _KINDS = frozenset(
 """Words in the names of layers that say what kind of layer they are."""
 
 
-def is_folded_by_names(
-    layer: SourceLayer,
-    behind: SourceLayer,
-    others: Sequence[SourceLayer],
-    layers: Sequence[SourceLayer],
-) -> bool:
-    """Whether names tell which of some normalizations is behind a layer, and that it is this one.
+def folded_by_names(
+    layer: SourceLayer, others: Sequence[SourceLayer], layers: Sequence[SourceLayer]
+) -> list[SourceLayer]:
+    """Return the normalizations that names allow behind a layer.
 
-    `conv1` and `bn1` belong to each other, and so do `0` and `1` of a sequence.  A layer and a normalization
-    without others of their names do, too.
+    `conv1` and `bn1` belong to each other, and so do `0` and `1` of a sequence.  A layer of another name may
+    have any normalization that belongs to no layer.
     """
     named = [one for one in others if _belongs(layer, one)]
     if named:
-        return named == [behind]
+        return named
     kernels = [one for one in layers if not one.is_batch_normalization]
-    free = [one for one in others if not any(_belongs(kernel, one) for kernel in kernels)]
-    return free == [behind]
+    return [one for one in others if not any(_belongs(kernel, one) for kernel in kernels)]
 
 
 def _belongs(layer: SourceLayer, normalization: SourceLayer) -> bool:

@@ -55,7 +55,7 @@ _FURTHEST = 8
 
 
 class Use(NamedTuple):
-    """Where a weight is used first: the number of the operation, the operation, and as which input.
+    """The first use of a weight: the number of the operation, the operation, and as which input.
 
     `names` are those of the operation, `others` the keys of its other inputs.  `behind` and `front` are the
     names of the operations behind it and in front of its first input, past those that leave values as they

@@ -1,6 +1,6 @@
 """Whether the order of an export's operations shows which layers its weights are of.
 
-Equal values alone prove nothing where layers of one shape could have changed places.  Weights of one role and
+Equal values alone prove nothing if layers of one shape could have been swapped.  Weights of one role and
 shape are of their layers in order.  If there are as many weights as layers, this gives each weight its layer.
 If there are fewer, it leaves several layers open; then values decide only between these where all are alike.
 """
@@ -32,6 +32,8 @@ class Paired(NamedTuple):
     candidates: frozenset[int] = frozenset()
     shape: tuple[int, ...] = ()
     signature: tuple[str, ...] = ()
+    partners: frozenset[int] = frozenset()
+    """The layers that may be folded into it, if names leave open which it is."""
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -92,6 +94,34 @@ def of_calls(
     return checked
 
 
+def of_partners(
+    found: Mapping[str, Paired],
+    origins: Mapping[str, WeightOrigin],
+    uses: Mapping[str, Use],
+    layers: Sequence[SourceLayer],
+) -> dict[str, WeightOrigin]:
+    """Return new verdicts on weights that other layers may be folded into, unless their order decides."""
+    keys = [key for key, one in found.items() if one.partners and origins[key].verdict in PROVED]
+    folded: dict[int, set[int]] = {}
+    first: dict[int, int] = {}
+    for key in keys:
+        way = found[key].ways[0]
+        folded.setdefault(way.layer, set()).add(way.partner)
+        order = uses[key].order if key in uses else -1
+        first[way.layer] = min(order, first.get(way.layer, order))
+    told = [folded[layer] for layer in sorted(folded, key=lambda layer: first[layer])]
+    for_all = sorted(frozenset[int]().union(*(found[key].partners for key in keys)))
+    if told == [{partner} for partner in for_all] and min(first.values(), default=0) >= 0:
+        return {}
+    checked = {}
+    for key in keys:
+        way = found[key].ways[0]
+        partner = layers[way.partner].name
+        words = f"but nothing says that {partner} is folded into it; a configuration would"
+        checked[key] = _unplaced(key, layers[way.layer], words)
+    return checked
+
+
 def _unplaced(key: str, layer: SourceLayer, words: str) -> WeightOrigin:
     return WeightOrigin(key, (), f"has the values of {layer.name}, {words}", UNPAIRED)
 
@@ -109,7 +139,7 @@ def _taken(found: Iterable[Paired]) -> Mapping[tuple[Any, ...], set[int]]:
 
 
 def _apart(members: Sequence[_Member]) -> Iterator[list[_Member]]:
-    """Yield the weights that could have changed places with each other."""
+    """Yield the weights that could have been swapped with each other."""
     left = list(members)
     while left:
         some = [left.pop()]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from .blocks import BlockComparison, is_known
 from .bounds import SAME, closeness, worse
 from .records import Closeness, Derivation
@@ -12,8 +14,6 @@ from .values import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import numpy as np
 
     from formats.core.spec import TensorSpec
     from formats.model.reader import FormatReader
@@ -54,6 +54,12 @@ class Prover:
             left = [nearest.way]
         whole = {id(way): self._compare(tensor, way) for way in left}
         return [proof._replace(found=whole.get(id(proof.way), proof.found)) for proof in sampled]
+
+    def distance(self, key: str, way: Derivation) -> float:
+        """Return the mean square of the differences between a weight and what a rule gives."""
+        found = self._export[key].read().astype(np.float64).reshape(-1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return float(np.square(way.compute(self._values, None).values.reshape(-1) - found).mean())
 
     def _compare(self, tensor: LazyTensor, way: Derivation, *, is_sample: bool = False) -> Closeness:
         spec = tensor.spec

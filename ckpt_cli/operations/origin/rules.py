@@ -296,7 +296,7 @@ def _copied(key: str, way: Arrangement, axis: int | None, read: Values, rows: Ro
 
 
 def _head_size(layer: SourceLayer, specs: Mapping[str, TensorSpec]) -> int:
-    """Return the size of the heads of a layer that makes queries, which are scaled by it; else 0."""
+    """Return the size of the heads of a layer that makes queries, which are scaled by it; otherwise 0."""
     key = layer.first(("kernel",))
     is_query = any("query" in part for part in layer.path)
     return specs[key].shape[-1] if key and is_query and len(specs[key].shape) == 3 else 0

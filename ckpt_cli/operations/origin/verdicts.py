@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .bounds import is_bounded
-from .connections import is_folded_by_names
+from .connections import folded_by_names
+from .epsilons import fitted, with_epsilon
 from .flow import Flow, Use
 from .gates import STATES
 from .gguf_rules import GgufRules
 from .naming import LayerNames
-from .order import Paired, in_order, of_calls
+from .order import Paired, in_order, of_calls, of_partners
 from .proving import Proof, Prover
 from .records import EQUAL, OTHER, PROVED, UNPAIRED, WITHIN, Derivation, Origins, Target, WeightOrigin
 from .roles import is_open, named_roles, of_family, of_row
@@ -51,6 +53,10 @@ _INTEGERS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 
 _SHAPING = frozenset(("Expand", "Slice"))
 """Operations that shape the state of a recurrent layer before the first step."""
+
+_ASSUMED = (", assumed)", ", assumed), without a bias")
+_MOST_FITTED = 4
+"""Ways for which an epsilon is computed: the nearest."""
 
 _SMALL = 1 << 20
 """Elements of a tensor that may be a constant of the graph."""
@@ -106,6 +112,7 @@ class Judge:
                 found[key] = pair
             advance(spec.stored_nbytes or 0)
         checked = of_calls(found, in_order(found, self._uses, self._layers), self._layers)
+        checked |= of_partners(found, checked, self._uses, self._layers)
         weights = tuple(checked[key] for key in found)
         made = {source for one in weights if one.verdict in PROVED for source in one.sources}
         held = {key: None for layer in self._layers for key in layer.weights.values()}
@@ -162,23 +169,42 @@ class Judge:
             rule = f"ckpt knows no error bound for {spec.stored_as.name}"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         nearest = min(tried, key=lambda proof: proof.found.max_error)
-        turned = self._turned(key, spec, {proof.way.layer for proof in tried})
-        if turned is not None:
-            rule = (
-                f"has the values of {turned.sources[0]!r} {turned.rule}, but no operation says whether its "
-            )
-            rule += "axes are in that order; --map can say it"
+        rule = self._turned(key, spec, {proof.way.layer for proof in tried})
+        rule = rule or self._epsilon(key, spec, tried)
+        if rule:
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         refuted = _refuted(key, nearest, is_sure=is_sure)
         return Paired(refuted, (), candidates, spec.shape, nearest.way.signature)
 
-    def _turned(self, key: str, spec: TensorSpec, layers: set[int]) -> Derivation | None:
-        """Return a way with axes in another order that gives a weight, if nothing says which is right."""
+    def _turned(self, key: str, spec: TensorSpec, layers: set[int]) -> str:
+        """Return that axes in another order would give a weight, if nothing says which order is right."""
         target = self._target(key, spec)
         ways = [way for number in sorted(layers) for way in self._rules.turned(self._layers[number], target)]
         ways = self._of_role(key, ways) if ways else []
         proofs = self._prover.proofs(key, ways) if ways else []
-        return next((proof.way for proof in proofs if proof.found.is_proved), None)
+        found = next((proof.way for proof in proofs if proof.found.is_proved), None)
+        if found is None:
+            return ""
+        words = (
+            f"has the values of {found.sources[0]!r} {found.rule}, but no operation says whether its axes "
+        )
+        return words + "are in that order; --map can say it"
+
+    def _epsilon(self, key: str, spec: TensorSpec, tried: Sequence[Proof]) -> str:
+        """Return that an unusual epsilon would give a weight; nothing if none does."""
+        target = self._target(key, spec)
+        assumed = {
+            (proof.way.layer, proof.way.signature, proof.way.partner): proof.way
+            for proof in sorted(tried, key=lambda proof: -proof.found.max_error)
+            if proof.way.rule.endswith(_ASSUMED) and spec.size <= _SMALL
+        }
+        for way in list(assumed.values())[-_MOST_FITTED:]:
+            ways_with = partial(with_epsilon, self._rules, self._layers, way, target)
+            found = fitted(ways_with, partial(self._prover.proofs, key), partial(self._prover.distance, key))
+            if found is not None:
+                words = found[1].way.rule.rpartition(" (epsilon")[0]
+                return f"{words} with epsilon {found[0]:.3g} gives its values, but no configuration says so"
+        return ""
 
     def _target(self, key: str, spec: TensorSpec) -> Target:
         use = self._uses.get(key)
@@ -272,7 +298,8 @@ class Judge:
             candidates = self._candidates(attempt)
             return Paired(WeightOrigin(key, (), rule, UNPAIRED), (), candidates, spec.shape, signature)
         found = tuple(proof.way for proof in proved if proof.way.signature == signature)
-        return Paired(_origin(key, best, spec), found, self._candidates(attempt), spec.shape, signature)
+        origin, partners = _origin(key, best, spec), self._partners(key, best.way, attempt.ways)
+        return Paired(origin, found, self._candidates(attempt), spec.shape, signature, partners)
 
     def _doubt(self, key: str, best: Derivation, ways: Sequence[Derivation]) -> str:
         """Return why a way that gives the values is not sure to be the right one; nothing if it is."""
@@ -280,20 +307,24 @@ class Judge:
         if roles:
             known = " or ".join([best.signature[1], *sorted(roles)])
             return f"nothing says whether it is {known}; --map can say it"
-        layer = self._layers[best.layer]
         use = self._uses.get(key)
-        if best.signature[0] == "front" and use is not None and use.front:
-            return self._doubt_of_front(best, use)
+        is_front = best.signature[0] == "front" and use is not None and use.front
+        return self._doubt_of_front(best, use) if is_front and use is not None else ""
+
+    def _partners(self, key: str, best: Derivation, ways: Sequence[Derivation]) -> frozenset[int]:
+        """Return the layers that may be folded into a weight, if neither names nor the graph say which is."""
+        layer, use = self._layers[best.layer], self._uses.get(key)
         alike = {way.partner for way in ways if way.layer == best.layer and way.signature == best.signature}
         if len(alike) < 2 or layer.behind is not None:
-            return ""
+            return frozenset()
+        if best.signature[0] == "front" and use is not None and use.front:
+            return frozenset()
         names = (self._called[key], *((*use.names, *use.front, *use.behind) if use is not None else ()))
         mentioned = {one.layer.number for name in names for one in self._names.mentioned(name)} & alike
-        partner = self._layers[best.partner]
-        others = [self._layers[number] for number in alike]
-        if mentioned == {best.partner} or is_folded_by_names(layer, partner, others, self._layers):
-            return ""
-        return f"nothing says that {partner.name} is folded into {layer.name}; a configuration would"
+        others = [self._layers[number] for number in sorted(alike)]
+        named = {one.number for one in folded_by_names(layer, others, self._layers)}
+        found = (mentioned & named) or mentioned or named
+        return frozenset() if found == {best.partner} else frozenset(found or alike)
 
     def _doubt_of_front(self, best: Derivation, use: Use) -> str:
         """Return why a layer may not be in front of an operation; nothing if it is."""
