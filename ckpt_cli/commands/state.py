@@ -203,6 +203,12 @@ def _show_leftovers(run: Run) -> None:
 def _show_flaws(run: Run) -> None:
     """Say on stderr what is wrong, and what mends it."""
     if run.is_empty:
+        if run.directory.members:  # only these are neither listed nor unlisted
+            way = f"to list them: {command_line('ls', run.path)}"
+            render.error_lines(
+                f"{run.path}: the checkpoints are steps of Orbax, which has no state file", (way,)
+            )
+            return
         nothing = no_checkpoints(run.path, "no checkpoints and no state file")
         render.error_lines(str(nothing), nothing.hints)
         return

@@ -476,6 +476,15 @@ def test_keep_after_set_calls_nothing_older_that_is_newer(copy: Callable, ckpt: 
     ]
 
 
+def test_a_run_of_orbax_has_no_state_file(tmp_path: Path, ckpt: Callable) -> None:
+    """It said that the directory has no checkpoints."""
+    shutil.copytree(data_path("orbax", "new", "manager"), tmp_path / "run")
+    result = ckpt("state", tmp_path / "run")
+    assert (result.code, result.out) == (1, "")
+    assert "the checkpoints are steps of Orbax, which has no state file" in result.err
+    assert f"hint: to list them: ckpt ls {tmp_path / 'run'}\n" in result.err
+
+
 def test_a_folder_of_runs_says_what_lies_below(tmp_path: Path, ckpt: Callable, copy: Callable) -> None:
     copy("guide_adam_legacy", "tf_ckpts", to="runs/a")
     result = ckpt("state", tmp_path / "runs")
