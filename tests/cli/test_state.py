@@ -478,7 +478,8 @@ def test_keep_after_set_calls_nothing_older_that_is_newer(copy: Callable, ckpt: 
 
 def test_a_run_of_orbax_has_no_state_file(tmp_path: Path, ckpt: Callable) -> None:
     """It said that the directory has no checkpoints."""
-    shutil.copytree(data_path("orbax", "new", "manager"), tmp_path / "run")
+    step = tmp_path / "run" / "3"
+    assert ckpt("convert", data_path("pairs", "step1.h5"), step, "--to", "orbax").code == 0
     result = ckpt("state", tmp_path / "run")
     assert (result.code, result.out) == (1, "")
     assert "the checkpoints are steps of Orbax, which has no state file" in result.err
