@@ -449,7 +449,7 @@ def test_changes_are_shown_by_layer(
     shares = page.locator("#changes .row .share .num")
     assert shares.all_inner_texts() == ["77.8%", "77.8%", "27.7%", "27.7%"]
     assert page.locator("#changes .across").first.inner_text() == "1 tensor"
-    assert page.locator("#changes [data-entry] .across").inner_text().startswith("shape float32")
+    assert page.locator("#changes [data-entry] .rest").inner_text().startswith("shape float32")
     page.locator("#changes .row").nth(5).click()
     for text in ("net/l1/a", "8 of 16 elements", "at most 0.5", "distribution of its values"):
         assert text in one.detail
@@ -460,6 +460,49 @@ def test_changes_are_shown_by_layer(
     page.keyboard.press("/")
     page.keyboard.type("l1")
     assert one.rows("#changes") == ["net/l1", "a"]
+
+
+def test_a_phone_shows_distances_and_the_numbers_of_layers(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    """The distance was the first column to go, and names lost their ends."""
+    sides = [str(folder / "phone-1"), str(folder / "phone-2")]
+    for side, more in zip(sides, (1, 2), strict=True):
+        layers = [f"bert/encoder/layer_{at}/attention/self/query" for at in range(12)]
+        tensors = {f"{layer}/kernel": np.full((4, 4), at + more) for at, layer in enumerate(layers)}
+        write_bundle(side, {**tensors, "other/w": np.zeros((4, more))})
+    page = opened(made("phone", *sides), viewport={"width": 390, "height": 844}).page
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    heads = page.locator("#changes .head button:visible").all_inner_texts()
+    assert heads == ["name", "‖a\u2212b‖/‖b‖", "cosine"]
+    told = page.locator("#changes .rest")
+    assert told.evaluate("told => told.getBoundingClientRect().width") > 150
+    for row in page.locator("#changes .row:has(.strong)").all()[1:4]:
+        number, last = row.locator(".middle .end").all()
+        right = row.locator(".middle").evaluate("name => name.getBoundingClientRect().right")
+        assert re.fullmatch(r"layer_\d+/", number.inner_text())
+        assert last.inner_text() == "/query"
+        assert last.evaluate("last => last.getBoundingClientRect().right") <= right + 1
+
+
+def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
+    folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    """What had no room was cut off, and nothing scrolled to it."""
+    paths = [str(folder / f"dozen-{at}") for at in range(12)]
+    for at, path in enumerate(paths):
+        write_bundle(path, {"net/w": np.full((4, 4), at + 1, np.float32), "net/b": np.ones(3)})
+    page = opened(made("dozen", *paths), viewport={"width": 390, "height": 844}).page
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for section in ("#layers", "#tensors"):
+        rows = page.locator(f"{section} .rows")
+        assert rows.evaluate("rows => rows.scrollWidth > 2 * rows.clientWidth")
+        rows.evaluate("rows => { rows.scrollLeft = rows.scrollWidth; }")
+        edges = "cell => { const at = cell.getBoundingClientRect(); return [at.left, at.right]; }"
+        last = page.locator(f"{section} .row").first.locator(":scope > *").last.evaluate(edges)
+        name = page.locator(f"{section} .row").first.locator(":scope > *").first.evaluate(edges)
+        assert last[1] <= 390
+        assert 0 <= name[0] < name[1] < last[0]
 
 
 def test_weights_of_an_export_are_searched_and_filtered_by_verdict(

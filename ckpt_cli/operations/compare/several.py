@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from formats.core.words import short_names
+from formats.core.words import first_of, short_names
 from formats.model.checkpoint_files import step_of
 
 from ..look.flaws import Flaws
@@ -46,7 +46,7 @@ def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Ca
     return Page(
         {
             "what": "several",
-            "name": f"{len(names):,} checkpoints: {', '.join(names)}",
+            "name": f"{len(names):,} checkpoints: {first_of(names)}",
             "path": found.paths[0],
             "others": [*found.paths[1:]],
             "names": names,

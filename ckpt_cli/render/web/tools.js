@@ -117,7 +117,8 @@ function numbered(text) {
 // A name that is cut in its middle where there is no room: its end tells it from its neighbours.
 function middle(text, attributes = {}) {
   const shown = short(text), last = Math.max(shown.lastIndexOf("/"), shown.lastIndexOf("."));
-  const [before, number] = numbered(shown.slice(0, last + 1));
+  const [before, number] = shown.length > 14 ? numbered(shown.slice(0, last + 1)) : ["", shown];
+  if (number === shown) return h("span", { class: "middle", ...attributes }, h("bdi", { class: "end" }, shown));
   const at = number && shown.length - last < 12 ? last : Math.max(Math.ceil(shown.length / 2), shown.length - (number ? 8 : 14));
   return h("span", { class: "middle", ...attributes }, h("bdi", { class: "begin" }, number ? before : shown.slice(0, at)), number ? [h("bdi", { class: "end" }, number), h("bdi", { class: "begin" }, shown.slice(before.length + number.length, at))] : null, h("bdi", { class: "end" }, shown.slice(at)));
 }
@@ -126,6 +127,6 @@ function middle(text, attributes = {}) {
 function named(name, separator = "/") {
   const shown = short(name);
   const at = shown.replace(/ \(.*$/, "").lastIndexOf(separator), first = shown.indexOf(separator);
-  const head = first >= 0 && first < at && first <= 24 ? first + 1 : 0;
+  const head = first >= 0 && first < at && first <= 24 ? first + 1 : at < 4 ? at + 1 : 0;
   return h("span", { class: "name" }, h("bdi", { class: "first" }, shown.slice(0, head)), h("span", { class: "lead" }, h("bdi", { dir: "ltr" }, shown.slice(head, at + 1))), h("bdi", { class: "tail" }, shown.slice(at + 1)));
 }

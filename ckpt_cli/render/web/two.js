@@ -86,7 +86,7 @@ function changeSection(page) {
     indent.classList.add(`mark-${row.change}`);
     indent.append(h("span", { class: "dot" }), middle(row.leaf));
     const told = row.apart ?? (row.change !== "value" ? [row.change, sides(row)].join(" ") : row.differing == null ? "checksum differs" : null);
-    const measures = told != null ? [h("span", { class: "dim across" }, visible(told))] : [
+    const measures = told != null ? [h("span", { class: "dim rest" }, visible(told))] : [
       row.rel_l2 == null ? h("span") : distanceBar(row), h("span", { class: "num" }, cosine(row.cosine)),
       h("span", { class: `num c-max ${typeof row.max_abs === "string" ? "bad" : ""}` }, figure(row.max_abs, 4)), h("span", { class: "num c-share" }, changedShare(row))];
     return { attributes: { class: "d-grid", "data-entry": row.at, title: short(row.name ?? row.key) }, children: [indent, ...measures] };
