@@ -325,7 +325,7 @@ def _each(left: Location, right: Location, asked: CompareOptions, options: dict[
     elif options["as_json"]:
         render.document({"pairs": shown, "only_left": only["removed"], "only_right": only["added"]})
     elif not options["quiet"]:
-        _show_only(only, as_csv=options["as_csv"])
+        _show_only(only, as_csv=options["as_csv"], has_header=options["has_header"])
     for obstacle in found.unread.values():
         render.error_lines(str(obstacle), obstacle.hints)
     if not (both or found.unread):
@@ -349,12 +349,13 @@ def _show_pair(
     return None
 
 
-def _show_only(only: dict[str, list[str]], *, as_csv: bool) -> None:
+def _show_only(only: dict[str, list[str]], *, as_csv: bool, has_header: bool) -> None:
     rows = [(name, change) for change, names in only.items() for name in names]
     if as_csv:
         from ..render.diff import FIELDS
 
-        render.csv([], ([*row, *[None] * (len(FIELDS) - 1)] for row in rows))
+        header = ["name", *FIELDS] if has_header else []
+        render.csv(header, ([*row, *[None] * (len(FIELDS) - 1)] for row in rows))
         return
     if not render.is_terminal():
         render.tsv(rows)

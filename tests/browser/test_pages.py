@@ -488,7 +488,7 @@ def test_a_phone_shows_distances_and_the_numbers_of_layers(
 def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
     folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
 ) -> None:
-    """What had no room was cut off, and nothing scrolled to it."""
+    """Columns without room were cut off, and nothing scrolled to them."""
     paths = [str(folder / f"dozen-{at}") for at in range(12)]
     for at, path in enumerate(paths):
         write_bundle(path, {"net/w": np.full((4, 4), at + 1, np.float32), "net/b": np.ones(3)})

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli
-from tests.support import data_path
+from tests.support import data_path, shard_path
 from tests.writing import save
 
 if TYPE_CHECKING:
@@ -204,6 +204,21 @@ def test_pairs_of_directories_in_which_nothing_is_chosen_are_left_out(tmp_path: 
     done = ckpt("diff", "--each", *sides, "--where", "rel_l2>5")
     assert done.code == 1
     assert "no tensor satisfies --where 'rel_l2>5'" in done.err
+
+
+def test_rows_of_pairs_have_their_header_beside_damage(tmp_path: Path, ckpt: Callable) -> None:
+    """A pair that cannot be read took the header along."""
+    for side, value in (("p", 1), ("q", 2)):
+        (tmp_path / side).mkdir()
+        save(tmp_path / side / "ckpt-1", {"x": np.full(3, value, np.float32)}, "tf-name")
+    save(tmp_path / "q" / "ckpt-2", {"x": np.ones(3, np.float32)}, "tf-name")
+    with open(shard_path(str(tmp_path / "q" / "ckpt-1")), "r+b") as file:
+        file.write(b"\x07")
+    done = ckpt("diff", "--each", tmp_path / "p", tmp_path / "q", "--csv")
+    assert done.code == 3
+    assert "checksum" in done.err
+    rows = [*csv.DictReader(io.StringIO(done.out, newline=""))]
+    assert [(row["name"], row["change"]) for row in rows] == [("ckpt-2", "added")]
 
 
 def test_the_mark_of_a_mistake_is_below_its_expression(tmp_path: Path, ckpt: Callable) -> None:
