@@ -46,7 +46,8 @@ def _spelled(character: str) -> str:
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    letter, digits = next(each for each in (("x", 2), ("u", 4), ("U", 8)) if not code >> 4 * each[1])
+    return f"\\{letter}{code:0{digits}x}"
 
 
 def _short(text: str, longest: int = _LONGEST_NAME) -> str:

@@ -177,6 +177,15 @@ def test_types_that_are_not_mapped_are_carried_as_numpy_has_them(tmp_path):
             assert found[key].tolist() == array.tolist()
 
 
+def test_the_longest_header_has_64_kib(tmp_path):
+    text = b"{'descr': '<i2', 'fortran_order': False, 'shape': (3,)}"
+    longest = npy(text.ljust(1 << 16), bytes(6), version=2)
+    with formats.open_checkpoint(write(tmp_path / "x.npz", x=longest)) as reader:
+        assert reader["x"].read().tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="header"):
+        decode_header(npy(text.ljust((1 << 16) + 1), bytes(6), version=2))
+
+
 def test_a_header_may_be_of_any_version_and_length():
     text = b"{'descr': '>i2', 'fortran_order': True, 'shape': (3, 4)}"
     for version in (1, 2, 3):

@@ -23,7 +23,7 @@ from formats.torch.facts import TorchFacts
 from formats.torch.objects import DTYPES_READ, GLOBALS, TensorPosition, storage_of
 from formats.torch.pickle import Machine
 from formats.torch.reader import TorchReader
-from formats.torch.structure import NestedStructure
+from formats.torch.structure import NestedStructure, _Named
 from formats.torch.values import Bag, Made, Pairs
 from tests.support import data_path, same
 from tests.torch_files import Call, Named, Opcodes, storage, tensor, written, zipped
@@ -175,6 +175,26 @@ def test_a_key_goes_where_it_says(tmp_path: Path) -> None:
     assert root["model"] == {"b/d": ("tensor", (2, 3)), "deep": {"er": {"w": ("tensor", (2, 3))}}}
     assert root["optimizer"]["state"] == {1: {"step": 3, "m": ("tensor", (2, 3))}}
     assert sorted(arrays_of(tmp_path / "x.pt")) == sorted(names.values())
+
+
+@pytest.mark.parametrize(
+    ("keys", "added", "expected"),
+    [
+        ([0, 1], ["2", "x", "3"], [2, "x", "3"]),
+        ([5], ["07", "\u00b2"], [7, "\u00b2"]),
+        (["a"], ["2"], ["2"]),
+        ([0, "a"], ["2"], ["2"]),
+        ([], ["0"], ["0"]),
+    ],
+)
+def test_a_new_key_is_a_number_where_all_others_are(
+    keys: list[Any], added: list[str], expected: list[Any]
+) -> None:
+    pairs = Pairs([(key, None) for key in keys])
+    named = _Named(pairs)
+    for name in added:
+        named.add(name, None)
+    assert [key for key, _ in pairs.items] == [*keys, *expected]
 
 
 def test_what_loses_all_tensors_goes_and_is_told(tmp_path: Path) -> None:

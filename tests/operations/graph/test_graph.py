@@ -15,8 +15,8 @@ import pytest
 import ckpt_cli.runtime as tf
 import formats
 from ckpt_cli.operations.graph.folding import draw
-from ckpt_cli.operations.graph.pictures import WRITERS, dot, mermaid, svg
-from ckpt_cli.operations.graph.tree import GraphNode, graph_nodes, span
+from ckpt_cli.operations.graph.pictures import WRITERS, dot, mermaid, svg, visible
+from ckpt_cli.operations.graph.tree import GraphNode, graph_nodes, slot_label, span
 from ckpt_cli.render.drawing import html
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
@@ -403,3 +403,30 @@ def test_a_node_of_several_tensors_says_how_many():
     assert node._replace(keys=("a",), spec=spec).remark == "float32 [2, 3]"
     assert node._replace(keys=(), leaf="a text").remark == "a text"
     assert node._replace(keys=()).remark == ""
+
+
+def test_a_slot_has_the_first_thousand_characters_of_its_variable():
+    for size, text in ((1000, "x" * 1000), (1001, "x" * 1000 + "…")):
+        nodes = [SimpleNamespace(object_path="x" * size)]
+        assert slot_label(nodes, 0, "m") == f"m of {text}"
+    assert slot_label([SimpleNamespace(object_path="")], 0, "m") == "m of node 0"
+
+
+@pytest.mark.parametrize(
+    ("character", "text"),
+    [
+        ("\x00", "\\x00"),
+        ("\x7f", "\\x7f"),
+        ("\xad", "\\xad"),
+        ("\u0378", "\\u0378"),
+        ("\udc80", "\\x80"),
+        ("\udcff", "\\xff"),
+        ("\udc7f", "\\udc7f"),
+        ("\udd00", "\\udd00"),
+        ("\uffff", "\\uffff"),
+        ("\U000e0001", "\\U000e0001"),
+        ("\U0010ffff", "\\U0010ffff"),
+    ],
+)
+def test_what_cannot_be_seen_is_spelled_with_the_digits_that_it_needs(character, text):
+    assert visible(f"a{character}b") == f"a{text}b"
