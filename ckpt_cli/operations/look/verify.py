@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from formats.core.words import command_line
 from formats.errors import (
-    MEMORY,
     MISSING,
     NOT_READ,
     CheckpointError,
@@ -31,6 +28,7 @@ from formats.store.work.workers import SERIAL, Workers
 from formats.wire.magic import ZIP
 
 from ..select.arguments import checkpoints_below, each_once
+from .child import ChildLostError, ReadingChild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -244,27 +242,14 @@ def _needs_a_child(location: CheckpointLocation) -> bool:
 def _in_a_child(location: CheckpointLocation, work: Callable[[], _Answer]) -> _Answer | Finding:
     """Return what `work` on a checkpoint gives in a process of its own, or what became of that."""
     patience = _FEWEST_SECONDS + location.nbytes() / _BYTES_A_SECOND
-    forks = location.store.forks
-    context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_report_to, args=(sender, work, location.head, is_counting()))
-    child.start()
-    sender.close()
     try:
-        if receiver.poll(patience):
+        with ReadingChild(location, _report_to, work, location.head, is_counting()) as child:
             answer: _Answer
-            answer, counted = receiver.recv()
-            add_reads(counted)
-            return answer
-        what, code = f"reading took longer than {patience:.0f} s, so ckpt stopped it", "hdf5-read"
-    except EOFError:  # the child is gone, and has said nothing
-        child.join()
-        what, code = end_of_child(child.exitcode or 0, location)
-    finally:
-        child.kill()
-        child.join()
-        receiver.close()
-    return Finding("error", code, what, None, location.head)
+            answer, counted = child.receive(patience)
+    except ChildLostError as lost:
+        return Finding("error", lost.code, str(lost), None, location.head)
+    add_reads(counted)
+    return answer
 
 
 def _report_to(sender: Connection, work: Callable[[], object], head: str, counting: bool) -> None:
@@ -276,24 +261,6 @@ def _report_to(sender: Connection, work: Callable[[], object], head: str, counti
         found = as_ours(error, head)
         answer = Finding("error", found.code, found.message, None, head)
     sender.send((answer, reads_of_child()))
-
-
-def end_of_child(code: int, location: CheckpointLocation) -> tuple[str, str]:
-    """Return what became of a process that read a checkpoint and gave no answer, and its finding code.
-
-    A crash counts as damage of the checkpoint; the cause of any other end is unknown.
-    """
-    if code >= 0:
-        return f"the process that read this checkpoint ended with exit code {code}", MEMORY
-    if -code == signal.SIGKILL:
-        return "the process that read this checkpoint was killed, perhaps because memory ran out", MEMORY
-    library = "the HDF5 library" if _is_hdf5(location) else "the process that read this checkpoint"
-    return f"{library} crashed with signal {-code}", "hdf5-read"
-
-
-def _is_hdf5(location: CheckpointLocation) -> bool:
-    with Probe(location) as probe:
-        return probe.head.startswith(b"\x89HDF")
 
 
 def _verify_open(reader: FormatReader, workers: Workers, advance: Callable[[int], None]) -> Result:

@@ -14,7 +14,6 @@ the tensor it was reading is lost, and another process continues.
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID
@@ -42,7 +41,7 @@ from formats.tf.bundle.writer import bundle_target
 from formats.tf.graph.salvage import claimed_keys, graph_of_keys, without_lost
 
 from ..convert.plan import NONE, Dropped, Move, Plan, verification
-from ..look.verify import end_of_child
+from ..look.child import ChildLostError, ReadingChild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -273,33 +272,22 @@ def _one_survey(location: CheckpointLocation, done: frozenset[str]) -> Iterator[
 
     The child says a key before it reads the tensor, and the answer after it.
     """
-    forks = location.store.forks
-    context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_report_to, args=(sender, location, done))
-    child.start()
-    sender.close()
     reading: str | None = None
     try:
-        while receiver.poll(_PATIENCE):
-            told = receiver.recv()
-            if isinstance(told, dict):
-                kind = CheckpointError if told["code"] in NOT_READ else CorruptCheckpointError
-                raise kind(told.pop("message"), **told)
-            if isinstance(told, str):
-                reading = told
-                continue
-            yield told
-            if told[0] == "":
-                return
-        what, code = f"reading took longer than {_PATIENCE} s, so ckpt stopped it", "hdf5-read"
-    except EOFError:  # the child is gone, and has not come to its end
-        child.join()
-        what, code = end_of_child(child.exitcode or 0, location)
-    finally:
-        child.kill()
-        child.join()
-        receiver.close()
+        with ReadingChild(location, _report_to, location, done) as child:
+            while True:
+                told = child.receive(_PATIENCE)
+                if isinstance(told, dict):
+                    kind = CheckpointError if told["code"] in NOT_READ else CorruptCheckpointError
+                    raise kind(told.pop("message"), **told)
+                if isinstance(told, str):
+                    reading = told
+                    continue
+                yield told
+                if told[0] == "":
+                    return
+    except ChildLostError as lost:
+        what, code = str(lost), lost.code
     if code == MEMORY:
         raise ResourceError(what, path=location.head, key=reading)
     if reading is None:

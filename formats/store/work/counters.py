@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class Tally:
@@ -61,7 +61,7 @@ def reads_of_task(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
     return {path: tally.drain() for path, tally in found if tally is not None}
 
 
-def add_reads(counted: dict[str, tuple[int, int]]) -> None:
+def add_reads(counted: Mapping[str, tuple[int, int]]) -> None:
     """Add what another process has counted."""
     for path, (nbytes, reads) in counted.items():
         tally = tally_of(path)

@@ -37,7 +37,7 @@ from concurrent.futures import (
     wait,
 )
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import notices
 from ...core.version import VERSION
@@ -45,6 +45,7 @@ from ...core.words import counted
 from ...errors import CheckpointError, InaccessibleError, UnsupportedFeatureError
 from .cancellation import cancellable, cancelled, cancelled_by, end_soon, is_ending, time_left
 from .counters import add_reads, count_reads, is_counting, reads_of_task
+from .results import Done
 from .task_context import emptied
 from .workers import Threads, Workers, default_jobs, each_of
 
@@ -67,17 +68,6 @@ A_WHILE = 1.0
 
 
 # Where the work is done ------------------------------------------------------------------
-
-
-class Done(NamedTuple):
-    """The results of a parcel, or of its first tasks; `reads` counts bytes and reads by path.
-
-    An error of a task is a result, not a failure of the worker.
-    """
-
-    results: list[Any]
-    reads: dict[str, tuple[int, int]]
-    error: CheckpointError | None = None
 
 
 class _Runs:
@@ -146,9 +136,9 @@ def work_on(version: str, run: str, parcel: bytes, *, synced: bool) -> Done:
     if version != VERSION:
         message = f"the worker on {os.uname().nodename} has ckpt {VERSION}; expected {version}"
         hints = ("install the same version everywhere",)
-        return Done([], {}, UnsupportedFeatureError(message, hints=hints))
+        return Done([], error=UnsupportedFeatureError(message, hints=hints))
     if not RUNS.begin(run):
-        return Done([], {}, cancelled())
+        return Done([], error=cancelled())
     try:
         with cancelled_by(RUNS.cancel_event(run)):
             return _opened(parcel, synced=synced)

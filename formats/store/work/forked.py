@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Pipe, wait
-from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from ...errors import CheckpointError
 from .counters import add_reads, reads_of_child
+from .results import Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,14 +43,6 @@ _PATIENCE = 1.0
 
 
 _A_MOMENT = 0.001
-
-
-class _Answer(NamedTuple):
-    """The results of a batch, or of its first items; `reads` are bytes and reads by path."""
-
-    results: list[object]
-    error: CheckpointError | None
-    reads: dict[str, tuple[int, int]]
 
 
 def can_fork() -> bool:
@@ -113,7 +106,7 @@ class Forked(Generic[T, R]):
 
     def __iter__(self) -> Iterator[R]:
         try:
-            answers: dict[int, _Answer] = {}
+            answers: dict[int, Done] = {}
             busy: dict[Connection, int] = {}
             for end in self._ends:
                 self._hand_out(end, busy)
@@ -122,7 +115,7 @@ class Forked(Generic[T, R]):
                     self._take(busy, answers)
                 answer = answers.pop(number, None) or self._done(next(self._left))
                 add_reads(answer.reads)
-                yield from answer.results  # type: ignore[misc]
+                yield from answer.results
                 if answer.error is not None:
                     raise answer.error
         finally:
@@ -135,7 +128,7 @@ class Forked(Generic[T, R]):
             with contextlib.suppress(OSError):  # it is gone, and is found to be
                 end.send(number)
 
-    def _take(self, busy: dict[Connection, int], answers: dict[int, _Answer]) -> None:
+    def _take(self, busy: dict[Connection, int], answers: dict[int, Done]) -> None:
         """Wait until something has come of a batch, and hand out others."""
         ready = wait([*busy])
         for end in [each for each in busy if each in ready]:
@@ -147,14 +140,14 @@ class Forked(Generic[T, R]):
             else:
                 self._hand_out(end, busy)
 
-    def _done(self, number: int) -> _Answer:
+    def _done(self, number: int) -> Done:
         results: list[object] = []
         try:
             for item in self._items[number * self._size : (number + 1) * self._size]:
                 results.append(self._work(item))
         except CheckpointError as error:
-            return _Answer(results, error.with_traceback(None), {})
-        return _Answer(results, None, {})
+            return Done(results, error=error.with_traceback(None))
+        return Done(results)
 
     def _serve(self, end: Connection, others: list[Connection]) -> NoReturn:
         """Do batches until the parent sends no more, and never return."""
