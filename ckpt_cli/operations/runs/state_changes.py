@@ -411,8 +411,10 @@ def _way_of(link: str, others: set[str]) -> list[str]:
     """Return the places that a link leads over, up to where it ends, goes round, or comes to another."""
     places: dict[str, None] = {}
     place = link
-    while os.path.islink(place) and place not in places:
+    while os.path.islink(place):
         place = _place(os.path.join(os.path.dirname(place), os.readlink(place)))
+        if place in places:
+            break
         places[place] = None
         if place in others:
             break

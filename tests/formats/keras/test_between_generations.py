@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from formats.keras.between_generations import factor_between
+from formats.keras.between_generations import factor_between, flaw_between
 from formats.keras.optimizers import BY_NAME, KERAS3, LEGACY, OPTAX, PYTORCH, TF1
 
 RATE = 0.25
@@ -41,3 +41,26 @@ def test_a_sign_needs_no_learning_rate(generation: str, following: str) -> None:
         raise AssertionError("no rate is needed")
 
     assert factor_between(BY_NAME["RMSprop"].slot("momentum"), generation, following, unknown) == -1
+
+
+@pytest.mark.parametrize(
+    ("decay", "steps", "is_one"),
+    [
+        (None, 0, False),
+        (1.0, 0, True),
+        (1.0, 9, True),
+        (0.004, 0, False),
+        (0.004, 9, False),
+        (0.5, 600, False),
+        (0.5, 700, True),
+        (0.004, 80000, False),
+        (0.004, 90000, True),
+    ],
+)
+def test_the_momentum_of_nadam_decays_alike_if_decay_is_1_or_nothing_is_left(
+    decay: float | None, steps: int, is_one: bool
+) -> None:
+    nadam = BY_NAME["Nadam"]
+    assert (flaw_between(nadam, LEGACY, KERAS3, decay, steps) is None) == is_one
+    assert flaw_between(nadam, LEGACY, LEGACY, decay, steps) is None
+    assert flaw_between(BY_NAME["Adam"], LEGACY, KERAS3, decay, steps) is None
