@@ -562,6 +562,20 @@ def test_keep_leaves_alone_what_a_link_leads_over(copy: Callable, ckpt: Callable
     assert ckpt("verify", os.path.join(run, "ckpt-10")).code == 0
 
 
+def test_keep_leaves_alone_what_a_link_leads_to_over_others_elsewhere(
+    copy: Callable, ckpt: Callable, tmp_path: Path
+) -> None:
+    run, elsewhere = copy("guide_adam_legacy", "tf_ckpts"), str(tmp_path / "elsewhere")
+    os.mkdir(elsewhere)
+    _link(elsewhere, "second", os.path.join(run, "ckpt-8"))
+    _link(elsewhere, "first", "second")
+    _link(run, "best", os.path.join(elsewhere, "first"))
+    result = ckpt("state", "--keep", "1", run)
+    assert [row[:2] for row in result.rows] == [["delete", "ckpt-9"]]
+    assert "ckpt-8 is kept, because the symbolic link" in result.err
+    assert ckpt("verify", os.path.join(run, "best")).code == 0
+
+
 def test_keep_deletes_links_with_what_they_lead_to(copy: Callable, ckpt: Callable) -> None:
     run = copy("guide_adam_legacy", "tf_ckpts")
     _link(run, "ckpt-9", "ckpt-8")
