@@ -1,4 +1,4 @@
-"""What the configuration of a model says: its layers at any depth, and the generation of its optimizer."""
+"""The configuration of a model: its layers at any depth, and the generation of its optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listing says of a directory: whether its checkpoints are a run, and what was found, in short."""
+"""A directory's listing says whether its checkpoints are a run, and the first finding of each."""
 
 from __future__ import annotations
 
