@@ -225,4 +225,8 @@ def test_the_mark_of_a_mistake_is_below_its_expression(tmp_path: Path, ckpt: Cal
     save(tmp_path / "a-1", {"x": np.ones(3, np.float32)}, "tf-name")
     done = ckpt("ls", tmp_path / "a-1", "--where", "size>>3")
     assert done.code == 2
-    assert done.err.splitlines()[1:] == ["hint: size>>3", "           ^"]
+    assert done.err.splitlines()[1:] == [
+        "hint: correct the expression at the mark:",
+        "      size>>3",
+        "           ^",
+    ]
