@@ -50,6 +50,9 @@ _PASSES = frozenset(
 )
 """Operations that leave values as they are."""
 
+_KEEP_LAYER = _ADDS | _MULTIPLIES | _PASSES | {"BiasAdd"}
+"""Operations with a weight of the layer in front; others with weights begin the next layer."""
+
 _FURTHEST = 8
 """Operations that are followed."""
 
@@ -111,7 +114,7 @@ class Flow:
         """Yield the operations behind one, as long as they are the only ones and leave values as they are."""
         for _ in range(_FURTHEST):
             found = [one for value in node.results for one, _ in self._used.get(value, ())]
-            if len(found) != 1:
+            if len(found) != 1 or (found[0].operation not in _KEEP_LAYER and any(found[0].inputs)):
                 return
             node = found[0]
             yield node

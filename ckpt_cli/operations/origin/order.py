@@ -100,8 +100,15 @@ def of_partners(
     uses: Mapping[str, Use],
     layers: Sequence[SourceLayer],
 ) -> dict[str, WeightOrigin]:
-    """Return new verdicts on weights that other layers may be folded into, unless their order decides."""
-    keys = [key for key, one in found.items() if one.partners and origins[key].verdict in PROVED]
+    """Return new verdicts on weights that other layers may be folded into, unless their order decides.
+
+    A layer whose own weights are in the export is folded into no other.
+    """
+    proved = [key for key in found if origins[key].verdict in PROVED and found[key].ways]
+    sure = [found[key].ways[0] for key in proved if not found[key].partners]
+    taken = {number for way in sure for number in (way.layer, way.partner)}
+    left = {key: found[key].partners - taken for key in proved}
+    keys = [key for key in proved if found[key].partners and left[key] != {found[key].ways[0].partner}]
     folded: dict[int, set[int]] = {}
     first: dict[int, int] = {}
     for key in keys:
@@ -110,7 +117,7 @@ def of_partners(
         order = uses[key].order if key in uses else -1
         first[way.layer] = min(order, first.get(way.layer, order))
     told = [folded[layer] for layer in sorted(folded, key=lambda layer: first[layer])]
-    for_all = sorted(frozenset[int]().union(*(found[key].partners for key in keys)))
+    for_all = sorted(frozenset[int]().union(*(left[key] for key in keys)))
     if told == [{partner} for partner in for_all] and min(first.values(), default=0) >= 0:
         return {}
     checked = {}

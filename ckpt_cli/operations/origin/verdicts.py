@@ -70,6 +70,9 @@ class Attempt(NamedTuple):
     is_guess: bool = False
     """Whether these are layers that no name mentions, although some are mentioned."""
 
+    behind: frozenset[int] = frozenset()
+    """The layers that only operations behind that of the weight mention: its own, or the next."""
+
 
 class Judge:
     """Compares the weights of an export with a source.
@@ -156,7 +159,8 @@ class Judge:
             if proved:
                 return self._proved(key, spec, proved, attempt)
             if not tried:
-                tried, is_sure = proofs, attempt.is_named or _is_only(attempt.ways)
+                is_sure = (attempt.is_named or _is_only(attempt.ways)) and not attempt.behind
+                tried = proofs
                 is_fitting = not attempt.is_guess
                 candidates = self._candidates(attempt)
                 candidates = candidates if attempt.is_named or len(candidates) > 1 else frozenset()
@@ -231,9 +235,13 @@ class Judge:
             yield Attempt(ways, is_named)
             if layers:
                 yield Attempt(self._rare(key, spec, layers, target, ways), is_named)
-        if not found:
-            ways = self._of_role(key, list(self._ways(self._layers, target)))
-            yield Attempt(ways, is_named=False, is_guess=bool(own or linked))
+        if found:
+            return
+        layers = [] if own or linked or use is None else self._first_mentioned(use.behind)
+        behind = frozenset(layer.number for layer in layers)
+        yield Attempt(self._of_role(key, list(self._ways(layers, target))), len(layers) == 1, True, behind)
+        ways = self._of_role(key, list(self._ways(self._layers, target)))
+        yield Attempt(ways, is_named=False, is_guess=bool(own or linked), behind=behind)
 
     def _rare(
         self,
@@ -257,12 +265,16 @@ class Judge:
             return []
         found = {layer.number: layer for layer in own}
         names = (*use.names, *(self._called.get(other, "") for other in use.others))
-        for name in names if own else (*use.names, *use.behind):
-            layers = [mention.layer for mention in self._names.mentioned(name)]
-            found.update((layer.number, layer) for layer in layers)
-            if layers and not own:
-                break
+        if not own:
+            return self._first_mentioned(use.names)
+        for name in names:
+            found.update((mention.layer.number, mention.layer) for mention in self._names.mentioned(name))
         return list(found.values()) if len(found) > len(own) else []
+
+    def _first_mentioned(self, names: Sequence[str]) -> list[SourceLayer]:
+        """Return the layers that the first of these names mentions that mentions any."""
+        found = (self._names.mentioned(name) for name in names)
+        return [mention.layer for mention in next(filter(None, found), [])]
 
     def _of_role(self, key: str, ways: list[Derivation]) -> list[Derivation]:
         """Return the ways that make the weight of the role that a key names, if it names one."""
@@ -292,7 +304,7 @@ class Judge:
             rule = f"the values of {_sources(proved)} all fit within one step of the quantization"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         signature = best.way.signature
-        doubt = self._doubt(key, best.way, attempt.ways)
+        doubt = self._doubt(key, best.way, attempt)
         if doubt:
             rule = f"has the values of {best.way.sources[0]!r}, but {doubt}"
             candidates = self._candidates(attempt)
@@ -301,9 +313,12 @@ class Judge:
         origin, partners = _origin(key, best, spec), self._partners(key, best.way, attempt.ways)
         return Paired(origin, found, self._candidates(attempt), spec.shape, signature, partners)
 
-    def _doubt(self, key: str, best: Derivation, ways: Sequence[Derivation]) -> str:
+    def _doubt(self, key: str, best: Derivation, attempt: Attempt) -> str:
         """Return why a way that gives the values is not sure to be the right one; nothing if it is."""
-        roles = is_open(best, ways)
+        if attempt.behind and best.layer not in attempt.behind:
+            names = " or ".join(self._layers[number].name for number in sorted(attempt.behind))
+            return f"the operation behind its own is of {names}"
+        roles = is_open(best, attempt.ways)
         if roles:
             known = " or ".join([best.signature[1], *sorted(roles)])
             return f"nothing says whether it is {known}; --map can say it"

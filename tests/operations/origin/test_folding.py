@@ -69,6 +69,14 @@ def test_if_names_do_not_say_it_the_order_of_all_does(tmp_path: Path) -> None:
     assert {one.verdict for one in exported(tmp_path, alone, weights).values()} == {"unpaired"}
 
 
+def test_a_normalization_that_a_name_gives_to_another_layer_is_taken(tmp_path: Path) -> None:
+    weights = weights_of("a", "b", "bn_a", "bn_y")
+    tensors = {"a/kernel": folded(weights, "a", "bn_a"), "b/kernel": folded(weights, "b", "bn_y")}
+    assert {one.verdict for one in exported(tmp_path, tensors, weights).values()} == {"within"}
+    tensors["b/kernel"] = folded(weights, "b", "bn_a")
+    assert exported(tmp_path, tensors, weights)["b/kernel"].verdict == "unpaired"
+
+
 @pytest.mark.parametrize("epsilon", [2e-4, 1e-4, 3.21e-4])
 def test_an_epsilon_that_no_configuration_says_proves_nothing_and_refutes_nothing(
     epsilon: float, tmp_path: Path

@@ -80,6 +80,29 @@ def test_a_weight_of_which_only_the_shape_is_used_is_a_constant(tmp_path: Path) 
     assert (found.weights, found.constants) == ((), 1)
 
 
+def followed(tensors: Mapping[str, Array], behind: str, operation: str = "Relu") -> bytes:
+    """Return a weight without a name, in an operation without one, before an operation that has one."""
+    graph = b""
+    for inputs, output, kind in ((("x", "w"), "y", "MatMul"), (("y",), behind, operation)):
+        fields = b"".join(field(1, one.encode()) for one in inputs)
+        graph += field(1, fields + field(2, output.encode()) + field(4, kind.encode()))
+    return onnx_model(graph + b"".join(field(5, onnx_tensor(key, array)) for key, array in tensors.items()))
+
+
+def test_the_operation_behind_names_the_layer_or_the_next(tmp_path: Path) -> None:
+    weights = layers(2)
+    first, second = weights.values()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(followed({"w": second}, "dense_1/Relu"))
+    assert verdicts(str(path), weights, tmp_path) == {"dense_1/kernel": "equal"}
+    path.write_bytes(followed({"w": first}, "dense_1/Reshape"))
+    found = judged(str(path), weights, tmp_path).weights[0]
+    assert found.verdict == "unpaired"
+    assert found.rule.endswith("but the operation behind its own is of dense_1")
+    path.write_bytes(followed({"w": first + 1}, "dense_1/Reshape"))
+    assert [one.verdict for one in judged(str(path), weights, tmp_path).weights] == ["unpaired"]
+
+
 # Roles of one layer -------------------------------------------------------------------------
 
 
