@@ -158,7 +158,7 @@ def test_two_tensors_of_one_plain_key_are_refused_first(ckpt: Callable[..., Any]
     for line in (("convert", source, tmp_path / "x.npz"), ("extract", source, "-o", tmp_path / "x.npz")):
         done = ckpt(*line)
         assert done.code == 3
-        assert f"'step' and 'step{SUFFIX}' both become this key" in done.err
+        assert f"'step' and 'step{SUFFIX}' would both become this key" in done.err
         assert "--keys stored" in done.err
         assert not (tmp_path / "x.npz").exists()
         assert ckpt(*line, "--keys", "stored", "-n").code == 0

@@ -204,10 +204,8 @@ def _settle(graph: ObjectGraph, plan: GraphRenamePlan) -> None:
                 continue
             both = (old[keeper], old[node])
             if graph.nodes[node].attributes and graph.nodes[keeper].attributes:
-                message = (
-                    f"{in_words(both[0])!r} and {in_words(both[1])!r} both become {in_words(new[node])!r}"
-                )
-                raise DuplicateKeyError(message, key=in_words(new[node]))
+                one, other, key = map(in_words, (*both, new[node]))
+                raise DuplicateKeyError(f"{one!r} and {other!r} would both become {key!r}", key=key)
             if holds_something(graph.nodes[node]) or led_to[node] != 1:
                 message = f"{in_words(both[1])!r} cannot become {in_words(new[node])!r}"
                 raise ConversionError(f"{message}: {in_words(both[0])!r} already has this path")

@@ -398,7 +398,7 @@ def test_unknown_fields_survive() -> None:
 @pytest.mark.parametrize(
     ("moves", "error", "words"),
     [
-        ({"kernel": "net/l1/bias"}, DuplicateKeyError, "'net/l1/bias' and 'net/l1/kernel' both become"),
+        ({"kernel": "net/l1/bias"}, DuplicateKeyError, "'net/l1/bias' and 'net/l1/kernel' would both become"),
         ({"kernel": "x", "bias": "x"}, DuplicateKeyError, "both become 'x'"),
         ({"kernel": "net/l1"}, ConversionError, "'net/l1' already has this path"),
         ({"net": "optimizer"}, None, ""),
