@@ -81,6 +81,28 @@ def test_opaque_bytes_with_a_dtype_are_numbers(tmp_path, name):
             reader["x/vars/1"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fields", "bias"),
+    [
+        ("float16", (15, 10, 5, 0, 10), 15),
+        ("bfloat16", (15, 7, 8, 0, 7), 127),
+        ("float8_e4m3fn", (7, 3, 4, 0, 3), 7),
+        ("float8_e5m2", (7, 2, 5, 0, 2), 15),
+    ],
+)
+def test_floating_types_are_told_by_their_fields(tmp_path, dtype, fields, bias):
+    path = str(tmp_path / "b.h5")
+    kind = h5py.h5t.IEEE_F16LE.copy()
+    kind.set_fields(*fields)
+    kind.set_ebias(bias)
+    kind.set_size((fields[0] + 1) // 8)
+    with h5py.File(path, "w") as file:
+        h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((3,)))
+    with formats.open_checkpoint(path) as reader:
+        assert reader.specs["x"].dtype.name == dtype
+        assert reader.specs["x"].nbytes == 3 * kind.get_size()
+
+
 def test_other_datasets_are_named_and_not_listed(tmp_path):
     path = str(tmp_path / "o.h5")
     with h5py.File(path, "w") as file:

@@ -177,6 +177,15 @@ def test_types_that_are_not_mapped_are_carried_as_numpy_has_them(tmp_path):
             assert found[key].tolist() == array.tolist()
 
 
+@pytest.mark.parametrize("kind", ["S", "U"])
+def test_the_largest_text_has_as_many_characters_as_numpy_allows(kind):
+    text = b"{'descr': '<%s%d', 'fortran_order': False, 'shape': (1,)}"
+    largest = (2**31 - 1) // 4
+    header = decode_header(npy(text % (kind.encode(), largest)))
+    assert (header.dtype.name, header.itemsize) == ("string", largest * (4 if kind == "U" else 1))
+    assert decode_header(npy(text % (kind.encode(), largest + 1))).dtype.is_unmapped
+
+
 def test_the_longest_header_has_64_kib(tmp_path):
     text = b"{'descr': '<i2', 'fortran_order': False, 'shape': (3,)}"
     longest = npy(text.ljust(1 << 16), bytes(6), version=2)

@@ -98,16 +98,16 @@ def state(number: int, name: str, value: Any) -> Callable[[dict[str, Any]], None
 
 HERE = "the optimizer at 'optimizer/'"
 FLAWS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (twice, "it has 2 optimizers, expected one"),
+    (twice, "it has 2 optimizers; expected one"),
     (lambda saved: saved["optimizer"]["param_groups"].clear(), f"{HERE} has no parameter groups"),
     (another_group, f"{HERE} has parameter groups with different settings, which Keras does not support"),
     (setting("maximize", True), f"{HERE} has maximize True, which Keras' Adam does not support"),
     *(
-        (setting("lr", rate), f"the learning rate of {HERE} is {rate!r}, expected a positive number")
+        (setting("lr", rate), f"the learning rate of {HERE} is {rate!r}; expected a positive number")
         for rate in (0, 0.0, -1.0, float("inf"), float("nan"))
     ),
-    (setting("betas", (0.9, "much")), f"beta_2 of {HERE} is 'much', expected a number"),
-    (setting("eps", {}), f"epsilon of {HERE} is <Pairs>, expected a number"),
+    (setting("betas", (0.9, "much")), f"the setting 'beta_2' of {HERE} is 'much'; expected a number"),
+    (setting("eps", {}), f"the setting 'epsilon' of {HERE} is <Pairs>; expected a number"),
     (
         setting("param_names", None),
         f"{HERE} has no param_names, so the parameters of its slots are unknown; in",
@@ -116,18 +116,21 @@ FLAWS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (setting("param_names", ["b", "b"]), f"{HERE} has parameter 'b' twice, or no number for it"),
     (setting("params", [1, 1]), f"{HERE} has parameter 'b' twice, or no number for it"),
     (state(1, "step", 8), f"{HERE} has different step counts: 8 for 'b', 7 for 'a.w'"),
-    (state(0, "step", 0.5), "step count 0.5 of 'a.w', expected an integer up to 16777216"),
-    (state(0, "step", -1), "step count -1 of 'a.w', expected an integer up to 16777216"),
-    (state(0, "step", (1 << 24) + 1), "step count 16777217 of 'a.w', expected an integer up to 16777216"),
+    (state(0, "step", 0.5), "the step count of 'a.w' is 0.5; expected an integer up to 16777216"),
+    (state(0, "step", -1), "the step count of 'a.w' is -1; expected an integer up to 16777216"),
+    (
+        state(0, "step", (1 << 24) + 1),
+        "the step count of 'a.w' is 16777217; expected an integer up to 16777216",
+    ),
     (state(1, "step", 7), f"{HERE} has a step count that is not a tensor"),
     (state(1, "square_avg", tensor()), f"{HERE} has 'square_avg', which is not a slot of Adam"),
     (
         lambda saved: saved.update(model={}),
-        f"0 dictionaries have the parameters that {HERE} names, expected one",
+        f"0 dictionaries have the parameters that {HERE} names; expected one",
     ),
     (
         lambda saved: saved.update(ema=copy.deepcopy(saved["model"])),
-        f"2 dictionaries have the parameters that {HERE} names, expected one",
+        f"2 dictionaries have the parameters that {HERE} names; expected one",
     ),
 ]
 

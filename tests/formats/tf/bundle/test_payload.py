@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from formats.core import dtypes
 from formats.core.chunks import PIECE
-from formats.core.dtypes import STRING, VARIANT
+from formats.core.dtypes import BY_NAME, STRING, VARIANT
 from formats.tf.bundle import payload
 from formats.wire.coding import encode_varint
 from formats.wire.crc32c import crc32c, extend, mask
@@ -202,3 +202,12 @@ def test_single_bytes_have_no_order() -> None:
     for name in ("bool", "int8", "float8_e5m2", "int4"):
         array = np.array([0, 1], dtypes.BY_NAME[name].numpy)
         assert payload.decode_numbers(array.copy(), big_endian=True).tobytes() == array.tobytes()
+
+
+def test_the_checksum_of_chunks_is_that_of_the_bytes_in_a_bundle() -> None:
+    numbers = [b"\x01\x02\x03\x04", b"", b"\x05\x06\x07\x08"]
+    assert payload.chunks_checksum(BY_NAME["float32"], numbers) == (8, crc32c(b"".join(numbers)))
+    texts = [b"ab", b"", b"c"]
+    for dtype, encode in ((STRING, payload.encode_strings), (VARIANT, payload.encode_variants)):
+        data, crc = encode(texts)
+        assert payload.chunks_checksum(dtype, texts) == (len(data), crc)
