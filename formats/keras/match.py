@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ..model.reader import FormatReader
 
 
+UNNAMED = "Variable"
+"""The full name that TensorFlow gives a variable without a name, and each copy in an asynchronous save."""
+
+
 def fill(model: Unit, source: FormatReader) -> None:
     """Give every variable of the model its key in `source`; ModelError where they do not fit."""
     _FILLERS.get(source.format.name, _fill_by_names)(model, source)
@@ -210,7 +214,8 @@ def _fill_variables(unit: Unit, children: Mapping[str, int], nodes: _VariableNod
     for variable, key in zip(variables, keys, strict=True):
         if key is None:
             raise ModelError(f"{name} has no {variable.name!r} in the object graph")
-        variable.key, variable.full_name = key, nodes.full_names.get(key, "")
+        name = nodes.full_names.get(key, "")
+        variable.key, variable.full_name = key, "" if name == UNNAMED else name
 
 
 # Names ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..errors import ConversionError
 from .between_generations import flaw_between
 from .config import snake_case
+from .match import UNNAMED
 from .model import Variable, legacy_order, trained_order
 from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, TITLES, named, state_of
 from .slot_owners import held_slots, idle_slots, is_told
@@ -118,7 +119,10 @@ class StateList:
         held = held_slots(state, model, shapes)
         self.is_told = is_told(state, held)
         self.idle = idle_slots(state, held)
-        self.slots = {key: Variable("", False, state.names.get(key, ""), key) for key in state.ordered}
+        names = {key: state.names.get(key, "") for key in state.ordered}
+        self.slots = {
+            key: Variable("", False, "" if name == UNNAMED else name, key) for key, name in names.items()
+        }
         self.held: Held = {at: self.slots[key] for at, key in held.items()}
         self.iteration = self._number(ITERATIONS) or Variable(ITERATIONS, False)
         self.rates = {name: one for name in state.rates if (one := self._number(name)) is not None}

@@ -55,6 +55,11 @@ def _digest(array):
     return [list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
 
 
+def configured(path):
+    """Save the whole model, whose configuration the other files lack."""
+    _fit(_model()).save(path)
+
+
 def model_checkpoint(folder, name, weights_only):
     path = os.path.join(folder, name)
     callback = keras.callbacks.ModelCheckpoint(path, save_weights_only=weights_only)

@@ -56,6 +56,7 @@ def test_what_is_saved_is_read_and_converted(
     (tmp_path / "saved").mkdir()
     tensorflow = old_tensorflow if old else new_tensorflow
     path, weights = tensorflow.ask("saved", function, folder=str(tmp_path / "saved"), **options)
+    tensorflow.ask("saved", "configured", path=str(tmp_path / "model.keras"))
     check(path, weights, tmp_path)
     if function in ("model_checkpoint", "backup_and_restore"):
         listed = run_ckpt("ls", "-R", tmp_path / "saved")
@@ -73,11 +74,14 @@ def parameter_servers() -> Iterator[TensorFlow]:
 def test_variables_of_parameter_servers_are_whole(parameter_servers: TensorFlow, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     path, weights = parameter_servers.ask("saved", "partitioned", folder=str(tmp_path / "saved"))
+    judge = TensorFlow("2.15")
+    judge.ask("saved", "configured", path=str(tmp_path / "model.keras"))
+    judge.close()
     check(path, weights, tmp_path)
 
 
 def check(path: str, weights: list[Any], tmp_path: Path) -> None:
-    """Verify a checkpoint, and find all weights of the model in it, and in what it is converted to."""
+    """Verify a checkpoint, and find all weights of the model in it and in each form made of it."""
     verified = (
         run_ckpt("verify", "-R", path)
         if (tmp_path / "saved" / "chief").exists()
@@ -86,15 +90,21 @@ def check(path: str, weights: list[Any], tmp_path: Path) -> None:
     assert verified.code == 0, verified.out + verified.err
     if (tmp_path / "saved" / "chief").exists():  # where Keras 2's BackupAndRestore keeps its checkpoint
         path += "/chief"
-    made = tmp_path / "made.safetensors"
-    done = run_ckpt("convert", path, made)
-    assert done.code == 0, done.err
     wanted = Counter((tuple(shape), digest) for shape, digest in weights)
-    for held in (path, str(made)):
-        with formats.open_checkpoint(held) as reader:
-            found = Counter(
-                (spec.shape, hashlib.sha256(reader[key].read().tobytes()).hexdigest())
-                for key, spec in reader.specs.items()
-                if spec.dtype.numpy is not None and spec.dtype.name != "string"
-            )
-        assert not wanted - found
+    assert not wanted - digests(path)
+    for suffix in (".safetensors", ".weights.h5", ".keras", ".h5"):
+        made = tmp_path / f"made{suffix}"
+        config = [] if suffix == ".safetensors" else ["--config", tmp_path / "model.keras"]
+        done = run_ckpt("convert", path, made, *config)
+        assert done.code == 0, done.err
+        assert not wanted - digests(str(made)), suffix
+
+
+def digests(path: str) -> Counter[tuple[tuple[int, ...], str]]:
+    """Return the shapes and digests of all numeric tensors, and how often each occurs."""
+    with formats.open_checkpoint(path) as reader:
+        return Counter(
+            (spec.shape, hashlib.sha256(reader[key].read().tobytes()).hexdigest())
+            for key, spec in reader.specs.items()
+            if spec.dtype.numpy is not None and spec.dtype.name != "string"
+        )
