@@ -131,7 +131,7 @@ def test_rules_say_what_was_done_and_what_does_not_show() -> None:
     told = [rule for key, rule in rules["rnn.script.onnx"].items() if key.startswith("onnx::LSTM")]
     assert "gates 1, 4, 2, 3, directions stacked, both biases in a row" in told
     one_gate = [rule for key, rule in rules["rnn.script.onnx"].items() if key.startswith("onnx::RNN")]
-    assert one_gate == ["unchanged", "as it is", "both biases in a row"]
+    assert one_gate == ["unchanged", "unchanged", "both biases in a row"]
     assert rules["tokens.dynamo.onnx"]["val_2"] == "transposed (1, 0)"
 
 
