@@ -61,7 +61,7 @@ def _locate(
                 if is_directory(sources[0])
                 else ""
             )
-            raise OptionError(f"expected several checkpoints, found one{what}")
+            raise OptionError(f"expected several checkpoints; found one{what}")
         locations, notes = each_once([locate(source) for source in sources])
     else:
         if len(sources) != 1 or not is_directory(sources[0]):
@@ -72,7 +72,7 @@ def _locate(
     for text in notes:
         reporter.note(text)
     for found in locations:
-        reporter.note(found.note if last is None and found.note else spelling(found))
+        reporter.note(found.note if last is None and found.note else f"averaging {spelling(found)}")
     return locations
 
 

@@ -195,7 +195,7 @@ def write_proposals(
     comments = f"; {unclear:,} of them are ambiguous and commented out" if unclear else ""
     count = counted(len(matched.proposals), "pair is", "pairs are")
     where = "" if path == STDOUT else f"{path}: "
-    checking = "; check them before you pass the file to --map" if matched.proposals else ""
+    checking = "; check each line before you pass the file to --map" if matched.proposals else ""
     reporter.note(f"{where}{count} proposed{comments}{checking}")
 
 

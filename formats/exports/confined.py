@@ -21,7 +21,7 @@ def confined(head: Location, name: str) -> Location:
     parts = name.removeprefix("./").split("/")
     is_plain = not any(character in name for character in "\\\0:")
     if not is_plain or any(part in ("", ".", "..") for part in parts):
-        message = f"refers to external data in {name!r:.100}, which is not a file in its folder"
+        message = f"this model refers to external data in {name!r:.100}, which is not a file in its folder"
         raise UnsupportedFeatureError(message, path=head, code="header")
     folder = found = head.parent
     for part in parts:
@@ -29,9 +29,7 @@ def confined(head: Location, name: str) -> Location:
     if not found.store.scheme:
         real, homes = found.real(), (folder.real(), head.real().parent)
         if not any(real.startswith(home.rstrip("/") + "/") for home in homes):
-            message = (
-                f"refers to external data in {name!r:.100}, which is a link to a file outside the folder"
-            )
+            message = f"external data {name!r:.100} is a link to a file outside the folder of the model"
             raise UnsupportedFeatureError(message, path=head, code="header")
     return found
 

@@ -55,7 +55,7 @@ class ObjectReader(BundleReader):
         try:
             return ObjectGraph.decode(data.item())
         except ValueError as error:
-            message = f"object graph: {error}"
+            message = f"the object graph cannot be decoded: {error}"
             raise CorruptCheckpointError(
                 message, path=path, key=GRAPH_KEY, offset=offset, code="graph-decode"
             ) from error

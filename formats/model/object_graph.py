@@ -111,13 +111,12 @@ class ObjectGraph:
         count = sum(number == 1 for number, *_ in iter_fields(data))
         if count > _FEW_NODES + len(data) // _LEAST_NODE:
             raise ValueError(
-                f"the object graph promises {count} nodes, but "
-                f"its {len(data)} bytes are too few for their edges"
+                f"it promises {count} nodes, but its {len(data)} bytes are too few for their edges"
             )
         with collector_paused():
             graph = cls(TrackableObjectGraph.decode(data))
         if not graph.nodes:
-            raise ValueError("the object graph has no nodes; a root node is required")
+            raise ValueError("it has no nodes; a root node is required")
         return graph
 
     def encode(self) -> bytes:

@@ -106,7 +106,7 @@ class DcpReader(FormatReader):
         try:
             return decode(data)
         except RefusedGlobalError as error:
-            message = f"its pickle contains a call of {error.name!r:.200}, which loading the file would run"
+            message = f"loading this file would run {error.name!r:.200}, which its pickle calls"
             raise UnsupportedFeatureError(message, path=self._path, code=REFUSED) from error
         except NotReadError as error:
             raise UnsupportedFeatureError(str(error), path=self._path, code="header") from error

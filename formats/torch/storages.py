@@ -116,13 +116,13 @@ class Container(ABC):
         """Return the error for a file with a name that is not part of a state dict."""
         is_module = all(field in data for field in _MODULE_FIELDS)
         what = (
-            "this is a whole PyTorch module"
+            "this file contains a whole PyTorch module"
             if is_module
-            else "this contains more than tensors and plain values"
+            else "this file contains more than tensors and plain values"
         )
         saved = "model.state_dict()" if is_module else "a dictionary of tensors and plain values"
-        message = f"{what}: its pickle contains a call of {name!r:.200}, which loading the file would run"
-        hints = (f"in the program that made it, save {saved} with torch.save",)
+        message = f"{what}; loading the file would run {name!r:.200}"
+        hints = (f"in the program that made the file, save {saved} with torch.save",)
         return UnsupportedFeatureError(message, path=self.path, code=REFUSED, hints=hints)
 
 

@@ -152,7 +152,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("rename", ("run", "new"), {"in_place": True, "sub": "a=>b"}, "DST cannot be passed"),
     ("extract", ("run",), {"output": "new.txt"}, "has no known suffix"),
     ("extract", ("run",), {"output": "-"}, "stdout are not supported here"),
-    ("average", ("run",), {"output": "new"}, "expected several checkpoints, found one"),
+    ("average", ("run",), {"output": "new"}, "expected several checkpoints; found one"),
     ("average", ("full.h5",), {"output": "new", "last": 2}, "--last needs exactly one directory"),
     ("average", ("run",), {"output": "new", "last": 0}, "--last: 0"),
 ]

@@ -134,14 +134,14 @@ def test_last_takes_the_newest_of_a_directory(tmp_path: Path, ckpt: Callable) ->
     shutil.copytree(GUIDE, run)
     result = ckpt("average", "--last", "2", run, "-o", run / "mean-99", "--update-state")
     assert result.code == 0
-    assert f"note: {run}/ckpt-9\nnote: {run}/ckpt-10\n" in result.err
+    assert f"note: averaging {run}/ckpt-9\nnote: averaging {run}/ckpt-10\n" in result.err
     kernel = "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"
     nine, ten, mean = (read(path)[kernel] for path in (STEPS[1], STEPS[2], run / "mean-99"))
     assert same(mean, ((nine.astype(float) + ten) / 2).astype(np.float32))
     state = StateFile.read(parse_location(str(run / "checkpoint")))
     assert (state.latest, state.paths[-1]) == ("mean-99", "mean-99")
     again = ckpt("average", "--last", "2", run, "-o", run / "mean-99", "--overwrite")
-    assert f"note: {run}/ckpt-9\nnote: {run}/ckpt-10\n" in again.err
+    assert f"note: averaging {run}/ckpt-9\nnote: averaging {run}/ckpt-10\n" in again.err
 
 
 def test_too_few_checkpoints_are_an_error(ckpt: Callable, tmp_path: Path) -> None:

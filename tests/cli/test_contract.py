@@ -90,7 +90,7 @@ def test_a_lock_is_read_where_it_is_named(locked: Path, ckpt: Callable) -> None:
     (locked / "b" / "model.npz").unlink()
     done = ckpt("diff", locked / "a", locked / "b")
     assert done.code == 1
-    assert f"hint: to read a saved listing, name it: {lock}" in done.err
+    assert f"hint: to read a saved listing, pass its name: {lock}" in done.err
     assert ckpt("state", "--set", "model.npz.lock", locked / "b").code == 3
 
 
@@ -126,12 +126,12 @@ def test_what_was_changed_is_found_by_name(tmp_path: Path, ckpt: Callable, lock:
     done = ckpt("verify", tmp_path / "right-1", "--against", model, "--json")
     assert done.code == 1
     (values,) = (message for key, message in contract_findings(done) if key == "b")
-    assert values.startswith("values differ: sha256:")
+    assert values.startswith("the values have digest sha256:")
     assert [found for found in contract_findings(done) if found[0] != "b"] == [
-        ("c", f"shape [3, 2], but {model} has [2, 3]"),
-        ("d", f"dtype float64, but {model} has int64"),
-        ("gone", f"missing: {model} lists it as int64 of shape []"),
-        ("new", f"new: not in {model}"),
+        ("c", f"the shape is [3, 2], but {model} has [2, 3]"),
+        ("d", f"the dtype is float64, but {model} has int64"),
+        ("gone", f"the tensor is missing: {model} lists it as int64 of shape []"),
+        ("new", f"the tensor is new: {model} does not list it"),
     ]
     rows = {row[1]: row[0] for row in ckpt("diff", model, tmp_path / "right-1").rows}
     assert rows == {"b": "value", "c": "shape", "d": "dtype", "gone": "removed", "new": "added"}
@@ -262,8 +262,8 @@ def test_what_a_damaged_index_lost_is_named(tmp_path: Path, ckpt: Callable, lock
     told = {found["key"]: found["message"] for found in result["findings"] if found["code"] == "contract"}
     assert done.code == 1
     assert "block-checksum" in {found["code"] for found in result["findings"]}
-    assert told["k000"].startswith("missing: ")
-    assert told["k399"].startswith("values differ: ")
+    assert told["k000"].startswith("the tensor is missing: ")
+    assert told["k399"].startswith("the values have digest ")
     assert 1 < len(told) < 100
 
 

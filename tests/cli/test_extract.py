@@ -248,7 +248,7 @@ def test_an_existing_key_wins_over_a_slice_and_a_slice_over_a_pattern(tmp_path: 
     [
         (["w/kernl"], 1, "did you mean w/kernel"),
         (["w/kernel[9]"], 3, "index 9 is out of range for dimension 0"),
-        (["w/kernel[0,0,0]"], 3, "3 dimensions, but the tensor has 2; the tensor has shape [3, 4]"),
+        (["w/kernel[0,0,0]"], 3, "3 dimensions, but the tensor has 2; the shape is [3, 4]"),
         (["w/kernel[0]", "--exclude", "*"], 1, "no tensor is selected"),
         (["--regex", "w[", "x"], 2, "regular expression"),
     ],

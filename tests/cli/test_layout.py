@@ -84,7 +84,7 @@ def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> Non
     assert result.code == 0
     # PyTorch's additional tensors are dropped, whatever they counted.
     assert result.json["dropped"] == [
-        {"key": "bn_a.num_batches_tracked", "reason": "TensorFlow does not use this tensor"}
+        {"key": "bn_a.num_batches_tracked", "reason": "TensorFlow does not use these values"}
     ]
     assert ckpt("diff", back, CONV, "--kind", "variable").code == 0
     assert ckpt("diff", there, CONV, "--layout", "tensorflow", "--kind", "variable").code == 0

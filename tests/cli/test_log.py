@@ -411,7 +411,7 @@ def test_another_number_and_event_files_elsewhere(tmp_path: Path, ckpt: Callable
     assert found["events"]["tag"] == "accuracy"
     result = ckpt("log", IRIS, "--tag", "accuracy")
     assert result.code == 0
-    assert "note: no scalar 'accuracy' in 1 event file; found: dnn/" in result.err
+    assert "note: 1 event file has no scalar 'accuracy'; found dnn/" in result.err
     result = ckpt("log", IRIS, "--events", tmp_path / "nowhere")
     assert (result.code, result.err) == (3, f"ckpt: error: {tmp_path}/nowhere: no such directory\n")
 

@@ -282,7 +282,7 @@ def test_fix_leaves_what_is_being_written(store: MemoryStore, ckpt: Callable[...
     lock.acquire()
     done = ckpt("state", run, "--fix")
     assert done.code == 0, done.err
-    assert "is kept: the lock on c-1, held by another thread of this process" in done.err
+    assert "(the lock on c-1, held by another thread of this process) is kept, because " in done.err
     lock.check()
     lock.release()
 

@@ -38,7 +38,7 @@ def test_there_and_back_the_tensors_are_the_same(middle: str, tmp_path: Path, ck
     there = ckpt("convert", TRAINING, tmp_path / "m", "--to", middle, "--json")
     assert there.code == 0
     assert (
-        f"left out args, epoch, optimizer/param_groups: not tensors, and {middle} stores only tensors"
+        f"out args, epoch, optimizer/param_groups: they are not tensors, and {middle} stores only tensors"
         in there.err
     )
     back = ckpt("convert", tmp_path / "m", tmp_path / "x.pt", "--exclude", "save_counter*", "--json")
@@ -270,7 +270,7 @@ def test_a_map_with_operations_keeps_what_stands_around_the_tensors(tmp_path: Pa
     assert before.keys() == after.keys()
     assert all(same(before[key], after[key]) for key in before)
     back = ckpt("convert", TRAINING, tmp_path / "turned.npz", "--map", tmp_path / "turned.tsv")
-    assert "left out args, epoch, optimizer/param_groups: not tensors" in back.err
+    assert "left out args, epoch, optimizer/param_groups: they are not tensors" in back.err
     done = ckpt("convert", TRAINING, joined, "--map", tmp_path / "joined.tsv")
     assert done.code == 0
     assert "left out args, epoch, optimizer/param_groups: after tensors are joined or split" in done.err

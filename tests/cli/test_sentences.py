@@ -56,7 +56,10 @@ def test_hints_name_the_checkpoint_and_can_be_pasted(ckpt: Callable, tmp_path: P
 @pytest.mark.parametrize(
     ("shown", "command"),
     [
-        (r"'a=>\\9': invalid group reference 9", ("convert", RUN, "x", "--sub", r"a=>\9")),
+        (
+            r"'a=>\\9' is not a valid rule: invalid group reference 9",
+            ("convert", RUN, "x", "--sub", r"a=>\9"),
+        ),
         (r"expected b'\x89HDF\r\n\x1a\n'", ("ls", "w.h5")),
         (r"no tensor matches 'a\\b'", ("show", RUN, r"a\b")),
     ],
@@ -139,12 +142,12 @@ def test_one_tensor_is_no_plural(tmp_path: Path, terminal: Callable) -> None:
 def test_what_is_left_out_for_one_reason_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     some = [
         Dropped("g", "npz cannot store an object graph"),
-        *(Dropped(f"k{n}", "it has no full name") for n in range(9)),
+        *(Dropped(f"k{n}", "no full name is stored") for n in range(9)),
     ]
     report_dropped([*some, Dropped("a\\b", "it is twice"), Dropped("c", "it is twice")], SCREEN)
     assert capsys.readouterr().err.splitlines() == [
         "note: left out g: npz cannot store an object graph",
-        "note: left out 9 tensors, such as k0: it has no full name",
+        "note: left out 9 tensors, such as k0: no full name is stored",
         r"note: left out a\\b and c: it is twice",
     ]
 

@@ -843,7 +843,7 @@ def test_a_saved_model_is_held_against_a_revision(
     url = "hf://org/repo@refs%2Fpr%2F1"
     for path in (folder, folder / "variables" / "variables"):
         done = ckpt("verify", path, "--against", url)
-        assert (done.code, f"{len(hub.files)} files as in {url}" in done.err) == (0, True), done
+        assert (done.code, f"{len(hub.files)} files are the same as in {url}" in done.err) == (0, True), done
     hub.files["saved_model.pb"] += b" "
     hub_store.STORES[0].forget()
     done = ckpt("verify", folder, "--against", url, "--json")

@@ -124,7 +124,7 @@ def test_stats_of_every_number(ckpt: Callable) -> None:
 def test_strings_and_variants_alone_have_no_statistics(ckpt: Callable) -> None:
     result = ckpt("stats", CKPT, "iterator", "_CHECKPOINTABLE_OBJECT_GRAPH")
     assert (result.code, result.out) == (0, "")
-    assert result.err == "note: no statistics: all tensors are strings or variants\n"
+    assert result.err == "note: there are no statistics, because all tensors are strings or variants\n"
 
 
 def test_a_run_that_turned_nan_fails_ci(ckpt: Callable) -> None:
@@ -198,7 +198,7 @@ def test_the_variance_of_values_far_from_zero_is_kept() -> None:
 def test_an_index_of_too_many_dimensions_names_the_shape() -> None:
     spec = TensorSpec("w", dtypes.BY_NAME["float32"], (2, 3))
     assert parse_index("1:, ...", spec, "x")[0] == (slice(1, 2, 1), slice(0, 3, 1))
-    with pytest.raises(SliceError, match=r"3 dimensions, but the tensor has 2, the shape is \[2, 3\]"):
+    with pytest.raises(SliceError, match=r"3 dimensions, but the tensor has 2; the shape is \[2, 3\]"):
         parse_index("0,0,0", spec, "x")
 
 
@@ -219,7 +219,9 @@ def test_an_object_path_that_a_damaged_graph_hides_is_not_called_absent(
     write_bundle(prefix, {GRAPH_KEY: strings([graph[:-1]], ()), "w/.ATTRIBUTES/VARIABLE_VALUE": np.ones(2)})
     result = ckpt(command, prefix, "w")
     assert (result.code, result.out) == (3, "")
-    assert result.err.startswith(f"ckpt: error: {prefix}.data-00000-of-00001: offset 0: object graph: ")
+    assert result.err.startswith(
+        f"ckpt: error: {prefix}.data-00000-of-00001: offset 0: the object graph cannot be decoded: "
+    )
     assert "; ckpt cannot tell whether 'w' is an object path\n" in result.err
     assert f"hint: to list the keys: ckpt ls -1 {prefix}\n" in result.err
     assert ckpt(command, prefix, "w/.ATTRIBUTES/VARIABLE_VALUE").code == 0

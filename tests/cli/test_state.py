@@ -532,7 +532,7 @@ def test_keep_spares_what_is_not_of_the_series(copy: Callable, ckpt: Callable) -
         shutil.copy(os.path.join(run, f"ckpt-8.{name}"), os.path.join(run, f"ckpt-7.{name}"))
     result = ckpt("state", "--keep", "1", run)
     assert {row[1] for row in result.rows} == {"ckpt-7", "ckpt-8", "ckpt-9"}
-    assert "best is kept: its name has no step" in result.err
+    assert "best is kept, because its name has no step" in result.err
     assert os.path.exists(os.path.join(run, "best.index"))
 
 
@@ -789,9 +789,9 @@ def test_a_killed_conversion_is_removed_with_its_age_and_size(tmp_path: Path, ck
     for path in (staged / "shard-0", staged):
         os.utime(path, (time.time() - 7300,) * 2)
     result = ckpt("state", "--fix", "-n", tmp_path)
-    assert result.rows == [["remove", staged.name, "staged files of a checkpoint, 2 hours old", "1000"]]
+    assert result.rows == [["remove", staged.name, "2 hours old: staged files of a checkpoint", "1000"]]
     (change,) = ckpt("state", "--fix", tmp_path, "--json").json["changes"]
-    assert (change["why"], change["nbytes"]) == ("staged files of a checkpoint, 2 hours old", 1000)
+    assert (change["why"], change["nbytes"]) == ("2 hours old: staged files of a checkpoint", 1000)
     assert os.listdir(tmp_path) == []
 
 

@@ -297,4 +297,4 @@ def test_a_url_is_refused_by_name(
     assert (result.code, os.listdir(tmp_path)) == (3, []), result.err
     assert f"ckpt: error: {URL}" in result.err
     assert "s3:// needs obstore, which is not installed" in result.err
-    assert "hint: pip install 'ckpt-tools[remote]'" in result.err
+    assert "hint: to install it: pip install 'ckpt-tools[remote]'" in result.err

@@ -67,4 +67,4 @@ def test_a_reader_sees_one_save_or_says_what_happened(replaced: Path) -> None:
     count("looks at a checkpoint while it was replaced", looks)
     assert len(seen) > 3
     assert len(complaints) < looks
-    assert all("changed while it was read: run this again" in hint for (hint,) in complaints)
+    assert all("run this again when no program is writing to" in hint for (hint,) in complaints)

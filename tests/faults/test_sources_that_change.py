@@ -78,7 +78,7 @@ def test_a_source_that_changes_is_noticed(
     result = ckpt(*(part.format(source=source, other=other, suffix=suffix) for part in COMMANDS[command]))
     assert result.code == 3, result
     assert "Traceback" not in result.err
-    assert f"hint: {source} changed while it was read: run this again" in result.err
+    assert f"hint: run this again when no program is writing to {source}" in result.err
     assert files("out") == {}
 
 
@@ -101,4 +101,4 @@ def test_no_answer_comes_of_comparing_what_changes(
     monkeypatch.setattr(comparing, "diff_pairs", compare)
     result = ckpt("diff", source, other)
     assert result.code == 3
-    assert f"hint: {source} changed while it was read: run this again" in result.err
+    assert f"hint: run this again when no program is writing to {source}" in result.err

@@ -99,7 +99,7 @@ class Account(NamedTuple):
         if not weights:
             hints.append(KEEP_OPTIMIZER)
         elif self._is_any_weight_paired or not self._chosen_weights:
-            hints.append("pass --partial to keep TEMPLATE's values for them")
+            hints.append("to keep TEMPLATE's values for these tensors, pass --partial")
         message = f"{what} no value: {listed}{more}; {left}"
         raise ConversionError(message, path=self.source.location.path, hints=tuple(hints))
 

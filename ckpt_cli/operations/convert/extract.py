@@ -164,8 +164,10 @@ def plan_extract(
     if output.holds_one and len(moves) != 1:
         some = first_of([repr(move.spec.key) for move in moves])
         hints = ("name one key, or end the target in / to write one file per tensor",)
-        message = f"this output takes one tensor, but {len(moves)} are selected: {some}"
-        raise ConversionError(message, path=output.path, hints=hints)
+        is_stdout = output.kind == "stdout"
+        taker = "stdout" if is_stdout else "this output"
+        message = f"{taker} takes one tensor, but {len(moves)} are selected: {some}"
+        raise ConversionError(message, path=None if is_stdout else output.path, hints=hints)
     named, notes, facts = _named(moves, output)
     source, target = reader.location.path, output.path
     return Plan(

@@ -590,7 +590,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
     taken = torch.keys() if torch is not None else set()
     used = {called[source] for relation in related.relations for source in relation.sources}
     left = [key for key in keys if key not in used | taken | spare]
-    dropped = [Dropped(key, "TensorFlow does not use this tensor") for key in keys if key in spare]
+    dropped = [Dropped(key, "TensorFlow does not use these values") for key in keys if key in spare]
     dropped += _left_over(reader, left, model.lack)
     relations = _of_keys(related.relations, called)
     notes = model.notes(back=True)

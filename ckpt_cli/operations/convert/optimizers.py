@@ -208,9 +208,7 @@ def _copy(mine: TrainingState, theirs: TrainingState, carried: _Carrying) -> Non
         if first in carried.origins:
             carried.origins[key] = carried.origins[first]
             carried.kept.discard(key)
-    carried.dropped.update(
-        dict.fromkeys(mine.copies, "it is a second copy in the list of a LossScaleOptimizer")
-    )
+    carried.dropped.update(dict.fromkeys(mine.copies, "a LossScaleOptimizer stores these values twice"))
 
 
 def name_optimizer(mine: TrainingState, theirs: TrainingState) -> tuple[str, ...]:

@@ -205,7 +205,7 @@ class Chosen:
                 tables.append(key)
             else:
                 unnamed.append(key)
-        self.dropped += [Dropped(key, "this tensor has no full name") for key in unnamed]
+        self.dropped += [Dropped(key, "no full name is stored") for key in unnamed]
         full = {key: source.full_names.get(key, "") for key in weights}
         if self.settings.names:
             self.notes.append("tensors are named by object path, as changed by your rules")

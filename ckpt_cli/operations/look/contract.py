@@ -47,7 +47,7 @@ class Contract:
             if reader.format.has_values:
                 message = f"this is a checkpoint ({reader.format.name}); expected a saved listing"
                 listed = command_line("ls", spelling(reader.location), "--json", "-l", "--digest", "sha256")
-                hints = (f"to make a listing of it: {listed} > model.lock",)
+                hints = (f"to make a listing of this checkpoint: {listed} > model.lock",)
                 raise UnsupportedFeatureError(message, path=where, hints=hints)
             digests: dict[str, str] = {}
             for key in reader.specs:

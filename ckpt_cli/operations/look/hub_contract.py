@@ -47,10 +47,8 @@ class HubContract(Contract):
 
     @property
     def remark(self) -> str:
-        return (
-            f"{counted(self._compared, 'file equals', 'files equal')} "
-            f"{'that' if self._compared == 1 else 'those'} in {self.path}"
-        )
+        files = counted(self._compared, "file is", "files are")
+        return f"{files} the same as in {self.path}"
 
     def findings(
         self,

@@ -187,13 +187,13 @@ def places_of(path: Location) -> tuple[Location, Location]:
         with path.open() as file:
             if not looks_like_state_file(file.read(0, 4096)):
                 _refuse_checkpoint(path)
-                message = "this is not a directory or a state file"
+                message = "this is neither a directory nor a state file"
                 raise CheckpointError(message, path=path)
         return path.parent or path.of("."), path
     if not path.is_folder():
         _refuse_checkpoint(path)
         if path.exists():
-            raise CheckpointError("this is not a directory or a state file", path=path)
+            raise CheckpointError("this is neither a directory nor a state file", path=path)
         path.require_access()
         message = path.missing_container() or NO_FOLDER
         raise CheckpointNotFoundError(message, path=path, hints=_suggest_directory(path))

@@ -388,7 +388,7 @@ class _StatePlanner:
             if age < _RECENT:
                 why = "a save on another machine may still need it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago; {why}")
-            what = f"{leftover.what}, {spoken_age(age)} old"
+            what = f"{spoken_age(age)} old: {leftover.what}"
             size = leftover.frees(self._freed)
             change = Change("remove", name, what, leftover=leftover, nbytes=size)
             self.changes.append(change)

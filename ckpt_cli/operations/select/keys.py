@@ -67,7 +67,7 @@ class Rules(NamedTuple):
             try:
                 re.compile(regex).sub(replacement, "")
             except (re.error, IndexError) as error:
-                raise ValueError(f"{sub!r}: {error}") from error
+                raise ValueError(f"--sub {sub!r} is not a valid rule: {error}") from error
             pairs.append((regex, replacement))
         return cls(tuple(pairs), strip or None, add or None, names_of(names))
 

@@ -192,7 +192,7 @@ def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[in
     """
 
     def wrong(what: str) -> SliceError:
-        message = f"slice [{text}]: {what}; the tensor has shape {list(spec.shape)}"
+        message = f"slice [{text}]: {what}; the shape is {list(spec.shape)}"
         return SliceError(message, path=path, key=spec.key)
 
     terms = [term.strip() for term in text.split(",")] if text.strip() else []

@@ -19,7 +19,7 @@ from .transport import BUSY, REFUSED, Again
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NEEDED = "pip install 'ckpt-tools[remote]'"
+_NEEDED = "to install it: pip install 'ckpt-tools[remote]'"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _GOT = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")

@@ -198,7 +198,7 @@ def _prove(
         doubtful = None
     place = layout.places.get((entry.offset, entry.size))
     if place is None:
-        return "its position is unknown, because strings before this tensor are damaged"
+        return "the position of this tensor is unknown, because strings before it are damaged"
     here = entry._replace(offset=place[0], size=place[1])
     crc = shards.crc(here)
     if crc is None:

@@ -434,7 +434,7 @@ def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
     finally:
         os.close(held)
     done = ckpt("state", "--fix", "out")
-    assert [os.path.basename(kept), f"{what}, 2 hours old", str(size)] in [row[1:] for row in done.rows]
+    assert [os.path.basename(kept), f"2 hours old: {what}", str(size)] in [row[1:] for row in done.rows]
     assert not os.path.exists(kept)
 
 

@@ -232,7 +232,7 @@ def test_an_index_that_cannot_be_read_may_name_what_was_sent(ckpt: Ckpt, store: 
     store.put("mem://b/out/c-1.index", b"no index")
     before = store.content()
     done = ckpt("state", "mem://b/out", "--fix")
-    assert "is kept: " in done.err
+    assert "is kept, because " in done.err
     assert store.content() == before
 
 

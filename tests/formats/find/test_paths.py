@@ -264,7 +264,7 @@ def test_a_directory_of_listings_alone_has_no_checkpoint(tmp_path: Path) -> None
     (tmp_path / "old.lock").write_text('{"schema": 1, "tensors": []}')
     with pytest.raises(NoCheckpointsError) as caught:
         open_checkpoint(tmp_path)
-    assert caught.value.hints == (f"to read a saved listing, name it: {tmp_path}/old.lock",)
+    assert caught.value.hints == (f"to read a saved listing, pass its name: {tmp_path}/old.lock",)
 
 
 def test_two_prefixes_in_one_directory(tmp_path: Path) -> None:

@@ -575,4 +575,4 @@ def test_where_the_library_is_missing_the_extra_is_named(
     location._kept.clear()
     with pytest.raises(UnsupportedFeatureError, match="needs obstore, which is not installed") as caught:
         open_checkpoint(f"{scheme}://bucket/run")
-    assert caught.value.hints == ("pip install 'ckpt-tools[remote]'",)
+    assert caught.value.hints == ("to install it: pip install 'ckpt-tools[remote]'",)

@@ -52,9 +52,9 @@ def test_files_are_what_torch_wrote(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("evil.pt", r"contains a call of 'posix.system'"),
+        ("evil.pt", r"loading the file would run 'posix.system'"),
         ("evil_plain.pt", "a Python pickle"),
-        ("whole_module.pt", r"a whole PyTorch module: its pickle contains a call of '__main__.Whole'"),
+        ("whole_module.pt", r"a whole PyTorch module; loading the file would run '__main__.Whole'"),
         ("deep.pt", "too many objects"),
         ("inflates.pt", "has 268435464 bytes"),
     ],
@@ -76,7 +76,7 @@ def test_what_would_run_or_never_end_is_refused_by_name(name: str, why: str) -> 
 def test_what_is_refused_says_what_to_save(name: str, saved: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         formats.open_checkpoint(data_path("pytorch", name))
-    assert caught.value.hints == (f"in the program that made it, save {saved} with torch.save",)
+    assert caught.value.hints == (f"in the program that made the file, save {saved} with torch.save",)
 
 
 def test_what_is_shared_sixty_times_over_is_walked_once() -> None:
@@ -687,7 +687,7 @@ def test_shards_are_one_checkpoint_by_folder_and_by_index(tmp_path: Path) -> Non
         ({"a": FIRST, "b": "../x.bin"}, T, "not a file in this folder"),
         ({"a": FIRST, "b": "pytorch_model-00003-of-00003.bin"}, T, "no such file"),
         ({"a": FIRST, "b": SECOND}, b"<html>", "an HTML page"),
-        ({"a": FIRST, "b": SECOND}, Named("os.system"), "contains a call of 'os.system'"),
+        ({"a": FIRST, "b": SECOND}, Named("os.system"), "loading the file would run 'os.system'"),
     ],
 )
 def test_shards_that_contradict_their_index_are_refused(

@@ -188,7 +188,9 @@ def _without_ties(
     """Return what the other library does not store, and the rest."""
     held = dict(called)
     dropped = [
-        Dropped(held.pop(name), "it is a buffer of PyTorch") for name in called if _BUFFERS.search(name)
+        Dropped(held.pop(name), "only PyTorch stores such buffers")
+        for name in called
+        if _BUFFERS.search(name)
     ]
     ties = []
     for row in _TIED.get(model.architecture.model_type, ()):

@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 def without_copies(reader: FormatReader, keys: Sequence[str]) -> tuple[list[str], list[Dropped]]:
     """Return keys without those of second copies, and the copies that are left out."""
     copies = variable_copies(reader)
-    dropped = [Dropped(key, "it is a second copy of a variable") for key in keys if key in copies]
+    dropped = [Dropped(key, "another tensor stores the same variable") for key in keys if key in copies]
     return [key for key in keys if key not in copies], dropped

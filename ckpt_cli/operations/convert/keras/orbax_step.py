@@ -87,7 +87,7 @@ class KerasStep(Relaid):
             for move in plan.moves
         )
         used = {origin for origins in self.origins.values() for origin in origins}
-        left = tuple(Dropped(key, "the file cannot store this state") for key in keys if key not in used)
+        left = tuple(Dropped(key, "Keras files do not store this state") for key in keys if key not in used)
         return plan._replace(moves=moves, dropped=(*plan.dropped, *left))
 
     def variables(self, group: str) -> list[str]:
