@@ -118,7 +118,9 @@ def of_partners(
         first[way.layer] = min(order, first.get(way.layer, order))
     told = [folded[layer] for layer in sorted(folded, key=lambda layer: first[layer])]
     for_all = sorted(frozenset[int]().union(*(left[key] for key in keys)))
-    if told == [{partner} for partner in for_all] and min(first.values(), default=0) >= 0:
+    is_allowed = all(found[key].ways[0].partner in left[key] for key in keys)
+    is_ordered = told == [{partner} for partner in for_all] and min(first.values(), default=0) >= 0
+    if is_allowed and is_ordered:
         return {}
     checked = {}
     for key in keys:

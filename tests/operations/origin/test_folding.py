@@ -57,6 +57,15 @@ def test_without_a_configuration_names_say_which_normalization_it_is(tmp_path: P
     )
 
 
+def test_the_order_decides_nothing_that_names_say(tmp_path: Path) -> None:
+    """In order of their names, the normalizations of `b_z` and `a` are behind `a` and `b_z`."""
+    weights = weights_of("b_z", "a", "b_z_bn", "a_bn")
+    tensors = {
+        f"{layer}/kernel": folded(weights, layer, norm) for layer, norm in (("b_z", "a_bn"), ("a", "b_z_bn"))
+    }
+    assert {one.verdict for one in exported(tmp_path, tensors, weights).values()} == {"unpaired"}
+
+
 def test_if_names_do_not_say_it_the_order_of_all_does(tmp_path: Path) -> None:
     weights = weights_of("a", "b", "bn_x", "bn_y")
     for norms, verdict in ((("bn_x", "bn_y"), "within"), (("bn_y", "bn_x"), "unpaired")):
