@@ -312,7 +312,9 @@ def _several(document: dict[str, Any]) -> str:
             *_heading(document["name"], ", ".join([document["path"], *document["others"]])),
             "<h2>Distances: ‖row - column‖ / ‖column‖</h2>",
             _table(columns, rows, len(rows)),
+            '<div class="remarks">',
             *(f"<p>{text(remark)}</p>" for remark in document["remarks"]),
+            "</div>",
             f"<h2>Norms of {counted(len(tensors), 'tensor')}</h2>",
             _table(["tensor", "shape", *columns[1:]], norms, len(tensors)),
         ]

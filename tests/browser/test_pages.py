@@ -491,7 +491,7 @@ def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
     """Columns without room were cut off, and nothing scrolled to them."""
     paths = [str(folder / f"dozen-{at}") for at in range(12)]
     for at, path in enumerate(paths):
-        write_bundle(path, {"net/w": np.full((4, 4), at + 1, np.float32), "net/b": np.ones(3)})
+        write_bundle(path, {"net/w": np.full((4, 4), at + 1, np.float32), "base/b": np.ones(3)})
     page = opened(made("dozen", *paths), viewport={"width": 390, "height": 844}).page
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     for section in ("#layers", "#tensors"):
@@ -503,6 +503,11 @@ def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
         name = page.locator(f"{section} .row").first.locator(":scope > *").first.evaluate(edges)
         assert last[1] <= 390
         assert 0 <= name[0] < name[1] < last[0]
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 794, "height": 1123})
+    assert page.get_by_text("Frozen weights or a common ancestor").filter(visible=True).count() == 1
+    table = page.locator("#distances table")
+    assert table.evaluate("table => table.getBoundingClientRect().right") <= 794
 
 
 def test_weights_of_an_export_are_searched_and_filtered_by_verdict(
