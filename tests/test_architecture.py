@@ -311,6 +311,8 @@ MAY_ASK = {
     "ckpt_cli.runtime.compat.v1.train": "removes files, as TensorFlow does",
     "ckpt_cli.runtime.estimator.checks": "makes a model directory where none is named",
     "ckpt_cli.runtime.keras.callbacks": "writes a CSV file",
+    "ckpt_cli.runtime.data.files": "reads lines and records of files, as TensorFlow does",
+    "ckpt_cli.runtime.io": "is tf.io, which reads and writes files of this machine",
     "ckpt_cli.cli.guesses": "looks whether a word of the command line is a path",
     "ckpt_cli.render.pager": "asks whether somebody can press a key",
     "ckpt_cli.render.page": "reads its own style and scripts",

@@ -53,6 +53,7 @@ from .names import name_scope
 from .specs import TensorSpec
 from .tape import GradientTape, UnconnectedGradients
 from .tensor import Tensor, TensorShape
+from .tensor_array import TensorArray
 from .unknown import absent
 from .variable import Variable
 
@@ -69,7 +70,7 @@ __version__ = "2.15.0"
 """The version whose behaviour is followed."""
 
 __all__ = [  # noqa: PLE0604
-    "DType", "GradientTape", "IndexedSlices", "Module", "Tensor", "TensorShape", "TensorSpec",
+    "DType", "GradientTape", "IndexedSlices", "Module", "Tensor", "TensorArray", "TensorShape", "TensorSpec",
     "UnconnectedGradients", "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64", "complex128",
     "data", "debugging", "double", "errors", "executing_eagerly", "float16", "float32", "float64", "half",
     "int8", "int16", "int32", "int64", "keras", "linalg", "math", "name_scope", "nest", "newaxis", "nn",
@@ -78,7 +79,7 @@ __all__ = [  # noqa: PLE0604
 ]  # fmt: skip
 
 
-_LAZY = frozenset(("config", "estimator", "feature_column"))
+_LAZY = frozenset(("config", "distribute", "estimator", "feature_column", "image", "io", "strings"))
 
 
 def __getattr__(name: str) -> object:

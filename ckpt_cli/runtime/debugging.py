@@ -10,7 +10,7 @@ from .errors import InvalidArgumentError
 from .functions import assert_equal
 from .signatures import with_signature
 from .tensor import OPERATIONS, Tensor, as_tensor
-from .unknown import absent
+from .unknown import absent, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,8 @@ _SIGNS = {
     "positive": "greater", "non_negative": "greater_equal", "negative": "less", "non_positive": "less_equal",
 }  # fmt: skip
 __all__ = [  # noqa: PLE0604
-    "assert_all_finite", "assert_equal", "assert_near", "assert_none_equal", "assert_rank", "check_numerics",
+    "assert_all_finite", "assert_equal", "assert_near", "assert_none_equal", "assert_rank", "assert_shapes",
+    "check_numerics",
     *(f"assert_{name}" for name in (*_PAIRS, *_SIGNS)),
 ]  # fmt: skip
 
@@ -68,6 +69,31 @@ def assert_near(
 def assert_rank(x: Any, rank: int, message: str | None = None, name: str | None = None) -> None:
     if as_tensor(x).ndim != int(rank):
         raise ValueError(f"{message or ''} Tensor must have rank {rank}. Received {as_tensor(x).shape}")
+
+
+def assert_shapes(
+    shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None, name: str | None = None
+) -> None:
+    """Raise ValueError if sizes are not the numbers, or of one symbol not the same, that a shape says."""
+    refuse("assert_shapes", data=data)
+    known: dict[Any, Any] = {}
+    for x, shape in shapes.items() if isinstance(shapes, dict) else shapes:
+        own = as_tensor(x).shape
+        wanted = list(shape) if isinstance(shape, list | tuple) else list(str(shape))
+        if any(one is Ellipsis or one in ("...", "*") for one in wanted):
+            raise NotImplementedError("assert_shapes: a shape with ... or * is not supported")
+        fits = len(wanted) == len(own)
+        for size, one in zip(own, wanted, strict=False) if fits else ():
+            number = (
+                int(one)
+                if str(one).isdigit()
+                else known.setdefault(one, size)
+                if one not in (None, ".")
+                else size
+            )
+            fits = fits and number == size
+        if not fits:
+            raise ValueError(f"{message or ''} Specified by tensor {x!r}: shape {own} is not {shape}")
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:

@@ -64,7 +64,7 @@ __all__ = [
     "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat",
     "reshape", "reverse", "shape", "sigmoid",
     "size", "sort", "split", "squeeze", "stack", "stop_gradient", "tensordot",
-    "tile", "transpose", "unstack", "where", "while_loop", "zeros", "zeros_like",
+    "tile", "transpose", "truediv", "unstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip
 
 _op = OPERATIONS

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 IN_TF = [
     "add_n", "case", "control_dependencies", "device", "foldl", "numpy_function", "py_function",
-    "roll", "scan", "scatter_nd", "searchsorted", "sequence_mask", "slice", "switch_case",
+    "roll", "scan", "scatter_nd", "searchsorted", "sequence_mask", "slice", "strided_slice", "switch_case",
     "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
     "tensor_scatter_nd_update", "unique", "unique_with_counts",
 ]  # fmt: skip
 IN_MATH = [
-    "add_n", "bincount", "confusion_matrix", "count_nonzero", "cumprod", "l2_normalize",
-    "segment_mean", "segment_sum", "top_k", "unsorted_segment_mean",
+    "add_n", "bincount", "confusion_matrix", "count_nonzero", "cumprod", "in_top_k", "l2_normalize",
+    "polyval", "segment_mean", "segment_sum", "top_k", "unsorted_segment_mean",
     "unsorted_segment_sum",
 ]  # fmt: skip
 __all__ = [*IN_TF, *IN_MATH]  # noqa: PLE0604
@@ -62,6 +62,52 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
                 f"Expected begin and size in [0, {dim}], but got {at}, {end} [Op:Slice]"
             )
     return x[tuple(builtins.slice(at, end) for at, end in zip(starts, ends, strict=True))]
+
+
+def strided_slice(
+    input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
+    ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Return part of a tensor; bit n of a mask says how the n-th entries are read."""
+    refuse("strided_slice", var=var)
+    starts, ends = static_shape(begin), static_shape(end)
+    steps = (1,) * len(starts) if strides is None else static_shape(strides)
+    index: list[Any] = []
+    for at, (start, stop, step) in enumerate(zip(starts, ends, steps, strict=True)):
+        bit = 1 << at
+        if ellipsis_mask & bit:
+            index.append(...)
+        elif new_axis_mask & bit:
+            index.append(None)
+        elif shrink_axis_mask & bit:
+            index.append(start)
+        else:
+            first, last = (
+                None if mask & bit else one for mask, one in ((begin_mask, start), (end_mask, stop))
+            )
+            index.append(builtins.slice(first, last, step))
+    return as_tensor(input_)[tuple(index)]
+
+
+def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
+    if not isinstance(coeffs, list):
+        raise ValueError(f"Argument coeffs must be list type. Received type {type(coeffs)}.")  # noqa: TRY004
+    value = as_tensor(x)
+    if not coeffs:
+        return as_tensor(_op["zeros_like"](value))
+    total = as_tensor(coeffs[0], value._value.dtype)
+    for one in coeffs[1:]:
+        total = as_tensor(one, value._value.dtype) + total * value
+    return total
+
+
+def in_top_k(targets: Any, predictions: Any, k: Any, name: str | None = None) -> Tensor:
+    """Whether each target is among the k largest predictions, ties included."""
+    rows, places = as_tensor(predictions), as_tensor(targets)
+    if rows.ndim != 2 or places.ndim != 1 or len(places) != len(rows):
+        raise InvalidArgumentError(f"in_top_k of {rows.shape} and {places.shape} [Op:InTopKV2]")
+    return _op["in_top_k"](rows, places, k=int(k))
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from .dispatch import dispatch
+from .errors import InvalidArgumentError
 from .functions import einsum, eye, global_norm, matmul, norm, reduce_sum, tensordot
 from .further import l2_normalize
 from .shaping import transpose
@@ -12,7 +16,8 @@ from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import absent, refuse
 
 __all__ = [
-    "band_part", "cholesky", "det", "diag", "diag_part", "eigh", "einsum", "eye", "global_norm", "inv",
+    "band_part", "cholesky", "det", "diag", "diag_part", "eigh", "einsum", "expm", "eye", "global_norm",
+    "inv",
     "l2_normalize", "matmul", "matvec", "norm", "qr", "solve", "svd", "tensordot", "trace",
 ]  # fmt: skip
 
@@ -71,6 +76,45 @@ def det(input: Any, name: str | None = None) -> Tensor:
 
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     return matmul(inv(matrix, adjoint), rhs)
+
+
+_ORDERS = {
+    True: ((0.01495585217958292, 3), (0.253939833006323, 5), (0.9504178996162932, 7), (2.097847961257068, 9),
+           (5.371920351148152, 13)),
+    False: ((0.4258730016922831, 3), (1.880152677804762, 5), (3.92572478313866, 7)),
+}  # fmt: skip
+"""By whether values have 64 bits: the norms up to which Padé's approximation of an order will do."""
+
+
+def expm(input: Any, name: str | None = None) -> Tensor:
+    """Return the exponential of matrices: by Padé's approximation of a fraction, which is squared again."""
+    x = as_tensor(input)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise InvalidArgumentError(f"matrices must be square, got {x.shape} [Op:MatMul]")
+    if not x._value.size:
+        return x
+    orders = _ORDERS[x.dtype.name in ("float64", "complex128")]
+    norm = np.abs(x._value).sum(axis=-2).max()
+    order = next((one for most, one in orders if norm < most), orders[-1][1])
+    too_large = np.isfinite(norm) and norm > orders[-1][0]
+    halvings = int(np.floor(np.log2(norm / orders[-1][0]))) if too_large else 0
+    part = x * (0.5**halvings)
+    square, power = matmul(part, part), eye(x.shape[-1], dtype=x.dtype)
+    even: Any = 0.0
+    odd: Any = 0.0
+    for at in range(0, order + 1, 2):
+        power = matmul(power, square) if at else power
+        even, odd = even + power * _pade(order, at), odd + power * _pade(order, at + 1)
+    odd = matmul(part, odd)
+    found = solve(even - odd, even + odd)
+    for _ in range(halvings):
+        found = matmul(found, found)
+    return found
+
+
+def _pade(order: int, at: int) -> float:
+    """Return the factor of a power in the numerator of Padé's approximation."""
+    return math.comb(order, at) / math.perm(2 * order, at)
 
 
 def cholesky(input: Any, name: str | None = None) -> Tensor:

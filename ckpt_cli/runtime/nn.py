@@ -13,6 +13,8 @@ from .functions import sigmoid
 from .further import l2_normalize, top_k
 from .keras import activations
 from .ops import convolution, windows
+from .ops.arrays import static_shape
+from .ops.elementwise import cast
 from .ops.neural import keep_logits, sigmoid_cross_entropy, softmax_cross_entropy
 from .ops.random import dropped
 from .signatures import with_signature
@@ -20,9 +22,10 @@ from .tensor import OPERATIONS, Tensor, as_tensor
 from .unknown import absent, refuse
 
 __all__ = [
-    "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv1d", "conv2d", "depthwise_conv2d",
+    "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "compute_average_loss", "conv1d", "conv2d",
+    "conv2d_transpose", "depthwise_conv2d",
     "dropout", "elu", "embedding_lookup", "gelu", "l2_loss", "l2_normalize", "leaky_relu", "log_softmax",
-    "max_pool", "max_pool2d", "moments", "relu", "relu6", "selu", "sigmoid",
+    "max_pool", "max_pool2d", "moments", "relu", "relu6", "scale_regularization_loss", "selu", "sigmoid",
     "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits", "softplus",
     "softsign", "sparse_softmax_cross_entropy_with_logits", "swish", "tanh", "top_k",
 ]  # fmt: skip
@@ -74,6 +77,41 @@ def conv2d(
         raise InvalidArgumentError(f"Sliding window strides must be positive, got {strides} [Op:Conv2D]")
     input = _images("conv2d", input, filters)
     return convolution.conv2d(input, filters, strides, padding, dilations or 1)
+
+
+def conv2d_transpose(
+    input: Any, filters: Any, output_shape: Any, strides: Any, padding: Any = "SAME",
+    data_format: str = "NHWC", dilations: Any = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    _refuse("conv2d_transpose", data_format, padding=_explicit(padding))
+    x, kernel = _images("conv2d_transpose", input), as_tensor(filters)
+    batch, *image, channels = static_shape(output_shape)
+    if batch not in (-1, len(x)) or channels != kernel.shape[-2] or x.shape[-1] != kernel.shape[-1]:
+        raise InvalidArgumentError(f"{x.shape}, {kernel.shape} and {output_shape} do not fit "
+                                   "[Op:Conv2DBackpropInput]")  # fmt: skip
+    how = windows.pair(strides), padding, windows.pair(dilations or 1)
+    try:
+        return convolution.transposed(x, kernel, tuple(image), *how)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{error} [Op:Conv2DBackpropInput]") from error
+
+
+def compute_average_loss(
+    per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
+) -> Tensor:
+    """Return the sum of losses, weighted, by the size of the batch."""
+    losses = as_tensor(per_example_loss)
+    if sample_weight is not None:
+        losses = losses * cast(sample_weight, losses.dtype)
+    if global_batch_size is None and not losses.ndim:
+        raise ValueError("`per_example_loss` must be at least of rank 1")
+    count = losses.shape[0] if global_batch_size is None else int(global_batch_size)
+    return OPERATIONS["divide_no_nan"](functions.reduce_sum(losses), cast(count, losses.dtype))
+
+
+def scale_regularization_loss(regularization_loss: Any) -> Tensor:
+    """Return the sum of losses: there is one replica."""
+    return functions.reduce_sum(as_tensor(regularization_loss))
 
 
 def depthwise_conv2d(

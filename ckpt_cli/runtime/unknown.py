@@ -5,9 +5,10 @@ Accepting and ignoring one would compute something else than the caller wanted.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
-__all__ = ["absent", "accept", "refuse"]
+__all__ = ["absent", "accept", "namespace", "refuse"]
 
 
 def refuse(where: str, **arguments: Any) -> None:
@@ -33,3 +34,14 @@ def absent(module: str, name: str) -> AttributeError:
         f"{place}.{name} is not part of ckpt's runtime (module {module!r} has no attribute {name!r}); "
         "docs/runtime-names.md lists what is"
     )
+
+
+def namespace(name: str, **members: Any) -> ModuleType:
+    """Return a module with these members, whose other names are absent."""
+    module = ModuleType(f"ckpt_cli.runtime.{name}")
+
+    def missing(attribute: str) -> object:
+        raise absent(module.__name__, attribute)
+
+    module.__dict__.update(members, __all__=sorted(members), __getattr__=missing)
+    return module

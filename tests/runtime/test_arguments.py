@@ -26,7 +26,8 @@ WITHOUT_EFFECT = {
     "experimental_attributes", "experimental_relax_shapes", "experimental_compile",
     "experimental_follow_type_hints", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops",
     "num_parallel_calls", "deterministic",  # how something is run
-    "caching_device", "device_fn", "synchronization", "aggregation", "session_config", "protocol", "sharded",
+    "caching_device", "device_type", "colocate_with_first_write_call", "tensor_array_name",
+    "device_fn", "synchronization", "aggregation", "session_config", "protocol", "sharded",
     "restore_sequentially", "experimental_max_worker_delay_secs", "session_creation_timeout_secs",
     "use_resource", "experimental_enable_variable_lifting",  # where it is run
     "sess", "session", "coord", "run_context", "run_values", "options",  # what a session would be asked
@@ -150,8 +151,8 @@ def test_collections_are_those_of_a_scope() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("", "strings"), (".nn", "ctc_loss"), (".keras.layers", "ConvLSTM2D"), (".keras.metrics", "AUC"),
-     (".compat.v1", "placeholder"), (".data", "TFRecordDataset"), (".keras.optimizers", "SGDW")],
+    [("", "sparse"), (".nn", "ctc_loss"), (".keras.layers", "ConvLSTM2D"), (".keras.metrics", "MeanIoU"),
+     (".compat.v1", "placeholder"), (".data", "FixedLengthRecordDataset"), (".keras.optimizers", "SGDW")],
 )  # fmt: skip
 def test_what_is_absent_is_said(module: str, name: str) -> None:
     place = f"tf{module}.{name}"
@@ -171,4 +172,4 @@ def test_what_tutorials_use_is_here_or_rejected_by_name(name: str) -> None:
 
 def test_most_names_of_tutorials_are_here() -> None:
     found = runtime_names.of_tutorials()
-    assert sum(found.values()) >= 0.79 * len(found)
+    assert sum(found.values()) >= 0.9 * len(found)

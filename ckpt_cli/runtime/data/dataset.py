@@ -7,6 +7,7 @@ an iterator runs what TensorFlow would make of the recipe (`rewriting`).
 from __future__ import annotations
 
 import builtins
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import InvalidArgumentError, UnimplementedError
+from ..io import glob as matching
 from ..nest import flatten, map_structure, map_up_to
 from ..ops.random import operation_seeds
 from ..specs import TensorSpec
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["AUTOTUNE", "Dataset", "DatasetSpec"]
 
 AUTOTUNE = -1
+_COUNTED = ("int32", "int64", "object")
 
 
 class Dataset:
@@ -256,6 +259,51 @@ class Dataset:
         if filename:
             raise UnimplementedError("cache: a cache in a file is not implemented; leave out the filename.")
         return self._then(Cached, Memory())
+
+    def apply(self, transformation_func: Callable[[Dataset], Any]) -> Dataset:
+        dataset = transformation_func(self)
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"`transformation_func` must return a `tf.data.Dataset`. Got {type(dataset)}.")
+        return dataset
+
+    def with_options(self, options: Any, name: str | None = None) -> Dataset:
+        """Return the same elements: options say how TensorFlow makes them."""
+        return self
+
+    def _made_by(self, elements: Callable[[], Iterator[Any]]) -> Dataset:
+        return Dataset(Step(Generated, (), (elements, self.element_spec)))
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Return the elements before the first that is not wanted; its iterators cannot be saved."""
+        wanted = Mapping(predicate)
+        return self._made_by(lambda: itertools.takewhile(wanted.holds, iter(self)))
+
+    def unique(self, name: str | None = None) -> Dataset:
+        """Return each element once, where it comes first; its iterators cannot be saved."""
+
+        def elements() -> Iterator[Any]:
+            seen = set()
+            for element in self:
+                if isinstance(element, tuple | dict) or element._value.dtype.name not in _COUNTED:
+                    raise TypeError("`tf.data.Dataset.unique` only supports integers and strings alone")
+                key = element._value.tobytes() if element.dtype != dtypes.string else element.numpy()
+                if key not in seen:
+                    seen.add(key)
+                    yield element
+
+        return self._made_by(elements)
+
+    @staticmethod
+    def list_files(
+        file_pattern: Any, shuffle: bool | None = None, seed: Any = None, name: str | None = None
+    ) -> Dataset:
+        """Return a dataset of the names of files that match, shuffled by default."""
+        given = as_tensor(file_pattern).numpy()
+        found = matching([given] if isinstance(given, bytes) else given.ravel().tolist())
+        if not found:
+            raise InvalidArgumentError(f"No files matched pattern: {file_pattern}")
+        dataset = Dataset.from_tensor_slices(found)
+        return dataset if shuffle is not None and not shuffle else dataset.shuffle(len(found), seed)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         for element in self:

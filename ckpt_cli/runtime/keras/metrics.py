@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..dtypes import as_dtype
 from ..functions import argmax, reduce_mean, reduce_sum
+from ..further import in_top_k
 from ..module import Module
 from ..names import to_snake_case, unique_name
 from ..ops.elementwise import cast
@@ -21,11 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy", "CategoricalCrossentropy",
+    "AUC", "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy",
+    "CategoricalCrossentropy",
     "FalseNegatives", "FalsePositives", "Mean", "MeanAbsoluteError", "MeanMetricWrapper",
     "MeanSquaredError", "Metric", "Precision", "Recall", "RootMeanSquaredError",
-    "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "Sum", "TrueNegatives", "TruePositives",
-    "binary_accuracy", "categorical_accuracy", "get", "sparse_categorical_accuracy",
+    "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "SparseTopKCategoricalAccuracy", "Sum",
+    "TopKCategoricalAccuracy", "TrueNegatives", "TruePositives", "binary_accuracy", "categorical_accuracy",
+    "get", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy", "top_k_categorical_accuracy",
 ]  # fmt: skip
 
 _op = OPERATIONS
@@ -160,6 +165,17 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
     return _same(as_tensor(y_true), argmax(y_pred, -1))
 
 
+def sparse_top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
+    found = as_tensor(y_pred)
+    labels = reshape(cast(y_true, "int32"), [-1])
+    hits = in_top_k(labels, reshape(found, [-1, found.shape[-1]]), k)
+    return reshape(cast(hits, "float32"), found.shape[:-1])
+
+
+def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
+    return sparse_top_k_categorical_accuracy(argmax(y_true, -1), y_pred, k)
+
+
 def accuracy(y_true: Any, y_pred: Any) -> Tensor:
     return _same(as_tensor(y_true), as_tensor(y_pred))
 
@@ -180,6 +196,21 @@ Accuracy = _class(accuracy, "Accuracy")
 BinaryAccuracy = _class(binary_accuracy, "BinaryAccuracy", threshold=0.5)
 CategoricalAccuracy = _class(categorical_accuracy, "CategoricalAccuracy")
 SparseCategoricalAccuracy = _class(sparse_categorical_accuracy, "SparseCategoricalAccuracy")
+
+
+def _of_largest(function: Callable[..., Any], class_name: str) -> type[MeanMetricWrapper]:
+    base, own_name = _class(function, class_name, k=5), to_snake_case(class_name)
+
+    def init(self: Any, k: int = 5, name: str | None = own_name, dtype: Any = None) -> None:
+        base.__init__(self, name, dtype, k=k)  # type: ignore[arg-type]
+
+    return type(class_name, (base,), {"__init__": init})
+
+
+TopKCategoricalAccuracy = _of_largest(top_k_categorical_accuracy, "TopKCategoricalAccuracy")
+SparseTopKCategoricalAccuracy = _of_largest(
+    sparse_top_k_categorical_accuracy, "SparseTopKCategoricalAccuracy"
+)
 MeanSquaredError = _class(losses.mean_squared_error, "MeanSquaredError")
 MeanAbsoluteError = _class(losses.mean_absolute_error, "MeanAbsoluteError")
 _SMOOTHED: dict[str, Any] = {"from_logits": False, "label_smoothing": 0}
@@ -288,14 +319,83 @@ FalseNegatives = _counting("FalseNegatives", _Confusion, "false_negatives")
 Precision = _counting("Precision", _Share, "true_positives", "false_positives")
 Recall = _counting("Recall", _Share, "true_positives", "false_negatives")
 
+
+class AUC(Metric):
+    """The area under the curve of true positives by false positives, at evenly spread thresholds."""
+
+    def __init__(
+        self, num_thresholds: int = 200, curve: str = "ROC", summation_method: str = "interpolation",
+        name: str | None = None, dtype: Any = None, thresholds: Any = None, multi_label: bool = False,
+        num_labels: Any = None, label_weights: Any = None, from_logits: bool = False,
+    ) -> None:  # fmt: skip
+        if curve not in ("ROC", "PR"):
+            raise ValueError(f'Invalid AUC curve value: "{curve}".')
+        if thresholds is None and num_thresholds <= 1:
+            raise ValueError(f"Argument `num_thresholds` must be an integer > 1. Received: {num_thresholds=}")
+        super().__init__(name or unique_name("auc"), dtype)
+        refuse(
+            "AUC", curve=None if curve == "ROC" else curve, multi_label=multi_label, num_labels=num_labels,
+            label_weights=label_weights,
+            summation_method=None if summation_method == "interpolation" else summation_method,
+        )  # fmt: skip
+        count = num_thresholds - 1
+        within = sorted(thresholds) if thresholds is not None else [at / count for at in range(1, count)]
+        self.num_thresholds, self._from_logits = len(within) + 2, from_logits
+        self._own_thresholds = thresholds is not None
+        object.__setattr__(self, "_thresholds", np.array([-1e-7, *within, 1 + 1e-7]))
+        for each in ("true_positives", "true_negatives", "false_positives", "false_negatives"):
+            setattr(self, each, self.add_weight(each, (self.num_thresholds,)))
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        found = cast(y_pred, self._dtype)
+        found = _op["sigmoid"](found) if self._from_logits else found
+        labels, found = of_one_rank(cast(y_true, self._dtype), found)
+        weights = _op["ones_like"](found)
+        if sample_weight is not None:
+            weights = weights * of_rank(cast(sample_weight, self._dtype), found)
+        flat, weights = reshape(found, [-1]), reshape(weights, [-1])
+        actual = reshape(cast(labels, "bool"), [-1])
+        limits = reshape(as_tensor(self._thresholds, flat._value.dtype), [-1, 1])  # type: ignore[attr-defined]
+        above = flat > limits
+        for name, hit in (
+            ("true_positives", above & actual), ("true_negatives", ~above & ~actual),
+            ("false_positives", above & ~actual), ("false_negatives", ~above & actual),
+        ):  # fmt: skip
+            getattr(self, name).assign_add(reduce_sum(cast(hit, self._dtype) * weights, 1))
+
+    def result(self) -> Tensor:
+        hit, miss, wrong, right = (
+            as_tensor(getattr(self, name))
+            for name in ("true_positives", "false_negatives", "false_positives", "true_negatives")
+        )
+        y, x = _op["divide_no_nan"](hit, hit + miss), _op["divide_no_nan"](wrong, wrong + right)
+        return reduce_sum((x[:-1] - x[1:]) * (y[:-1] + y[1:]) / 2.0)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {
+            "num_thresholds": self.num_thresholds, "curve": "ROC", "summation_method": "interpolation",
+            "multi_label": False, "num_labels": None, "label_weights": None, "from_logits": self._from_logits,
+        }  # fmt: skip
+        within = {"thresholds": list(self._thresholds[1:-1])} if self._own_thresholds else {}  # type: ignore[attr-defined]
+        return {**super().get_config(), **own, **within}
+
+
 _FUNCTIONS = {
     one.__name__: one
-    for one in (binary_accuracy, categorical_accuracy, sparse_categorical_accuracy, accuracy)
+    for one in (
+        binary_accuracy,
+        categorical_accuracy,
+        sparse_categorical_accuracy,
+        accuracy,
+        top_k_categorical_accuracy,
+        sparse_top_k_categorical_accuracy,
+    )
 } | {name: one for name, one in losses._FUNCTIONS.items() if not name.startswith("huber")}
 _CLASSES = {
     one.__name__: one
     for one in (
-        Accuracy, BinaryAccuracy, BinaryCrossentropy, CategoricalAccuracy, CategoricalCrossentropy, Mean,
+        AUC, Accuracy, BinaryAccuracy, SparseTopKCategoricalAccuracy, TopKCategoricalAccuracy,
+        BinaryCrossentropy, CategoricalAccuracy, CategoricalCrossentropy, Mean,
         MeanAbsoluteError, MeanSquaredError, SparseCategoricalAccuracy, SparseCategoricalCrossentropy, Sum,
         RootMeanSquaredError, TruePositives, FalsePositives, TrueNegatives, FalseNegatives, Precision, Recall,
     )

@@ -11,7 +11,13 @@ from ..ops.random import reset_seed
 from ..unknown import absent
 from .initializers import reset_seeds
 
-__all__ = ["pack_x_y_sample_weight", "set_random_seed", "to_categorical", "unpack_x_y_sample_weight"]
+__all__ = [
+    "pack_x_y_sample_weight",
+    "pad_sequences",
+    "set_random_seed",
+    "to_categorical",
+    "unpack_x_y_sample_weight",
+]
 
 
 def set_random_seed(seed: int) -> None:
@@ -27,6 +33,33 @@ def to_categorical(y: Any, num_classes: int | None = None, dtype: str = "float32
     labels = np.asarray(y, int)
     labels = labels[..., 0] if labels.ndim > 1 and labels.shape[-1] == 1 else labels
     return np.eye(num_classes or int(labels.max()) + 1, dtype=dtype)[labels]
+
+
+def pad_sequences(
+    sequences: Any, maxlen: int | None = None, dtype: str = "int32", padding: str = "pre",
+    truncating: str = "pre", value: Any = 0.0,
+) -> Any:  # fmt: skip
+    """Return sequences as rows of one length, filled or cut at their beginnings or ends."""
+    if not hasattr(sequences, "__len__"):
+        raise ValueError("`sequences` must be iterable.")
+    for one in sequences:
+        if not hasattr(one, "__len__"):
+            raise ValueError(f"`sequences` must be a list of iterables. Found non-iterable: {one}")
+    for what, given in (("Truncating", truncating), ("Padding", padding)):
+        if given not in ("pre", "post") and len(sequences):
+            raise ValueError(f'{what} type "{given}" not understood')
+    length = max(len(one) for one in sequences) if maxlen is None else maxlen
+    inner = next((np.asarray(one).shape[1:] for one in sequences if len(one)), ())
+    if isinstance(value, str) and np.dtype(dtype).kind not in "OSU":
+        raise ValueError(f"`dtype` {dtype} is not compatible with `value`'s type: {type(value)}")
+    out = np.full((len(sequences), length, *inner), value, dtype=dtype)
+    for row, one in zip(out, sequences, strict=True):
+        kept = np.asarray(one[-length:] if truncating == "pre" else one[:length], dtype=dtype)
+        if len(kept) and kept.shape[1:] != inner:
+            raise ValueError(f"Shape of sample {kept.shape[1:]} is different from expected shape {inner}")
+        if len(kept):
+            row[slice(-len(kept), None) if padding == "pre" else slice(len(kept))] = kept
+    return out
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:

@@ -133,6 +133,15 @@ define("segments", _segments, lambda g, out, data, ids, count: _op["segments_bac
 define("segments_back", _segments_back, lambda h, out, g, ids: _op["segments"](h, ids, count=len(g)), None)
 
 
+def _in_top_k(rows: Any, targets: Any, k: int) -> Any:
+    fits = (targets >= 0) & (targets < rows.shape[1])
+    own = np.take_along_axis(rows, np.where(fits, targets, 0)[:, None].astype("i8"), 1)
+    return fits & np.isfinite(rows).all(axis=1) & ((rows > own).sum(axis=1) < k)
+
+
+define("in_top_k", _in_top_k, None, None)
+
+
 # Matrices -------------------------------------------------------------------------------
 
 

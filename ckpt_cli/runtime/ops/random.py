@@ -242,6 +242,12 @@ def _shuffle(x: Any, seed: int | None) -> Any:
     return x[order]
 
 
+def _draw_stateless(seeds: Any, kind: str, shape: tuple[int, ...], dtype: Any, **more: Any) -> Any:
+    stream = distributions.scrambled(*seeds.tolist())
+    return _DISTRIBUTIONS[kind](stream, math.prod(shape), dtype, **more).reshape(shape)
+
+
 define("draw", _draw)
+define("draw_stateless", _draw_stateless, None)
 define("dropout_mask", _dropout_mask, None)
 define("shuffle", _shuffle, None)

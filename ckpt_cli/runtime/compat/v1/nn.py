@@ -25,6 +25,10 @@ _SIGNATURES = {
         "input filter=filters strides padding use_cudnn_on_gpu=name:True data_format:'NHWC' "
         "dilations:[1,1,1,1] name filters"
     ),
+    "conv2d_transpose": (
+        "value=input:None filter=filters:None output_shape:None strides:None padding:'SAME' "
+        "data_format:'NHWC' name input filters dilations"
+    ),
     "depthwise_conv2d": "input filter strides padding rate=dilations name data_format dilations",
     "embedding_lookup": "params ids !partition_strategy:'mod' name !validate_indices:True max_norm",
     "log_softmax": "logits axis name dim=axis",

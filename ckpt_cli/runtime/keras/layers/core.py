@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activation",
+    "CategoryEncoding",
     "Dense",
     "Dropout",
     "Embedding",
@@ -392,3 +393,45 @@ class Embedding(Layer):
         return _op["gather"](
             self.embeddings, cast(indices, "int32") if indices.dtype.is_floating else indices, axis=0
         )
+
+
+class CategoryEncoding(Layer):
+    """Integers as rows: a one at each, for an example or for each of them, or how often there are."""
+
+    def __init__(
+        self, num_tokens: Any = None, output_mode: str = "multi_hot", sparse: bool = False, **kwargs: Any
+    ) -> None:
+        refuse("CategoryEncoding", sparse=sparse)
+        super().__init__(**kwargs)
+        if output_mode not in ("count", "one_hot", "multi_hot"):
+            raise ValueError(f"Unknown argument for `output_mode`: {output_mode}.")
+        if num_tokens is None:
+            raise ValueError("num_tokens must be set to use this layer. If the number of tokens is not known "
+                             "beforehand, use the IntegerLookup layer instead.")  # fmt: skip
+        if num_tokens < 1:
+            raise ValueError(f"`num_tokens` must be >= 1. Received: num_tokens={num_tokens}.")
+        self.num_tokens, self.output_mode = num_tokens, output_mode
+
+    def _converted(self, inputs: Any) -> Any:
+        return as_tensor(inputs)
+
+    def call(self, inputs: Any, count_weights: Any = None) -> Tensor:
+        if count_weights is not None and self.output_mode != "count":
+            raise ValueError(
+                f"`count_weights` is not used when `output_mode` is not `'count'`. Received {count_weights=}"
+            )
+        refuse("CategoryEncoding", count_weights=count_weights)
+        x = as_tensor(inputs)
+        if x._value.size and not 0 <= x._value.min() <= x._value.max() < self.num_tokens:
+            raise InvalidArgumentError(
+                f"Input values must be in the range 0 <= values < num_tokens={self.num_tokens}"
+            )
+        if self.output_mode == "one_hot":
+            x = x if x.ndim and x.shape[-1] == 1 else _op["expand_dims"](x, axis=-1)
+        if x.ndim < 1 or (x.ndim > 2 and self.output_mode != "one_hot") or x.ndim > 2:
+            raise ValueError(f"Received input_shape={inputs.shape}, which would result in output rank > 2.")
+        hot = _op["one_hot"](
+            cast(x, "int64"), depth=self.num_tokens, on=1, off=0, axis=-1, dtype=self._dtype.numpy_dtype
+        )
+        kind = "reduce_sum" if self.output_mode == "count" else "reduce_max"
+        return _op[kind](hot, axis=-2, keepdims=False)
