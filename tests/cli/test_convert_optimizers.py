@@ -752,10 +752,10 @@ def test_files_list_slots_as_the_generation_of_the_configuration_does(
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--iterations", "9223372036854775808", "is not a number up to 9223372036854775807"),
-        ("--learning-rate", "nan", "nan is not a number up to 1e+38"),
-        ("--learning-rate", "inf", "inf is not a number up to 1e+38"),
-        ("--learning-rate", "1e39", "1e+39 is not a number up to 1e+38"),
+        ("--iterations", "9223372036854775808", "expected a number up to 9223372036854775807"),
+        ("--learning-rate", "nan", "expected a number up to 1e+38, found nan"),
+        ("--learning-rate", "inf", "expected a number up to 1e+38, found inf"),
+        ("--learning-rate", "1e39", "expected a number up to 1e+38, found 1e+39"),
     ],
 )
 def test_numbers_that_no_checkpoint_holds_are_refused(
