@@ -366,7 +366,7 @@ def test_what_is_neither_file_nor_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(CheckpointNotFoundError) as caught:
         open_checkpoint(tmp_path / "file" / "ckpt-1")
-    assert caught.value.hints == (f"{tmp_path}/file is not a directory",)
+    assert caught.value.hints == (f"check the path: {tmp_path}/file is not a directory",)
 
 
 def test_links_to_files_are_followed(tmp_path: Path) -> None:
@@ -519,7 +519,7 @@ def test_pipes_links_and_directories_in_place_of_an_index_are_named(tmp_path: Pa
     (tmp_path / "d.index").mkdir()
     (tmp_path / "l.index").symlink_to("nowhere")
     for name, what in {"f": "a pipe", "d": "a directory", "l": "a broken symbolic link"}.items():
-        with pytest.raises(InaccessibleError, match=f"/{name}.index: this is {what}, not an index"):
+        with pytest.raises(InaccessibleError, match=f"/{name}.index: this is {what}; expected an index"):
             resolve(parse_location(f"{tmp_path}/{name}"))
     (tmp_path / "gone").symlink_to("nowhere")
     with pytest.raises(InaccessibleError, match="gone is a broken symbolic link"):
