@@ -168,6 +168,35 @@ def test_statistics_do_not_depend_on_who_works(
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("command", ["diff", "diff --exact", "average", "report", "log"])
+def test_odd_values_are_the_same_to_the_last_bit(
+    command: str, odd: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odd sizes, NaN and infinities, in pieces that depend on the number of threads."""
+    other = str(tmp_path / "odd-2")
+    with formats.open_checkpoint(odd) as reader:
+        values = {key: reader[key].read() for key in reader.specs}
+    write_bundle(other, {key: value[::-1] for key, value in values.items()})
+    words: list[object] = {
+        "average": ["average", odd, other, "-o", tmp_path / "out" / "mean", "--overwrite"],
+        "report": ["report", odd, other, "-o", tmp_path / "out" / "page.html", "--overwrite"],
+        "log": ["log", tmp_path, "--json"],
+    }.get(command, [*command.split(), "--json", odd, other])
+    (tmp_path / "out").mkdir()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 18)
+    monkeypatch.setattr(workers, "TASK_BYTES", 1 << 18)
+    shared = [["--executor", "processes:2"]] if command not in ("report", "log") else []
+    found = []
+    for options in (["-j1"], ["-j2"], ["-j3"], ["-j8"], *shared):
+        monkeypatch.setattr(workers, "processors", lambda options=options: int(options[-1][-1]))
+        result = ckpt(*words, *options)
+        assert result.code == (1 if command.startswith("diff") else 0), result.err
+        found.append((result.out, files(tmp_path / "out")))
+    assert all(each == found[0] for each in found)
+    assert found[0][0] or found[0][1]
+
+
 def test_a_run_is_the_same(sources: list[str], ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     who: set[str] = set()
     do_task = log.do_task
