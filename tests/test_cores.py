@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 from operator import truediv
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from tests.benchmarks import cores
-from tests.benchmarks.cores import CoresRow, counts
-from tests.benchmarks.picture import PAGE
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from tests.benchmarks import cores
+from tests.benchmarks.cores import CoresRow, counts, rounds_of
+from tests.benchmarks.picture import PAGE
 
 
 def test_more_threads_may_not_be_slower_than_fewer() -> None:
@@ -21,6 +19,22 @@ def test_more_threads_may_not_be_slower_than_fewer() -> None:
     (said,) = CoresRow("work", 1, {1: 2.0, 2: 1.0, 4: 1.06, 8: 0.9}).slower
     assert said == "work: 4 threads took 1.060 s, 2 1.000 s"
     assert CoresRow("copying", 1, {1: 1.0, 2: 2.0}, is_ceiling=True).slower == []
+
+
+@pytest.mark.parametrize(("share", "rounds"), [(0, 2), (5, 2), (6, 3), (8, 4), (60, 5)])
+def test_a_row_keeps_to_its_share_of_the_time(
+    share: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round takes two seconds, and there are at least two."""
+    seen: list[int] = []
+    monkeypatch.setattr(cores.time, "monotonic", lambda: float(len(seen)))
+
+    def measure(count: int) -> float:
+        seen.append(count)
+        return 100.0 - len(seen)
+
+    assert rounds_of(measure, [2, 4], 5, share) == {2: 101.0 - len(seen), 4: 100.0 - len(seen)}
+    assert seen == [2, 4] * rounds
 
 
 def test_rows_are_gigabytes_a_second() -> None:

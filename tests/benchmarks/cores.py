@@ -3,9 +3,10 @@
 A full run writes its table into docs/performance.md, and a picture of it to docs/cores.svg.
 
 Every command is a whole process, over 1 GB.  The numbers of threads take turns, and the least time of several
-runs counts.  It fails where more threads take longer than fewer by more than 5 %.  The ceilings are
-measured in the same run, by as many threads of this process: copying memory, CRC-32C, and
-reading and writing a file in pieces of 8 MB.
+rounds counts: of five, or of as many as fit into the row's share of five minutes, and at least of two.
+It fails where more threads take longer than fewer by more than 5 %.  The ceilings are measured in the same
+run, by as many threads of this process: copying memory, CRC-32C, and reading and writing a file in pieces of
+8 MB.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 SLOWER = 1.05
 PIECE = 8 << 20
-MEGABYTES, ROUNDS = 1024, 5
+MEGABYTES, ROUNDS, MINUTES = 1024, 5, 5.0
+_FEWEST = 2
 PICTURE = os.path.join(ROOT, "docs", "cores.svg")
 _BLOCK = re.compile(r"(<!-- cores -->\n).*?(<!-- end -->)", re.DOTALL)
 _WIDTH, _LEFT, _BAR, _LINE = 640, 250, 320, 14
@@ -158,6 +160,19 @@ def _equal(path: str, size: int) -> Callable[[int], float]:
     return seconds
 
 
+def rounds_of(
+    measure: Callable[[int], float], jobs: Sequence[int], most: int, share: float
+) -> dict[int, float]:
+    """Return the least seconds by number of threads, of `most` rounds or as many as take `share` seconds."""
+    began, least = time.monotonic(), dict.fromkeys(jobs, float("inf"))
+    for number in range(1, most + 1):
+        for count in jobs:
+            least[count] = min(least[count], measure(count))
+        if number >= _FEWEST and (time.monotonic() - began) * (number + 1) / number > share:
+            break
+    return least
+
+
 def heading(jobs: Sequence[int]) -> str:
     """Return the first two lines of the table."""
     return f"| work | {' | '.join(map(str, jobs))} |\n| --- |{' ---: |' * len(jobs)}"
@@ -167,7 +182,7 @@ def section(said: str, rows: Sequence[CoresRow]) -> str:
     """Return the section of docs/performance.md; `said` describes the machine."""
     return (
         "\n## By number of threads\n\n"
-        f"GB/s with `-j 1` and more, the best of {ROUNDS} runs over {MEGABYTES} MiB each. "
+        f"GB/s with `-j 1` and more, the best of {_FEWEST} to {ROUNDS} runs over {MEGABYTES} MiB each. "
         "The first rows are what the machine itself can do.\n"
         f"Measured by `make bench-cores` on a virtual machine: {said}.\n\n"
         "![Speed by number of threads, as bars](cores.svg)\n\n"
@@ -222,22 +237,22 @@ def main(arguments: list[str]) -> int:
         "--rounds", type=int, default=ROUNDS, metavar="N", help="of which the least counts (5)"
     )
     parser.add_argument("--row", default="", metavar="TEXT", help="only rows with this in their name")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, metavar="N", help="for all rows, if two rounds fit (5)"
+    )
     options = parser.parse_args(arguments)
     size, jobs = options.megabytes << 20, counts(processors())
     print(f"{machine()}; {options.megabytes} MiB; GB/s by number of threads\n")
     print(heading(jobs))
     found: list[CoresRow] = []
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-", dir=os.environ.get("CKPT_BENCH_DIR")) as directory:
-        for name, is_ceiling, measure in measures(directory, size):
-            if options.row not in name:
-                continue
-            rounds = [{count: measure(count) for count in jobs} for _ in range(options.rounds)]
-            row = CoresRow(
-                name, size, {count: min(each[count] for each in rounds) for count in jobs}, is_ceiling
-            )
+        chosen = [row for row in measures(directory, size) if options.row in row[0]]
+        for name, is_ceiling, measure in chosen:
+            share = options.minutes * 60 / len(chosen)
+            row = CoresRow(name, size, rounds_of(measure, jobs, options.rounds, share), is_ceiling)
             print(row, flush=True)
             found.append(row)
-    if (options.megabytes, options.rounds, options.row) == (MEGABYTES, ROUNDS, ""):
+    if (options.megabytes, options.rounds, options.minutes, options.row) == (MEGABYTES, ROUNDS, MINUTES, ""):
         publish(machine(), found)
     slower = [text for row in found for text in row.slower]
     print("\n" + ("\n".join(slower) or "no row is slower with more threads"))
