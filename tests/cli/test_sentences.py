@@ -209,4 +209,4 @@ def test_a_dash_is_no_prefix(arguments: tuple[str, ...], tmp_path: Path, ckpt: C
     write_bundle(path, {"a": np.ones(1)})
     result = ckpt(*(word.format(path) for word in arguments))
     assert (result.code, result.out) == (2, "")
-    assert "stdin and stdout are not supported here; for a file named -, write ./-\n" in result.err
+    assert "stdin and stdout are not supported here; to name a file called -, write ./-\n" in result.err

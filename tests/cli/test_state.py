@@ -170,7 +170,7 @@ def test_set_what_is_not_there_or_not_whole_is_refused(copy: Callable, ckpt: Cal
     os.unlink(os.path.join(run, "ckpt-9.data-00000-of-00001"))
     result = ckpt("state", "--set", "ckpt-9", run)
     assert result.code == 3
-    assert "ckpt-9.data-00000-of-00001: missing" in result.err
+    assert "ckpt-9.data-00000-of-00001 is missing" in result.err
     assert state_of(run) == before
 
 
@@ -280,7 +280,7 @@ def test_fix_makes_times_as_many_as_paths(copy: Callable, ckpt: Callable) -> Non
     uneven = state_of(run)._replace(timestamps=(1.0,))
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(uneven.text())
-    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "1 timestamp for 3 paths", "0"]]
+    assert ckpt("state", "--fix", run).rows == [["mend", "checkpoint", "it has 1 timestamp for 3 paths", "0"]]
     assert is_sound(run)
 
 
