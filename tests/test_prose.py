@@ -68,6 +68,28 @@ def test_rules_find_what_they_are_for(text: str, rules: list[str]) -> None:
     assert rules_of(text) == rules
 
 
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("found CODE columns, expected 2", ["comma, expected"]),
+        ("found CODE columns; expected 2", []),
+        ("lacks 3 tensors of the model", ["message without a subject"]),
+        ("not a GGUF file", ["message without a subject"]),
+        ("this is not a GGUF file", []),
+        ("the listing has no digest for it", ["message: pronoun"]),
+        ("pass it with --iterations N", ["message: pronoun"]),
+        ("the listing has no digest for this tensor", []),
+        ("CODE has no place in TEMPLATE", ["message: has no place"]),
+        ("CODE and CODE both become this key", ["message: both become"]),
+        ("CODE and CODE would both become this key", []),
+        ("CODE of TEMPLATE is used, as SRC stores none", ["message: as X stores"]),
+    ],
+)
+def test_rules_of_messages(text: str, rules: list[str]) -> None:
+    found = check.broken(Sentence("ckpt_cli/operations/x.py", 1, text))
+    assert [finding.rule for finding in found] == rules
+
+
 def test_some_rules_apply_to_pages_alone() -> None:
     def names(path: str) -> list[str]:
         return [finding.rule for finding in check.broken(Sentence(path, 1, "It has this, too."))]

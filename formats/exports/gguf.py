@@ -72,7 +72,7 @@ class GgufReader(ExportReader):
                 continue
             self._files.append(file := path.open())
             if file.read(0, len(MAGIC)) != MAGIC:
-                self._flaw(UnknownFormatError("not a GGUF file", path=path, code="header"))
+                self._flaw(UnknownFormatError("this is not a GGUF file", path=path, code="header"))
                 continue
             header = self._header(file)
             if (header.metadata.get(_COUNT), header.metadata.get(_NUMBER)) != (count, number):

@@ -73,7 +73,7 @@ class ListedTensor(LazyTensor):
         digest = self.listed_digest
         if digest is None or digest.partition(":")[0] != algorithm:
             hints = (f"list the checkpoint again with --json -l --digest {algorithm}",)
-            message = f"the listing has no {algorithm} digest for it"
+            message = f"the listing has no {algorithm} digest for this tensor"
             raise UnsupportedFeatureError(message, path=self._path, key=self.spec.key, hints=hints)
         return digest
 

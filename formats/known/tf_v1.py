@@ -315,7 +315,7 @@ class V1Reader(FormatReader):
     def tensor(self, key: str) -> V1Tensor:
         pieces = self._pieces.get(key)
         if not pieces:
-            message = "the metadata lists no slice of it"
+            message = "the metadata lists no slice of this tensor"
             raise CorruptCheckpointError(message, path=self.location.path, key=key, code="slice")
         return V1Tensor(self.specs[key], pieces)
 

@@ -94,7 +94,7 @@ class LazyTensor(ABC):
 
         Only tensors of block types have blocks; their rows are whole blocks.
         """
-        raise UnsupportedFeatureError("is not stored in blocks", key=self.spec.key)
+        raise UnsupportedFeatureError("this tensor is not stored in blocks", key=self.spec.key)
 
     def file_range(self) -> FileRange | None:
         """Return where the values are stored, if a file has them in one piece just as `chunks` gives them.

@@ -101,7 +101,7 @@ class NamedOptimizer:
             for number, name in zip(numbers, names, strict=True):
                 if type(name) is not str or type(number) is not int or name in found or number in taken:
                     raise ConversionError(
-                        f"{self.title} has parameter {name!r:.60} twice, or no number for it"
+                        f"{self.title} has parameter {name!r:.60} twice, or has no number for this parameter"
                     )
                 found[name] = number
                 taken.add(number)

@@ -157,7 +157,7 @@ def test_the_graph_of_another_model_is_named_and_not_believed(tmp_path: Path, ck
     shutil.copy(data_path("name_based", "adam", "model.ckpt-5.meta"), run / "model.ckpt-1.meta")
     marks, err = trained(ckpt, run / "model.ckpt-1")
     assert {key for key, mark in marks.items() if mark is not None} == {"global_step"}
-    assert "this graph lacks 12 weights and slots, such as dnn/hiddenlayer_0/bias" in err
+    assert "this graph does not list 12 weights and slots, such as dnn/hiddenlayer_0/bias" in err
 
 
 @pytest.mark.parametrize("data", [b"", b"\x12\xff\xff\x03cut", b"not a graph"])

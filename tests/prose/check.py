@@ -92,8 +92,12 @@ def is_excepted(finding: Finding, exception: dict[str, str]) -> bool:
 
 
 def findings(paths: Iterable[str], *, docstrings: bool = False) -> list[Finding]:
-    """Return what is wrong in these files and folders, without the exceptions."""
+    """Return what is wrong in these files and folders, without the exceptions.
+
+    Rules whose names begin with "message" are not for docstrings and comments.
+    """
     found = (each for one in sentences(list(paths), docstrings=docstrings) for each in broken(one))
+    found = (one for one in found if not (docstrings and one.rule.startswith("message")))
     return [one for one in found if not any(is_excepted(one, each) for each in exceptions())]
 
 

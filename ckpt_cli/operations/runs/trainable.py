@@ -92,7 +92,7 @@ def _compare(reader: FormatReader, graph: MetaGraph, path: str) -> tuple[dict[st
         more = f"; {len(misfits) - 1:,} more shapes differ" if len(misfits) > 1 else ""
         return {}, (f"ignored {path}, because this graph belongs to another model: {misfits[0]}{more}",)
     if unknown:
-        known = f"lacks {len(unknown):,} weights and slots" if marks else "has none of the tensors"
+        known = f"does not list {len(unknown):,} weights and slots" if marks else "has none of the tensors"
         message = (
             f"{path}: this graph {known}, such as {unknown[0]}; it may belong to an older or another model"
         )

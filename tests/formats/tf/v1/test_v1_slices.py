@@ -162,7 +162,7 @@ def test_strings_of_which_the_metadata_lists_no_slice_are_listed_and_refused(tmp
         assert [(spec.key, spec.dtype.name, spec.nbytes) for spec in reader.specs.values()] == [
             ("s", "string", None)
         ]
-        with pytest.raises(CorruptCheckpointError, match="lists no slice of it") as caught:
+        with pytest.raises(CorruptCheckpointError, match="lists no slice of this tensor") as caught:
             reader["s"].read()
         assert caught.value.key == "s"
         assert not list(reader.verify())[-1].tensors
