@@ -17,9 +17,7 @@ from .unknown import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "constant", "eye", "fill", "linspace", "ones", "ones_like", "range", "zeros", "zeros_like",
-]  # fmt: skip
+__all__ = ["constant", "eye", "fill", "linspace", "ones", "ones_like", "range", "zeros", "zeros_like"]
 
 _op = OPERATIONS
 

@@ -23,18 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "BOUNDED_INTEGERS",
-    "FLOATS",
-    "INTEGERS",
-    "RESERVED_SAMPLES",
-    "Stream",
-    "full_integers",
-    "integers",
-    "normal",
-    "scrambled",
-    "truncated_normal",
-    "uniform",
-]
+    "BOUNDED_INTEGERS", "FLOATS", "INTEGERS", "RESERVED_SAMPLES", "Stream", "full_integers", "integers",
+    "normal", "scrambled", "truncated_normal", "uniform",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 

@@ -7,14 +7,9 @@ CheckpointError of `formats.errors`, which is more precise than DataLossError.
 from __future__ import annotations
 
 __all__ = [
-    "DataLossError",
-    "FailedPreconditionError",
-    "InvalidArgumentError",
-    "NotFoundError",
-    "OpError",
-    "OutOfRangeError",
-    "UnimplementedError",
-]
+    "DataLossError", "FailedPreconditionError", "InvalidArgumentError", "NotFoundError", "OpError",
+    "OutOfRangeError", "UnimplementedError",
+]  # fmt: skip
 
 
 class OpError(Exception):

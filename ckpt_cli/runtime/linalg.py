@@ -17,8 +17,7 @@ from .unknown import absent, refuse
 
 __all__ = [
     "band_part", "cholesky", "det", "diag", "diag_part", "eigh", "einsum", "expm", "eye", "global_norm",
-    "inv",
-    "l2_normalize", "matmul", "matvec", "norm", "qr", "solve", "svd", "tensordot", "trace",
+    "inv", "l2_normalize", "matmul", "matvec", "norm", "qr", "solve", "svd", "tensordot", "trace",
 ]  # fmt: skip
 
 _op = OPERATIONS

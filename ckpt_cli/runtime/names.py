@@ -17,17 +17,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = [
-    "clear_names",
-    "close_scope",
-    "current_scope",
-    "fresh_counts",
-    "fresh_names",
-    "name_scope",
-    "open_scope",
-    "scoped",
-    "to_snake_case",
-    "unique_name",
-]
+    "clear_names", "close_scope", "current_scope", "fresh_counts", "fresh_names", "name_scope",
+    "open_scope", "scoped", "to_snake_case", "unique_name",
+]  # fmt: skip
 
 _scopes: list[str] = [""]
 _used: Counter[str] = Counter()

@@ -16,20 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "Algorithm",
-    "Generator",
-    "create_rng_state",
-    "get_global_generator",
-    "normal",
-    "set_global_generator",
-    "set_seed",
-    "shuffle",
-    "stateless_normal",
-    "stateless_truncated_normal",
-    "stateless_uniform",
-    "truncated_normal",
-    "uniform",
-]
+    "Algorithm", "Generator", "create_rng_state", "get_global_generator", "normal",
+    "set_global_generator", "set_seed", "shuffle", "stateless_normal", "stateless_truncated_normal",
+    "stateless_uniform", "truncated_normal", "uniform",
+]  # fmt: skip
 
 
 def set_seed(seed: int) -> None:

@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
 __all__ = [
-    "CheckpointReader",
-    "checkpoint_exists",
-    "list_variables",
-    "load_checkpoint",
-    "load_variable",
+    "CheckpointReader", "checkpoint_exists", "list_variables", "load_checkpoint", "load_variable",
     "opened",
-]
+]  # fmt: skip
 
 
 @contextlib.contextmanager

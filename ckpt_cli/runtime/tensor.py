@@ -31,19 +31,9 @@ if TYPE_CHECKING:
     from .dtypes import DType
 
 __all__ = [
-    "OPERATIONS",
-    "Operation",
-    "Tensor",
-    "TensorLike",
-    "TensorShape",
-    "as_tensor",
-    "convert_to_tensor",
-    "define",
-    "identity",
-    "is_tensor",
-    "observers",
-    "static_index",
-]
+    "OPERATIONS", "Operation", "Tensor", "TensorLike", "TensorShape", "as_tensor", "convert_to_tensor",
+    "define", "identity", "is_tensor", "observers", "static_index",
+]  # fmt: skip
 
 Rule = Callable[..., Any]
 

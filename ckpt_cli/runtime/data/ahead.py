@@ -22,16 +22,9 @@ if TYPE_CHECKING:
     from .saved import Sections
 
 __all__ = [
-    "END",
-    "Ahead",
-    "BatchesAhead",
-    "Mapped",
-    "MappedAhead",
-    "MappedBatches",
-    "Prefetched",
-    "PrefetchedNothing",
-    "Repacked",
-]
+    "END", "Ahead", "BatchesAhead", "Mapped", "MappedAhead", "MappedBatches", "Prefetched",
+    "PrefetchedNothing", "Repacked",
+]  # fmt: skip
 
 
 class Mapped(Cursor):

@@ -14,9 +14,7 @@ from .run_config import RunConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "batch_length", "check_arguments", "check_steps", "checked_hooks", "chosen", "with_directory",
-]  # fmt: skip
+__all__ = ["batch_length", "check_arguments", "check_steps", "checked_hooks", "chosen", "with_directory"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 

@@ -24,9 +24,7 @@ from ..variable import Variable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "AdagradOptimizer", "AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer", "Optimizer",
-]  # fmt: skip
+__all__ = ["AdagradOptimizer", "AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer", "Optimizer"]
 
 
 _op = OPERATIONS

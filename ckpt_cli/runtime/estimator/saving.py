@@ -21,9 +21,7 @@ from .hooks import SecondOrStepTimer, SessionRunArgs, SessionRunHook, _global_st
 if TYPE_CHECKING:
     from .hooks import SessionRunContext, SessionRunValues
 
-__all__ = [
-    "CheckpointSaverHook", "CheckpointSaverListener", "RunEvents", "StepCounterHook", "SummaryHook",
-]  # fmt: skip
+__all__ = ["CheckpointSaverHook", "CheckpointSaverListener", "RunEvents", "StepCounterHook", "SummaryHook"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 _MOST_WARNINGS = 5

@@ -35,13 +35,8 @@ if TYPE_CHECKING:
     from .base_layer import Layer
 
 __all__ = [
-    "VERSION",
-    "config_of_functional",
-    "config_of_sequential",
-    "model_from_json",
-    "model_of",
-    "to_json",
-]
+    "VERSION", "config_of_functional", "config_of_sequential", "model_from_json", "model_of", "to_json",
+]  # fmt: skip
 
 Item = dict[str, Any]
 

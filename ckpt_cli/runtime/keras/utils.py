@@ -12,12 +12,9 @@ from ..unknown import absent
 from .initializers import reset_seeds
 
 __all__ = [
-    "pack_x_y_sample_weight",
-    "pad_sequences",
-    "set_random_seed",
-    "to_categorical",
+    "pack_x_y_sample_weight", "pad_sequences", "set_random_seed", "to_categorical",
     "unpack_x_y_sample_weight",
-]
+]  # fmt: skip
 
 
 def set_random_seed(seed: int) -> None:

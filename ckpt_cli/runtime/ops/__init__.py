@@ -18,9 +18,8 @@ from . import (
 )
 
 __all__ = [
-    "arrays", "convolution", "elementwise", "neural", "normalization", "picking",
-    "random", "reductions", "state",
-    "training", "windows",
+    "arrays", "convolution", "elementwise", "neural", "normalization", "picking", "random", "reductions",
+    "state", "training", "windows",
 ]  # fmt: skip
 
 _FLOATS, _NUMBERS = "fV", "fVciu"

@@ -22,19 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "Window",
-    "avg_pool",
-    "check",
-    "margins",
-    "max_pool",
-    "of_image",
-    "onto",
-    "over",
-    "pair",
-    "places",
-    "spare",
-    "window_of",
-]
+    "Window", "avg_pool", "check", "margins", "max_pool", "of_image", "onto", "over", "pair", "places",
+    "spare", "window_of",
+]  # fmt: skip
 
 _op = OPERATIONS
 

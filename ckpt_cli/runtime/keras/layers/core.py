@@ -22,23 +22,10 @@ if TYPE_CHECKING:
     from ...variable import Variable
 
 __all__ = [
-    "Activation",
-    "CategoryEncoding",
-    "Dense",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "GaussianNoise",
-    "LeakyReLU",
-    "Masking",
-    "PReLU",
-    "ReLU",
-    "Reshape",
-    "Softmax",
-    "SpatialDropout1D",
-    "SpatialDropout2D",
+    "Activation", "CategoryEncoding", "Dense", "Dropout", "Embedding", "Flatten", "GaussianNoise",
+    "LeakyReLU", "Masking", "PReLU", "ReLU", "Reshape", "Softmax", "SpatialDropout1D", "SpatialDropout2D",
     "SpatialDropout3D",
-]
+]  # fmt: skip
 
 _op = OPERATIONS
 

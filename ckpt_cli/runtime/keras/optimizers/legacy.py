@@ -12,9 +12,7 @@ from .arguments import check_ftrl
 from .legacy_base import Optimizer
 from .schedules import LearningRateSchedule
 
-__all__ = [
-    "SGD", "Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "Optimizer", "RMSprop",
-]  # fmt: skip
+__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "Optimizer", "RMSprop"]
 
 _BETAS = {"learning_rate": 0.001, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
 

@@ -11,13 +11,9 @@ from ...ops.elementwise import cast
 from ...tensor import OPERATIONS, Tensor, as_tensor
 
 __all__ = [
-    "CosineDecay",
-    "ExponentialDecay",
-    "InverseTimeDecay",
-    "LearningRateSchedule",
-    "PiecewiseConstantDecay",
-    "PolynomialDecay",
-]
+    "CosineDecay", "ExponentialDecay", "InverseTimeDecay", "LearningRateSchedule",
+    "PiecewiseConstantDecay", "PolynomialDecay",
+]  # fmt: skip
 
 _op = OPERATIONS
 
