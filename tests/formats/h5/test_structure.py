@@ -15,6 +15,7 @@ from formats.find.opening import locate
 from formats.find.registry import detect
 from formats.h5 import facts, safe
 from formats.h5.facts import H5Facts, h5_facts
+from formats.h5.native import messages
 from formats.h5.native.messages import PLACE, DataLayout, UnfamiliarError, layout_of
 from formats.h5.native.structure import HARD, SOFT, FileStructure
 from formats.h5.native.superblock import Superblock
@@ -183,6 +184,21 @@ def test_links_are_told_by_kind(tmp_path: Path) -> None:
         (b"soft", SOFT),
     ]
     assert found[b"again"].address == found[b"data"].address
+
+
+@pytest.mark.parametrize("padding", [h5py.h5t.STR_NULLTERM, h5py.h5t.STR_NULLPAD, h5py.h5t.STR_SPACEPAD])
+def test_a_string_of_variable_length_has_one_of_three_paddings(tmp_path: Path, padding: int) -> None:
+    string = h5py.h5t.C_S1.copy()
+    string.set_size(h5py.h5t.VARIABLE)
+    string.set_strpad(padding)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        h5py.h5d.create(file.id, b"x", string, h5py.h5s.create_simple((1,)))
+    data = (tmp_path / "x.h5").read_bytes()
+    at = data.index(bytes([0x19, padding << 4 | 1, 0, 0, 16]))
+    datatype = data[at : at + 20]
+    assert messages._is_variable_string(datatype)
+    reserved = bytes([0x19, 3 << 4 | 1, *datatype[2:]])
+    assert not messages._is_variable_string(reserved)
 
 
 @pytest.mark.parametrize("settings", [{"libver": "latest"}, {"userblock_size": 512}])

@@ -13,6 +13,7 @@ import pytest
 import formats
 from formats.location import parse_location
 from formats.orbax.files import TreeFiles
+from formats.orbax.ocdbt import StoredRange
 from formats.orbax.values import TreeValues
 from formats.store.local.files import LocalFile
 from tests.orbax_samples import SAMPLES, digest_of, summed
@@ -120,6 +121,21 @@ def test_a_tall_tree_of_nodes_is_gone_through() -> None:
         found[key] = digest_of(values.read(value))
     assert found == truth
     assert values.count == len(truth)
+    files.close()
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(160, [("x", 100, 80)]), (161, [])])
+def test_ranges_of_one_file_are_expected_as_one_if_they_are_near(
+    offset: int, expected: list[tuple[str, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Near: from the first byte to the last are at most four times the bytes of the values."""
+    folder = parse_location(data_path("orbax", "ocdbt_small"))
+    files = TreeFiles(folder, folder / "manifest.ocdbt")
+    asked: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(files, "expect", lambda *range_: asked.append(range_))
+    values = [StoredRange("x", offset, 20), b"stored in the node", None, StoredRange("x", 100, 0)]
+    TreeValues(files).expect(values)
+    assert asked == expected
     files.close()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,7 @@ from formats.store.journal import (
     parse_journal,
 )
 from formats.store.local import staging_journal
-from formats.store.local.staging_journal import describe_leftover, read_journal
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from formats.store.local.staging_journal import StagingJournal, describe_leftover, read_journal
 
 HEADER = {"journal": 1, "target": "out", "nbytes": 300}
 FILLED = ["filled", "shard-0", 0, [[100, 7], [50, 8, 9]]]
@@ -270,3 +268,15 @@ def test_what_lies_there_is_told(tmp_path: Path) -> None:
         describe_leftover(parse_location(written(tmp_path, None)))
         == "an interrupted conversion whose journal is damaged"
     )
+
+
+@pytest.mark.parametrize("new_file", [None, b"new"])
+def test_a_renamed_shard_gets_its_name_back_if_that_is_free(tmp_path: Path, new_file: bytes | None) -> None:
+    staged = StagingJournal(parse_location(str(tmp_path / "out")), {}, {})
+    os.mkdir(staged.directory)
+    shards = {"shard-1": b"filled"} if new_file is None else {"shard-0": new_file, "shard-1": b"filled"}
+    for name, content in shards.items():
+        Path(staged.path(name)).write_bytes(content)
+    staged._undo([("shard-0", "shard-1")])
+    found = {path.name: path.read_bytes() for path in Path(staged.directory).iterdir()}
+    assert found == ({"shard-0": b"filled"} if new_file is None else shards)

@@ -254,6 +254,21 @@ def test_one_block_indexed_many_times_is_corrupt() -> None:
     assert caught.value.code == "footer"
 
 
+@pytest.mark.parametrize(("times", "is_refused"), [(1, False), (2, True)])
+def test_a_block_up_to_the_end_of_the_file_counts(times: int, is_refused: bool) -> None:
+    block = encode_block([(b"k%04d" % number, b"") for number in range(1000)])
+    index = [(b"l%06d" % number, BlockHandle(0, len(block))) for number in range(times)]
+    size = len(stored_block(block) + table_tail(len(block) + 5, index))
+    index = [(key, BlockHandle(0, size - 5)) for key, _ in index]
+    data = stored_block(block) + table_tail(len(block) + 5, index)
+    assert len(data) == size
+    if is_refused:
+        with pytest.raises(CorruptCheckpointError, match="more than once"):
+            table(data)
+    else:
+        table(data)
+
+
 def test_more_handles_than_blocks_fit_are_corrupt() -> None:
     """Half a million of them, each to be rejected by itself, took 270 MB."""
     block = encode_block([(b"k", b"")])

@@ -127,6 +127,32 @@ def test_one_perturbed_element_is_told_where_the_type_can_tell_it(tmp_path: Path
     assert verdicts(lite("int8"), weights, tmp_path)["fc/kernel"] == "other"
 
 
+@pytest.mark.parametrize(("shift", "verdict"), [(1e-5, "unpaired"), (1e-8, "within")])
+def test_two_sources_within_one_step_of_a_quantization_tell_nothing_unless_they_are_the_same(
+    shift: float, verdict: str, tmp_path: Path
+) -> None:
+    weights = source()
+    weights["a/kernel"] = weights.pop("fc/kernel")
+    weights["b/kernel"] = weights["a/kernel"] + np.float32(shift)
+    (found,) = (one for one in judged(lite("int8"), weights, tmp_path).weights if one.key.endswith("MatMul"))
+    told = "the values of 'a/kernel' and 'b/kernel' all fit within one step of the quantization"
+    assert (found.verdict, found.rule == told) == (verdict, verdict == "unpaired")
+
+
+@pytest.mark.parametrize(
+    ("key", "factor", "rule"),
+    [
+        ("p_re_lu/alpha", -1, "negated"),
+        ("attention/query/kernel", 1 / 4, "divided by the square root of 16"),
+    ],
+)
+def test_a_weight_that_an_export_scales_is_proved(key: str, factor: float, rule: str, tmp_path: Path) -> None:
+    weight = np.random.default_rng(3).normal(size=(6, 3, 16)).astype("<f4")
+    np.savez(tmp_path / "export.npz", **{key: weight * np.float32(factor)})
+    (found,) = judged(str(tmp_path / "export.npz"), {key: weight}, tmp_path).weights
+    assert (found.verdict, found.rule) == ("equal", rule)
+
+
 def test_a_layer_that_the_source_lacks_is_unpaired(tmp_path: Path) -> None:
     weights = {key: value for key, value in source().items() if not key.startswith("fc/")}
     found = judged(lite("float"), weights, tmp_path)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from formats.tf.run import dataset_graph
 from formats.tf.run.dataset_graph import Window, decode_window, encode_window
 from formats.tf.run.iterator_state import decode
+from formats.wire.messages import Dim, TensorShapeProto
 from tests.iterators import RELEASES, saved_iterators
 
 FLAT_MAP = "Iterator::Root::Prefetch::FlatMap"
@@ -56,7 +58,7 @@ def test_round_trip(elements: list[list[np.ndarray]]) -> None:
     ("old", "new", "complaint"),
     [
         (b"WindowOp/_2", b"WindowOp/_3", "the dataset is no operation"),
-        (b"\x08WindowOp", b"\x08RangeOps", "the dataset is RangeOps, expected WindowOp"),
+        (b"\x08WindowOp", b"\x08RangeOps", "the dataset is RangeOps; expected WindowOp"),
         (b"\x05Const", b"\x05Conzt", "contains 'Const/_0', which is not a constant"),
         (b"output_types", b"output_typez", "node 'WindowOp/_2' has no 'output_types'"),
         (b"value", b"velue", "node 'Const/_0' has no 'value'"),
@@ -82,3 +84,13 @@ def test_a_graph_cut_short_is_refused_or_whole() -> None:
         else:  # All of the window's own nodes are there.
             assert [element[0].tolist() for element in elements] == [1, 2]
     assert refused > len(window.graph) / 2
+
+
+@pytest.mark.parametrize(
+    ("size", "complaint"), [(1 << 31, "has 1 bytes"), ((1 << 31) + 1, "the invalid shape")]
+)
+def test_a_constant_has_at_most_two_gib(size: int, complaint: str) -> None:
+    shape = TensorShapeProto(dim=[Dim(size=size)])
+    constant = dataset_graph._Tensor(dtype=6, tensor_shape=shape, tensor_content=b"x", string_val=[])
+    with pytest.raises(ValueError, match=complaint):
+        dataset_graph._tensor(constant.encode())
