@@ -200,7 +200,7 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
         done = copy.ckpt(*line.split())
         assert (done.code, done.out) == (3, ""), done
         said = {
-            "convert c.npz new.npy": ".npy is the suffix of npy, which ckpt does not write",
+            "convert c.npz new.npy": "ckpt does not write .npy files (npy)",
             "average a.npy b.npy -o new": "averaging keeps the format, npy, and ckpt does not write this",
             "rename a.npy new --sub a=>b": "rename keeps the format, and ckpt does not write npy",
         }
@@ -209,7 +209,7 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
     for line in ("average c.npz c.npz -o new.npy", "rename c.npz new.npy --sub a=>b"):
         done = copy.ckpt(*line.split())
         assert (done.code, done.out) == (3, ""), done
-        assert ".npy is the suffix of npy, which ckpt does not write" in done.err
+        assert "ckpt does not write .npy files (npy)" in done.err
         assert "hint: use one of .h5, .keras, .msgpack, .npz" in done.err
         assert sorted(os.listdir(copy.root)) == before
 

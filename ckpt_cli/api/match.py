@@ -170,7 +170,7 @@ def _rows(
         # A Saver wants all that it would save.
         needed = kind == "variable" or _is_step(target, key) or target.object_graph is None
         group = MATTERS if needed else HARMLESS if key.startswith("save_counter/") else LEFT
-        likely = f"perhaps renamed to {shown.get(origin[key], origin[key])}" if key in origin else ""
+        likely = f"similar key in CHECKPOINT: {shown.get(origin[key], origin[key])}" if key in origin else ""
         rows.append(MatchRow(group, "no value", key, likely, "target"))
     renamed = set(origin.values())
     for key in found.unused_checkpoint:

@@ -125,7 +125,7 @@ def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -
         saying += f"{how}; TARGET keeps its own values of {', '.join(names[:_MOST_KEPT])}{more}"
     is_shown = render.is_terminal()
     which, end = ("this command", ":") if is_shown else ("the command in the line `fix`", "")
-    render.note(f"{which} writes a checkpoint that TARGET can restore{saying}{end}")
+    render.note(f"{which} writes a checkpoint that TARGET's program can restore{saying}{end}")
     render.lines([f"  {remedy.command}"] if is_shown else [f"fix\t{render.escape(remedy.command)}"])
 
 

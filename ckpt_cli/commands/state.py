@@ -204,7 +204,7 @@ def _show_flaws(run: Run) -> None:
     """Say on stderr what is wrong, and what mends it."""
     if run.is_empty:
         if run.directory.members:  # only these are neither listed nor unlisted
-            way = f"to list them: {command_line('ls', run.path)}"
+            way = f"to list the steps: {command_line('ls', run.path)}"
             render.error_lines(
                 f"{run.path}: the checkpoints are steps of Orbax, which has no state file", (way,)
             )

@@ -269,7 +269,7 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     if is_bundle:
         sibling = command_line("rescue", path, "OUT", "--sibling", "OTHER")
         found.append(f"rebuild the index from OTHER, another checkpoint of the run, with {sibling}")
-    elif rest is None and not result.hints:
+    elif rest is None and not result.hints and not result.is_unsupported:
         found.append("copy the checkpoint again from its source")
     return tuple(found)
 

@@ -82,12 +82,18 @@ def compare_outputs(left_path: str, right_path: str, given: Any = None) -> Outpu
             load_model(reader, reader if _has_config(reader) else described[0]) for reader in (left, right)
         ]
         inputs = inputs_of(models[0], given)
-        try:
-            outputs = [run(model, inputs) for model in models]
-        except (ValueError, IndexError, MemoryError) as error:
-            message = f"the model cannot be run on this input: {error}"
-            raise UnsupportedFeatureError(message, path=described[0].location.path) from error
+        outputs = [
+            _outputs(model, inputs, reader) for model, reader in zip(models, (left, right), strict=True)
+        ]
     return _compare(*outputs)
+
+
+def _outputs(model: Model, inputs: list[Any], reader: FormatReader) -> list[np.ndarray[Any, Any]]:
+    try:
+        return run(model, inputs)
+    except (ValueError, IndexError, MemoryError) as error:
+        message = f"the model cannot run on this input: {error}"
+        raise UnsupportedFeatureError(message, path=reader.location.path) from error
 
 
 def run(model: Model, inputs: list[Any]) -> list[np.ndarray[Any, Any]]:
@@ -125,7 +131,7 @@ def read_input(path: Location) -> np.ndarray[Any, Any]:
             header = decode_header(file.read(0, LONGEST_HEADER + 12))
             if header.data_offset + header.nbytes > file.size:
                 raise ValueError(
-                    f"it promises {header.nbytes} bytes of values, but the file has {file.size} bytes"
+                    f"the header declares {header.nbytes} bytes of values, but the file has {file.size} bytes"
                 )
             found: np.ndarray[Any, Any] = np.load(FileObject(file.read, file.size), allow_pickle=False)
         except (ValueError, EOFError) as error:

@@ -12,25 +12,27 @@ if TYPE_CHECKING:
 MOST_FILES = 500
 """Files that a model may name: each stays open."""
 
+_NOT_TRUSTED = ("do not trust this file; export the model again, with its data in the same folder",)
+
 
 def confined(head: Location, name: str) -> Location:
     """Return where a file is that `head` names.
 
-    Raises UnsupportedFeatureError for a name or a link that leads out of the folder.
+    Raises UnsupportedFeatureError for a name or a link to a file outside the folder.
     """
     parts = name.removeprefix("./").split("/")
     is_plain = not any(character in name for character in "\\\0:")
     if not is_plain or any(part in ("", ".", "..") for part in parts):
-        message = f"this model refers to external data in {name!r:.100}, which is not a file in its folder"
-        raise UnsupportedFeatureError(message, path=head, code="header")
+        message = f"the external data {name!r:.100} is not a file in the folder of the model"
+        raise UnsupportedFeatureError(message, path=head, code="header", hints=_NOT_TRUSTED)
     folder = found = head.parent
     for part in parts:
         found = found / part
     if not found.store.scheme:
         real, homes = found.real(), (folder.real(), head.real().parent)
         if not any(real.startswith(home.rstrip("/") + "/") for home in homes):
-            message = f"external data {name!r:.100} is a link to a file outside the folder of the model"
-            raise UnsupportedFeatureError(message, path=head, code="header")
+            message = f"the external data {name!r:.100} is a link to a file outside the folder of the model"
+            raise UnsupportedFeatureError(message, path=head, code="header", hints=_NOT_TRUSTED)
     return found
 
 

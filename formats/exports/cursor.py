@@ -14,9 +14,10 @@ _FIRST, _LARGEST = 16 << 10, 1 << 20
 class BrokenFileError(ValueError):
     """The bytes contradict their format; `offset` says where in the file."""
 
-    def __init__(self, message: str, offset: int) -> None:
+    def __init__(self, message: str, offset: int, hints: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.offset = offset
+        self.hints = hints
 
 
 class UnreadableError(BrokenFileError):
@@ -66,13 +67,13 @@ class FileCursor:
     def fail(self, message: str) -> BrokenFileError:
         return BrokenFileError(message, self.position)
 
-    def refuse(self, message: str) -> BrokenFileError:
-        return UnreadableError(message, self.position)
+    def refuse(self, message: str, *hints: str) -> BrokenFileError:
+        return UnreadableError(message, self.position, hints)
 
     def take(self, size: int) -> bytes:
         """Return the next bytes; BrokenFileError where fewer are left."""
         if size > self.left:
-            raise self.fail(f"the header needs {size} more bytes, but only {self.left} are left")
+            raise self.fail(f"a field needs {size} more bytes, but only {self.left} are left")
         found = self.window.read(self.position, size)
         self.position += size
         return found
@@ -80,5 +81,5 @@ class FileCursor:
     def skip(self, size: int) -> None:
         """Skip bytes without reading them."""
         if size > self.left:
-            raise self.fail(f"the header needs {size} more bytes, but only {self.left} are left")
+            raise self.fail(f"a field needs {size} more bytes, but only {self.left} are left")
         self.position += size

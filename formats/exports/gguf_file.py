@@ -39,6 +39,7 @@ _MOST_TEXT = 16 << 20
 """Bytes of metadata that are kept."""
 
 _LARGEST_ALIGNMENT = 1 << 20
+_CONVERT_AGAIN = "convert the model again with a current version of llama.cpp"
 
 
 class TensorInfo(NamedTuple):
@@ -82,11 +83,12 @@ class _HeaderParser:
         if not version & 0xFFFF:
             self._order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            raise cursor.refuse(f"the GGUF version is {version}; expected 2 or 3")
+            raise cursor.refuse(f"the GGUF version is {version}; expected 2 or 3", _CONVERT_AGAIN)
         tensors, keys = self._number("Q"), self._number("Q")
         if tensors * _SMALLEST_TENSOR + keys * _SMALLEST_KEY > cursor.left:
             raise cursor.fail(
-                f"the header promises {tensors} tensors and {keys} keys, but only {cursor.left} bytes follow"
+                f"the header declares {tensors} tensors and {keys} keys,"
+                f" but only {cursor.left} bytes are left"
             )
         metadata = self._metadata(keys)
         alignment = metadata.get(ALIGNMENT, 32)
@@ -143,7 +145,7 @@ class _HeaderParser:
         size = 8 if kind == _STRING else struct.calcsize("<" + _NUMBERS[kind])
         if count * size > self._cursor.left:
             raise self._cursor.fail(
-                f"an array promises {count} values, but only {self._cursor.left} bytes are left"
+                f"an array declares {count} values, but only {self._cursor.left} bytes are left"
             )
         if count <= _MOST_KEPT_OF_ARRAY:
             return [self._value(kind) for _ in range(count)]
@@ -158,7 +160,7 @@ class _HeaderParser:
         cursor, length = self._cursor, struct.Struct(self._order + "Q").unpack_from
         while count:
             if cursor.left < 8:
-                raise cursor.fail(f"{count} more strings are expected, but only {cursor.left} bytes are left")
+                raise cursor.fail(f"expected {count} more strings, but only {cursor.left} bytes are left")
             data = cursor.window.hold(cursor.position, 8)
             at, last = 0, min(len(data), cursor.left) - 8
             while count and at <= last:

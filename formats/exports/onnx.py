@@ -115,7 +115,7 @@ class OnnxReader(ExportReader):
         try:
             yield from onnx_nodes(self._message, self._main, self._weights)
         except BrokenFileError as error:
-            message = f"{self.format.title}: {error}"
+            message = f"this {self.format.title} cannot be read: {error}"
             raise self._corrupt(message, offset=error.offset, code="header") from error
 
     def _opset(self, span: MessageRange) -> str:

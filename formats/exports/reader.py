@@ -80,10 +80,16 @@ class ExportReader(FormatReader):
             self.close()
             path = self._files[-1].path if self._files else self.location.path
             kind = UnsupportedFeatureError if isinstance(error, UnreadableError) else CorruptCheckpointError
-            raise kind(f"{format.title}: {error}", path=path, offset=error.offset, code="header") from error
+            raise kind(
+                f"this {format.title} cannot be read: {error}",
+                path=path,
+                offset=error.offset,
+                code="header",
+                hints=error.hints,
+            ) from error
         except ValueError as error:
             self.close()
-            message = f"{format.title}: {error}"
+            message = f"this {format.title} cannot be read: {error}"
             raise CorruptCheckpointError(message, path=self.location.path, code="header") from error
         except BaseException:
             self.close()

@@ -390,8 +390,8 @@ class Directory:
         if (model := _model_among(sound)) is not None:
             return model
         newest = sound[-1]
-        why = "it has the highest step" if newest.step is not None else "it is the newest"
-        note = f"{newest.location.path} was chosen, because there is no state file and {why}"
+        which = "checkpoint with the highest step" if newest.step is not None else "newest checkpoint"
+        note = f"{self.path} has no state file, so ckpt uses the {which}: {newest.location.path}"
         return newest.location._replace(note=note)
 
     @cached_property

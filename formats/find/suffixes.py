@@ -122,7 +122,7 @@ def refuse_false_suffix(
         hints = (hint,) if hint is not None else ()
     elif other is not None or suffix in _UNWRITTEN:
         whose = other.name if other is not None else _UNWRITTEN[suffix]
-        message = f"{suffix} is the suffix of {whose}, which ckpt does not write"
+        message = f"ckpt does not write {suffix} files ({whose})"
         hints = (f"use one of {_endings()}, or a prefix for a TensorFlow checkpoint",)
     else:
         return

@@ -362,7 +362,7 @@ def _check_member_name(target: WriteTarget, key: str) -> None:
         )
     if not is_safe_name(key):
         raise ConversionError(
-            "this name leads out of the archive", path=target.path, key=key, hints=ANOTHER_KEY
+            "this name is a path outside the archive", path=target.path, key=key, hints=ANOTHER_KEY
         )
 
 

@@ -93,7 +93,7 @@ _CONTENTS: tuple[tuple[Callable[[bytes], bool], Foreign], ...] = (
     ),
     (
         _starts(b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
-        Foreign("this is a Python pickle", AS_STATE_DICT),
+        Foreign("this is a Python pickle, not a file of torch.save; loading it can run code", AS_STATE_DICT),
     ),
     (
         _starts(b"\x1f\x8b"),

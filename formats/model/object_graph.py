@@ -111,7 +111,7 @@ class ObjectGraph:
         count = sum(number == 1 for number, *_ in iter_fields(data))
         if count > _FEW_NODES + len(data) // _LEAST_NODE:
             raise ValueError(
-                f"it promises {count} nodes, but its {len(data)} bytes are too few for their edges"
+                f"it declares {count} nodes, but its {len(data)} bytes are too few for their edges"
             )
         with collector_paused():
             graph = cls(TrackableObjectGraph.decode(data))

@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 def missing_shard(path: str, count: int, noun: str, example: str) -> Finding:
     """Return the finding of a missing shard: how many tensors it held, and the name of one."""
-    message = f"shard {path.rpartition('/')[2]} is missing; it holds {counted(count, noun)}"
+    message = f"shard {path.rpartition('/')[2]} is missing; it should contain {counted(count, noun)}"
     return Finding(
         "error", SHARD_MISSING, f"{message}, {'for example ' * (count > 1)}{example!r}", None, path
     )

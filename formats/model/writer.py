@@ -197,7 +197,9 @@ class FormatWriter(CheckpointWriter):
             raise ConversionError(f"{format.name} cannot be written in shards", path=target.path, hints=hints)
         if target.compression is not None and not self.compresses:
             hints = ("leave out --compress, or write another format, such as --to orbax",)
-            raise ConversionError(f"{format.name} has no compressed chunks", path=target.path, hints=hints)
+            raise ConversionError(
+                f"{format.name} cannot be written with compressed chunks", path=target.path, hints=hints
+            )
         if target.slices and not self.has_slices:
             hints = (
                 (

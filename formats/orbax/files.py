@@ -56,7 +56,7 @@ class TreeFiles:
         file, is_kept = self._opened(name)
         try:
             if offset + size > file.size:
-                message = f"{size} bytes are expected at offset {offset}, but the file has only {file.size}"
+                message = f"expected {size} bytes at offset {offset}, but the file has only {file.size}"
                 raise CorruptCheckpointError(message, path=file.path, offset=offset, code="shard-short")
             return file.read_exactly(offset, size)
         finally:

@@ -92,7 +92,7 @@ class _Fields:
 
     def take(self, size: int) -> bytes:
         if size > self.left:
-            raise ValueError(f"{size} bytes are expected, but only {self.left} are left")
+            raise ValueError(f"expected {size} more bytes, but only {self.left} are left")
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -105,7 +105,7 @@ class _Fields:
     def numbers(self, count: int) -> list[int]:
         """Return consecutive varints, each of at least one byte."""
         if count > self.left:
-            raise ValueError(f"{count} numbers are expected, but only {self.left} bytes are left")
+            raise ValueError(f"expected {count} numbers, but only {self.left} bytes are left")
         found = self._data[self._at : self._at + count]
         if found.isascii():  # each is one byte
             self._at += count

@@ -106,12 +106,12 @@ class DcpReader(FormatReader):
         try:
             return decode(data)
         except RefusedGlobalError as error:
-            message = f"loading this file would run {error.name!r:.200}, which its pickle calls"
+            message = f"loading this file would run {error.name!r:.200}, which the pickle calls"
             raise UnsupportedFeatureError(message, path=self._path, code=REFUSED) from error
         except NotReadError as error:
             raise UnsupportedFeatureError(str(error), path=self._path, code="header") from error
         except ValueError as error:
-            raise self._corrupt(f"its pickle cannot be read: {error}") from error
+            raise self._corrupt(f"the pickle cannot be read: {error}") from error
 
     def _corrupt(self, message: str, key: str | None = None, code: str = "header") -> CorruptCheckpointError:
         return CorruptCheckpointError(message, path=self._path, key=key, code=code)

@@ -91,7 +91,7 @@ class Machine:
             self._run()
             found = self.stack.pop()
         except (IndexError, struct.error) as error:
-            raise ValueError("the pickle ends early, or uses a missing value") from error
+            raise ValueError("it is truncated, or takes a value from an empty stack") from error
         if self.stack or self._below:  # A pickle that is cut by one wrong byte gives a part of its object.
             raise ValueError("the pickle ends before its object is complete")
         return found
@@ -249,7 +249,7 @@ class Machine:
 
     def get(self, number: int) -> None:
         if number not in self.memo:
-            raise ValueError(f"object {number} is missing from the memo")
+            raise ValueError(f"memo entry {number} does not exist")
         self.push(self.memo[number])
 
     def name(self, module: str, name: str) -> None:

@@ -109,7 +109,7 @@ class Container(ABC):
         except RefusedGlobalError as error:
             raise self._refused(error.name, machine.data) from error
         except ValueError as error:
-            message, offset = f"its pickle cannot be read: {error}", self.file.where(begin + machine.at)
+            message, offset = f"the pickle cannot be read: {error}", self.file.where(begin + machine.at)
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="header") from error
 
     def _refused(self, name: str, data: bytes) -> UnsupportedFeatureError:
@@ -277,7 +277,7 @@ class LegacyContainer(Container):
             self._offsets[key] = at + _COUNT_SIZE
             at += _COUNT_SIZE + self._storages[key].nbytes
         if at != self.file.size:
-            message = f"the file has {self.file.size} bytes, but its storages end at byte {at}"
+            message = f"the file has {self.file.size} bytes, but the storages end at byte {at}"
             hints = ("copy the file again; the copy or the save was interrupted",)
             return CorruptCheckpointError(
                 message, path=self.path, offset=min(at, self.file.size), code="shard-short", hints=hints

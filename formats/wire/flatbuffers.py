@@ -32,7 +32,7 @@ class FlatBuffer:
         """Return a number; ValueError where it is not in the file."""
         count = _SIZES[code]
         if not 0 <= at <= self.size - count:
-            raise ValueError(f"offset {at} is not in a file of {self.size} bytes")
+            raise ValueError(f"byte {at} is past the end of the file ({self.size} bytes)")
         return struct.unpack("<" + code, self._read(at, count))[0]
 
     def root(self) -> int:
@@ -42,7 +42,8 @@ class FlatBuffer:
         """Return where the offset at a place leads."""
         found = at + int(self.number("I", at))
         if found == at or found >= self.size:
-            raise ValueError(f"the offset at {at} leads to {found}, in a file of {self.size} bytes")
+            fault = "which is itself" if found == at else f"past the end of the file ({self.size} bytes)"
+            raise ValueError(f"the offset at byte {at} points to byte {found}, {fault}")
         return found
 
     def field(self, table: int, number: int) -> int | None:
@@ -96,7 +97,9 @@ class FlatBuffer:
         offsets = struct.unpack(f"<{count}I", self._read(begin, 4 * count))
         places = [begin + 4 * at + offset for at, offset in enumerate(offsets)]
         if max(places) >= self.size:
-            raise ValueError(f"a vector at {begin} leads out of a file of {self.size} bytes")
+            raise ValueError(
+                f"the vector at byte {begin} points past the end of the file ({self.size} bytes)"
+            )
         return places
 
     def text(self, table: int, number: int, longest: int) -> str:

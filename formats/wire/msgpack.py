@@ -142,7 +142,8 @@ class Unpacker:
             raise MalformedError(f"the tree is nested more than {MOST_DEPTH} levels deep", start)
         if count * size > self._end - self.at:
             raise MalformedError(
-                f"a map or list promises {count} entries, but only {self._end - self.at} bytes follow", start
+                f"a map or list declares {count} entries, but only {self._end - self.at} bytes are left",
+                start,
             )
 
     def _map(self, count: int, start: int, depth: int) -> dict[str, Any]:
@@ -179,7 +180,9 @@ class Unpacker:
     def _extent(self, size: int, start: int, *, has_code: bool) -> ByteRange:
         code = int.from_bytes(self._take(1), "big", signed=True) if has_code else None
         if size > self._end - self.at:
-            raise MalformedError(f"{size} bytes are expected, but only {self._end - self.at} follow", start)
+            raise MalformedError(
+                f"expected {size} more bytes, but only {self._end - self.at} are left", start
+            )
         found = ByteRange(code, self.at, size)
         self.at += size
         return found
@@ -189,7 +192,7 @@ class Unpacker:
         at = self.at
         if size > self._end - at:
             raise MalformedError(
-                f"the file is cut off: {size} bytes are expected, but only {self._end - at} follow", at
+                f"the file is truncated: expected {size} more bytes, but only {self._end - at} are left", at
             )
         inside = at - self._window_at
         if not 0 <= inside <= len(self._window) - size:

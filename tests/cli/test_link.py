@@ -657,7 +657,7 @@ def test_what_overwrites_a_file_in_place_is_found(ckpt: Ckpt, tmp_path: Path) ->
     path = tmp_path / "m.npz"
     _npz(path)
     done = ckpt("convert", path, tmp_path / "c-1", "--to", "name", "--link")
-    assert "data shards are hard links" in done.err
+    assert "DST shares its data shards with SRC as hard links" in done.err
     assert "np.savez" in done.err
     with open(path, "r+b") as file:  # as np.savez does
         file.write(b"\0" * os.path.getsize(path))

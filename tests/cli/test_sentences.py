@@ -142,12 +142,12 @@ def test_one_tensor_is_no_plural(tmp_path: Path, terminal: Callable) -> None:
 def test_what_is_left_out_for_one_reason_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     some = [
         Dropped("g", "npz cannot store an object graph"),
-        *(Dropped(f"k{n}", "no full name is stored") for n in range(9)),
+        *(Dropped(f"k{n}", "the object graph stores no full name") for n in range(9)),
     ]
     report_dropped([*some, Dropped("a\\b", "it is twice"), Dropped("c", "it is twice")], SCREEN)
     assert capsys.readouterr().err.splitlines() == [
         "note: left out g: npz cannot store an object graph",
-        "note: left out 9 tensors, such as k0: no full name is stored",
+        "note: left out 9 tensors, such as k0: the object graph stores no full name",
         r"note: left out a\\b and c: it is twice",
     ]
 

@@ -483,7 +483,7 @@ def test_a_run_of_orbax_has_no_state_file(tmp_path: Path, ckpt: Callable) -> Non
     result = ckpt("state", tmp_path / "run")
     assert (result.code, result.out) == (1, "")
     assert "the checkpoints are steps of Orbax, which has no state file" in result.err
-    assert f"hint: to list them: ckpt ls {tmp_path / 'run'}\n" in result.err
+    assert f"hint: to list the steps: ckpt ls {tmp_path / 'run'}\n" in result.err
 
 
 def test_a_folder_of_runs_says_what_lies_below(tmp_path: Path, ckpt: Callable, copy: Callable) -> None:

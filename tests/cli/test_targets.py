@@ -47,7 +47,7 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
     arguments = (*WRITING[command], tmp_path / f"x.{suffix}", *dry)
     result = ckpt(*arguments)
     assert (result.code, os.listdir(tmp_path)) == (3, []), result.err
-    assert f"x.{suffix}: .{suffix} is the suffix of" in result.err
+    assert f"x.{suffix}: ckpt does not write .{suffix} files (" in result.err
     hint = result.err.partition("hint: use one of ")[2].partition(", or a prefix")[0]
     assert set(hint.split(", ")) >= {".h5", ".keras", ".npz", ".pt", ".safetensors", ".weights.h5"}
     assert not {".index", ".json", ".ckpt"} & set(hint.split(", "))

@@ -111,7 +111,7 @@ _HINTS = {
     "CHECKPOINT": (
         "to convert CHECKPOINT, if it has the weights of TARGET: ckpt convert {path} DST --like {target}"
     ),
-    "TARGET": "as TARGET, pass an object-based checkpoint that your program saved before training",
+    "TARGET": "pass an object-based checkpoint that your program saved before training as TARGET",
     "PATH": "to convert its names to objects: ckpt convert {path} DST --to object",
 }
 

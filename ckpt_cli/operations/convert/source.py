@@ -205,12 +205,12 @@ class Chosen:
                 tables.append(key)
             else:
                 unnamed.append(key)
-        self.dropped += [Dropped(key, "no full name is stored") for key in unnamed]
+        self.dropped += [Dropped(key, "the object graph stores no full name") for key in unnamed]
         full = {key: source.full_names.get(key, "") for key in weights}
         if self.settings.names:
-            self.notes.append("tensors are named by object path, as changed by your rules")
+            self.notes.append("the keys of DST are object paths, as changed by your rules")
         elif all(full.values()) and len(set(full.values())) == len(full):
-            self.notes.append("tensors are named by full name")
+            self.notes.append("the keys of DST are the full names of the variables")
             return full | self._path_names(tables)
         else:
             self.notes.append(

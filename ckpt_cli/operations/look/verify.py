@@ -14,6 +14,7 @@ from formats.errors import (
     NoCheckpointsError,
     ResourceError,
     UnknownFormatError,
+    UnsupportedFeatureError,
     as_ours,
 )
 from formats.find.directory import Directory
@@ -62,6 +63,8 @@ class Result(NamedTuple):
     """Whether this is a directory without checkpoints."""
     is_none: bool = False
     """Whether there is no checkpoint to be sound or damaged: nothing, or something else, is there."""
+    is_unsupported: bool = False
+    """Whether the file has something that is not supported, which another copy has, too."""
     computed: Mapping[str, Any] = {}
     """Further fields of the document: what computing with the checkpoint gave."""
 
@@ -138,6 +141,7 @@ def _unreadable(path: Location, error: CheckpointError, format_name: str | None 
         hints=hints,
         is_empty=isinstance(error, NoCheckpointsError),
         is_none=_is_none(path.of(error.path or path), error),
+        is_unsupported=isinstance(error, UnsupportedFeatureError),
     )
 
 

@@ -492,7 +492,7 @@ def _replaced(run: Run, state: StateFile, *, may_delete_first: bool) -> bool:
 
 def _refuse_changed(run: Run) -> None:
     if _state_in(run.state_path) != run.state:
-        hints = ("run this again; a program may have saved a checkpoint",)
+        hints = ("run the command again",)
         raise CheckpointError("another process has just changed this file", path=run.state_path, hints=hints)
 
 

@@ -260,8 +260,8 @@ class _Parser:
 
         known = sorted({*self._columns, *self._aliases} - {*self._aliases.values()})
         close = difflib.get_close_matches(name, known, 1)
-        meant = f"did you mean {close[0]}? " if close else ""
-        return f"no column {name!r}; {meant}Columns: {', '.join(known)}"
+        way = f"did you mean {close[0]}? Use" if close else "use"
+        return f"there is no column {name!r}; {way} one of {', '.join(known)}"
 
     def _error(self, message: str, token: _Token) -> WhereError:
         return WhereError(message, self._text, token.position)

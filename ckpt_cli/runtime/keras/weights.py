@@ -229,12 +229,12 @@ def assign_weights(model: Layered, reader: FormatReader, by: FormatReader) -> di
         unit = from_config(keras_facts(by.facts).config or "")
         fill(unit, reader if knows(reader) else by)
     except ModelError as error:
-        message = f"does not fit the model: {error}"
+        message = f"ckpt cannot build the model with these weights: {error}"
         raise UnsupportedFeatureError(message, path=reader.location.path) from error
     pairs = dict(_live_pairs(unit, model))
     missing = [key for key in pairs if key not in reader]
     if missing:
-        message = f"{len(missing)} of the model's {len(pairs)} weights are not in it by name"
+        message = f"{len(missing)} of the model's {len(pairs)} weights are missing from the checkpoint"
         raise UnsupportedFeatureError(message, path=reader.location.path)
     assign(reader, pairs)
     return pairs

@@ -43,6 +43,9 @@ _END_MAGIC = EMPTY_ZIP
 _BEHIND_MAGIC = b"PK\7\x08"
 _BEHIND, _BEHIND_64 = struct.Struct("<4sIII"), struct.Struct("<4sIQQ")
 _BEHIND_SIZE = _BEHIND_64.size
+_NOT_TRUSTED = ("do not trust this file; no library writes a member of this size",)
+_WITHOUT_END = {"File is not a zip file": "it has no central directory"}
+"""Another text for an error of zipfile that only repeats that the file is not an archive."""
 _LARGEST_END = 76 + 22 + 0xFFFF  # its comment is counted by 16 bits
 _ZIP64_MAGIC = b"PK\6\6"
 _ZIP64_SIZE = 56 + 20  # the record, and what says where it is
@@ -166,7 +169,7 @@ class Archive:
             struct.error,
             IndexError,
         ) as error:
-            message = f"this is not a valid zip archive: {error}"
+            message = f"this is not a valid zip archive: {_WITHOUT_END.get(str(error), error)}"
             hints = ("copy the file again from its source; the copy or the save was interrupted",)
             raise CorruptCheckpointError(message, path=path, code="header", hints=hints) from error
         declared = _declared_members(self.file)
@@ -343,9 +346,11 @@ class Archive:
         """Return a small member whole; CorruptCheckpointError where it has more than `most` bytes."""
         member = self.member(name)
         if member.size > most:
-            raise self._corrupt(
+            error = self._corrupt(
                 f"member {name!r} has {member.size} bytes; expected at most {most}", member.offset
             )
+            error.hints = _NOT_TRUSTED
+            raise error
         return b"".join(self.pieces(member))
 
     def copy(self, member: ArchiveMember, target: IO[bytes]) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 LINK, CLONE, COPY = "link", "clone", "copy"
 
 HARD_LINKS = (
-    "data shards are hard links to SRC's files; a program that overwrites one in place (h5py, np.savez,"
-    " torch.save, cp) changes both; ckpt verify detects this"
+    "DST shares its data shards with SRC as hard links; overwriting such a file in place, as h5py, np.savez,"
+    " torch.save and cp do, changes both checkpoints"
 )
 """The note about files that are shared; a clone is a file of its own."""
 

@@ -160,11 +160,11 @@ HOSTILE: list[tuple[bytes, str]] = [
     (gguf([], text("a") + struct.pack("<IIQ", 9, 9, 1), 1), "array of arrays"),
     (
         gguf([], text("a") + struct.pack("<IIQ", 9, 0, 1 << 60), 1),
-        "an array promises 1152921504606846976 values",
+        "an array declares 1152921504606846976 values",
     ),
     (
         gguf([], text("a") + struct.pack("<IIQ", 9, 8, 1 << 50), 1),
-        "an array promises 1125899906842624 values",
+        "an array declares 1125899906842624 values",
     ),
     (gguf([], text("a") + struct.pack("<I", 77), 1), "a value has type 77"),
     (gguf([], text("general.alignment") + struct.pack("<II", 4, 3), 1), "power of two"),

@@ -118,12 +118,12 @@ def test_external_data_do_not_lead_out_of_the_folder(tmp_path: Path, location: s
     (tmp_path / "secret").write_bytes(bytes(8))
     os.symlink("../secret", folder / "link")
     (folder / "m.onnx").write_bytes(external(location))
-    with pytest.raises(UnsupportedFeatureError, match="its folder"):
+    with pytest.raises(UnsupportedFeatureError, match="the folder of the model"):
         formats.open_checkpoint(folder / "m.onnx")
 
 
 def test_the_escaping_sample_is_rejected() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="its folder"):
+    with pytest.raises(UnsupportedFeatureError, match="the folder of the model"):
         formats.open_checkpoint(data_path("exports", "onnx", "external_escape.onnx"))
 
 

@@ -54,8 +54,8 @@ W = {"name": "w", "shape": [2], "dtype": "int32"}
 @pytest.mark.parametrize(
     ("weights", "paths", "said"),
     [
-        ([W], ["../w.bin"], "its folder"),
-        ([W], ["/etc/passwd"], "its folder"),
+        ([W], ["../w.bin"], "the folder of the model"),
+        ([W], ["/etc/passwd"], "the folder of the model"),
         ([W], ["w.bin", "w.bin"], "named twice"),
         ([W, W], ["w.bin"], "of its shards, but they have only 8"),
         ([], ["w.bin"], "the shards have 8 bytes; expected 0"),
@@ -90,7 +90,7 @@ def test_a_link_out_of_the_folder_is_rejected_and_a_missing_shard_told(tmp_path:
         with pytest.raises(CheckpointError, match="missing"):
             reader["w"].read()
     os.symlink("../secret", folder / "w.bin")
-    with pytest.raises(UnsupportedFeatureError, match="its folder"):
+    with pytest.raises(UnsupportedFeatureError, match="the folder of the model"):
         formats.open_checkpoint(path)
 
 

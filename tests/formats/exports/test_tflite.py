@@ -112,7 +112,7 @@ def test_shared_buffers_are_read_and_charged(tmp_path: Path) -> None:
 def test_broken_files_are_errors(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(data)
-    with pytest.raises(CheckpointError, match="TFLite model: "):
+    with pytest.raises(CheckpointError, match="this TFLite model cannot be read: "):
         formats.open_checkpoint(path)
 
 

@@ -52,7 +52,7 @@ FALSE = [
 def test_no_format_is_written_under_the_suffix_of_what_is_never_written(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(formats.ConversionError, match="which ckpt does not write") as caught:
+    with pytest.raises(formats.ConversionError, match="ckpt does not write") as caught:
         formats.create_checkpoint(tmp_path / f"x.{suffix}", format=name, specs=[])
     assert ".safetensors" in caught.value.hints[0]
     assert os.listdir(tmp_path) == []

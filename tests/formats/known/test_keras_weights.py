@@ -55,7 +55,8 @@ def test_a_missing_shard_is_named(tmp_path):
         (finding,) = reader.findings
         assert finding.code == "shard-missing"
         assert finding.message == (
-            "shard m_00001.weights.h5 is missing; it holds 2 groups, for example '/layers/dense/vars'"
+            "shard m_00001.weights.h5 is missing; it should contain 2 groups,"
+            " for example '/layers/dense/vars'"
         )
 
 

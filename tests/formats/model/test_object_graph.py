@@ -189,7 +189,7 @@ def test_more_nodes_than_the_bytes_have_edges_for_are_rejected(count: int, is_gr
         assert len(ObjectGraph.decode(data).nodes) == count
     else:
         with pytest.raises(
-            ValueError, match=f"promises {count} nodes, but its {len(data)} bytes are too few"
+            ValueError, match=f"declares {count} nodes, but its {len(data)} bytes are too few"
         ):
             ObjectGraph.decode(data)
 

@@ -119,13 +119,13 @@ def test_a_sharded_folder_is_one_checkpoint(tmp_path: Path) -> None:
 
 DEEP = b"\x81\xa1a" * 500 + b"\xc0"
 MALFORMED = {
-    "bytes are expected, but only 92 follow": packed({"w": W})[:-1],
+    "more bytes, but only 92 are left": packed({"w": W})[:-1],
     "bytes follow": packed({"w": W}) + b"\0",
     "occurs twice": packed_map([("w", 1), ("w", 2)]),
     "neither text nor an integer": packed_map([("w", 1), (1.5, 1)]),
     "48 bytes, but int8 of shape": packed({"w": array(W, "int8")}),
     "levels deep": DEEP,
-    "a map or list promises 4294967295 entries": packed({"w": 1, "v": b"\xdd\xff\xff\xff\xff"}),
+    "a map or list declares 4294967295 entries": packed({"w": 1, "v": b"\xdd\xff\xff\xff\xff"}),
     "does not start a value": packed({"w": 1, "v": b"\xc1"}),
     "not made of a shape, a dtype and bytes": packed({"w": 1, "v": extension(1, packed([1, 2]))}),
     "is invalid": packed({"v": extension(1, packed([[-1], "int8", binary(b"")]))}),

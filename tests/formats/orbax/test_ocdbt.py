@@ -102,7 +102,7 @@ DAMAGED = {
     "has height 200": (manifest(0, len(LEAF), height=200), LEAF),
     "do not ascend": _of_root(leaf_body({b"w/1": b"", b"w/0": b""})),
     "has no entries": _of_root(bytes([0]) + numbers(0, 0)),
-    "numbers are expected": _of_root(bytes([0]) + numbers(3, 0, 0, 0)),
+    "expected 3 numbers": _of_root(bytes([0]) + numbers(3, 0, 0, 0)),
     "1099511627776 entries": _of_root(bytes([0]) + numbers(0, 1 << 40)),
     "1099511627776 entries are": _of_root(bytes([0]) + numbers(1 << 40)),
     "runs past the end": _of_root(bytes([0]) + b"\xff" * 20),
@@ -117,7 +117,7 @@ DAMAGED = {
     "begins with": (frame(NODE, b""), LEAF),
     "a frame has 3 bytes": (b"abc", LEAF),
     "a frame should have": (manifest(0, len(LEAF)) + b"x", LEAF),
-    "bytes are expected, ": (frame(MANIFEST, bytes(8)), LEAF),
+    "more bytes, ": (frame(MANIFEST, bytes(8)), LEAF),
     "no version": (
         frame(MANIFEST, bytes(16) + numbers(0, 1, 1) + b"\0" + numbers(0, 0, 0, 0)),
         LEAF,

@@ -457,7 +457,7 @@ def test_missing_shards_are_counted_in_one_go(tmp_path: Path) -> None:
         assert len(reader.specs) == 50_003
         assert (
             sum(
-                "is missing; it holds 10 tensors, for example 'k" in finding.message
+                "is missing; it should contain 10 tensors, for example 'k" in finding.message
                 for finding in reader.findings
             )
             == 5_000

@@ -139,7 +139,7 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         (lambda at, data, pieces: made(at, data, pieces, dtype="torch.Size"), "a tensor has no known dtype"),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": ("v",)}),
-            r"its pickle cannot be read: 'w' has a path that does not match: 'v'",
+            r"the pickle cannot be read: 'w' has a path that does not match: 'v'",
         ),
         (
             lambda at, data, pieces: made(at, data, pieces, ways={"w": (SHARED,)}),
@@ -310,7 +310,7 @@ def told(folder: Path) -> dict[str, tuple[str, tuple[int, ...], str, str]] | Non
 def test_chunks_without_metadata_are_no_checkpoint(tmp_path: Path) -> None:
     for name in ("__0_0.distcp", "x.pt"):
         shutil.copy(data_path("pytorch", "dcp", "__0_0.distcp"), tmp_path / name)
-    with pytest.raises(CheckpointError, match=r"but its \.metadata is missing"):
+    with pytest.raises(CheckpointError, match=r"but \.metadata is missing"):
         formats.open_checkpoint(tmp_path / "__0_0.distcp")
     with pytest.raises(CorruptCheckpointError, match="unexpected bytes before its first member"):
         formats.open_checkpoint(tmp_path / "x.pt")

@@ -619,7 +619,7 @@ def test_every_truncation_of_the_legacy_form_is_an_error(tmp_path: Path) -> None
     [
         ({"0": STORAGES["0"]}, "storage '1' is missing"),
         ({**STORAGES, "9": (0, b"")}, "the object does not name storage '9'"),
-        ({**STORAGES, "0": (6, SIX.tobytes() + b"x")}, "its storages end at byte"),
+        ({**STORAGES, "0": (6, SIX.tobytes() + b"x")}, "the storages end at byte"),
     ],
 )
 def test_storages_of_the_legacy_form_that_do_not_fit(tmp_path: Path, storages: Any, why: str) -> None:

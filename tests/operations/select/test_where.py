@@ -89,11 +89,11 @@ def test_what_is_not_known_yet_may_hold() -> None:
 MISTAKES = [
     ("", 0, "expected a column, 'not' or '(', found the end"),
     ("  ", 2, "found the end"),
-    ("shap>1M", 0, "no column 'shap'; did you mean shape?"),
+    ("shap>1M", 0, "there is no column 'shap'; did you mean shape?"),
     ("size", 4, "expected an operator (< <= > >= = !=) after 'size', found the end"),
     ("size>", 5, "expected a value after '>', found the end"),
     ("size>1M and", 11, "found the end"),
-    ("size>1M and and", 12, "no column 'and'"),
+    ("size>1M and and", 12, "there is no column 'and'"),
     ("size>1M std>1", 8, "expected 'and', 'or' or the end, found 'std'"),
     ("size>1M AND std>1", 8, "found 'AND'"),
     ("size>1MB", 5, "expected a number for size, found '1MB'"),
@@ -102,9 +102,9 @@ MISTAKES = [
     ("std>1e999", 4, "expected a number for std"),
     ("std>" + "9" * 500, 4, "expected a number for std"),
     ("std>float32", 4, "expected a number for std"),
-    ("1M<size", 0, "no column '1M'"),
+    ("1M<size", 0, "there is no column '1M'"),
     ("'dtype'=float32", 0, "expected a column"),
-    ("0<std<1", 0, "no column '0'"),
+    ("0<std<1", 0, "there is no column '0'"),
     ("std<1<2", 5, "expected 'and', 'or' or the end, found '<'"),
     ("(size>1", 7, "expected 'and', 'or' or ')', found the end"),
     ("size>1)", 6, "found ')'"),
@@ -118,7 +118,7 @@ MISTAKES = [
     ("not", 3, "found the end"),
     ("(" * 5000, 101, "nested more than 100 deep"),
     ("not " * 5000, 404, "nested more than 100 deep"),
-    ("__import__('os')=1", 0, "no column '__import__'"),
+    ("__import__('os')=1", 0, "there is no column '__import__'"),
 ]
 
 
