@@ -182,18 +182,12 @@ def fill(
     out: np.ndarray[Any, Any],
     index: Index,
     pieces: Iterable[tuple[Region, Callable[[Index], np.ndarray[Any, Any]]]],
-    *,
-    complete: bool = True,
 ) -> int:
     """Fill `out` with `index` of a partitioned tensor and return how many elements were there.
 
     Each piece comes with its region and a function that returns a slice of it. Pieces outside the index are
-    not read. If the pieces are not `complete`, a count would confuse an overlap with a gap, so overlaps are
-    searched for; raises ValueError.
+    not read. Pieces may not overlap: the count would confuse an overlap with a gap.
     """
-    import numpy as np
-
-    taken = None if complete else np.zeros(out.shape, bool)
     wanted = tuple((part.start, part.stop) for part in index)
     filled = 0
     for region, read in pieces:
@@ -206,10 +200,6 @@ def fill(
             first = low + (part.start - low) % part.step
             target.append(slice((first - part.start) // part.step, -(-(high - part.start) // part.step)))
             source.append(slice(first - start, high - start, part.step))
-        if taken is not None:
-            if taken[tuple(target)].any():
-                raise ValueError("its slices overlap")
-            taken[tuple(target)] = True
         where: tuple[Any, ...] = (*target, Ellipsis)  # the dots keep rank 0 an array
         into = out[where]
         if into.size:

@@ -145,12 +145,7 @@ class V1Tensor(LazyTensor):
             raise self._pieces[0].shard.corrupt("its slices overlap", None, "slice", self.spec.key)
         out = allocate(self.spec, index_shape(index), path)
         pieces = ((piece.region, partial(self._some, piece)) for piece in self._pieces)
-        regions = [piece.region for piece in self._pieces]
-        complete = tiling_flaw(regions, self.spec.shape) is None
-        try:
-            filled = fill(out, index, pieces, complete=complete)
-        except ValueError as error:
-            raise self._pieces[0].shard.corrupt(str(error), None, "slice", self.spec.key) from error
+        filled = fill(out, index, pieces)
         if filled != out.size:
             message = f"its slices contain only {filled} of the {out.size} requested elements"
             raise self._pieces[0].shard.corrupt(message, None, "slice", self.spec.key)

@@ -230,12 +230,7 @@ class BundleTensor(LazyTensor):
         for _, piece in needed:
             self._reader.check_size(piece.spec, piece.entry)
         out = allocate(self.spec, index_shape(index), self._reader.index.path)
-        complete = sum(volume(region) for region, _ in pieces) == self.spec.size
-        try:
-            parts = ((region, piece.read_region) for region, piece in needed)
-            filled = fill(out, index, parts, complete=complete)
-        except ValueError as error:
-            raise self._reader.corrupt(self.spec.key, self.entry, str(error), "slice") from error
+        filled = fill(out, index, ((region, piece.read_region) for region, piece in needed))
         if filled != out.size:
             message = f"its slices contain only {filled} of the {out.size} requested elements"
             raise self._reader.corrupt(self.spec.key, self.entry, message, "slice")
