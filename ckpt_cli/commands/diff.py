@@ -86,9 +86,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
     metavar="A",
     help="Allow values to differ by A.",
 )
-@click.option(
-    "--stat", is_flag=True, help="Print one line per tensor that says how far apart the values are."
-)
+@click.option("--stat", is_flag=True, help="For each tensor, print how far apart the values are.")
 @table_options(COLUMNS, COLUMN_ALIASES)
 @sort_option(
     ORDERS,
@@ -99,9 +97,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 @click.option(
     "-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing, and only set the exit code."
 )
-@click.option(
-    "-M", "--find-renames", is_flag=True, help="Find tensors that have equal bytes under another key."
-)
+@click.option("-M", "--find-renames", is_flag=True, help="Find renamed tensors: equal bytes, different keys.")
 @click.option(
     "--by",
     type=click.Choice(BY),

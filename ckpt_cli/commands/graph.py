@@ -88,9 +88,9 @@ def command(path: Location, depth: int | None, target: Location | None, **option
 
     Each object has a row. Similar objects share a row, as in layer_{0..11}. An object is shown
     once, at its shortest path. Other edges to it, also in cycles, end in -> and that path. The row of
-    a variable counts its slots; --slots shows them. A graph that does not fit on a screen is
-    collapsed unless you pass --depth: a tree to the height of the terminal, and a drawing to 40
-    rows. Optimizers are red, variables blue, slot variables orange.
+    a variable shows the number of its slots; --slots shows them. A graph that does not fit on a
+    screen is collapsed unless you pass --depth: a tree to the height of the terminal, and a drawing
+    to 40 rows. Optimizers are red, variables blue, slot variables orange.
 
     In a pipe, prints one line per edge. In an .html page, you can search, and unfold the whole graph.
 

@@ -70,7 +70,7 @@ def command(checkpoint: Location, target: Location, **options: Any) -> int:
 
     If the names differ, --save-map proposes pairs of variables, each with its reason: dtype,
     shape, layer number and common words. Check them, then run
-    `ckpt convert --like TARGET --map FILE`. If several pairs of one shape fit equally well, FILE
+    `ckpt convert --like TARGET --map FILE`. If several pairs with the same shape fit equally well, FILE
     contains them as comments, `# ambiguous: OLD => NEW`. To use such a pair, write OLD, a TAB and NEW.
 
     \b

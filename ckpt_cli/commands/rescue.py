@@ -73,10 +73,10 @@ def command(damaged: Location, target: Location, sibling: Location | None, **opt
     format as DAMAGED, which is never changed. Objects whose values are lost are removed from the
     object graph. A damaged graph is rebuilt from the keys.
 
-    --sibling rebuilds a missing or damaged index. OTHER shows which tensors there are, and in
-    which order. A tensor is intact if it matches a checksum that is left in the damaged index, or
-    if it equals the same tensor of OTHER. All other tensors are written too. They are listed as
-    unproved, because they may be damaged.
+    --sibling rebuilds a missing or damaged index. OTHER shows which tensors the checkpoint
+    contains, and in which order. A tensor is intact if it matches a checksum that is left in the
+    damaged index, or if it equals the same tensor of OTHER. All other tensors are written too.
+    They are listed as unproved, because they may be damaged.
 
     A .keras archive has one checksum for all of its weights. If it does not match, every weight
     is listed as unproved, and weights whose keys cannot be read are listed as lost.

@@ -61,7 +61,7 @@ def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any)
     the directory.
 
     In a bucket, --set and --fix replace the state file. --fix also deletes expired locks, and
-    objects that interrupted conversions with --resume have sent. It cannot see the partial uploads
+    objects that interrupted conversions with --resume have uploaded. It cannot see the partial uploads
     of a killed process. Let a lifecycle rule of the bucket remove them.
 
     --keep replaces the state file. Then it deletes all but the N latest complete checkpoints, with
@@ -218,7 +218,7 @@ def _show_flaws(run: Run) -> None:
         f"{counted(count, noun)} {'is' if count == 1 else 'are'} {what}"
         for count, noun, what in (
             (missing, "listed checkpoint", "missing"),
-            (stale, "checkpoint", "listed with a stale path"),
+            (stale, "checkpoint", "listed with an outdated path"),
             (len(run.unlisted), "checkpoint", "not listed"),
             (len(run.leftovers), "leftover", "from interrupted saves"),
         )

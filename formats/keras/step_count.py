@@ -45,7 +45,7 @@ class StepCount(NamedTuple):
 
     def sentence(self, name: str) -> str:
         """Say what a count is set to, and why."""
-        why = f"as {self.told_by} says" if self.told_by else "because SRC stores none and needs none"
+        why = f"computed from {self.told_by}" if self.told_by else "because SRC stores none and needs none"
         return f"{name} is set to {self.taken}, {why}"
 
 

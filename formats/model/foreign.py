@@ -31,7 +31,7 @@ class Foreign(NamedTuple):
         return UnknownFormatError(self.what, path=path, code=code, hints=(self.hint,))
 
 
-CUT_OFF = ("copy the file again from its source; it was cut off or overwritten",)
+CUT_OFF = ("copy the file again from its source; it was truncated or overwritten",)
 """The hint of a file whose beginning, or name, says more than is there."""
 
 

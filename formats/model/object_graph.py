@@ -244,12 +244,12 @@ def _flaws_of_edges(number: int, node: TrackableObject, count: int) -> Iterator[
     for child in node.children:
         if not 0 <= child.node_id < count:
             message = (
-                f"edge {child.local_name!r} of node {number} leads to node {child.node_id}, "
-                f"but there are {count} nodes"
+                f"edge {child.local_name!r} of node {number} points to node {child.node_id}, "
+                f"but the graph has only {count} nodes"
             )
             yield GraphFlaw("error", "graph-node", message)
         if names.setdefault(child.local_name, child.node_id) != child.node_id:
-            message = f"two edges {child.local_name!r} of node {number} lead to different nodes"
+            message = f"two edges {child.local_name!r} of node {number} point to different nodes"
             yield GraphFlaw("error", "graph-duplicate", message)
 
 
@@ -260,8 +260,8 @@ def _flaws_of_slots(number: int, node: TrackableObject, count: int) -> Iterator[
         for what, target in ends:
             if not 0 <= target < count:
                 message = (
-                    f"slot {slot.slot_name!r} of node {number}: its {what} is node {target}, "
-                    f"but there are {count} nodes"
+                    f"slot {slot.slot_name!r} of node {number}: the {what} is node {target}, "
+                    f"but the graph has only {count} nodes"
                 )
                 yield GraphFlaw("error", "graph-node", message)
 

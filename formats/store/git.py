@@ -117,7 +117,7 @@ def why_not_found(revision: str) -> str:
     """Return a hint for a REV that `find` does not find."""
     if _repository(os.getcwd()) is None:
         _repository.cache_clear()
-        return "change to a git repository; REV:PATH works only there"
+        return "run ckpt inside a git repository to use REV:PATH"
     if (_ask("rev-parse", "--is-shallow-repository") or b"").strip() == b"true":
         return f"git finds no revision {revision!r} here; to fetch older ones: git fetch --unshallow"
     return f"git finds no revision {revision!r} here; to list commits: git log --all --oneline"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
-_COPY = "copy the file to this machine and name the copy"
+_COPY = "copy the file to this machine and pass the path of the copy"
 
 
 def scheme_of(path: str) -> str:

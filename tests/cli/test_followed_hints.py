@@ -55,7 +55,7 @@ def test_a_revision_outside_a_repository_has_no_history_to_fetch(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     outside = hints_in(ckpt("ls", "HEAD:foo").err)
-    assert outside == ["change to a git repository; REV:PATH works only there"]
+    assert outside == ["run ckpt inside a git repository to use REV:PATH"]
     subprocess.run(["git", "init", "-q"], check=True)
     (inside,) = hints_in(ckpt("ls", "HEAD~3:foo").err)
     command = inside.partition("; to list commits: ")[2]

@@ -366,7 +366,7 @@ def _of_hub(
 def _of_google(reader: FormatReader, keys: Sequence[str], model: GoogleModel) -> LayoutResult:
     slots = [key for key in keys if reader.kinds.get(key) in OF_OPTIMIZER]
     if slots:
-        message = f"this is optimizer state, which {model.class_name} cannot store"
+        message = f"optimizer state cannot be written in the layout of {model.class_name}"
         raise ConversionError(message, path=reader.location.path, key=slots[0], hints=(WEIGHTS_ONLY,))
     rows, dropped = model.rows(keys)
     names = NameMap(rows)

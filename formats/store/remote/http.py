@@ -364,7 +364,7 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
             f"the server does not support range requests, and {size:,} bytes are too many for one request"
         )
         error = InaccessibleError(message, path=path)
-        error.hints = ("download the file with `curl -LO` and name the copy",)
+        error.hints = ("download the file with `curl -LO` and pass the path of the copy",)
         raise error
     if answer.status == 206:
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range") or "")

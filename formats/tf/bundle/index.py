@@ -236,7 +236,7 @@ def header_flaws(header: BundleHeaderProto, path: str) -> Iterator[CheckpointErr
         message = f"the header has endianness {header.endianness}; expected 0 or 1"
         yield CorruptCheckpointError(message, path=path, offset=0, code="header")
     if header.num_shards < 0:
-        message = f"the header counts {header.num_shards} data shards; expected at least 0"
+        message = f"the header declares {header.num_shards} data shards; expected at least 0"
         yield CorruptCheckpointError(message, path=path, offset=0, code="header")
 
 
@@ -390,7 +390,7 @@ class BundleIndex:
             key, before, offset = first
             where = (
                 f"{counted(unsorted, 'key is', 'keys are')} out of "
-                f"order; the first one follows {key_text(before)!r}"
+                f"order, beginning with the key after {key_text(before)!r}"
             )
             message = f"{where}. TensorFlow cannot find these keys"
             self.findings.append(Finding("error", "key-order", message, key_text(key), self.path, offset))

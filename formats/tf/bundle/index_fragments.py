@@ -165,7 +165,7 @@ def _header(
     elif counts and header.num_shards not in counts and len(counts) == 1:
         (count,) = counts
         message = (
-            f"the header counts {header.num_shards} shards, but the file names say {count}; using {count}"
+            f"the header declares {header.num_shards} shards, but the file names say {count}; using {count}"
         )
         findings.append(Finding("warning", "header", message, None, prefix + ".index", 0))
         header.num_shards = count

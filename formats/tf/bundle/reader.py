@@ -440,7 +440,7 @@ class BundleReader(FormatReader):
             num_shards = self.index.header.num_shards
             if not 0 <= shard < num_shards:
                 message = (
-                    f"the entry names shard {shard}, but the header counts {counted(num_shards, 'shard')}"
+                    f"the entry names shard {shard}, but the header declares {counted(num_shards, 'shard')}"
                 )
                 place = self.index.place(self.index.tensors[key]) if key is not None else None
                 raise CorruptCheckpointError(

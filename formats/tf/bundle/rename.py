@@ -99,7 +99,7 @@ class BundleRename:
         self.shares = False
         if self._num_shards - len(self._used) > _MOST_GAPS:
             message = (
-                f"the header counts {self._num_shards} shards, but only {len(self._used)} contain tensors"
+                f"the header declares {self._num_shards} shards, but only {len(self._used)} contain tensors"
             )
             raise UnsupportedFeatureError(message, path=reader.index.path, code="header")
 

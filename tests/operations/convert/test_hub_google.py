@@ -40,7 +40,7 @@ def test_each_family_is_converted_as_transformers_does(family: str, tmp_path: Pa
     (tmp_path / "out").mkdir()
     target = tmp_path / "out" / "model.safetensors"
     if any("adam_m" in name or "_slot_" in name for name, *_ in record["stored"]):
-        with pytest.raises(ConversionError, match=r"this is optimizer state, which .* cannot store"):
+        with pytest.raises(ConversionError, match="optimizer state cannot be written in the layout of"):
             ckpt_cli.convert(path, target, layout="pytorch")
     done = ckpt_cli.convert(path, target, layout="pytorch", weights_only=True)
     with formats.open_checkpoint(tmp_path / "out" / "model.safetensors") as reader:

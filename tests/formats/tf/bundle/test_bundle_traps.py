@@ -667,8 +667,8 @@ def set_on(key: bytes, **values: Any) -> Any:
         ({"shape": shape_proto((10**9, 10**9)), "size": 4 * 10**18}, "shard-short", "ends at byte"),
         ({"offset": 1}, "shard-short", "the tensor ends at byte 65, but the shard has only 64 bytes"),
         ({"offset": (1 << 63) - 1}, "shard-short", "ends at byte"),
-        ({"shard_id": 1}, "entry", "names shard 1, but the header counts 1 shard"),
-        ({"shard_id": (1 << 31) - 1}, "entry", "the header counts 1"),
+        ({"shard_id": 1}, "entry", "names shard 1, but the header declares 1 shard"),
+        ({"shard_id": (1 << 31) - 1}, "entry", "the header declares 1"),
         ({"shard_id": -1}, "entry", "cannot be decoded"),
         ({"offset": -1}, "entry", "cannot be decoded"),
         ({"size": -1}, "entry", "cannot be decoded"),
@@ -808,4 +808,4 @@ def test_an_entry_in_a_shard_that_the_header_does_not_count_is_damaged(prefix: s
     with open_checkpoint(prefix, lenient=True) as reader:
         found = [finding for step in reader.verify() for finding in step.findings]
     assert [(each.key, each.code, each.file) for each in found] == [("b", "entry", f"{prefix}.index")]
-    assert found[0].message == f"the entry names shard {shard}, but the header counts 1 shard"
+    assert found[0].message == f"the entry names shard {shard}, but the header declares 1 shard"

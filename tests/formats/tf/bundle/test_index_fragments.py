@@ -44,7 +44,7 @@ def test_a_header_that_files_contradict_is_corrected(tmp_path: Path) -> None:
     assert remains(tmp_path / "b", header, ["00001-of-00002"]) == (2, 0, [])
     assert remains(tmp_path / "c", header, ["00000-of-00003", "00001-of-00002"]) == (2, 0, [])
     assert remains(tmp_path / "d", header, ["00000-of-00003", "00001-of-00004"]) == (2, 0, [])
-    said = "the header counts 2 shards, but the file names say 3; using 3"
+    said = "the header declares 2 shards, but the file names say 3; using 3"
     assert remains(tmp_path / "e", header, ["00000-of-00003"]) == (3, 0, [said])
 
 
