@@ -18,7 +18,7 @@ from ..operations.compare.ranking import (
     norms_of_changed,
     weight,
 )
-from ..operations.look.listing import TOP_LEVEL
+from ..operations.look.listing import TOP_LEVEL, separator_of
 from . import base as render
 from .tables import Column, lay_out
 
@@ -119,8 +119,9 @@ def by_layer(
 ) -> None:
     """Print how far layers are apart, then their changes, the layer of the largest change first."""
     groups: dict[str, list[tuple[str, DiffEntry]]] = {}
+    separator = separator_of(entry.key for entry in entries)
     for entry in entries:
-        layer, leaf = layer_and_leaf(entry.key, names.get(entry.key, entry.key), slots)
+        layer, leaf = layer_and_leaf(entry.key, names.get(entry.key, entry.key), slots, separator)
         groups.setdefault(layer, []).append((leaf, entry))
     for members in groups.values():
         members.sort(key=lambda member: natural_order(member[0]))

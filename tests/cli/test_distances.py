@@ -230,3 +230,14 @@ def test_the_mark_of_a_mistake_is_below_its_expression(tmp_path: Path, ckpt: Cal
         "      size>>3",
         "           ^",
     ]
+
+
+def test_names_with_dots_have_layers_too(terminal: Callable[..., Result], tmp_path: Path) -> None:
+    """As in PyTorch: without a slash in any key, dots part layer and leaf."""
+    left = {f"encoder.layer.{at}.dense.{leaf}": np.ones(4) for at in range(3) for leaf in ("weight", "bias")}
+    right = left | {"encoder.layer.1.dense.weight": np.full(4, 3.0)}
+    np.savez(tmp_path / "left.npz", **left)
+    np.savez(tmp_path / "right.npz", **right)
+    shown = terminal("diff", tmp_path / "left.npz", tmp_path / "right.npz", NO_COLOR="1").out
+    assert "encoder.layer.1.dense" in shown.splitlines()
+    assert "(top level)" not in shown

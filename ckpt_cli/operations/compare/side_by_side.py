@@ -14,6 +14,7 @@ from formats.core.words import natural_order, short_names
 from formats.errors import CheckpointError
 
 from ..look.flaws import Flaws
+from ..look.listing import separator_of
 from ..look.report import MOST_DRAWN, Page, about, cells_of, number, sketch_document
 from ..look.sketch import look_at
 from ..select.selection import Selection, sift, unmatched
@@ -58,7 +59,7 @@ def two(
 
     entries = list(_entries(left, right, pairs, options, tell, workers=workers, advance=advance))
     names = {**labels(left, "object-path"), **labels(right, "object-path")}
-    separator = "/" if any("/" in entry.key for entry in entries) else "."
+    separator = separator_of(entry.key for entry in entries)
     drawn = _drawn(left, right, entries, matches)
     sides = [_sketched(left, [_left_key(entry) for entry in drawn], workers)]
     sides.append(_sketched(right, [entry.right.key if entry.right else None for entry in drawn], workers))

@@ -144,6 +144,11 @@ TOP_LEVEL = "(top level)"
 """The layer of tensors without a prefix, as tables name it."""
 
 
+def separator_of(keys: Iterable[str]) -> str:
+    """Return the text that joins the parts of names: `.`, as in PyTorch, if no key contains a `/`."""
+    return "/" if any("/" in key for key in keys) else "."
+
+
 def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
     """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`."""
     layer = name.partition(" (")[0].rpartition(separator)[0]

@@ -18,7 +18,7 @@ from ..graph.tree import graph_nodes, span
 from ..graph.trees import tree_nodes
 from ..select.selection import Selection, choose
 from .flaws import Flaws
-from .listing import Tensors, total
+from .listing import Tensors, separator_of, total
 from .show import summary
 from .sketch import CELLS, look_at
 from .stats import Statistics
@@ -147,18 +147,13 @@ def spec_columns(reader: FormatReader, specs: Sequence[TensorSpec]) -> dict[str,
     return {
         "keys": [spec.key for spec in specs],
         "names": names,
-        "separator": _separator(specs),
+        "separator": separator_of(spec.key for spec in specs),
         "specs": [[dtype, list(shape)] for dtype, shape in known],
         "spec": numbers,
         "nbytes": sizes,
         "kinds": KINDS,
         "kind": sorts,
     }
-
-
-def _separator(specs: Sequence[TensorSpec]) -> str:
-    """Return what parts the names of layers: PyTorch's dots, where no key has a slash."""
-    return "/" if any("/" in spec.key for spec in specs) else "."
 
 
 def sketch_document(sketch: Sketch) -> dict[str, Any]:

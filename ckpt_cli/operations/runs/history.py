@@ -16,7 +16,7 @@ from formats.core.chunks import PIECE, ChunkSource, whole_elements
 from formats.errors import CheckpointError
 from formats.find.opening import open_location
 
-from ..look.listing import split_layer
+from ..look.listing import separator_of, split_layer
 from ..look.moments import ROW, block_size, squares, widened
 from ..look.report import number
 from .log import has_changed
@@ -88,7 +88,7 @@ class History:
     def _layers(self, reader: FormatReader, keys: Iterable[str]) -> dict[str, list[str]]:
         """Return the keys of each layer, cut off where there are too many; others than variables by kind."""
         paths, kinds = reader.object_paths, reader.kinds
-        separator = "/" if any("/" in key for key in keys) else "."
+        separator = separator_of(keys)
         named = {
             key: split_layer(paths.get(key, key), separator)[0].split(separator)
             if kinds.get(key) == "variable"
