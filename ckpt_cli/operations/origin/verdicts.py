@@ -173,12 +173,18 @@ class Judge:
             rule = f"ckpt knows no error bound for {spec.stored_as.name}"
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         nearest = min(tried, key=lambda proof: proof.found.max_error)
-        rule = self._turned(key, spec, {proof.way.layer for proof in tried})
-        rule = rule or self._epsilon(key, spec, tried)
+        rule = self._open_question(key, spec, tried)
         if rule:
             return Paired(WeightOrigin(key, (), rule, UNPAIRED))
         refuted = _refuted(key, nearest, is_sure=is_sure)
         return Paired(refuted, (), candidates, spec.shape, nearest.way.signature)
+
+    def _open_question(self, key: str, spec: TensorSpec, tried: Sequence[Proof]) -> str:
+        """Return what is unknown and would give the values; nothing if a map says how the weight was made."""
+        if key in self._told:
+            return ""
+        layers = {proof.way.layer for proof in tried}
+        return self._turned(key, spec, layers) or self._epsilon(key, spec, tried)
 
     def _turned(self, key: str, spec: TensorSpec, layers: set[int]) -> str:
         """Return that axes in another order would give a weight, if nothing says which order is right."""
