@@ -302,7 +302,7 @@ def _fail_on(changes: str | Iterable[str]) -> FailOn:
 
 def _tolerance(name: str, value: float) -> float:
     if math.isnan(value):
-        raise OptionError(f"--{name}: 'nan' is not a number")
+        raise OptionError(f"'--{name}': 'nan' is not a number")
     if value < 0:
         raise OptionError(f"--{name}: {value} is not in the range x>=0")
     return value

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @json_option
 @color_option
 def command(source: Location, target: Location | None, **options: Any) -> int:
-    """Rename the tensors of a checkpoint, and keep format and values.
+    """Rename the tensors of a checkpoint; values stay the same.
 
     In an object-based checkpoint, the options change object paths, as ls -l shows them. They
     rename edges of the object graph, and so also keys and slot variables. In other formats, they

@@ -64,7 +64,7 @@ _ALL, _SOME, _NOTHING = 0, 1, 3
 @json_option
 @color_option
 def command(damaged: Location, target: Location, sibling: Location | None, **options: Any) -> int:
-    """Save the intact part of a damaged checkpoint, and list the rest.
+    """Save the intact part of a damaged checkpoint; list the rest.
 
     rescue compares every tensor with its checksum, and reads the intact blocks of a damaged index.
     It also saves what is left in TensorFlow checkpoints with missing or short shards, V1 files

@@ -125,7 +125,8 @@ def test_an_object_based_estimator_checkpoint_goes_to_names_and_back(tmp_path: P
     found = ckpt("match", back, source)  # the Estimator saved without a save counter, which a restore makes
     assert found.rows == [["harmless", "no value", "save_counter/.ATTRIBUTES/VARIABLE_VALUE", ""]]
     assert found.err.startswith("note: only the save counter is missing")
-    assert found.err.count("\n") == 1
+    assert found.err.count("\n") == 2
+    assert found.err.endswith("--read\n")
 
 
 # Into another program -------------------------------------------------------------

@@ -232,7 +232,7 @@ def test_the_mark_of_a_mistake_is_below_its_expression(tmp_path: Path, ckpt: Cal
     ]
 
 
-def test_names_with_dots_have_layers_too(terminal: Callable[..., Result], tmp_path: Path) -> None:
+def test_names_with_dots_have_layers_too(terminal: Callable, tmp_path: Path) -> None:
     """As in PyTorch: without a slash in any key, dots part layer and leaf."""
     left = {f"encoder.layer.{at}.dense.{leaf}": np.ones(4) for at in range(3) for leaf in ("weight", "bias")}
     right = left | {"encoder.layer.1.dense.weight": np.full(4, 3.0)}

@@ -190,7 +190,9 @@ def test_directories_as_people_have_them(
 def test_the_note_says_which_checkpoint_was_chosen(ckpt: Callable) -> None:
     result = ckpt("ls", data_path("state_files", "absolute"), "--match", "*")
     assert result.code == 0
-    assert "model-2: found next to the state file, which names /data/run1/absolute/model-2" in result.err
+    assert (
+        "model-2: it was found next to the state file, which names /data/run1/absolute/model-2" in result.err
+    )
 
 
 def test_a_directory_without_checkpoints_exits_1(tmp_path: Path, ckpt: Callable) -> None:

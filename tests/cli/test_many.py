@@ -82,7 +82,7 @@ def test_of_a_large_directory_processes_open_the_checkpoints(tmp_path: Path) -> 
 
 def test_what_is_read_is_counted_whoever_reads_it(many: Path) -> None:
     def reads(jobs: int) -> dict[bytes, int]:
-        """Return the bytes that are read of each file; of an index, two processes may each read them."""
+        """Return the bytes that are read of each file; two processes may read an index, or its start."""
         lines = run("verify", "-R", "-v", "-j", jobs, many)[2].splitlines()
         found = (line.removeprefix(b"read ").rsplit(b": ", 1) for line in lines if line.startswith(b"read "))
         return {path: int(told.split()[0].replace(b",", b"")) for path, told in found}
@@ -90,7 +90,7 @@ def test_what_is_read_is_counted_whoever_reads_it(many: Path) -> None:
     one, three = reads(1), reads(3)
     assert one.keys() == three.keys()
     assert len(one) > 3 * FOLDERS
-    assert all(three[path] in (nbytes, 2 * nbytes) for path, nbytes in one.items() if b".index" in path)
+    assert all(nbytes <= three[path] <= 2 * nbytes for path, nbytes in one.items() if b".index" in path)
 
 
 def test_the_functions_do_it_too(many: Path) -> None:

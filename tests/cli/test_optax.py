@@ -104,7 +104,7 @@ def test_a_weights_file_does_not_name_the_weights_of_its_slots(tmp_path: Path, c
         options = ("--like", template, "--map", names)
         done = ckpt("convert", source, tmp_path / target, *options, "--optimizer", "Adam")
         assert done.code == 3
-        assert "use a .keras or .h5 file of the model" in done.err
+        assert "use a .keras or .h5 file of the whole model" in done.err
         assert ckpt("convert", source, tmp_path / target, *options, "--keep-optimizer").code == 0
 
 

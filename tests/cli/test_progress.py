@@ -39,15 +39,15 @@ def test_a_line_tells_the_stage_the_speed_and_the_time_left(clock: list[float]) 
     assert work.line == "model.npz writing: 0 B of 10.0 MB"
     clock[0] = 40
     work.advance(4_000_000)
-    assert work.line == "model.npz writing: 4.0 MB of 10.0 MB, 100 kB a second, 1 min 0 s left"
+    assert work.line == "model.npz writing: 4.0 MB of 10.0 MB, 100 kB per second, 1 min 0 s left"
     clock[0] = 100
     work.advance(6_000_000)  # everything is written, and is read again
     assert work.line == "model.npz verifying: 0 B of 10.0 MB"
     clock[0] = 101
     work.advance(5_000_000)
-    assert work.line == "model.npz verifying: 5.0 MB of 10.0 MB, 5.0 MB a second, 1 s left"
+    assert work.line == "model.npz verifying: 5.0 MB of 10.0 MB, 5.0 MB per second, 1 s left"
     clock[0] = 20_100
-    assert work.line.endswith(", 250 B a second, 5 h 33 min left")
+    assert work.line.endswith(", 250 B per second, 5 h 33 min left")
     work.advance(9_000_000)  # more than was expected
     assert work.line.startswith("model.npz verifying: 10.0 MB of 10.0 MB")
 
@@ -98,7 +98,7 @@ def test_a_bar_is_drawn_also_when_nothing_comes_to_an_end(
     assert "0 B of 10.0 kB" in err
 
 
-FIGURES = "999 MB of 100 GB, 99.9 MB a second, 12 min 34 s left"
+FIGURES = "999 MB of 100 GB, 99.9 MB per second, 12 min 34 s left"
 
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])

@@ -354,7 +354,7 @@ def test_every_form_says_the_values_that_the_document_says(tmp_path: Path, ckpt:
                 f"{key}: value: {entry['differing']} element"
                 in ckpt("diff", left, right, "--format", form).out
             )
-            assert f", by {largest} at most" in ckpt("diff", left, right, "--format", form).out
+            assert f", by up to {largest}" in ckpt("diff", left, right, "--format", form).out
     ordered = re.findall(r"\n\| `(\w+)` \| 1 value", text)
     assert ordered.index("nan") < ordered.index("inf") < ordered.index("finite") < ordered.index("text")
 

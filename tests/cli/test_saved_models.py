@@ -160,5 +160,5 @@ def test_a_saved_model_without_its_variables_says_what_is_missing(tmp_path: Path
     shutil.copy(f"{KERAS_2}/saved_model.pb", tmp_path)
     done = ckpt("ls", tmp_path)
     assert (done.code, done.out) == (3, "")
-    assert f"{tmp_path}: a SavedModel without its variables" in done.err
+    assert f"{tmp_path}: this is a SavedModel without its variables" in done.err
     assert "variables/variables.index" in done.err

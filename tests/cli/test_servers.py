@@ -787,8 +787,8 @@ def test_local_files_have_the_sums_of_the_hub(hub: Hub, model: Path, ckpt: Calla
     hub.web.asked().clear()
     done = ckpt("verify", model, "--against", "hf://org/repo")
     assert (done.code, len(done.rows)) == (0, 1), done
-    assert "files as in hf://org/repo" in done.err
-    assert "not compared: only in hf://org/repo: README.md" in done.err
+    assert "files are the same as in hf://org/repo" in done.err
+    assert "were not compared: README.md (only in hf://org/repo)" in done.err
     assert "mine.txt" in done.err
     assert not any("resolve" in path for _, path in hub.web.asked())
     assert hub.storage.asked() == []
@@ -817,7 +817,7 @@ def test_a_file_with_another_sum_is_named(
     words = {
         "content": "content differs",
         "size": "bytes, but hf://org/repo has",
-        "there": "not in hf://org/repo",
+        "there": "hf://org/repo does not have this file",
     }
     assert words[change] in finding["message"]
 
@@ -828,7 +828,7 @@ def test_a_shard_that_the_index_names_is_missing(hub: Hub, model: Path, ckpt: Ca
     done = ckpt("verify", model, "--against", "hf://org/repo", "--json")
     (finding,) = [one for one in done.json["results"][0]["findings"] if one["code"] == "contract"]
     assert (done.code, finding["file"]) == (1, str(model / name))
-    assert finding["message"] == "missing: hf://org/repo has it"
+    assert finding["message"] == "this file is missing, but hf://org/repo has it"
 
 
 def test_a_saved_model_is_held_against_a_revision(

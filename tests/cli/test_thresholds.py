@@ -196,7 +196,7 @@ def test_a_bound_that_nothing_is_beyond_is_refused(tmp_path: Path, ckpt: Callabl
 )
 def test_what_is_no_bound_is_refused(tmp_path: Path, ckpt: Callable, text: str) -> None:
     done = ckpt("diff", *pair(tmp_path, {"k": BASE}, {"k": BASE}), "--fail-on", text)
-    assert (done.code, "is not one of" in done.err) == (2, True)
+    assert (done.code, "is not a kind of change; expected added" in done.err) == (2, True)
 
 
 def test_the_default_is_every_change() -> None:

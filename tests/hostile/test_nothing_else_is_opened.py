@@ -194,6 +194,9 @@ def opened_by_all_commands(path: str, out: Path) -> list[str]:
         str(out),
         os.path.dirname(SOUND),
         "/dev/",
+        "/proc/meminfo",  # how much memory and how many threads this process may have
+        "/proc/self/cgroup",
+        "/sys/fs/cgroup",
         os.path.join(ROOT, "formats"),
         os.path.join(ROOT, "ckpt_cli"),
         *{os.path.dirname(os.__file__), sys.prefix, os.path.dirname(os.path.dirname(h5py.__file__))},

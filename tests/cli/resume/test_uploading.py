@@ -183,7 +183,7 @@ def test_state_shows_what_was_sent_and_removes_it(ckpt: Ckpt, store: Cut, here: 
     (change,) = ckpt("state", "mem://b/out", "--fix", "--json", "-n").json["changes"]
     assert (change["action"], change["name"]) == ("remove", folder)
     assert change["nbytes"] == sum(map(len, own.values()))
-    assert change["why"].endswith(" old")
+    assert " days old: an interrupted conversion to c-1, " in change["why"]
     assert len(own) >= 2
     assert set(own) < set(store.names)
     assert ckpt("state", "mem://b/out", "--fix").code == 0

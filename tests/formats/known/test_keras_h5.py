@@ -142,7 +142,7 @@ def test_shapes_that_fit_are_no_finding(tmp_path):
 def test_a_bias_of_another_length_is_found(tmp_path):
     weights = {"d": {"d/kernel:0": np.zeros((2, 3)), "d/bias:0": np.zeros(4)}}
     (message,) = shape_findings(write(tmp_path / "x.h5", weights, config=sequential(dense())))
-    assert message == "shape [4], but the configuration of layer 'd' (Dense) requires [3]"
+    assert message == "the shape is [4], but the configuration of layer 'd' (Dense) requires [3]"
 
 
 def test_a_missing_weight_is_found(tmp_path):
@@ -156,7 +156,7 @@ def test_dimensions_of_one_name_have_to_agree(tmp_path):
     weights = {"bn": {f"bn/{name}:0": np.zeros(5 if name == "beta" else 4) for name in names}}
     layer = {"class_name": "BatchNormalization", "config": {"name": "bn", "axis": [3]}}
     (message,) = shape_findings(write(tmp_path / "x.h5", weights, config=sequential(layer)))
-    assert message.startswith("shape [5]")
+    assert message.startswith("the shape is [5]")
 
 
 def test_layers_of_nested_models_are_compared(tmp_path):
@@ -168,7 +168,7 @@ def test_layers_of_nested_models_are_compared(tmp_path):
         "inner": {"a/kernel:0": np.zeros((2, 3)), "a/bias:0": np.zeros(3), "b/kernel:0": np.zeros((3, 8))}
     }
     (message,) = shape_findings(write(tmp_path / "x.h5", weights, config=sequential(inner)))
-    assert message == "shape [3, 8], but the configuration of layer 'b' (Dense) requires [any, 7]"
+    assert message == "the shape is [3, 8], but the configuration of layer 'b' (Dense) requires [any, 7]"
 
 
 @pytest.mark.parametrize(
@@ -213,5 +213,5 @@ def test_a_weight_of_another_shape_in_a_real_model_is_found(tmp_path):
         group[name] = np.zeros((shape[0] + 1, shape[1]), np.float32)
     (message,) = shape_findings(path)
     assert message.startswith(
-        f"shape [{shape[0] + 1}, {shape[1]}], but the configuration of layer 'emb' (Embedding)"
+        f"the shape is [{shape[0] + 1}, {shape[1]}], but the configuration of layer 'emb' (Embedding)"
     )

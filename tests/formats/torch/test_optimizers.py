@@ -113,8 +113,11 @@ FLAWS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         f"{HERE} has no param_names, so the parameters of its slots are unknown; in",
     ),
     (setting("param_names", ["a.w"]), f"{HERE} has a different number of param_names than of parameters"),
-    (setting("param_names", ["b", "b"]), f"{HERE} has parameter 'b' twice, or no number for it"),
-    (setting("params", [1, 1]), f"{HERE} has parameter 'b' twice, or no number for it"),
+    (
+        setting("param_names", ["b", "b"]),
+        f"{HERE} has parameter 'b' twice, or has no number for this parameter",
+    ),
+    (setting("params", [1, 1]), f"{HERE} has parameter 'b' twice, or has no number for this parameter"),
     (state(1, "step", 8), f"{HERE} has different step counts: 8 for 'b', 7 for 'a.w'"),
     (state(0, "step", 0.5), "the step count of 'a.w' is 0.5; expected an integer up to 16777216"),
     (state(0, "step", -1), "the step count of 'a.w' is -1; expected an integer up to 16777216"),

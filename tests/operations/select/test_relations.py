@@ -122,9 +122,9 @@ def test_what_contradicts_is_refused_with_its_rows(
 @pytest.mark.parametrize(
     ("lines", "shapes", "words"),
     [
-        (["x\tb{n}\tsplit(0,3)"], {"b0": (2,)}, "parts 0 to 2, found 0$"),
-        (["x\tb{n}\tsplit(0,3)"], {"b1": (2,), "b2": (2,)}, "parts 0 to 2, found 1, 2$"),
-        (["x\tb{n}\tsplit(0,3)"], {"b5": (2,), "b1": (2,)}, "parts 0 to 5, found 1, 5$"),
+        (["x\tb{n}\tsplit(0,3)"], {"b0": (2,)}, "parts 0 to 2; found 0$"),
+        (["x\tb{n}\tsplit(0,3)"], {"b1": (2,), "b2": (2,)}, "parts 0 to 2; found 1, 2$"),
+        (["x\tb{n}\tsplit(0,3)"], {"b5": (2,), "b1": (2,)}, "parts 0 to 5; found 1, 5$"),
         (["x\ta\tsplit(0,2)", "x\tb\tsplit(0,2)"], {"b": (2,)}, "1 of them are missing"),
     ],
 )

@@ -65,7 +65,7 @@ def test_numbers_are_scaled_where_nothing_is_lost(tmp_path: Path, dtype: str) ->
         scaled = Relation(("a",), ("b",), AxisOperations(), scale=0.5)
         if dtype in ("int32", "bfloat16"):
             with pytest.raises(
-                ConversionError, match=f"needs float16, float32, float64, not {dtype}"
+                ConversionError, match=f"needs float16, float32, float64; found {dtype}"
             ) as raised:
                 Relaid(reader, [scaled])
             assert raised.value.key == "a"
