@@ -128,7 +128,6 @@ NO_HINTS = {
     "formats/known/listing.py ": "what the format is, in tables",
     "formats/store/remote/object_lock.py _lost": "`ckpt verify` of a bucket, as tests/servers has it",
     "formats/store/local/staging.py remove": "a warning",
-    "formats/tf/bundle/shards.py ": "a note",
     "formats/tf/run/leftovers.py _without_index": "a note",
 }
 """Other functions that name a command, and what for."""
