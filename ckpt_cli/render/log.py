@@ -75,22 +75,37 @@ class LinePrinter:
     )
 
     def __init__(self) -> None:
-        self._shown: list[list[str]] = []
+        self._columns: list[render.Column] = []
+        self._places: list[int] = []
+        self._last: list[str] = []
 
     def show(self, row: LogRow, curve: Curve) -> None:
         """Print the line of a checkpoint; one with NaN says where the first is."""
-        cells = _cells(row, None)
+        *cells, note = _cells(row, None)
         if row.first_nan is not None:
-            cells[-1] = f"NaN in {render.escape(row.first_nan)}"
-        is_first = not self._shown
-        self._shown = [*self._shown[-1:], cells]
+            note = f"NaN in {render.escape(row.first_nan)}"
+        is_first = not self._columns
+        if is_first:
+            self._choose(_columns(curve)[:-1], cells)
+        cells = [cells[at] for at in self._places]
         # Aligned with a line of typical width, so that all lines align from the first on.
-        laid = render.laid_out(_columns(curve), [[*self._TYPICAL, ""], *self._shown])
+        typical = [self._TYPICAL[at] for at in self._places]
+        laid = render.laid_out(self._columns, [typical, *([self._last] if self._last else []), cells])
+        self._last = cells
         if is_first and laid.heading is not None:
             render.lines([render.styled(laid.heading, bold=True)])
         *_, lines = laid.rows
         style: dict[str, Any] = {"fg": "red", "bold": True} if row.format is None or row.nan else {}
+        if note:
+            fits = render.width(f"{lines[-1]}  {note}") <= render.room()
+            lines = [*lines[:-1], f"{lines[-1]}  {note}"] if fits else [*lines, f"    {note}"]
         render.lines(render.styled(line, **style) for line in lines)
+
+    def _choose(self, columns: list[render.Column], cells: list[str]) -> None:
+        """Choose the columns for all lines, which have one heading."""
+        left_out = render.laid_out(columns, [self._TYPICAL, cells]).left_out
+        self._places = [at for at, column in enumerate(columns) if column.name not in left_out]
+        self._columns = [columns[at]._replace(worth=None, spare=False) for at in self._places]
 
 
 def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[str]) -> None:

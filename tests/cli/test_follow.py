@@ -285,6 +285,23 @@ def test_the_lines_on_a_terminal(tmp_path: Path, terminal: Callable) -> None:
     assert heading.index("NAN") + 3 == lines[1].index(" 4 ") + 2
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_narrow_terminal_keeps_the_columns_of_the_heading(
+    tmp_path: Path, terminal: Callable, columns: int
+) -> None:
+    """A note about NaN has no room next to the numbers, so it has a line of its own."""
+    name = "decoder/layers_11/attention/query/kernel/of/a/model"
+    for step, value in ((1, 1.0), (2, np.nan)):
+        np.savez(tmp_path / f"ckpt-{step}.npz", **{name: np.full(4, value)})
+    done = terminal("log", tmp_path, "--follow", "--fail-on", "nan", "--color", "never", columns=columns)
+    heading, *lines = done.out.splitlines()
+    assert done.code == 1
+    assert max(map(len, lines[:2])) <= columns
+    at = heading.index("NAN") + 3
+    assert [line[:at].split()[-1] for line in lines[:2]] == ["0", "4"]
+    assert lines[2].strip().startswith("NaN in ")
+
+
 def test_the_same_rows_as_without(ckpt: Callable, following: Callable[..., Following]) -> None:
     watch = following(GUIDE)
     assert [watch.line() for _ in range(3)] == ckpt("log", GUIDE).out.splitlines(keepends=True)
