@@ -268,7 +268,7 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     found = [] if rest is None else [f"to save what can be read: {_rescue(path, rest.name)}"]
     if is_bundle:
         sibling = command_line("rescue", path, "OUT", "--sibling", "OTHER")
-        found.append(f"to rebuild the index from OTHER, another checkpoint of the run: {sibling}")
+        found.append(f"rebuild the index from OTHER, another checkpoint of the run, with {sibling}")
     elif rest is None and not result.hints and not result.is_unsupported:
         found.append("copy the checkpoint again from its source")
     return tuple(found)

@@ -563,13 +563,11 @@ def test_nothing_is_said_of_links_to_files_that_are_replaced(ckpt: Ckpt, tmp_pat
     words = ["convert", path, tmp_path / named, "--to", "name", "--link", "--overwrite", "--json"]
     done = ckpt(*words)
     assert (done.code, done.json["verification"]) == (0, "linked")
-    assert "hard links to SRC's files" not in done.err
+    assert "with SRC as hard links" not in done.err
     assert all(os.stat(shard).st_nlink == 1 for shard in data_shards(parse_location(path)))
     assert values(path).keys() == expected.keys()
     assert all(same(value, expected[key]) for key, value in values(path).items())
-    assert (
-        "hard links to SRC's files" in ckpt("convert", path, tmp_path / "d-1", "--to", "name", "--link").err
-    )
+    assert "with SRC as hard links" in ckpt("convert", path, tmp_path / "d-1", "--to", "name", "--link").err
 
 
 # What hard links mean -----------------------------------------------------------------------

@@ -211,7 +211,7 @@ def test_a_missing_shard_is_one_finding(without: Callable, tmp_path: Path, ckpt:
     result = ckpt("verify", path, "--json")
     (finding,) = result.json["results"][0]["findings"]
     assert (result.code, finding["code"], finding["file"]) == (1, "shard-missing", str(shard))
-    count = f"it holds {tensors} tensors, for example '" if tensors else "its tensors are unknown"
+    count = f"it should contain {tensors} tensors, for example '" if tensors else "its tensors are unknown"
     assert finding["message"].startswith(f"shard {shard.name} is missing; {count}")
 
 
