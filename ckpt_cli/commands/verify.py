@@ -54,7 +54,7 @@ _MOST_SHOWN = 20
     "like",
     type=LocalPath(),
     metavar="B",
-    help="Also run the model with the weights of PATH and of B, and compare the outputs.",
+    help="Also compare outputs of the model with the weights of B.",
     shell_complete=completing("checkpoints"),
 )
 @click.option(
