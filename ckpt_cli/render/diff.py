@@ -259,7 +259,7 @@ def stat(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     texts = [_stat_text(entry) for entry in entries]
     digits = max(map(len, texts))
     beside = digits + len(" ") + len(" | ") + len(" ")
-    # A name with no room beside the shortest bar is shortened, or on a line of its own, as in tables.
+    # A name that leaves no room for the shortest bar is shortened, or has its own line, as in tables.
     rows = [*lay_out(_STAT, [[label] for label in labels], render.room() - beside - _SHORTEST_STAT).rows]
     width = max(render.width(row[-1]) for row in rows)
     room = min(_LONGEST_STAT, max(_SHORTEST_STAT, render.room() - width - beside))

@@ -51,7 +51,7 @@ def _by_chance(groups: Iterable[Group]) -> list[str]:
 
 
 def _sets(pairs: Collection[_Pair], count: int) -> list[tuple[int, ...]]:
-    """Return the sets of checkpoints of which each pair is among these; pairs, where a set is incomplete."""
+    """Return sets in which each pair of checkpoints is one of these; a lone pair if a set is incomplete."""
     together = [{at} for at in range(count)]
     for one, other in sorted(pairs):
         if together[one] is not together[other]:
