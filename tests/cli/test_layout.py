@@ -822,3 +822,15 @@ def test_a_rate_that_decays_is_refused(ckpt: Callable, tmp_path: Path) -> None:
     assert done.code == 3
     assert "has decay=0.1, which PyTorch's Adam does not support" in done.err
     assert not (tmp_path / "t.pt").exists()
+
+
+def test_weights_that_a_map_does_not_name_are_left_out_by_the_hint(ckpt: Callable, tmp_path: Path) -> None:
+    """The hint named a slot of another tensor."""
+    bert = data_path("bert_tiny", "bert_model.ckpt-2")
+    line = ("convert", bert, tmp_path / "bert.safetensors", "--layout", "pytorch", "--map", "bert")
+    done = ckpt(*line)
+    assert done.code == 3
+    assert "hint: to leave these tensors out, pass --exclude 'cls/*'\n" in done.err
+    done = ckpt(*line, "--exclude", "cls/*")
+    assert "pass --kind variable" in done.err
+    assert ckpt(*line, "--exclude", "cls/*", "--kind", "variable").code == 0

@@ -9,6 +9,8 @@ needs its inverse.
 
 from __future__ import annotations
 
+import shlex
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.chunks import same_bytes
@@ -309,11 +311,7 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
         else reader.kinds.get(key, "variable")
         for key in keys
     }
-    for kind, hints in (
-        ("variable", (_exclude(keys),)),
-        ("slot", _LEFT_HINTS),
-        ("optimizer", _LEFT_HINTS),
-    ):
+    for kind in ("variable", "slot", "optimizer"):
         left = [key for key in keys if kinds[key] == kind]
         if left:
             some = ", ".join(map(repr, left[1:_MOST_SHOWN]))
@@ -325,6 +323,7 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
             reason = (
                 why if kind == "variable" else "this is optimizer state, which this layout cannot represent"
             )
+            hints = (_exclude(reader, left, keys),) if kind == "variable" else _LEFT_HINTS
             raise ConversionError(f"{reason}{more}", path=reader.location.path, key=left[0], hints=hints)
     return [Dropped(key, f"the other layout cannot represent this {kinds[key]}") for key in keys]
 
@@ -335,8 +334,14 @@ _LEFT_HINTS = (
 )
 
 
-def _exclude(keys: Sequence[str]) -> str:
-    return leave_out(keys[0]) if keys else ""
+def _exclude(reader: FormatReader, left: Sequence[str], unmatched: Sequence[str]) -> str:
+    """Return the hint that leaves weights out: by their folder, if nothing in it is converted."""
+    parts = zip(min(left).split("/")[:-1], max(left).split("/")[:-1], strict=False)
+    below = "".join(f"{one}/" for one, _ in takewhile(lambda pair: pair[0] == pair[1], parts))
+    is_plain = below and not any(character in below for character in "*?[")
+    if len(left) > 1 and is_plain and {key for key in reader.specs if key.startswith(below)} <= {*unmatched}:
+        return f"to leave these tensors out, pass --exclude {shlex.quote(below + '*')}"
+    return leave_out(left[0])
 
 
 # By the table of transformers' architectures --------------------------------------------
