@@ -468,13 +468,17 @@ _WITH_VOCABULARY = ("IntegerLookup", "StringLookup", "TextVectorization")
 """Layers that learn a vocabulary from data unless their configuration lists it."""
 
 
+def _written_for(chosen: Chosen, what: str, generation: str) -> str:
+    """Return the note on the Keras that can load a target, and on the option if it was not given."""
+    option = "" if chosen.settings.generation else "; to choose another Keras, pass --generation"
+    return f"the {what} is written for {TITLES[generation]}{option}"
+
+
 def _objects(chosen: Chosen, model: Model) -> KerasPlacement:
     _refuse_unknown(chosen, model)
     give_names(model.unit)
     generation = chosen.settings.generation or (KERAS3 if model.facts.major == "3" else KERAS2)
-    chosen.notes.append(
-        f"the object graph is written for {TITLES[generation]}; to choose another Keras, pass --generation"
-    )
+    chosen.notes.append(_written_for(chosen, "object graph", generation))
     if generation == KERAS3:
         state = _state_of(chosen, model, state_in_graph.write_keras3)
         graph, placed = graph_of(as_in_keras_3(model.unit), state)
@@ -554,10 +558,8 @@ def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
     other = model._replace(facts=model.facts._replace(version=version))
     told = model.facts.major == "3" or chosen.settings.config is not None
     if model.optimizer is not None and not (wanted is None and told):
-        title = TITLES[KERAS3 if other.facts.major == "3" else KERAS2]
-        chosen.notes.append(
-            f"the optimizer state is written for {title}; to choose another Keras, pass --generation"
-        )
+        generation = KERAS3 if other.facts.major == "3" else KERAS2
+        chosen.notes.append(_written_for(chosen, "optimizer state", generation))
     return _weights_of(chosen, other)
 
 
