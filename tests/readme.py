@@ -9,10 +9,8 @@ import ast
 import glob
 import json
 import os
-import pty
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -27,6 +25,7 @@ from tests.benchmarks.picture import drawn
 from tests.drawing import objects_and_keys, terminal
 from tests.interop.tensorflow_tests import table
 from tests.support import data_path
+from tests.terminals import run_on_terminal
 from tests.test_architecture import ROOMS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -160,19 +159,9 @@ def on_terminal(arguments: list[str], directory: str) -> str:
 
     A dumb one, on which a slow machine shows no bars, either.
     """
-    master, slave = pty.openpty()
     environment = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "PYTHONPATH": ROOT}
-    command = [sys.executable, "-m", "ckpt_cli", *arguments]
-    with subprocess.Popen(command, stdout=slave, stderr=slave, cwd=directory, env=environment):
-        os.close(slave)
-        out = b""
-        try:
-            while piece := os.read(master, 65536):
-                out += piece
-        except OSError:  # Linux says EIO when the other side is closed
-            pass
-    os.close(master)
-    return "".join(line.rstrip() + "\n" for line in out.decode().replace("\r\n", "\n").splitlines())
+    out = run_on_terminal([sys.executable, "-m", "ckpt_cli", *arguments], environment, cwd=directory)[1]
+    return "".join(line.rstrip() + "\n" for line in out.splitlines())
 
 
 def session(text: str, *options: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from ckpt_cli.cli.main import main
+from tests.terminals import run_on_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,29 +95,10 @@ def terminal() -> Callable[..., Result]:
     """Run `ckpt` in a process of its own on a pseudo-terminal; `err` is what went there too."""
 
     def run(*args: object, columns: int = 100, **environment: str) -> Result:
-        master, slave = pty.openpty()
         settings = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", "PYTHONPATH": ROOT}
         settings["CKPT_PAGER"] = "cat"
         settings.pop("NO_COLOR", None)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ckpt_cli", *map(str, args)],
-            stdin=slave,
-            stdout=slave,
-            stderr=subprocess.PIPE,
-            env={**settings, **environment},
-        )
-        os.close(slave)
-        out = b""
-        while True:
-            try:
-                piece = os.read(master, 65536)
-            except OSError:  # Linux says EIO when the other side is closed
-                break
-            if not piece:
-                break
-            out += piece
-        os.close(master)
-        _, err = process.communicate()
-        return Result(process.returncode, out.decode().replace("\r\n", "\n"), err.decode())
+        command = [sys.executable, "-m", "ckpt_cli", *map(str, args)]
+        return Result(*run_on_terminal(command, {**settings, **environment}, stderr=subprocess.PIPE))
 
     return run
