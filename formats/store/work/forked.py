@@ -44,6 +44,9 @@ _PATIENCE = 1.0
 
 _A_MOMENT = 0.001
 
+_AGAIN_AFTER = 0.02
+"""Seconds, in which a deletion that a signal came into is over."""
+
 
 def can_fork() -> bool:
     """Whether this process may be forked now: elsewhere than on Linux libraries do not allow it."""
@@ -157,6 +160,7 @@ class Forked(Generic[T, R]):
             for ignored in (signal.SIGINT, signal.SIGHUP):  # and the parent receives them
                 signal.signal(ignored, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, _end)
+            sys.unraisablehook = _end_again
             reads_of_child()
             while True:
                 answer = self._done(end.recv())
@@ -188,3 +192,12 @@ def _end(*_: object) -> NoReturn:
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is staged is being removed
     raise SystemExit(1)
+
+
+def _end_again(lost: sys.UnraisableHookArgs) -> None:
+    """End a little later if the signal came during `__del__`: Python drops exceptions there."""
+    if not issubclass(lost.exc_type, SystemExit):
+        sys.__unraisablehook__(lost)
+        return
+    signal.signal(signal.SIGALRM, _end)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)

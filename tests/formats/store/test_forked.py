@@ -141,3 +141,24 @@ def test_few_items_and_a_process_with_threads_fork_nothing() -> None:
         [sys.executable, "-c", FRESH], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_signal_that_comes_into_a_deletion_ends_a_process(capfd: pytest.CaptureFixture[str]) -> None:
+    """Python prints and drops an exception in `__del__`: the process wrote on stderr and did not end."""
+
+    class Deleted:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000):  # where Python calls the handler
+                pass
+
+    def work(item: int) -> int:
+        if item == 3 and os.getpid() != HERE:
+            Deleted()
+            time.sleep(60)
+        return item
+
+    begin = time.monotonic()
+    assert list(Forked(work, range(500), 2)) == [*range(500)]
+    assert time.monotonic() - begin < 30
+    assert capfd.readouterr() == ("", "")
