@@ -199,6 +199,14 @@ def test_docstrings_and_comments_are_read_by_a_switch(holding: Callable[[str, st
     }
 
 
+def test_the_cells_of_a_table_in_a_docstring_are_texts(holding: Callable[[str, str], None]) -> None:
+    holding(
+        "formats/errors.py", '"""Its files.\n\nindex    names and offsets\n3, 4     the data shards\n"""\n'
+    )
+    found = [one.text for one in sentences(["formats/errors.py"], docstrings=True)]
+    assert found == ["Its files.", "index", "names and offsets 3, 4", "the data shards"]
+
+
 def test_a_room_that_has_more_is_shown_and_numbers_only_fall(tmp_path: object) -> None:
     known = f"{tmp_path}/known.json"
     with open(known, "w", encoding="utf-8") as file:

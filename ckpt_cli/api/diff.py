@@ -127,7 +127,7 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
         return iter(self)
 
     def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a row without what is the same on both sides twice, what is asked most beside the name."""
+        """Return a row that names equal dtypes and shapes once, with the most useful columns first."""
         found = super()._of_people({**row, "object_path": self._known_as.get(row["key"])})
         both = {what: (found.pop(f"left_{what}"), found.pop(f"right_{what}")) for what in ("dtype", "shape")}
         source, first = found.pop("old_key"), ("key", "change", "rel_l2", "cosine")

@@ -165,7 +165,7 @@ def _verify(
     reporter: Reporter,
     result: Result | None,
 ) -> Result:
-    """Verify a checkpoint, of which the `result` of reading it may be known, by everything asked for."""
+    """Do all checks of `options`; `result` is that of reading the checkpoint, if it has been read already."""
     if isinstance(place, Result):
         return place
     if result is not None and options == VerifyOptions(options.recursive):

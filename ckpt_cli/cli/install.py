@@ -2,9 +2,9 @@
 
 bash    bash-completion(8): $BASH_COMPLETION_USER_DIR, or bash-completion in $XDG_DATA_HOME,
         completions/ckpt there, loaded when the command is first completed; bash alone looks
-        nowhere, so it is asked whether its user's start-up files have loaded bash-completion
-zsh     zshcompsys(1): _ckpt in one of $fpath, looked for by compinit; the user's start-up files make the
-        one and call the other, so zsh is asked; only folders below the user's home are taken
+        nowhere, so bash is run to see whether the user's start-up files load bash-completion
+zsh     zshcompsys(1): _ckpt in one of $fpath, looked for by compinit; start-up files set
+        $fpath and call compinit, so zsh is run to see both; only folders below the user's home are used
 fish    completions(fish): fish/completions/ckpt.fish in $XDG_CONFIG_HOME
 """
 

@@ -89,7 +89,7 @@ def _as_json(tensors: Tensors, look: Look) -> None:
 
 
 def _json_rows(tensors: Tensors, kinds: list[str | None], *, long: bool) -> Iterator[str]:
-    """Yield `tensors.rows` as text, most of which repeats from tensor to tensor, and add their kinds."""
+    """Yield `tensors.rows` as JSON and append their kinds; the repeated parts are encoded once."""
     keys, numbers, specs, _ = tensors.columns
     shown = (listing.shown(spec) | (spec.stored_document if long else {}) for spec in specs)
     behind = [render.json_text(fields)[1:-1] for fields in shown]

@@ -109,7 +109,7 @@ def _kept(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[
 def _without_spare(
     columns: Sequence[Column], natural: Sequence[int], kept: list[int], room: int, names: Mapping[str, None]
 ) -> list[int]:
-    """Return the columns with which the fewest names need a line of their own: of these, the most columns."""
+    """Return the columns that leave the fewest names on a line of their own; on a tie, the most columns."""
 
     def count(some: list[int]) -> int:
         cells = _widths(columns, natural, some, room)[some.index(folded)]

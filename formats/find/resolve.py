@@ -107,8 +107,9 @@ def saved_model_prefix(directory: Location) -> Location | None:
 def resolve(path: Location) -> CheckpointLocation:
     """Return the checkpoint that `path` names.
 
-    `path` is no directory, except a SavedModel's or a sharded model's. Raises CheckpointNotFoundError if
-    nothing is there, InaccessibleError if something cannot be opened, and UnsupportedFeatureError for a URL.
+    `path` is a file, or the directory of a SavedModel or of a sharded model. Raises CheckpointNotFoundError
+    if nothing is there, InaccessibleError if something cannot be opened, and UnsupportedFeatureError for a
+    URL.
     """
     found = find(path)
     if found is None:

@@ -7,9 +7,9 @@
     virtual      in other datasets; external storage, in other files: both are refused
 
 Declaring a shape costs nothing, and storing a chunk of zeros next to nothing. So both are compared with the
-stored size before memory is allocated: contiguous values must be within the file, and more than 4 GiB from
-less than a thousandth of that is rejected, as Keras does. A filtered chunk is in memory as a whole, so one
-larger than `LARGEST_CHUNK` must have at least a quarter of its size in the file.
+stored size before memory is allocated. Contiguous values must be within the file. As in Keras, more than 4
+GiB from less than a thousandth of that is rejected. A filtered chunk is in memory as a whole, so one larger
+than `LARGEST_CHUNK` must have at least a quarter of its size in the file.
 """
 
 from __future__ import annotations

@@ -259,9 +259,8 @@ def pairs_within_layers(
     """Yield (key in `h5`, key in `objects`) of weights that their layer and full name tell apart.
 
     A layer of keras-h5 is one object. So if some of its weights are paired, all of it is at or below one path
-    of the object graph, and a full name that occurs twice in the model may be unique there: each of two
-    blocks has a variable named `scale`. `paired` maps keys of `h5` that are already paired to keys of
-    `objects`.
+    of the object graph. A full name that occurs twice in the model may be unique there: each of two blocks
+    has a variable named `scale`. `paired` maps keys of `h5` that are already paired to keys of `objects`.
     """
     taken = set(paired.values())
     paths = objects.object_paths

@@ -13,11 +13,11 @@ but where it `turns`: TensorFlow 1 keeps for momentum the sum of gradients, PyTo
 Keras the step that follows of it, -learning_rate times that.
 
 PyTorch keeps the same for each parameter, together with `step`, a float, and for NAdam `mu_product`; its SGD
-keeps no step. Its programs differ from TensorFlow's in things that no checkpoint holds: Adam adds epsilon
-after the bias correction, RMSprop and Adagrad add it after the root, Adagrad's sum starts at 0, and
-`weight_decay` of all except AdamW is part of the gradient. NAdam is that of legacy Keras, whose momentum
-decays as slowly. tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras
-2.15, 3.15), torch/optim/ (PyTorch 2.13)
+keeps no step. Its programs differ from TensorFlow's in ways that no checkpoint shows. Adam adds epsilon after
+the bias correction; RMSprop and Adagrad add it after the root. Adagrad's sum starts at 0. `weight_decay` is
+part of the gradient, except in AdamW. NAdam is that of legacy Keras, whose momentum decays as slowly.
+tensorflow/python/training/, keras/src/optimizers/legacy/ and keras/src/optimizers/ (Keras 2.15, 3.15),
+torch/optim/ (PyTorch 2.13)
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ graph that is made from names alone:
     iter                                  legacy Keras
     slot variables, neither of these      TensorFlow 1
 
-Wrappers are transparent: a LossScaleOptimizer's numbers are those of the inner optimizer. The numbers of a
-list are not used: Keras 3 lists the variables that its slots belong to; before that their full names and
-shapes show it, and the model's order if several variables share both.
+Wrappers are transparent: a LossScaleOptimizer's numbers are those of the inner optimizer. The variable of a
+slot is not computed from its number in the list. Keras 3 lists the variables of its slots. Before Keras 3,
+full names and shapes identify them, or the model's order if several variables share both.
 """
 
 from __future__ import annotations

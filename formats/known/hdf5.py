@@ -254,7 +254,7 @@ class Hdf5Writer(FormatWriter):
             self._sink.close()
 
     def abandon(self) -> None:
-        # what cannot be closed is removed in the last line
+        # a file that cannot be closed is removed in the last line
         if "_file" in self.__dict__:
             with contextlib.suppress(OSError, RuntimeError):
                 self._file.close()

@@ -2,11 +2,11 @@ r"""npz: numpy's archives, a zip of `.npy` members; a key is a member's name wit
 
     members: see formats.store.archive.reader; each is a `.npy` file, see formats.core.npy
 
-An array of objects is a pickle, and a pickle is a program: it is listed without a dtype and never loaded.
-numpy writes types that are not its own (bfloat16) as bytes without their name, so those have no dtype here
-either. Stored members are read in place, and deflated ones from their start. numpy/lib/_format_impl.py
+An array of objects is a pickle, and a pickle is a program. It is listed without a dtype and never loaded.
+numpy writes other libraries' types (bfloat16) as bytes without their name, so these have no dtype either.
+Stored members are read in place, and deflated ones from their start. numpy/lib/_format_impl.py
 
-Written are stored members: the same file from the same tensors, whenever it is written.
+The writer stores members uncompressed and without times, so the same tensors give the same file.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@
     types not mapped:   the stored bytes
 
 Digests do not depend on how a format stores values, so a tensor has the same digest in every format. A bundle
-stores the CRC-32C of exactly these bytes for most of its tensors, and that one is used. A lone index has
-checksums of other bytes for the rest, which are marked: `stored:` is the stored, masked sum, and `slices:` is
-the CRC-32C of the keys and stored sums of a partitioned tensor's slices, in the order of the keys.
+stores the CRC-32C of exactly these bytes for most of its tensors, and that one is used. An index without its
+shards has checksums of other bytes for the rest. They have a prefix: `stored:` is the stored, masked sum;
+`slices:` is the CRC-32C of the keys and stored sums of a partitioned tensor's slices, in the order of the
+keys.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ _CHECKPOINT_METADATA    a step; each folder in it is an item: a tree, or JSON in
 3, ckpt_000003          a step of a CheckpointManager, by name; Orbax 0.4 writes no _CHECKPOINT_METADATA
 NAME.orbax-checkpoint-tmp, NAME.orbax-checkpoint-tmp-NANOSECONDS
                         a step that is being written, or whose save was interrupted
-commit_success.txt      what completes a step in a bucket, where nothing is renamed
+commit_success.txt      completes a step in a bucket, where files cannot be renamed
 """
 
 from __future__ import annotations

@@ -153,11 +153,15 @@ def _docstring(node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[int, str]
 
 
 def _paragraphs(line: int, text: str) -> Iterator[tuple[int, str]]:
-    """Return the paragraphs of a docstring; indented ones are examples, or layouts of bytes."""
+    """Return the paragraphs of a docstring; indented ones are examples, or layouts of bytes.
+
+    The cells of a table, with at least three spaces between them, are paragraphs of their own.
+    """
     for found in re.finditer(r"(?:^|\n\n+)((?:(?!\n\n).)+)", text, re.DOTALL):
         paragraph = found[1]
         if not paragraph.lstrip("\n").startswith((" ", "\b", "\\b")):
-            yield line + text[: found.start(1)].count("\n"), paragraph
+            at = line + text[: found.start(1)].count("\n")
+            yield from ((at, cell) for cell in re.split(r"(?<=\S) {3,}(?=\S)", paragraph))
 
 
 def _of_docstrings(path: str, source: str) -> Iterator[tuple[int, str]]:

@@ -2,9 +2,9 @@
 
 TARGET's object graph stands for the program. (If both are name-based, TARGET's names do, as for the Savers of
 TensorFlow 1 and the Estimators; for Orbax and Flax, the keys of TARGET's tree.) Each of its nodes, slot
-variables included, counts as an existing object, and `restore` adds a missing save counter. The matching is
-`formats.tf.graph.matching`, with which the runtime restores. An optimizer receives slot variables that it
-lacks as follows:
+variables included, counts as an existing object, and `restore` adds a missing save counter.
+`formats.tf.graph.matching` does the matching, as it does when the runtime restores. An optimizer receives
+slot variables that it lacks as follows:
 
     Keras 2 legacy (edges `iter` and `decay`), or any with slots   makes it
     Keras 2.11 and later (edge `_iterations`)                      refuses: the restore fails

@@ -145,7 +145,7 @@ def distances(
 
 
 def _pairs(readers: Sequence[FormatReader], options: MatrixOptions) -> dict[tuple[int, int], list[KeyPair]]:
-    """Return the chosen tensors of each two checkpoints; a pattern need not match in all of them."""
+    """Return the chosen tensors of each pair of checkpoints; a pattern need not match in all of them."""
     sifted = None if options.selection.everything else sifted_together(readers, options.selection)
     pairs = {}
     for one, other in combinations(range(len(readers)), 2):

@@ -88,11 +88,11 @@ class FailOn(NamedTuple):
 
 
 class Baseline:
-    """An earlier document of `ckpt diff --json`: what it shows is known, and no reason to fail.
+    """An earlier document of `ckpt diff --json`: the changes that it shows are no reason to fail.
 
-    A change of values is known if they are no farther apart than they were, or, if only a count of elements
-    is known, if no more differ. With several pairs, each is compared with its own earlier result. Raises
-    CheckpointError for another kind of file.
+    A change of values is known if the distance has not grown. If the document has only a count of changed
+    elements, that count must not have grown. With several pairs, each is compared with its own earlier
+    result. Raises CheckpointError for another kind of file.
     """
 
     def __init__(self, path: Location) -> None:

@@ -100,7 +100,7 @@ def _check_alike(reader: FormatReader, last: FormatReader) -> None:
     if reader.format.name != last.format.name:
         message = f"the format is {reader.format.name}, but {last.location.path} is {last.format.name}"
         words = ["convert", spelling(reader.location), "DST", "--to", last.format.name]
-        if last.format.family is Family.KERAS:  # which needs a model, or a template
+        if last.format.family is Family.KERAS:  # a Keras file needs a model, or a template
             words += ["--like", spelling(last.location), "--keep-optimizer"]
         hints = (f"to convert this checkpoint to that format first: {command_line(*words)}",)
         raise ConversionError(message, path=reader.location.path, hints=hints)

@@ -1,12 +1,11 @@
 """Sharing a source's files with the bundle that is made of it: what `--link` does.
 
-A bundle's index may point anywhere in a data shard. So a tensor whose bytes a file stores as a data shard
-would (`LazyTensor.shard_range`) need not move: the file itself becomes a shard, as a clone or under a second
-name, and the index points to the tensor in it. Tensors with other values, or stored in another way, go to a
-shard of the bundle's own.
+A bundle's index may point anywhere in a data shard. Some files store a tensor's bytes as a data shard would
+(`LazyTensor.shard_range`). Such a file becomes a shard, as a clone or under a second name, and the index
+points to the tensor in it. Tensors with other values, or stored in another way, go to a shard of the bundle's
+own.
 
-A format without a checksum that a bundle could take over has it computed, which reads the values
-and writes nothing.
+If the format has no checksum that the bundle can use, it is computed: the values are read, not written.
 """
 
 from __future__ import annotations

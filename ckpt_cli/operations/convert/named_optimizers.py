@@ -99,7 +99,7 @@ class NamedOptimizers:
         """Return step counts, with which Keras' optimizers continue; the graph gets those that it lacks."""
         moves = [self._count(invented.keys[name], name, steps) for name, steps in self._counts.items()]
         for one in self._optimizers(invented):
-            # a tensor with the name of a count already exists, whatever its content
+            # a tensor that has the name of a count is kept, even if its content is another one
             if not one.state.known or one.keeps_sums or ITERATIONS in one.state.numbers:
                 continue
             steps = self._steps(one)

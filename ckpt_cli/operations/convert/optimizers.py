@@ -1,11 +1,11 @@
 """Carrying optimizers' state from one checkpoint into another by what it means.
 
 Each optimizer of TEMPLATE is found in SRC by the variables that it trains. Each of its slots comes from the
-slot of the same variable with the same meaning, whatever its name and position in SRC's generation. A value
-that has the same meaning in another form is converted: TensorFlow 1's momentum is a sum of gradients, and
-Keras' is -learning_rate times that. Step counts, powers of beta and the rate follow. Hyperparameters that a
-generation does not save stay with the program. If the optimizers differ, or one keeps state that the other
-lacks, nothing is converted: that is an error.
+slot with the same variable and the same meaning. Its name and position in SRC's generation do not matter. A
+value that has the same meaning in another form is converted: TensorFlow 1's momentum is a sum of gradients,
+and Keras' is -learning_rate times that. Step counts, beta1_power, beta2_power and the learning rate are
+converted as well. Hyperparameters that a generation does not save stay with the program. If the optimizers
+differ, or one keeps state that the other lacks, nothing is converted: that is an error.
 """
 
 from __future__ import annotations

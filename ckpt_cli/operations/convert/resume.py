@@ -225,7 +225,7 @@ class Ledger:
     ) -> Copied:
         """Fill a place from its beginning to its end; return the checksum.
 
-        Where that `proves` it, each chunk is read back at once: to make it again takes longer.
+        If `proves` is True, each chunk is read back at once, because computing it again takes longer.
         """
         claim = self.claim(place, 0, size)
         if claim is not None and self.is_doubtful:

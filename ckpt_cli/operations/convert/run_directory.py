@@ -1,9 +1,9 @@
 """A run directory that is converted: which file becomes which, and its state file.
 
-The state file is converted with the new names: the same entries in the same order, because a
-CheckpointManager removes the first of them, and with their times, by which it keeps one every few hours.
-Unlisted checkpoints stay unlisted, so that no manager removes one that was meant to stay. Entries whose files
-are gone are dropped.
+The state file is written with the new names. Its entries keep their order, because a CheckpointManager
+removes the first of them. They keep their times, because it uses these to keep one checkpoint every few
+hours. Unlisted checkpoints stay unlisted, so that no manager removes one that was meant to stay. Entries
+whose files are gone are dropped.
 """
 
 from __future__ import annotations

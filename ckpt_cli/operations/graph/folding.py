@@ -91,18 +91,22 @@ class Drawing(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """The structure of rows: `below` has the children of each node, similar ones grouped under one name.
-
-    `slots` are (name, node) by variable, `aliases` (name, node) by their start, and `names` the names of each
-    node under its parent; `owners` are the variables of slots; `counts` are the nodes below each, without
-    slots.
-    """
+    """The structure of rows, by node."""
 
     below: dict[int, list[tuple[str, tuple[int, ...]]]]
+    """The children; similar ones are grouped under one name."""
+
     slots: dict[int, list[tuple[str, int]]]
+    """The slots of a variable: name and node."""
+
     aliases: dict[int, list[tuple[str, int]]]
+    """Edges to nodes that have their row elsewhere: name and node."""
+
     owners: dict[int, int]
+    """The variable of a slot."""
+
     counts: dict[int, int]
+    """The number of nodes below, without slots."""
 
     def rows_below(self, row: TreeRow, *, slots: bool) -> int:
         """Return how many rows the next level has below a row."""

@@ -13,9 +13,9 @@ _MOST_KEPT = 20
 
 
 class Flaws:
-    """Errors, of which the `first` are kept, and all are counted.
+    """The first errors, and the number of all.
 
-    Of a damaged shard every tensor has the same to say, and an error holds kilobytes: its traceback.
+    Every tensor of a damaged shard raises the same error, and its traceback takes kilobytes.
     """
 
     def __init__(self) -> None:

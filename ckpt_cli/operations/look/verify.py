@@ -227,7 +227,7 @@ _BYTES_A_SECOND = 10_000_000  # far below any disk; slower is not reading
 
 
 def _needs_a_child(location: CheckpointLocation) -> bool:
-    """Whether HDF5 is in it, or may be: other archives are read by this process and all of its workers."""
+    """Whether the file is or may contain HDF5, which a child process reads; this process reads the others."""
     try:
         with Probe(location) as probe:
             if probe.head.startswith(b"\x89HDF") or location.head.endswith(".json"):
@@ -235,7 +235,7 @@ def _needs_a_child(location: CheckpointLocation) -> bool:
             if not probe.head.startswith(ZIP):
                 return False
             if directory_size(probe.tail) > _LARGE_DIRECTORY:
-                return True  # not read twice
+                return True  # only the child reads so large a directory
             return probe.zip is None or any(name.endswith(_HDF5_SUFFIXES) for name in probe.zip.names)
     except CorruptCheckpointError:
         return True  # the directory of the archive cannot be read

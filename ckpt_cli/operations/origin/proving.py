@@ -1,4 +1,4 @@
-"""Proofs: a weight of an export beside what a rule gives, a part at a time."""
+"""Proofs: compare a weight of an export, part by part, with the result of a rule."""
 
 from __future__ import annotations
 

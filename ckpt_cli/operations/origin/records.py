@@ -72,7 +72,7 @@ class Closeness(NamedTuple):
     """The largest step of a quantization; differences below half of it do not show."""
 
     words: str = ""
-    """What was compared, where that is not each element with its bound."""
+    """The comparison in words, if it was not each element with its bound."""
 
     is_coarse: bool = False
     """Whether all values are below the step of the quantization, so that nothing can be proved."""

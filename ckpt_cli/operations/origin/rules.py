@@ -89,7 +89,7 @@ class DerivationRules(NamedTuple):
                 yield _changed(way, f"divided by the square root of {dimensions}", divide, slack=ROUNDINGS)
 
     def of_key(self, key: str, shape: tuple[int, ...]) -> Iterator[Derivation]:
-        """Yield the ways to make a weight of one tensor that was told: orders of axes that give its shape."""
+        """Yield the orders of axes that give the tensor `key` the shape of a weight."""
         before = self.specs[key].shape
         if before == shape:
             ways = [Arrangement(tuple(range(len(shape))), shape)]

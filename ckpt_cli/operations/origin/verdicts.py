@@ -1,4 +1,4 @@
-"""The verdict on each weight of an export: paired by name, else by order and shape, and proved by value."""
+"""The verdict on each weight of an export: paired by name, or by order and shape, and proved by value."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _SMALL = 1 << 20
 
 
 class Attempt(NamedTuple):
-    """Ways to make a weight, and whether its name, or that of its operation, tells their layer."""
+    """Ways to make a weight, and whether its name, or that of its operation, names their layer."""
 
     ways: list[Derivation]
     is_named: bool = True
@@ -266,7 +266,7 @@ class Judge:
         return self._of_role(key, rare)
 
     def _linked(self, use: Use | None, own: Sequence[SourceLayer]) -> list[SourceLayer]:
-        """Return the layers that the operation which uses a weight mentions, beside those of its own name."""
+        """Return the layers that a weight's name mentions, and those that its operation's name mentions."""
         if use is None:
             return []
         found = {layer.number: layer for layer in own}

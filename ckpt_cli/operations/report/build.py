@@ -1,4 +1,4 @@
-"""What `verify`, `diff` and `stats --fail-on` found, as one list of findings."""
+"""One list of findings from the results of `verify`, `diff` and `stats --fail-on`."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ class Follower:
     ) -> bool:
         """Whether a checkpoint opens, and none of its files is missing or still written to.
 
-        `is_settled`: whether its files are as at the last poll, and whether its index is another one than
-        that of the state told before.
+        `is_settled` has two facts: its files have not changed since the last poll, and its index differs from
+        the one reported last.
         """
         is_unchanged, has_new_index = is_settled
         try:

@@ -103,7 +103,7 @@ def _member_rows(directory: Directory, jobs: int, *, long: bool) -> Iterator[_Li
 
     if jobs == 1 or len(directory.members) < _MANY:
         return map(row, directory.members)
-    from formats.store.work.forked import each_of_many  # which a small directory does not need
+    from formats.store.work.forked import each_of_many  # a small directory does not need this import
 
     return each_of_many(row, directory.members, jobs, directory.path.store)
 

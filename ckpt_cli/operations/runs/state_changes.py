@@ -15,9 +15,9 @@ Nothing outside the directory is ever deleted: the state file of a copied direct
 name, by absolute paths, the checkpoints of the original.
 
 Two traits of TensorFlow's CheckpointManager determine what is written. It deletes the first entries of the
-list, so the latest comes last. And it forgets, without deleting, checkpoints that are not newer than
-`last_preserved_timestamp`, which is how it keeps one every few hours; so an added entry older than the rest
-gets no later time than that. tensorflow/python/checkpoint/checkpoint_management.py
+list, so the latest comes last. To keep one checkpoint every few hours, it removes entries that are not newer
+than `last_preserved_timestamp` from the list without deleting their files. So an added entry older than the
+rest gets no later time than that. tensorflow/python/checkpoint/checkpoint_management.py
 """
 
 from __future__ import annotations

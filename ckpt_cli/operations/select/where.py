@@ -107,7 +107,7 @@ class _Not(NamedTuple):
 
 
 class _Several(NamedTuple):
-    """Parts that must all hold, or one of which must if `decisive` is True: the result that decides alone."""
+    """An `and` (`decisive` is False: one false part decides) or an `or` (`decisive` is True)."""
 
     decisive: bool
     parts: tuple[_Node, ...]

@@ -21,7 +21,7 @@ CODES = {
     "nan": "values are not a number",
     "inf": "values are infinite",
 }
-"""Titles of codes that are no finding of `ckpt verify`, or mean something else there."""
+"""Titles of codes that `ckpt verify` does not report, or reports with another meaning."""
 
 
 def title(code: str) -> str:

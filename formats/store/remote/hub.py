@@ -79,7 +79,7 @@ class HubStore(ListedStore):
         for file in files:
             sums.append(FileSum(file.path, file.identity))
             self._sums.setdefault((file.path, file.identity), []).append(sums[-1])
-            sums[-1].add(0, file.read(0, min(file.size, LOOK)))  # which may already be in memory
+            sums[-1].add(0, file.read(0, min(file.size, LOOK)))  # these bytes may already be in memory
         try:
             yield sums
         finally:

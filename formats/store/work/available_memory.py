@@ -1,7 +1,7 @@
 """How much memory this process may still take, on Linux.
 
-The system says how much it has, a control group (of a container, or of a job of a scheduler) how much its
-processes may have, and `ulimit -v` how much address space this process may have.  Pages of files count as
+Three limits apply: the free memory of the system, the limit of the control group (of a container, or of a
+scheduler's job), and the address space that `ulimit -v` allows this process.  Pages of files count as
 available: the system drops them when it needs the memory.
 """
 

@@ -62,8 +62,8 @@ def each_of_many(work: Callable[[T], R], items: Sequence[T], jobs: int, store: S
 class Forked(Generic[T, R]):
     """`work(item)` of every item, in their order, by `jobs` processes that are forked at once.
 
-    This process does the batches of a lost process, and everything if no process can be started. What `work`
-    raises is raised when its result is next. At the end of the iterator all processes have ended.
+    This process does the batches of a lost process, and everything if no process can be started. An exception
+    of `work` is raised when its result is next. At the end of the iterator all processes have ended.
 
     A process gets `batch` items at a time. It is killed if it has not ended `patience` seconds after SIGTERM.
     """
@@ -155,7 +155,7 @@ class Forked(Generic[T, R]):
     def _serve(self, end: Connection, others: list[Connection]) -> NoReturn:
         """Do batches until the parent sends no more, and never return."""
         try:
-            for other in others:  # which would hide that the parent has ended
+            for other in others:  # open, these would hide that the parent has ended
                 other.close()
             for ignored in (signal.SIGINT, signal.SIGHUP):  # and the parent receives them
                 signal.signal(ignored, signal.SIG_IGN)

@@ -1,9 +1,9 @@
 """Work as a list of tasks that do not depend on each other, and who does them.
 
 A task is a function and one item of plain data. Its result returns to the caller, in the order of the items.
-So results, and files in which every task writes its own range, do not depend on who runs the tasks: this
-thread, a pool of threads, or any other `concurrent.futures.Executor` that can reach the files
-(`formats.store.work.executors`).
+This thread can run the tasks, a pool of threads, or any other `concurrent.futures.Executor` that can reach
+the files (`formats.store.work.executors`). The results do not depend on that, nor do files in which every
+task writes its own range.
 
 Items are taken from their source only a little ahead of the work, so a million tasks
 need no more memory than a few, and small ones travel together.
@@ -219,11 +219,10 @@ def _done_here(work: Callable[[T], R], items: Iterable[T], told: Callable[[T, R]
 class Workers:
     """Hands out tasks, or runs them in the calling thread if there are no workers.
 
-    `hands` is called once, when there is something to share.  `total` are the bytes of all the work, which
-    decide how large a task is, `jobs` how many processes may be forked for many small files instead (None:
-    as many as there are threads by default).
-    `sent` counts tasks that were handed out and their bytes, `kept` the tensors, and their bytes, that this
-    process goes through itself.
+    `hands` is called once, when there is something to share. `total` is the number of bytes of all the work,
+    which decides how large a task is. `jobs` is the number of processes to fork for many small files instead
+    (None: one per default thread). `sent` counts the submitted tasks and their bytes; `kept` counts the
+    tensors that this process reads itself, and their bytes.
     """
 
     def __init__(

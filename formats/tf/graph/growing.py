@@ -49,7 +49,7 @@ class GrowingNode:
 
     A node holds a variable, with this full name, or a hash table, with this name, or nothing, and
     `attributes` as well. `slots` are those of an optimizer: name, variable, and node of each. A million names
-    make some millions of nodes, so the path, with which a node's key begins, is computed on demand.
+    make some millions of nodes, so the path, the beginning of a node's key, is computed on demand.
     """
 
     __slots__ = (

@@ -180,7 +180,7 @@ def _hang(root: GrowingNode, names: Iterable[str], *, has_counter: bool) -> dict
     return variables
 
 
-# Which slot of which optimizer ----------------------------------------------------
+# Slots and their optimizers --------------------------------------------------------
 
 
 def _slots_by_owner(

@@ -141,7 +141,7 @@ class _MetaGraphFile:
             if number != _NODE or size > _LARGEST_NODE:
                 continue
             data = self._message.read(at, size)
-            if b"Var" not in data:  # which is faster than decoding every node
+            if b"Var" not in data:  # faster than decoding every node
                 continue
             try:
                 node = _GraphNode.decode(data)

@@ -6,11 +6,11 @@
                   differs from the general rules (`names`)
     back.tsv      library, model_type, rank, classes, name: the variables of each class, for the way back
 
-A rule is searched in the name that the general rules give, with the prefix.  The replacement `=` keeps
-the name, `-` leaves the tensor out, because PyTorch ties it to another one or computes it, `-tied` does so
-unless the configuration says that embeddings are not tied, `-headed` does so unless the class is the base
-model, and `!` rejects it.  The operation `squeeze` removes axes of length 1; the others are those of maps.
-A rule that leaves a tensor out has, instead of operations, the PyTorch name of the tensor it is tied to.
+A rule is searched in the name that the general rules give, with the prefix.  The replacement `=` keeps the
+name. `-` leaves the tensor out, because PyTorch ties it to another one or computes it. `-tied` does so unless
+the configuration says that embeddings are not tied, and `-headed` unless the class is the base model. `!`
+rejects the tensor.  The operation `squeeze` removes axes of length 1; the others are those of maps. A rule
+that leaves a tensor out has, instead of operations, the PyTorch name of the tensor it is tied to.
 """
 
 from __future__ import annotations
