@@ -76,9 +76,7 @@ ROOMS = (
     "known",
     "find",
 )
-"""The rooms of `formats`, each of which may import earlier ones; rooms in one entry may not import each
-other.
-"""
+"""The rooms of `formats`. Each may import earlier ones; rooms in one entry may not import each other."""
 
 FORMATS = sorted(name for name in modules() if name.startswith("formats.known."))
 

@@ -1,4 +1,4 @@
-"""Notebooks show checkpoints; names in them are text, whatever they contain."""
+"""Notebooks show checkpoints; names in them are always text."""
 
 from __future__ import annotations
 

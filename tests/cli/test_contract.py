@@ -229,7 +229,7 @@ def test_a_checkpoint_in_a_store_is_held_to_it(tmp_path: Path, ckpt: Callable, l
 def test_damage_hides_no_other_difference(
     tmp_path: Path, ckpt: Callable, lock: Callable, suffix: str
 ) -> None:
-    """After damage nothing was compared with the lock file any more."""
+    """After damage, nothing was compared with the lock file."""
     many = {"hit": np.arange(500, dtype=np.float32), **TENSORS}
     write_bundle(str(tmp_path / "left-1"), {**many, "gone": np.int64(1)})
     model = lock(tmp_path / "left-1")

@@ -482,7 +482,7 @@ def test_weights_that_keras_3_keys_below_the_optimizer_are_the_models(tmp_path: 
     assert ckpt("verify", tmp_path / "w-1").code == 0
 
 
-# What is said ----------------------------------------------------------------------
+# Messages ----------------------------------------------------------------------
 
 
 def test_in_a_pipe_it_says_what_was_written_and_prints_nothing(tmp_path: Path, ckpt: Callable) -> None:

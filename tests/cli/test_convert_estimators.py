@@ -182,7 +182,7 @@ def test_another_step_of_the_run_fills_the_same_structure(
     assert bundle_bytes(str(tmp_path / "names-1")) == bundle_bytes(first)
 
 
-# Going on with another model ------------------------------------------------------
+# Resuming with another model ------------------------------------------------------
 
 
 @pytest.mark.parametrize("fixture", IRIS)

@@ -623,7 +623,9 @@ def test_layers_that_could_change_places_are_refused(target: str, ckpt: Callable
 
 @pytest.mark.parametrize("name", ["adam", "momentum"])
 def test_keras_gets_the_very_names_of_tensorflow_1(name: str, ckpt: Callable, tmp_path: Path) -> None:
-    """What TensorFlow 1 wrote comes back from Keras 3 unchanged; a saver ignores the rest."""
+    """TensorFlow 1's tensors are unchanged after a conversion to Keras 3 and back; a saver ignores the
+    rest.
+    """
     objects, names = tmp_path / "objects-3", tmp_path / "names-3"
     assert ckpt("convert", trained(f"tf1/{name}"), objects, "--like", fresh(f"k3/{name}")).code == 0
     result = ckpt("convert", objects, names, "--to", "name")
@@ -1062,7 +1064,7 @@ def test_a_file_whose_optimizer_scales_the_loss_takes_the_loss_scale_of_another_
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_numbers_that_are_made_up_are_cast(dtype: str, ckpt: Callable, tmp_path: Path) -> None:
-    """The powers of beta, which Keras does not keep, caused a traceback."""
+    """beta1_power and beta2_power, which Keras does not keep, caused a traceback."""
     path = tmp_path / "ckpt-3"
     result = ckpt("convert", trained("new/adam"), path, "--to", "name", "--cast", dtype)
     assert result.code == 0, result.err

@@ -136,7 +136,7 @@ def test_extract_writes_plain_keys(ckpt: Callable[..., Any], tmp_path: Path) -> 
 
 
 def odd_graph(tmp_path: Path) -> Path:
-    """Write objects, two tensors of which would share a key without the suffix."""
+    """Write objects in which two tensors would share a key without the suffix."""
     with formats.open_checkpoint(GUIDE) as reader:
         graph, value = reader.object_graph, reader["step" + SUFFIX].read()
     assert graph is not None

@@ -82,7 +82,7 @@ def test_a_convolution_net_there_and_back(ckpt: Callable, tmp_path: Path) -> Non
     trained = saved(tmp_path / "trained.npz", **torch)
     result = ckpt("convert", trained, back, "--layout", "tensorflow", "--config", CONV, "--json")
     assert result.code == 0
-    # PyTorch's additional tensors are dropped, whatever they counted.
+    # PyTorch's additional tensors are dropped, with any value.
     assert result.json["dropped"] == [
         {"key": "bn_a.num_batches_tracked", "reason": "TensorFlow does not use these values"}
     ]

@@ -160,7 +160,7 @@ RAISED = {
 def failing(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, str]:
-    """A run of three, the second of which cannot be opened, and its message."""
+    """A run of three checkpoints, and the message of the second, which cannot be opened."""
     error, said = RAISED[request.param]
     for step in (1, 2, 3):
         spec = TensorSpec("w", BY_NAME["float32"], (2, 2))

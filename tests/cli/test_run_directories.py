@@ -200,7 +200,7 @@ def test_a_graph_without_its_checkpoint_says_what_it_is(tmp_path: Path, ckpt: Ca
     assert "a graph, which has no values" in result.err
 
 
-# While somebody saves -------------------------------------------------------------
+# While a program saves -------------------------------------------------------------
 
 
 def test_a_checkpoint_that_goes_away_between_listing_and_opening(

@@ -43,7 +43,7 @@ def test_no_row_wraps_twice(columns: int, command: list[str], terminal: Callable
 
 
 def test_a_dumb_terminal_shows_names(terminal: Callable) -> None:
-    """rich took a dumb terminal for 80 columns, whatever its width, and left the names out."""
+    """rich assumed 80 columns for every dumb terminal, and left the names out."""
     out = terminal("stats", OBJECTS, columns=80, TERM="dumb").out
     assert out.startswith("KEY ")
     assert "model/embeddings/norm/beta" in out

@@ -110,7 +110,7 @@ HERE = "/proc/self/cwd/run/a-1"
 
 @pytest.mark.parametrize("other", ["the same files", "nothing", "a copy"])
 def test_hosts_that_see_other_things_under_a_path(other: str, tmp_path: Path) -> None:
-    """Two workers, one of which is on another host, as far as files are concerned."""
+    """Two workers; one sees other files, as a worker on another host does."""
     one, two = tmp_path / "one", tmp_path / "two"
     for directory in (one, two):
         directory.mkdir()

@@ -75,7 +75,7 @@ def die(_call: Callable[[], Any]) -> None:
 
 
 def exit_before(_call: Callable[[], Any]) -> None:
-    """End the process as SIGKILL does: no code of it runs any more."""
+    """End the process as SIGKILL does: none of its code runs after that."""
     os._exit(-signal.SIGKILL & 0xFF)
 
 

@@ -1,10 +1,10 @@
 """Every write of everything `ckpt` writes fails, or is the last thing a process does.
 
 The steps of an operation are the calls that change the file system (`tests.faults.steps`). Each of them is
-made to fail in each of four ways, once and, as on a full disk, together with all later calls that need space;
-and the process is killed before and after it. `make fuzz` tries all of them, and `make test` some of each
-operation. Output that the HDF5 library and zip files write below Python is cut off by a limit on the size of
-files.
+made to fail in each of four ways: once and, as on a full disk, together with all later calls that need space.
+The process is also killed before and after each step. `make fuzz` tries all of them, and `make test` some of
+each operation. Output that the HDF5 library and zip files write below Python is cut off by a limit on the
+size of files.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CALLS = ("write", "pwrite", "ftruncate", "fsync", "close")
 FIRST = (1, 2)
-"""Numbers of calls, of which `make test` tries one, depending on the commit; `make fuzz` tries all."""
+"""Numbers of calls; `make test` tries one of them, depending on the commit, and `make fuzz` all."""
 
 INTERPOSED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "failing_io.c")
 KINDS = {"old.hdf5": ["--to", "hdf5"]}
@@ -170,7 +170,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
 """Everything that writes, except deletions."""
 
 TURNS = (1, 2, 3, 5, 8, 13)
-"""Calls from which on all fail, of which `make test` tries one; `make fuzz` continues until all succeed."""
+"""First calls that fail, with all later ones; `make test` tries one, `make fuzz` more until all succeed."""
 
 
 @pytest.mark.parametrize("disk", STAYING)
@@ -227,7 +227,7 @@ def stay_sick(
             continue
         assert debris("run") == []
         now = look("run")
-        # a file that could not be synced after its move is there, whatever the exit code
+        # a file that could not be synced after its move exists, with any exit code
         if now == seen:
             assert files("run") == before
         else:

@@ -22,7 +22,7 @@ from tests.mutants.running import ROOT, Copy, Tests
 from tests.mutants.stages import stages_of
 
 ROOMS = ("formats", "ckpt_cli/operations")
-"""Folders of which mutants are made."""
+"""Folders whose code is mutated."""
 
 ELSEWHERE = ("formats/store/work/dask.py",)
 """What `make cluster` alone can run."""

@@ -1,4 +1,4 @@
-"""What pytest does for the mutants, in a copy of the checkout: note what tests come to, or run those that do.
+"""The pytest plugin for mutants, in a copy of the checkout: note the points that tests reach, or run tests.
 
 With CKPT_MUTANTS_SEEN every test is run, and the points that it reaches and its CPU seconds are noted.
 With CKPT_MUTANTS_ONLY the tests that a file names are run, and the last one that begins is noted.

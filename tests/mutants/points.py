@@ -72,7 +72,7 @@ def mutated(text: str, number: int) -> str:
 
 
 def probed(text: str, numbers: dict[int, int]) -> str:
-    """Return the text of a module that tells which of its points a program comes to.
+    """Return the text of a module that reports the points that a program reaches.
 
     `numbers` has what each is called there.  An expression E becomes `probe(NUMBER) or E`, which is the same.
     """
@@ -104,7 +104,7 @@ def {_PROBE}(number):
             os.write(file, b"%d\\n" % number)
             os.close(file)
 """
-"""Tells that a program has come to a point: in the process of the tests by a set, in others by a file."""
+"""Reports that a program has reached a point: in the process of the tests in a set, in others in a file."""
 
 
 def _is_future(node: ast.stmt) -> bool:

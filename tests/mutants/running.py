@@ -30,14 +30,16 @@ BUDGET = 45.0
 _MARKS = "not interop and not fuzz and not servers and not cluster and not browser"
 _MARKS += " and not shells and not packs and not recipes"
 _LIGHT = ("--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:pytest_cov")
-"""What a run can do without: a test that fails need not say why."""
+"""Leaves out what a run does not need: a test that fails need not say why."""
 
 HANGS = (-signal.SIGXCPU, -signal.SIGALRM)
 """How pytest ends where a test takes more CPU seconds than it may, or sleeps for ever."""
 
 
 class Met(NamedTuple):
-    """What became of a mutant: killed, hangs, survived or unseen, and the test that failed or did not end."""
+    """The verdict on a mutant (killed, hangs, survived or unseen), and the test that failed or did not
+    end.
+    """
 
     what: str
     test: str = ""
@@ -61,7 +63,7 @@ def limits(expected: float) -> tuple[int, int]:
 class Copy:
     """What git tracks, in a folder.
 
-    What is compiled there is bound to the content of its source, which changes several times a second.
+    Compiled files there are checked by the hash of their source, which changes several times a second.
     """
 
     def __init__(self, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""In which order mutants meet the tests: those of their own rooms first, those of the command line last."""
+"""The order of the tests of a mutant: those of its own room first, those of the command line last."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _split(paragraph: str) -> list[str]:
 
 # Markdown ----------------------------------------------------------------------------------
 
-# Written by the program, from strings that are read where they stand.
+# Written by the program, from strings that are read in the code.
 _GENERATED = re.compile(r"<!-- \w+(?:: \S+)? -->\n.*?<!-- end -->", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
 

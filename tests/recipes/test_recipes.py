@@ -1,7 +1,7 @@
-"""What the docs say of pre-commit, GitHub, GitLab and pandas, with these tools and the services' schemas.
+"""The recipes for pre-commit, GitHub, GitLab and pandas, with these tools and the services' schemas.
 
-Nothing is asked of the network: what the hooks and the action install is in the folder of wheels
-that `make recipes` filled.
+There is no network access: the hooks and the action install from the folder of wheels that `make recipes`
+filled.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PACKAGE = (
     "formats",
     "man",
 )
-"""What of the checkout the hooks and the action install."""
+"""The files of the checkout that the hooks and the action install."""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -145,7 +145,7 @@ def test_the_hooks_are_what_pre_commit_takes(committing: Repository) -> None:
 
 @pytest.mark.parametrize("name", ["run é/ckpt-1", "-ckpt-2"])
 def test_damage_is_not_committed(clean: Repository, name: str) -> None:
-    """Of which git tells the shard alone, for the index is the same."""
+    """git reports only the shard, because the index is the same."""
     shard = clean.folder / f"{name}.data-00000-of-00001"
     data = bytearray(shard.read_bytes())
     data[5] ^= 1
@@ -205,7 +205,7 @@ def test_files_for_services_are_valid_by_their_schemas(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def action(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], Path]:
-    """The steps of the action, of which the first, which installs, was done; and the runner's folder."""
+    """The steps of the action and the runner's folder, after the first step, which installs."""
     import yaml
 
     with open(project / "action.yml", encoding="utf-8") as file:
@@ -271,7 +271,7 @@ def test_the_action_does_what_it_says(
 def test_the_action_installs_no_other_releases(
     project: Path, action: tuple[list[dict[str, Any]], Path], tmp_path: Path, needed: str
 ) -> None:
-    """Of what it needs, and of what builds it: where one is not to be had, it takes no other."""
+    """Dependencies and build tools: if the release of one is missing, no other release is installed."""
     copy = shutil.copytree(project, tmp_path / "copy")
     text = (copy / "constraints.txt").read_text()
     (copy / "constraints.txt").write_text(re.sub(rf"(?m)^{needed}==.*", f"{needed}==0.0.1", text))
@@ -305,7 +305,7 @@ def test_the_lines_for_gitlab_do_what_they_say(
 
 
 def assert_junit(text: str) -> None:
-    """Hold a document against Jenkins' schema."""
+    """Check a document with Jenkins' schema."""
     import xmlschema
 
     xmlschema.validate(text, data_path("schemas", "junit-10.xsd"))

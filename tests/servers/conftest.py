@@ -1,4 +1,4 @@
-"""Buckets of servers of other people's, in each of which all of tests/data is."""
+"""Buckets on third-party servers; each has all of tests/data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ckpt, laid_out, offered, place = fixtures.ckpt, fixtures.laid_out, fixtures.offered, fixtures.place
-"""What lines are run by, here as there."""
+"""The fixtures of tests/cli that run command lines."""
 
 
 def _all_files(directory_of_lines: Path) -> Iterator[tuple[str, bytes]]:

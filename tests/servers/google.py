@@ -33,7 +33,8 @@ class _Object(NamedTuple):
 class Google:
     """Objects by path, `/BUCKET/KEY`; `uploads` are parts by number of those that are not complete.
 
-    `fault` is asked of each request: by the status that it returns the request is answered and not done.
+    `fault` is called for each request. If it returns a status, that is the answer, and the request has no
+    effect.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ class Google:
         return self._count
 
     def put(self, path: str, data: bytes, e_tag: str = "") -> _Object:
-        """Keep an object; that of an upload in parts has an e_tag that tells nothing of its bytes."""
+        """Keep an object; the e_tag of an upload in parts is not a hash of its bytes."""
         number = self.number()
         made = _Object(data, number, e_tag or hashlib.md5(data, usedforsecurity=False).hexdigest())
         self.objects[path] = made

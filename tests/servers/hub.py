@@ -1,4 +1,4 @@
-"""A stub of the Hub: it lists a repository, and sends who asks for a file on to a signed URL elsewhere."""
+"""A stub of the Hub: it lists a repository, and redirects requests for a file to a signed URL elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def blob_id(data: bytes) -> str:
 class Hub:
     """The files of one repository, `org/repo`, at one `revision`; `web` answers first, then `storage`.
 
-    `tampered` changes a page of a listing, `token` is wanted of who asks, `page` is how many names one has.
+    `tampered` changes a page of a listing, `token` is required in requests, and `page` is the number of names
+    in a page.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ def _free() -> int:
 
 @contextmanager
 def _running(command: list[str], port: int, log: Path) -> Iterator[None]:
-    """Have a program run as long as the context lasts, which begins when somebody listens at its port."""
+    """Run a program as long as the context lasts, which begins when its port accepts connections."""
     with open(log, "wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     try:
@@ -59,7 +59,7 @@ def _running(command: list[str], port: int, log: Path) -> Iterator[None]:
 def seaweed(folder: Path, programs: str = os.path.dirname(sys.executable)) -> Iterator[str]:
     """Run a server that speaks as Amazon's S3, with signed requests; yield its URL.
 
-    Anybody may read from it, and not list.  `programs` is the folder that has it.
+    Anonymous requests may read from it, and not list. `programs` is the folder of the program.
     """
     config = folder / "s3.json"
     who = {"name": "t", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}

@@ -1,6 +1,6 @@
-"""A proxy before a server of other people's: it hands on what is asked, and fails as it is told.
+"""A proxy in front of a third-party server: it forwards requests, and fails as a test decides.
 
-The headers are handed on as they are, Host among them, so that signed requests stay signed.
+The headers are forwarded unchanged, Host included, so that signed requests stay signed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Said(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What somebody has asked."""
+    """A request."""
 
     method: str
     target: str
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
 
     @property
     def range(self) -> str:
-        """The range of an object that is asked for; empty where it is something else."""
+        """The requested range of an object; empty for other requests."""
         found = (value for name, value in self.headers.items() if name.lower() == "range")
         return next(found, "") if self.method == "GET" else ""
 
@@ -45,9 +45,9 @@ class Asked(NamedTuple):
 class Proxy:
     """Hands on to the server at a URL.
 
-    `fault` is asked for each range of an object: it returns what is answered in place of the server's
-    answer, or None to cut the connection.  `delay` is how many seconds each answer takes longer; what
-    `hangs` is answered when the proxy ends, and never reaches the server.
+    `fault` is called for each range of an object: it returns the answer to send instead of the server's, or
+    None to cut the connection. `delay` is the number of seconds to wait before each answer. A request for
+    which `hangs` is True never reaches the server, and is answered when the proxy ends.
     """
 
     def __init__(self, behind: str) -> None:
@@ -56,7 +56,7 @@ class Proxy:
         self.forget()
 
     def forget(self) -> None:
-        """Be a proxy with which nothing is wrong, and that was asked nothing."""
+        """Remove all faults and all recorded requests."""
         self.fault: Callable[[Asked, Said], Said | None] = lambda _, said: said
         self.delay = 0.0
         self.hangs: Callable[[Asked], bool] = lambda _: False

@@ -200,7 +200,7 @@ def test_nothing_that_is_printed_holds_a_secret(at: int, debug: str, s3: str) ->
 def test_a_public_bucket_is_read_by_who_has_no_key(
     s3: str, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which may not be listed: checkpoints are named, and a folder is not said to be missing."""
+    """In a bucket that may not be listed, checkpoints have names, and a folder is not reported as missing."""
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     forget(bucket_objects.STORES)
     assert ckpt("verify", f"{s3}/run/ckpt-1").code == 0

@@ -100,7 +100,7 @@ def test_what_passes_changes_no_answer(
     seen: set[tuple[str, str]] = set()
 
     def first(asked: Asked, said: Said) -> Said | None:
-        """Each range is what is wrong with it the first time that it is asked for, and sound from then on."""
+        """The first request for each range gets the fault; later ones get the sound answer."""
         what = asked.target, asked.range
         is_first = what not in seen
         seen.add(what)

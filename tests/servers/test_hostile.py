@@ -28,7 +28,7 @@ TOKEN = "topsecrettoken"
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    """A bucket with one object, `run/x`, and what proves who asks: a session at Amazon's, an Azure SAS."""
+    """A bucket with one object, `run/x`, and credentials: a session of Amazon's, an Azure SAS."""
     found = Web()
     with serving(found):
         found.files["/bucket/run/x"] = DATA
@@ -74,7 +74,7 @@ def listed(handler: Handler, keys: list[str], *, folders: tuple[str, ...] = (), 
 
 
 def redirecting(elsewhere: str) -> Callable[[Handler, bytes | None], bool]:
-    """Send whoever asks on to another server, for the same."""
+    """Redirect each request to the same path on another server."""
     return lambda handler, _: bool(handler.say(307, b"", {"Location": f"{elsewhere}{handler.path}"})) or True
 
 
@@ -163,7 +163,7 @@ def test_a_role_is_asked_for_and_no_redirect_followed(
 
 
 def test_redirects_on_one_host_are_followed_without_what_signs(web: Web) -> None:
-    """Which is what obstore does of itself."""
+    """obstore does this itself."""
     other = Web()
     with serving(other):
         other.files["/bucket/run/x"] = DATA

@@ -1,4 +1,4 @@
-"""What reads checkpoints reads them from buckets as from a disk: lines of every command."""
+"""Every command reads checkpoints from buckets as it does from a disk."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_step_that_is_sent_is_complete(bucket: str) -> None:
 
 
 def test_the_mark_of_a_step_is_the_last_object_written(google_server: Google, written_gs: str) -> None:
-    """Orbax deletes a step without its mark, and takes one with it for complete, whatever is missing."""
+    """Orbax deletes a step without its mark; a step with it counts as complete even if files are missing."""
     run = f"{written_gs}/marked"
     ckpt_cli.convert(SOURCE, f"{run}/3", to="orbax", shard_size=64)
     written = {

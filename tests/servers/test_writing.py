@@ -63,7 +63,7 @@ def bucket(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a bundle of which each tensor is sent in parts."""
+    """Return a bundle whose tensors are all uploaded in parts."""
     prefix = str(tmp_path_factory.mktemp("large") / "c-1")
     write_bundle(prefix, {f"v{at}": np.full(_PIECE, at, np.uint8) for at in range(3)})
     return prefix
@@ -98,7 +98,7 @@ def _ask_anew() -> None:
 
 
 def _uploads(prefix: str) -> list[str]:
-    """Return the keys of uploads that Amazon's bucket has parts of, asked for by a request signed here."""
+    """Return the keys of unfinished uploads in Amazon's bucket, by a request that is signed here."""
     host, when = (
         urlsplit(os.environ["AWS_ENDPOINT_URL"]).netloc,
         time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
@@ -192,7 +192,7 @@ def test_a_kill_at_any_time_leaves_the_old_or_the_new(seed: int, s3: str, large:
     process.wait()
     _ask_anew()
     assert _values(target) in (old, new)
-    done = _ckpt(*words)  # which the leavings of the other do not hinder
+    done = _ckpt(*words)  # the other's leftovers do not matter
     assert done.returncode == 0, done.stderr
     _ask_anew()
     assert _values(target) == new
@@ -441,10 +441,10 @@ def test_a_server_without_conditions_is_written_to(google_server: Google) -> Non
 
 
 def test_a_small_checkpoint_takes_few_requests(s3: str) -> None:
-    """A listing, the index asked for, the shard put, a listing, the index put, and a listing still.
+    """A listing, a HEAD of the index, PUT of the shard, a listing, PUT of the index, and a listing.
 
-    The lock takes six more: it is put, and once more, which fails; the index is asked for again; it is asked
-    for, put, and deleted.
+    The lock object takes six more: PUT, a second PUT, which fails, a HEAD of the index, then HEAD, PUT and
+    DELETE of the lock object.
     """
     target = f"{s3}/few/c-1"
     assert _servers(_ckpt("convert", NEW, target, "-v").stderr) == 12

@@ -1,4 +1,4 @@
-"""A web server on this machine that knows ranges, notes what it is asked, and fails as it is told."""
+"""A web server on this machine that supports ranges, records requests, and fails as a test decides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass
 class Request:
-    """What the server was asked; `sent` is how many bytes of a file it answered with."""
+    """A request; `sent` is the number of bytes of a file in the answer."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ def _etag(data: bytes) -> str:
 
 
 class Web:
-    """Files by path, and what is asked for them.
+    """Files by path, and the requests for them.
 
     `fault` is called before each answer with its handler and the file's bytes, None where there is no
     file; where it returns True it has answered.
@@ -80,7 +80,7 @@ class Web:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # Else a body waits 40 ms for its header's receipt.
+    disable_nagle_algorithm = True  # With Nagle's algorithm a body waits 40 ms for the ACK of its header.
     web: Web
 
     def do_HEAD(self) -> None:
@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         query = urlsplit(self.path).query
         self.noted = Request(self.command, self.place, query, dict(self.headers.items()))
-        self.web.requests.append(self.noted)  # before anybody has an answer
+        self.web.requests.append(self.noted)  # before the client has an answer
         data = self.web.files.get(self.place)
         try:
             if not self.web.fault(self, data):
@@ -184,7 +184,7 @@ class Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         super().server_close()
         for connection in list(self._connections):
-            with suppress(OSError):  # who has gone away already
+            with suppress(OSError):  # the client may have closed it
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: object) -> None:

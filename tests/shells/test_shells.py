@@ -79,7 +79,7 @@ def opened(here: Path, environment: dict[str, str]) -> Iterator[Callable[[str], 
 
 
 def install(shell: str, environment: dict[str, str]) -> tuple[str, str]:
-    """Return where the script of a shell was put, and what is said of it."""
+    """Install the script of a shell; return its path and the output."""
     done = subprocess.run(
         ["ckpt", "completion", shell, "--install"],
         env=environment,
@@ -131,7 +131,7 @@ def test_zsh_without_compinit_completes_with_the_line_that_is_said(
     """Also where root may write to a folder of fpath that is all users'."""
     start = home / ".zshrc"
     start.write_text("PS1='ready> '; unset zle_bracketed_paste\n")
-    (home / ".zshenv").write_text("skip_global_compinit=1\n")  # which Ubuntu's start-up files heed
+    (home / ".zshenv").write_text("skip_global_compinit=1\n")  # for Ubuntu's start-up files
     path, said = install("zsh", environment)
     assert path == str(home / ".local/share/zsh/site-functions/_ckpt")
     told, _, line = said.partition("~/.zshrc: ")

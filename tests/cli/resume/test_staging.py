@@ -135,7 +135,7 @@ OTHERS: list[tuple[str, Callable[[bytes], bytes]]] = [
     ("Keras 3 weights", other_word(b"dense", b"danse")),
     ("Keras archive", in_archive),
 ]
-"""Files that are no checkpoint, and the same weights with another value besides them."""
+"""Files that are not a checkpoint, and the same weights with one more value."""
 
 
 @pytest.mark.parametrize(("name", "change"), OTHERS)

@@ -65,7 +65,7 @@ def test_what_has_no_counterpart_is_named() -> None:
     with pytest.raises(StructureError, match="another shape"):
         merged([member("x", 1), member("y", 3)], [dense(1, 2)])
     with pytest.raises(StructureError, match="another shape"):
-        merged([member("x", 1), member("y", 3)], [dense(1), conv(1)])  # one of which is left
+        merged([member("x", 1), member("y", 3)], [dense(1), conv(1)])  # one of them has no partner
     with pytest.raises(StructureError, match="no object with the variables of layer 'z'"):
         merged([member("z", 3), member("x", 1)], [dense(1), conv(1)])
 

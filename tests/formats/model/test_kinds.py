@@ -25,7 +25,7 @@ AVERAGE = "/ExponentialMovingAverage"
 
 @pytest.mark.parametrize(("path", "known"), SLOT_NAMES.items(), ids=list(SLOT_NAMES))
 def test_every_optimizer_of_tensorflow_1_and_keras(path: str, known: dict[str, Any]) -> None:
-    """TensorFlow reported for each checkpoint which keys are variables and which are slots of which."""
+    """TensorFlow reported which keys of each checkpoint are variables, and the variable of each slot."""
     slots = {key: variable for key, variable, _ in known["slots"] if not key.endswith(AVERAGE)}
     for key in known["other_keys"]:
         if f"{AVERAGE}/" in key:  # the sum and the count behind an average that is not biased towards 0

@@ -98,7 +98,7 @@ def test_each_thread_by_default_has_64_megabytes(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(workers, "processors", lambda: 64)
     monkeypatch.setattr(module, "available_memory", lambda: 64 * GB)
     assert workers.default_jobs() == 8
-    with workers.workers(12) as pool:  # as many as were asked for, whatever memory there is
+    with workers.workers(12) as pool:  # `--jobs` decides, regardless of the memory
         assert pool.jobs == 12
 
 

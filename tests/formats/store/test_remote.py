@@ -510,7 +510,7 @@ def test_a_profile_without_credentials_is_named(
 
 
 class Writer:
-    """Sends an object in parts, to a server that answers each request as told."""
+    """Sends an object in parts, to a server with prepared answers."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer

@@ -80,7 +80,7 @@ def hub(slow: Slow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
 
 
 def at_once(call: Callable[[], Any], slow: Slow) -> list[Any]:
-    """Return the results of a call in several threads, all of which call it before it is released."""
+    """Return the results of a call in several threads, which all call it before it is released."""
     with ThreadPoolExecutor(THREADS) as pool:
         futures = [pool.submit(call) for _ in range(THREADS)]
         try:

@@ -38,7 +38,7 @@ def chunk(array: np.ndarray[Any, Any]) -> bytes:
 
 
 def cut(*corners: tuple[slice, slice]) -> tuple[bytes, list[Piece]]:
-    """Return the file of chunks of the tensor, and where they lie in it."""
+    """Return the file of chunks of the tensor, and their ranges in it."""
     data, pieces = b"", []
     for rows, columns in corners:
         part = chunk(np.ascontiguousarray(WHOLE[rows, columns]))
@@ -49,7 +49,7 @@ def cut(*corners: tuple[slice, slice]) -> tuple[bytes, list[Piece]]:
 
 
 SHARED = Opcodes(b"K\1q\1" + b"0h\1h\1\x86q\1" * 40)
-"""A pair of pairs of pairs..., each of which is one: two to the power of 40."""
+"""A pair of pairs of pairs, with 2**40 leaves that are one object."""
 
 DEEP = Opcodes(b")" + b"\x85" * 3_000)
 TOP, BOTTOM = (slice(0, 3), slice(0, 6)), (slice(3, 4), slice(0, 6))
@@ -274,8 +274,8 @@ def test_metadata_that_lacks_a_name_is_refused(name: bytes, other: bytes, why: s
 def test_a_flipped_bit_in_what_torch_saved(file: str, few: int, stride: int, tmp_path: Path) -> None:
     """An error, or what torch saved: also where what is damaged is read by no one but `verify`.
 
-    Nothing guards what `.metadata` says once: a key of which all that leads to it is one name, and a
-    dtype or shape of as many bytes, until values are read.
+    Two facts of `.metadata` have no second record: a key that is only one name, and a dtype or shape of the
+    same size, until values are read.
     """
     shutil.copytree(data_path("pytorch", "dcp"), tmp_path / "dcp")
     path = tmp_path / "dcp" / file
@@ -329,7 +329,7 @@ def test_a_part_of_a_file_ends_where_it_does() -> None:
 
 
 def test_tensors_that_are_said_to_be_one_place_are_refused(tmp_path: Path) -> None:
-    """Whoever reads all of them would read it as often."""
+    """Reading all of these tensors would read the same bytes many times."""
     piece = Piece((0,), (25_000_000,), "__0_0.distcp", 0, 100_000_000)
     tensors = {f"w{number}": ((25_000_000,), [piece]) for number in range(200)}
     (tmp_path / ".metadata").write_bytes(distributed_metadata(tensors))

@@ -1,4 +1,4 @@
-"""Pickles are data: what a file names is never called, and what it asks for is bounded."""
+"""Pickles are data: functions that a file names are never called, and its memory is limited."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_call_is_charged_by_what_it_reads(function: str, arguments: tuple[Any,
 
 
 def test_what_a_call_costs_is_soon_told() -> None:
-    """To add it up takes no longer than to read it, whatever the arguments were made of."""
+    """Adding up the sizes of the arguments takes no longer than reading them."""
     many = pickled(Call("torch.device", (0,) * 20_000))[2:-1] + b"q\1"
     data = (
         b"\x80\x02("

@@ -1,4 +1,4 @@
-"""PyTorch files: keys, views and values are torch's; what is damaged, or asks for too much, is an error."""
+"""PyTorch files: keys, views and values are torch's; a file that is damaged or too large raises."""
 
 from __future__ import annotations
 
@@ -580,7 +580,7 @@ def test_the_legacy_form_and_views_of_storages(tmp_path: Path) -> None:
 
 
 def test_storages_of_what_has_no_values_are_passed_over_in_the_legacy_form(tmp_path: Path) -> None:
-    """A quantized tensor, and both parts of a sparse one, lie before the one that is read."""
+    """A quantized tensor, and both parts of a sparse one, come before the tensor that is read."""
     quantized = Call(
         "torch._utils._rebuild_qtensor",
         (
@@ -699,7 +699,7 @@ def test_shards_that_contradict_their_index_are_refused(
 
 
 def test_half_a_model_is_never_a_checkpoint(tmp_path: Path) -> None:
-    """Without the index a directory has shards alone, of which none is for all."""
+    """Without the index a directory has only shards, and none of them is the whole model."""
     index = sharded(tmp_path, {"a": FIRST, "b": SECOND}, a=T, b=T)
     os.remove(index)
     with pytest.raises(CorruptCheckpointError, match=r"found 2 of 2 shards, but not pytorch_model\.bin"):

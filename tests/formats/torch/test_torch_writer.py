@@ -122,7 +122,7 @@ def test_what_was_read_is_written_with_its_structure(name: str, tmp_path: Path) 
 
 
 def nested(tmp_path: Path) -> str:
-    """Return a file of everything that may stand next to tensors."""
+    """Return a file of every kind of value that may accompany tensors."""
     shared = Opcodes(b"](K\x01K\x02eq\x63")  # a list that is in two places
     value = {
         "model": {"w": tensor(), "b/c": tensor(storage("1"))},
@@ -356,7 +356,7 @@ def test_a_member_of_4_gib_and_more_members_than_16_bits_count(
 
 
 class _Counted:
-    """A file of which nothing is kept but its end."""
+    """A file that keeps only its size."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -126,7 +126,7 @@ def test_blocks_found_in_damaged_tables_hold_what_was_written(tmp_path: Path, se
         build(ENTRIES[: source.randint(2, 60)], source.choice((64, 300, 5000)), compress=seed % 3 == 0)
     )
     good = table(bytes(data))
-    # Where the empty block before the index block is gone, nothing tells that one from the others.
+    # Without the empty block before it, the index block looks like the others.
     separators = {key for key, _ in good.index}
     for _ in range(source.randint(1, 3)):
         at = source.randrange(len(data))
@@ -141,7 +141,7 @@ def test_blocks_found_in_damaged_tables_hold_what_was_written(tmp_path: Path, se
 
 @pytest.mark.parametrize(("count", "is_sound"), [(4096, True), (4097, False)])
 def test_entries_of_few_bytes_are_counted_in_every_block(tmp_path: Path, count: int, is_sound: bool) -> None:
-    """A block of little content has at most 4,096 entries, however many bytes stand before it."""
+    """A block of little content has at most 4,096 entries, with any number of bytes before it."""
     first = stored_block(b"\0\1" + encode_varint(100_000) + b"k" + bytes(100_000) + struct.pack("<II", 0, 1))
     second = b"\0\1\0k" + b"\1\0\1v" * (count - 1) + struct.pack("<II", 0, 1)
     found, rest = walked(tmp_path / "t", first + stored_block(second))

@@ -13,7 +13,7 @@ KEYS = st.binary(min_size=1, max_size=5) | st.binary(max_size=300) | st.just(b"k
 
 
 def agrees(block: bytes) -> bool:
-    """Hold what is found of a block against what reading it finds; return whether anything is found."""
+    """Compare the spans of a block with its entries; return whether there are spans."""
     spans = find_spans(block)
     if spans is None:
         return False

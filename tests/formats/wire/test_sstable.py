@@ -70,7 +70,7 @@ def test_there_are_tables_by_tensorflow_to_test_with() -> None:
 
 @pytest.mark.parametrize("path", written_by_tensorflow())
 def test_trap_1_tables_are_rebuilt_byte_for_byte(path: str) -> None:
-    """Block size 262,144, index restart interval 1, shortened separators: else the bytes differ."""
+    """The same bytes need block size 262,144, index restart interval 1 and shortened separators."""
     with open(data_path(path), "rb") as file:
         data = file.read()
     entries = list(table(data))

@@ -283,7 +283,7 @@ def test_trap_21_prefixes_are_literal(tmp_path: Path, name: str) -> None:
             assert same(reader["v"].read(), SQUARE)
 
 
-# What TensorFlow accepts (formats.md section 7) -----------------------------------
+# Accepted by TensorFlow (formats.md section 7) -----------------------------------
 
 
 def test_aliases_gaps_and_entries_inside_others(prefix: str) -> None:
@@ -645,7 +645,7 @@ def test_any_tiling_reads_as_the_whole_array(
         assert same(reader["p"].read(), array)
 
 
-# Entries that lie --------------------------------------------------------------------
+# Entries with false sizes and offsets --------------------------------------------------------------------
 
 
 def set_on(key: bytes, **values: Any) -> Any:

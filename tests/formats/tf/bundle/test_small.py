@@ -68,7 +68,7 @@ def places(values: list[bytes]) -> Iterator[tuple[int, int, int, int] | None]:
 
 
 def agree(values: list[bytes]) -> int:
-    """Hold the places of entries against the entries, and return how many there were."""
+    """Compare the positions of entries with the entries, and return the number of entries."""
     told = 0
     for value, place in zip(values, places(values), strict=True):
         if place is not None:
@@ -338,7 +338,7 @@ def test_an_entry_that_lies_about_its_shape_is_corrupt_in_an_open_shard(prefix: 
 
 
 def test_strings_alone_need_no_places(prefix: str) -> None:
-    """The object graph is one, and is read where only a listing is asked for."""
+    """The object graph is such a string, and a listing reads it."""
     with open_checkpoint(data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")) as reader:
         assert isinstance(reader, BundleReader)
         assert reader.object_graph is not None

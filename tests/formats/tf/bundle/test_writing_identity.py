@@ -1,4 +1,4 @@
-"""What TensorFlow wrote, decoded and written again by our writers, is the same file, byte for byte.
+"""TensorFlow's files, decoded and written by our writers, are the same byte for byte.
 
 Nothing is copied: every entry is encoded, every checksum computed, every block built again.
 """

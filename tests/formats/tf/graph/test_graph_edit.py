@@ -352,7 +352,7 @@ def test_keys_that_no_object_claims_stay() -> None:
 
 
 def test_new_nodes_and_emptied_ones_say_whether_they_hold_values() -> None:
-    """Trap 14: values below a node that is said to hold none are lost."""
+    """Trap 14: values below a node that is marked as without values are lost."""
     edges = [("root", "bn", "bn"), ("bn", "axis", "axis"), ("bn", "gamma", "gamma"), ("root", "void", "void")]
     graph = Graph(edges, {"gamma": "bn/gamma"}, told=True)
     graph.edit({"gamma": "void/new/gamma"})

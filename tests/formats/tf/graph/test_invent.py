@@ -80,7 +80,7 @@ def test_slots_that_a_restore_made_are_of_the_optimizer_whose_numbers_there_are(
     found = invent_graph({name: spec_of(name, np.asarray(array)) for name, array in arrays.items()})
     assert found.keys["w/m"] == "w/.OPTIMIZER_SLOT/optimizer/m" + VALUE
     assert found.keys["Adam/iter"] == "optimizer/iter" + VALUE
-    # Of two optimizers nothing tells whose they are.
+    # With two optimizers, nothing shows the owner.
     arrays |= {"SGD/iter": np.int64(3)}
     found = invent_graph({name: spec_of(name, np.asarray(array)) for name, array in arrays.items()})
     assert {found.keys["Adam/iter"], found.keys["SGD/iter"]} == {

@@ -171,7 +171,7 @@ def test_a_file_that_has_gone_is_an_error_of_ours(tmp_path: Path) -> None:
 
 
 def test_no_payload_is_too_odd(tmp_path: Path) -> None:
-    """What is framed soundly is an event, or is counted as damaged; nothing is raised."""
+    """A record with sound frames is an event or is counted as damaged; nothing is raised."""
     generator = random.Random(5)
     payloads = [event.encode() for event in EventReader(parse_location(IRIS))]
     with open(tmp_path / "odd", "wb") as file:

@@ -1,4 +1,4 @@
-"""What is debris, what is not, and what a living writer still needs."""
+"""Leftovers of writers that ended, and files that a running writer still needs."""
 
 from __future__ import annotations
 

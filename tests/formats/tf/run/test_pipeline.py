@@ -1,4 +1,4 @@
-"""What states tell of their pipelines: names, positions, what is held, how far two are apart."""
+"""Facts that states contain about pipelines: names, positions, buffered elements, distances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEXT: dict[str, Callable[[int], Position]] = {
     "shuffle_repeat": lambda n: Position((), 3 * n, "ShuffleAndRepeat"),
     "cache": lambda n: Position((n // 9,), n % 9, "MemoryCacheImpl"),
 }
-"""What follows after n elements, by pipeline; of all others a state does not tell it, or not always."""
+"""The position after n elements, by pipeline; the states of all others do not always contain it."""
 
 
 @pytest.mark.parametrize("saved", [one for one in saved_iterators() if one.name in NEXT], ids=str)
