@@ -67,6 +67,7 @@ class FileRange(NamedTuple):
         The buffer is used again: new memory for each piece costs more than reading into it.
         """
         out = buffer[: end - begin]
+        assert len(out) == end - begin, "the buffer is too small"
         if not HAND.has_travelled:
             self.file.expect(self.offset, self.size)
         self.file.read_into(self.offset + begin, out.data)

@@ -92,6 +92,28 @@ def test_converting_writes_the_same_bytes(
     assert written[1] == written[2] == written[5]
 
 
+@pytest.mark.parametrize("proof", ["none", "full"])
+@pytest.mark.parametrize(
+    ("have", "want"), [("float64", "float32"), ("float64", "float8_e4m3fn"), ("float32", "bfloat16")]
+)
+def test_narrower_values_do_not_depend_on_the_number_of_processors(
+    have: str, want: str, proof: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more threads pieces are larger, but what a piece is made of must still fit into the buffer."""
+    monkeypatch.setattr(workers, "TASK_BYTES", 4 << 20)
+    values = np.random.default_rng(0).standard_normal(9_000_000 // BY_NAME[want].numpy.itemsize)
+    source, targets = str(tmp_path / "a-1"), []
+    write_bundle(source, {"a": values.astype(have)})
+    for count in (1, 8):
+        monkeypatch.setattr(workers, "processors", lambda count=count: count)
+        targets.append(tmp_path / f"{count}.safetensors")
+        ckpt("convert", source, targets[-1], "--cast", want, "--verify", proof, "-j", "8")
+    made = [target.read_bytes() for target in targets]
+    assert made[0] == made[1]
+    with formats.open_checkpoint(targets[1]) as found:
+        assert np.array_equal(found["a"].read(), values.astype(have).astype(BY_NAME[want].numpy))
+
+
 def test_averaging_writes_the_same_bytes(sources: list[str], tmp_path: Path, ckpt: Callable) -> None:
     written = {}
     for jobs in JOBS:

@@ -198,7 +198,7 @@ class LazyValues(NamedTuple):
         buffer, _ = buffers()
         for source in self.sources:
             source.expect(begin * source.size // (self.size or 1), end * source.size // (self.size or 1))
-        step = most if self.make is None else min(most, _MADE_AT_ONCE * larger_blocks())
+        step = most if self.make is None else min(most, _MADE_AT_ONCE * larger_blocks(), self._fitting)
         for at in range(begin, end, step):
             stop = min(at + step, end)
             if self.make is None:  # then what is read is what is made
@@ -207,6 +207,12 @@ class LazyValues(NamedTuple):
                 piece = self.make(self._read(at, stop, buffer, sums))
             sums.made.extend(piece)
             yield piece
+
+    @property
+    def _fitting(self) -> int:
+        """How many bytes can be made of as many bytes of each source as the buffer holds."""
+        size = self.size or 1
+        return PIECE * size // max(size, *(source.size for source in self.sources))
 
     def told(self, sums: Sums) -> tuple[int, ...]:
         """Return the checksums of what was read, where that of what was made does not tell them."""
