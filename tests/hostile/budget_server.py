@@ -1,11 +1,10 @@
-"""Runs commands one by one in processes of bounded memory and time, and tells what each cost.
+"""Runs commands one by one in processes of limited memory and time, and reports the cost of each.
 
     python -m tests.hostile.budget_server
 
-Reads a JSON list of arguments a line, writes a JSON object a line:
-`{"code", "signal", "seconds", "grown", "out", "err"}`, where `grown` is how many bytes more
-than a process that does nothing were resident at most, and `seconds` those of the
-processor.  Everything is imported once, so that what is measured is the file's doing.
+Each line of the input is a JSON list of arguments, each line of the output a JSON object: `{"code", "signal",
+"seconds", "grown", "out", "err"}`. `grown` is the largest resident size, less that of an idle process, in
+bytes. `seconds` is CPU time. Everything is imported once, so the cost is that of the file.
 """
 
 from __future__ import annotations

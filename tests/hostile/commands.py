@@ -1,4 +1,4 @@
-"""Every command of `ckpt` on a file that somebody else made: what it prints, and how it ends.
+"""Every command of `ckpt` on a hostile file: what it prints, and how it ends.
 
 `run_command` runs one within this process, its output a terminal as far as the program
 can tell, without colour: so every escape sequence that appears came out of a file.
@@ -159,7 +159,7 @@ def run_command(line: list[str], color: str = "never", *, piped: bool = False) -
 
 
 def check(line: list[str], ended: Ended, new: str) -> None:
-    """Hold what a command did against what every command promises; AssertionError where it differs."""
+    """Check what every command promises; raises AssertionError."""
     assert ended.code in (0, 1, 3), (ended.code, ended.err)
     printed = ended.out + ended.err
     assert not unsafe(printed), (unsafe(printed), printed)

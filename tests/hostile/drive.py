@@ -65,7 +65,7 @@ def execute(target: Target, seed: int, workspace: str) -> tuple[str, bytes]:
     signal.setitimer(signal.ITIMER_REAL, _LONGEST_WAIT)
     try:
         return target.run(data, workspace), data
-    except Exception:  # whatever it is, it is what is looked for
+    except Exception:  # any exception is a finding
         return traceback.format_exc(limit=-12), data
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -9,8 +9,7 @@ rejects the sound file has nothing to get wrong, and is not tried on damaged one
 
     [TMPDIR=/dev/shm] python -m tests.hostile.flipped [--every N] [SPECIMEN...]
 
-Most of the time goes to a disk that is asked to keep each file, where there is one below TMPDIR.
-With `--every` it is a bit in each N-th byte.
+If TMPDIR is on a disk, syncing each file takes most of the time. `--every N` flips a bit in each N-th byte.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "SPECIMENS", "Pair", "Specimen", "pairs", "places_of", "try_pair"]
 
 UNPROVED_LISTS = ("npz", "keras")
-"""Formats whose specs lie under the checksums of values, which `ls` does not read."""
+"""Formats whose specs only the checksums of values protect, which `ls` does not read."""
 
 W = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
 TENSORS = {"w": W, "b": np.array([1, -7, 300], np.int32)}
@@ -232,9 +231,9 @@ _UNUSED = 16
 
 
 def _places(directory: str) -> list[tuple[str, int]]:
-    """Return the bytes of the files in a directory, by file name, of which a bit is flipped.
+    """Return the bytes to flip a bit of, as file name and offset.
 
-    It is every byte, but in long rows of zeros the first sixteen and then each sixteenth.
+    They are all bytes, except that long rows of zeros have the first sixteen and then each sixteenth.
     """
     places = []
     names = (os.path.join(folder, name) for folder, _, files in os.walk(directory) for name in files)
@@ -274,7 +273,7 @@ def _about(specimen: Specimen, command: list[str]) -> list[str]:
 
 
 def _written(path: str) -> object:
-    """Return the values of what is at a path, whatever a command made of it; None where nothing does."""
+    """Return the values that a command wrote to a path; None if it wrote nothing."""
     if os.path.isdir(path) and not os.path.exists(os.path.join(path, "_METADATA")):  # no step of Orbax
         return {name: _written(os.path.join(path, name)) for name in sorted(os.listdir(path))}
     if path.endswith(".npy"):
@@ -348,7 +347,7 @@ def _verdict(pair: Pair, truth: Outcome, paths: tuple[str, str, str], file: str,
         return f"{pair.name}: {what}: {error!r}"
     if found.code in (2, 3) or (found.code == 1 and name != "diff"):
         return "refused"
-    # What `rescue` prints says what it could not prove.
+    # `rescue` prints what it could not prove.
     printed_alike = found.out == truth.out or name == "rescue"
     if (found.code, found.values) == (truth.code, truth.values) and printed_alike:
         return "right"

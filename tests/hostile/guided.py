@@ -38,7 +38,7 @@ def main() -> None:
         dice = random.Random(seed)
         if dice.random() < 0.5:
             return atheris.Mutate(data, max_size)
-        # What was mutated before need not be sound any more, so that its structure is a seed's.
+        # A mutated input may have no sound structure, so a seed gives the structure.
         return target.case(dice)[:max_size]
 
     arguments = [sys.argv[0], "-max_len=65536", "-timeout=10", "-rss_limit_mb=2048", *options, corpus]

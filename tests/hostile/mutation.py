@@ -1,10 +1,9 @@
 """Changing files the way an attacker would: by their structure, checksums made right again.
 
-A flipped bit in a file with checksums is noticed at the door and never reaches what is
-behind it.  So each kind of structure is parsed, something in it is changed, and it
-is put together again: fields of a message, entries of a table, members of an archive,
-items of a JSON text, fields of HDF5's own structures.  All of it is decided by one
-`random.Random`, so that a seed is a test case.
+A checksum reveals a flipped bit before the parsers behind it see the file. So each kind of structure is
+parsed, changed and written again. Changed are fields of a message, entries of a table, members of an archive,
+items of a JSON text, and fields of HDF5's own structures. One `random.Random` makes all choices, so that a
+seed is a test case.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ def _encoded(number: int, wire_type: int, value: int | bytes) -> bytes:
 
 
 def mutate_message(dice: random.Random, data: bytes) -> bytes:
-    """Return a protocol buffer message of which a field, here or further in, is changed."""
+    """Return a protocol buffer message with one changed field, at any depth."""
     try:
         fields = [(number, kind, value) for number, kind, value, _, _ in iter_fields(data)]
     except ValueError:
@@ -244,7 +243,7 @@ def pack_table(dice: random.Random, entries: Sequence[Entry]) -> bytes:
 
 
 def mutate_entries(dice: random.Random, entries: Sequence[Entry], value: Mutate) -> list[Entry]:
-    """Return entries of which one to five are changed, `value` changing what they hold."""
+    """Return entries with one to five changes; `value` mutates the value of an entry."""
     out = list(entries)
     for _ in range(_twice_or_so(dice)):
         if not out:
@@ -302,7 +301,7 @@ def _json_value(dice: random.Random) -> Any:
 
 
 def _change_json(dice: random.Random, value: Any) -> Any:
-    """Return a JSON value of which something, here or further in, is changed."""
+    """Return a JSON value with a change at any depth."""
     if isinstance(value, dict) and value and dice.random() < 0.9:
         out = dict(value)
         key = dice.choice(list(out))
@@ -331,7 +330,7 @@ def _change_json(dice: random.Random, value: Any) -> Any:
 
 
 def mutate_json(dice: random.Random, data: bytes) -> bytes:
-    """Return a JSON text of which values are changed, or now and then its spelling."""
+    """Return a JSON text with changed values, or now and then with changed spelling."""
     value = json.loads(data)
     for _ in range(_twice_or_so(dice)):
         value = _change_json(dice, value)
@@ -366,7 +365,7 @@ def pack_zip(members: Sequence[tuple[str, bytes]], *, deflated: bool = False) ->
 
 
 def _change_directory(dice: random.Random, data: bytes) -> bytes:
-    """Return an archive of which a number in the central directory, or at the end, is changed."""
+    """Return an archive with a changed number in the central directory or at the end."""
     out = bytearray(data)
     start = out.find(b"PK\1\2")
     if start < 0:
@@ -379,7 +378,7 @@ def _change_directory(dice: random.Random, data: bytes) -> bytes:
 
 
 def mutate_zip(dice: random.Random, data: bytes, member: Mutate) -> bytes:
-    """Return an archive of which a member, a name, the directory or the order is changed."""
+    """Return an archive with a changed member, name, directory or order."""
     choice = dice.random()
     if choice < 0.25:
         return _change_directory(dice, data)
@@ -405,7 +404,7 @@ _NAMES = (b"os\nsystem\n", b"builtins\neval\n", b"torch\nfloat32\n", b"collectio
 
 
 def mutate_pickle(dice: random.Random, data: bytes) -> bytes:
-    """Return a pickle of which an opcode is another, is left out or is where it did not, or any byte."""
+    """Return a pickle with an opcode replaced, removed or inserted, or with any byte changed."""
     if dice.random() < 0.4:
         return mutate_bytes(dice, data)
     places = [place for _, _, place in pickletools.genops(data) if place is not None]
@@ -422,7 +421,9 @@ _H5_MARKS = (b"OHDR", b"TREE", b"HEAP", b"SNOD", b"GCOL", b"OCHK", b"BTHD", b"FR
 
 
 def mutate_h5(dice: random.Random, data: bytes) -> bytes:
-    """Return an HDF5 file of which a number near some structure's beginning is changed, or any byte."""
+    """Return an HDF5 file with a changed number near the beginning of a structure, or with any byte
+    changed.
+    """
     out = bytearray(data)
     for _ in range(_twice_or_so(dice)):
         mark = dice.choice(_H5_MARKS)

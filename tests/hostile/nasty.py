@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BLINK", "NASTY"]
 
 BLINK = "\x1b[5;7m"
-"""An escape sequence that `ckpt` itself never prints, so that it is told apart with colour on."""
+"""An escape sequence that `ckpt` itself never prints, so tests with colour recognise it."""
 
 TEXTS = [text for text in (*NASTY_TEXTS, f"{BLINK}blink", "\u202e\u2066\u200f\ufeffx", "k\u200bk") if text]
 PLAIN = [text for text in TEXTS if not any("\ud800" <= c <= "\udfff" for c in text)]

@@ -182,7 +182,7 @@ def dcp_ways_of_long_text(path: str) -> str:
 
 @bomb
 def dcp_chunks_of_many_tensors_in_one_list(path: str) -> str:
-    """All tensors are said to have the chunks of all, which are one list."""
+    """Each tensor has the chunks of all tensors; they are one list."""
     pieces = [Piece((number,), (1,), "__0_0.distcp", 0, 9) for number in range(3_000)]
     tensors = {f"w{number}": ((3_000,), pieces[:1]) for number in range(3_000)}
     chunks = b"".join(torch_files.chunk(piece) for piece in pieces)

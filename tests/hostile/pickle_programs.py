@@ -1,9 +1,8 @@
 """Pickles that no one's `torch.save` writes: random programs for the pickle machine, whose values are shared.
 
-A program is a tree of values, written as opcodes.  What was made is kept in the memo and taken from
-there again and again: as an element, a key, a value, an argument of each global that may be called, as
-attributes.  Repetition is what such a program is for: a few bytes that do the same to something large,
-thousands of times, or that double it, or put it into itself.
+A program is a tree of values, written as opcodes. Its values are kept in the memo and used many times: as an
+element, a key, a value, an argument of each global that may be called, as attributes. Repetition makes such a
+program expensive: a few bytes copy a large value thousands of times, double it, or put it into itself.
 """
 
 from __future__ import annotations
@@ -253,7 +252,7 @@ class Program:
         self._out += b"u"
 
     def optimizer(self) -> None:
-        """Push an optimizer's dictionary, of which parts are anything."""
+        """Push an optimizer's dictionary with random parts."""
         self._out += b"}(X\5\0\0\0state}("
         for number in range(self._dice.randrange(1, 4)):
             self._out += b"K%c" % number
@@ -263,7 +262,7 @@ class Program:
         self._out += b"eu"
 
     def metadata(self) -> None:
-        """Push what describes a distributed checkpoint, of which a part is anything."""
+        """Push the metadata of a distributed checkpoint with a random part."""
         self.value()
         self._kept.append(self._put())
         self._out += b"0"
@@ -308,7 +307,7 @@ _ARGUMENTS: dict[str, tuple[Callable[[Program, int], None], ...]] = {
     ),
     "torch._utils._rebuild_nested_tensor": (Program.value,),
 }
-"""What a call is mostly given; other calls get anything."""
+"""Usual arguments of a call; other calls get random ones."""
 
 
 def program(dice: random.Random) -> bytes:

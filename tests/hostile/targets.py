@@ -1,9 +1,8 @@
-"""What is fuzzed: each parser with its seeds, its way of mutating, and what it may raise.
+"""Targets of the fuzzer: each parser with its seeds, its way of mutating, and the errors that it may raise.
 
-A target's `run` takes one mutated input and returns how it ended: `read`, `damaged` (a
-typed error for some of it) or `refused` (for all).  Whatever else comes out of it is a
-finding: an exception that is not the parser's own, a crash, seconds where there should be
-milliseconds.  Where a parser has an inverse, `run` holds the two against each other.
+`Target.run` takes one mutated input and returns how it ended: `read`, `damaged` (a typed error for a part) or
+`refused` (a typed error for all). Everything else is a finding: another exception, a crash, or seconds where
+milliseconds are expected. If a parser has an inverse, `run` checks that the two agree.
 """
 
 from __future__ import annotations
@@ -398,7 +397,7 @@ def _described(data: bytes) -> None:
 
 
 _MEMORY, _SECONDS = 100 << 20, 20
-"""What a file may cost next to its size, and how long a command may take on it."""
+"""The memory that a command may use in addition to a file's size, and its longest time."""
 
 
 def _in_little_memory(parse: Callable[[bytes], Any]) -> Callable[[bytes, str], str]:
@@ -443,7 +442,7 @@ def _metadata_program(dice: random.Random, _: bytes) -> bytes:
 
 
 def _commanded_program(dice: random.Random, _: bytes) -> bytes:
-    """Return a program that a command gets: in front stand its number, and the kind of the file."""
+    """Return a program with two bytes in front: the number of a command, and the kind of the file."""
     kind = dice.randrange(3)
     make = _metadata_program if kind == 2 else _program
     return bytes((dice.randrange(len(_ON_PROGRAMS)), kind)) + make(dice, b"")
@@ -503,7 +502,7 @@ def _mutate_ordered(dice: random.Random, data: bytes) -> bytes:
 
 
 def _mutate_commanded(dice: random.Random, data: bytes) -> bytes:
-    """Change a file of any kind, by its kind; in front stand its name and the number of a command."""
+    """Change a file as its kind requires; its name and the number of a command come first."""
     kind = data[0]
     _, mutate = _COMMANDED[kind]
     return bytes((kind, dice.randrange(len(commands.COMMANDS)))) + mutate(dice, data[1:])

@@ -1,4 +1,4 @@
-"""What hostile files cost: at most their own size and 100 MB of memory, and seconds.
+"""The cost of hostile files: at most their own size and 100 MB of memory, and seconds.
 
 Every command that looks at a checkpoint is run on every bomb of `tests.hostile.bombs`, in
 a process of limited memory and time (`tests.hostile.budget_server`).
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-assert pickle_bombs  # which are among BOMBS, too
+assert pickle_bombs  # BOMBS has these as well
 MEMORY = 100 << 20
 SECONDS = 20
 """Of the processor; what is slow because the machine is busy does not count."""
@@ -113,7 +113,7 @@ def test_hostile_files_cost_little(server: Server, tmp_path: Path, make: Callabl
 def test_hostile_files_cost_every_command_little(
     server: Server, tmp_path: Path, make: Callable[[str], str]
 ) -> None:
-    # What inflates is honest work where all of it is asked for, as JSON or as V1's one piece a tensor.
+    # Inflating all values is necessary if they are printed as JSON or written as one piece of V1.
     inflates = make.__name__ in ("npz_that_inflates_a_thousandfold", "h5_of_zeros_in_large_chunks")
     few = [line.split() for line in LINES]
     try_commands(server, make, tmp_path, few if inflates else COMMANDS)
@@ -161,7 +161,7 @@ def test_large_graphs_take_a_kilobyte_a_node(server: Server, tmp_path: Path, nod
 
 
 def test_the_measure_sees_memory_and_time(server: Server, tmp_path: Path) -> None:
-    """What the other tests lean on: JSON that is read whole, on purpose, is seen to be so large."""
+    """The other tests need this: reading a large JSON file is measured as large."""
     rows = [{"key": f"k{number:0500}", "dtype": "float32", "shape": []} for number in range(100_000)]
     (tmp_path / "large.json").write_text(json.dumps({"schema": 1, "tensors": rows}))
     cost = server.measure(["ls", "--json", str(tmp_path / "large.json")])
@@ -170,10 +170,10 @@ def test_the_measure_sees_memory_and_time(server: Server, tmp_path: Path) -> Non
     assert 0.1 < cost["seconds"] < SECONDS
 
 
-# What is large in one respect ---------------------------------------------------------
+# Files that are large in one respect --------------------------------------------------
 #
-# Whole only where `make fuzz` runs them, a part of it in each run of the tests; what there is room
-# for in memory is far less than there is of its kind.
+# `make fuzz` reads them at full size, and each run of the tests at a smaller one. Their content needs far
+# more memory than a command may use.
 
 SHARE = 50
 """A run of the tests tries so small a part."""

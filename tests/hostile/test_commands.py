@@ -66,7 +66,7 @@ def test_nothing_raw_reaches_the_terminal(
 def test_no_line_is_a_command_of_github_actions(
     tmp_path: Path, make: Callable, piped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for what is for programs.  Its runner takes `::` behind white space, and `##[` anywhere."""
+    """Except in output for programs. GitHub's runner accepts `::` after white space, and `##[` anywhere."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("COLUMNS", "90")
     (tmp_path / "run").mkdir()

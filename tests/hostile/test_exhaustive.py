@@ -1,8 +1,7 @@
 """Every truncation and every flipped bit of small checkpoints, through open, list, read, verify.
 
-Formats with checksums (bundles, V1, npz): the right values or a typed error.  Formats
-without (HDF5, safetensors, listings): a typed error or values, of which no one can say
-whether they are the right ones; how often they were not is counted and printed.
+Formats with checksums (bundles, V1, npz) give the right values or a typed error. Formats without (HDF5,
+safetensors, listings) give a typed error or values. These may be wrong; the number of wrong ones is printed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from formats.model.reader import FormatReader
 
-# (checkpoint, its files), every bit of which is flipped in each run of the tests: an index of names, one
-# with an object graph, a data shard, a V1 shard.  `make fuzz` damages more of each.
+# (checkpoint, its files): each run of the tests flips every bit of an index of names, an index with an object
+# graph, a data shard and a V1 shard. `make fuzz` damages more of each.
 SMALL = [
     ("pairs/name_based", ["name_based.index", "name_based.data-00000-of-00001"]),
     ("state_files/two_prefixes/alpha-1", ["alpha-1.index"]),
@@ -129,7 +128,7 @@ def test_verifying_what_is_damaged_never_fails_otherwise(tmp_path: Path, path: s
 @pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("file", ["interop/weights.npz", "pytorch/odd_keys.pt"])
 def test_every_truncation_and_flipped_bit_of_a_zip(tmp_path: Path, file: str, bits: int) -> None:
-    """The zip's own CRC-32 guards members; names stand twice, and members are counted."""
+    """The zip's own CRC-32 guards members; names are stored twice, and members are counted."""
     path = tmp_path / os.path.basename(file)
     shutil.copy(data_path(file), path)
     with open_checkpoint(str(path)) as reader:

@@ -1,4 +1,4 @@
-"""Every command on files of which one bit is flipped: right, or an error, where there are checksums."""
+"""Every command on files with one flipped bit: if there are checksums, right or an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRIED = len(COMMANDS) // 4
 """Commands that each run of the tests tries on a specimen, other ones for another commit."""
 
 MOST_BYTES = 800
-"""Bytes of a file of which each is flipped in `make fuzz`; of a larger one, every so many."""
+"""`make fuzz` flips every byte of a file of this size, and an even sample of a larger one."""
 
 
 def tried(specimen: Specimen, chosen: list[Pair], stride: int, first: int | None = None) -> int:

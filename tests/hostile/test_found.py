@@ -1,6 +1,6 @@
-"""What fuzzing found, a test each: the smallest file that showed it.
+"""Findings of the fuzzer: a test for each, with the smallest file that showed it.
 
-What cost too much memory or time is a function of `tests.hostile.bombs` instead.
+Files that cost too much memory or time are in `tests.hostile.bombs` instead.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def test_groups_that_hdf5_cannot_name_are_refused(
 
 @pytest.mark.parametrize("name", ["training_config", "model_config", "keras_version"])
 def test_what_a_model_says_of_itself_is_not_lost(name: str, tmp_path: Path) -> None:
-    """Where it cannot be read, `verify` said ok, and `convert` left it out with a warning, exit 0."""
+    """If a model's configuration is damaged, `verify` said ok, and `convert` left it out with a warning."""
     with open(data_path("keras_mlp", "mlp.with_optimizer.h5"), "rb") as file:
         data = bytearray(file.read())
     stored = name.encode() + b"\0"
@@ -253,7 +253,7 @@ def test_a_compressed_configuration_is_held_against_what_is_stored(tmp_path: Pat
 
 
 def test_a_plug_in_is_not_even_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that is not the library's own is rejected before the library is asked for it."""
+    """A filter that is not the library's own is rejected before the library searches for it."""
     held = io.BytesIO()
     with h5py.File(held, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -303,7 +303,7 @@ def test_a_collection_with_two_keys_is_the_last_of_them(tmp_path: Path) -> None:
 
 
 def test_a_damaged_template_is_an_error(tmp_path: Path) -> None:
-    """A KeyError: the place of a tensor was asked for that has none."""
+    """A tensor without a range in the file caused a KeyError."""
     held = npz_members()
     held["enc/bias.npy"] = b"no header"
     (tmp_path / "t.npz").write_bytes(pack_zip(list(held.items())))

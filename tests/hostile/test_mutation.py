@@ -1,8 +1,8 @@
 """Structures as hypothesis thinks them up, and a short run of what `tests.hostile.drive` mutates.
 
-Whatever is in them, parsers end in values or in their own errors: `Target.run` says what
-else is a finding.  Hypothesis makes structures from nothing, which are odder than mutated
-ones and shrink to small examples; the driver mutates what TensorFlow and Keras wrote.
+For any input, parsers return values or raise their own errors; `Target.run` defines what else is a finding.
+Hypothesis generates structures that are odder than mutated ones and shrink to small examples. The driver
+mutates files of TensorFlow and Keras.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _few = settings(
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written here need not survive a crash of the machine."""
+    """Do not sync: these files need not survive a crash of the machine."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -63,7 +63,7 @@ def of_names(test: Callable[..., None]) -> Callable[..., None]:
 BFLOAT16 = BY_NAME["bfloat16"].numpy
 
 REFUSED = (ConversionError, NothingSelectedError)
-"""What a format cannot hold, or holds nothing of."""
+"""Errors for values that a format cannot store, or if nothing is left to store."""
 
 
 def stored(path: str) -> Arrays:

@@ -1,8 +1,8 @@
 """A file that names other files never has them opened: shown by the kernel and by Python's audit hook.
 
-The HDF5 library opens files by itself, where no hook of Python sees it, so the files that
-hostile ones name are watched with inotify, which reports every `open` of them by whichever
-process.  Commands are run in a child, each of whose own opens passes an audit hook.
+The HDF5 library opens files by itself, and no hook of Python sees that. So inotify watches the files that
+hostile ones name, and reports every `open` of them by any process. Commands run in a child, and an audit hook
+sees each of its own opens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IN_OPEN = 0x20
 
 
 class Watch:
-    """What was opened of some files since the last time somebody asked."""
+    """Reports which of some files were opened since the last report."""
 
     def __init__(self, *paths: str) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -52,7 +52,7 @@ class Watch:
 
 @pytest.fixture
 def secret(tmp_path: Path) -> str:
-    """An HDF5 file somewhere else, which no one has asked for."""
+    """An HDF5 file in another folder, which no command line names."""
     os.mkdir(tmp_path / "elsewhere")
     path = str(tmp_path / "elsewhere" / "secret.h5")
     with h5py.File(path, "w") as file:
@@ -118,7 +118,7 @@ def with_a_way_out(directory: Path, layout: str, way: Callable[[h5py.Group, str]
 
 
 def test_the_watch_sees_what_the_library_opens(tmp_path: Path, secret: str, watch: Watch) -> None:
-    """What the other tests lean on: h5py itself does open the other file, and that is seen."""
+    """The other tests need this: h5py itself opens the other file, and inotify reports it."""
     for way in WAYS_OUT:
         path = with_a_way_out(tmp_path, "plain.h5", way, secret)
         watch.opened()

@@ -1,6 +1,6 @@
 """The runtime takes TensorFlow's arguments; none of them is dropped silently.
 
-`make interop` holds the recorded signatures against TensorFlow (`tests/interop/signatures.py` writes them).
+`make interop` compares the recorded signatures with TensorFlow (`tests/interop/signatures.py` writes them).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What TensorFlow does is what the runtime does: `make interop` shows that TensorFlow passes the same."""
+"""The runtime does what TensorFlow does: `make interop` shows that TensorFlow passes the same cases."""
 
 from __future__ import annotations
 

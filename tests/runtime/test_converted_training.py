@@ -39,7 +39,7 @@ KERAS_OPTIMIZERS = {
 def config(optimizer, *, keras3):
     """Return the configuration of the model below, as a `.h5` file or a `.keras` archive has it.
 
-    How it is compiled tells which slots there are, of which a list has numbers only.
+    The compiled optimizer says which slots there are; the list has only numbers.
     """
     shape = {"batch_shape" if keras3 else "batch_input_shape": [None, 1]}
     module = {"module": "keras", "registered_name": None} if keras3 else {}

@@ -474,7 +474,7 @@ class TestDirectory:
         assert steps_in(tmp_path / "copy") == [1, 5, 6]
 
     def test_one_directory_under_two_names(self, tmp_path):
-        """What the state file calls by one name is not deleted for being older than itself by another."""
+        """A checkpoint with two names in the state file is not deleted as older than itself."""
         options = config(keep_checkpoint_max=1)
         found = tf.estimator.Estimator(slope, str(tmp_path / "run"), options)
         found.train(line, steps=2)
@@ -511,7 +511,7 @@ class TestDirectory:
         assert "model.ckpt-4 is gone; taking" in caplog.text
 
     def test_events(self, tmp_path):
-        """What TensorBoard shows: losses by the step they lead to, steps in a second, saves."""
+        """TensorBoard shows losses by the step they lead to, steps per second, saves."""
         hook = Losses()
         options = config(save_checkpoints_steps=10, save_summary_steps=5, log_step_count_steps=10)
         tf.estimator.Estimator(slope, str(tmp_path), options).train(line, steps=20, hooks=[hook])

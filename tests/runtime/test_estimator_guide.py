@@ -53,7 +53,7 @@ def test_the_guide_to_estimators_checkpoints(capsys):
     classifier.train(input_fn=lambda: train_input(train_x, train_y, batch_size=100), steps=200)
     events = glob.glob("models/iris/events.out.tfevents.*")
     assert len(events) == 1
-    # What the guide's `ls -1 models/iris` shows, except for the graph, of which there is none.
+    # The output of the guide's `ls -1 models/iris`, except for the graph, which the runtime does not write.
     assert sorted(os.listdir("models/iris")) == sorted([
         "checkpoint", os.path.basename(events[0]),
         "model.ckpt-0.data-00000-of-00001", "model.ckpt-0.index",

@@ -28,7 +28,7 @@ def values(path):
 
 @pytest.fixture(params=sorted(OPTIMIZERS))
 def run(request, tmp_path):
-    """A directory with TensorFlow's checkpoint of step 0, an Estimator of it, and what TensorFlow told."""
+    """A directory with TensorFlow's checkpoint of step 0, its Estimator, and TensorFlow's recorded output."""
     source = REPLAY / request.param
     for file in source.glob("model.ckpt-0.*"):
         shutil.copy(file, tmp_path)

@@ -46,7 +46,7 @@ def step_on(net, example, optimizer):
 
 
 class Run:
-    """What the guide makes again for each run, and its loop."""
+    """The objects that the guide creates for each run, and its loop."""
 
     def __init__(self, make_optimizer):
         self.net, self.optimizer = Line(), make_optimizer()
@@ -137,7 +137,7 @@ def test_weights_and_containers(capsys):
 
 
 def test_an_estimators_object_based_checkpoint():
-    """What the guide does outside of the Estimator, with the checkpoint that TensorFlow's wrote."""
+    """The guide's use outside of the Estimator, with the checkpoint of TensorFlow's Estimator."""
     directory = DATA / "estimator_object_based" / "tf_estimator_example"
     optimizer, net = tf.keras.optimizers.legacy.Adam(0.1), Line()
     ckpt = tf.train.Checkpoint(step=tf.Variable(1, dtype=tf.int64), optimizer=optimizer, net=net)

@@ -481,7 +481,7 @@ def gradients_of(layer, x):
 
 
 def assert_gradients(layer, x):
-    """Hold a layer's gradients in float64 against differences, at some elements of x and of each weight."""
+    """Compare a layer's gradients in float64 with differences, at some elements of x and of each weight."""
     gradients = gradients_of(layer, x)
     weights = layer.get_weights()
     for at, gradient in enumerate(gradients):

@@ -1,6 +1,6 @@
-"""What TensorFlow computed of losses, layers and expressions, with gradients; the runtime computes the same.
+"""The runtime computes TensorFlow's values and gradients of losses, layers and expressions.
 
-`make interop` holds what is recorded against TensorFlow.
+`make interop` compares the recorded values with TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.interop.known_answers import read_expressions, read_layers, read_loss
 
 
 def assert_close(row: Any, found: Any, expected: Any) -> None:
-    """Hold nested lists of numbers against each other."""
+    """Compare nested lists of numbers."""
     for one, other in zip(found, expected, strict=True):
         assert np.shape(one) == np.shape(other), row
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=str(row))

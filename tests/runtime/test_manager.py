@@ -24,7 +24,7 @@ def names(directory):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that goes by when told to."""
+    """A clock that the test sets."""
     now = [1000.0]
     monkeypatch.setattr("time.time", lambda: now[0])
     return now
@@ -64,7 +64,7 @@ class TestManager:
         kept = [name for name in names(tmp_path) if name.endswith(".index")]
         assert kept == ["ckpt-2.index", "ckpt-4.index", "ckpt-6.index"]
         assert [os.path.basename(path) for path in manager.checkpoints] == ["ckpt-6"]
-        # What was preserved is no one's to delete any more.
+        # No manager deletes a preserved checkpoint.
         again = tf.train.CheckpointManager(checkpoint(), tmp_path, max_to_keep=1)
         assert again.checkpoints == manager.checkpoints
 

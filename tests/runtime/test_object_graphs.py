@@ -272,7 +272,7 @@ def test_keras_models(tmp_path, path):
 
 
 def test_compiled_model_with_its_optimizer(tmp_path):
-    """But for the nodes of traced functions, which hold nothing and which there are none of here."""
+    """Except for the nodes of traced functions, which have no values; the runtime writes none."""
     model = mlp()
     x = np.load(DATA / "keras_mlp" / "mlp.input.npy")
     model.compile(K.optimizers.Adam(0.01), "sparse_categorical_crossentropy")

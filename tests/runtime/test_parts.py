@@ -62,7 +62,7 @@ def test_training_is_the_same_to_the_bit_on_any_number_of_threads():
 
 @pytest.fixture
 def helpers(monkeypatch):
-    """Have three threads, whatever the machine has."""
+    """Use three threads on any machine."""
     monkeypatch.setattr(parts, "THREADS", 3)
     parts._helpers.cache_clear()
     yield

@@ -28,7 +28,7 @@ KERAS = {
     "Adadelta": lambda **small: K.Adadelta(RATE, **small),
 }
 NUMBERS = {"step", "mu_product"}
-"""What PyTorch keeps that is not a slot."""
+"""PyTorch's values that are not slots."""
 
 
 def recorded() -> dict[str, Any]:

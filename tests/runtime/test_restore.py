@@ -1,4 +1,4 @@
-"""Restoring: what is matched, what waits, what wins, and what is said of the rest."""
+"""Restoring: matched values, delayed values, precedence, and messages about the rest."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_batch_that_was_begun_is_filled(drop: bool) -> None:
 
 
 def changed(state: list[bytes], random: Random) -> list[bytes]:
-    """Return a state of which a byte, or a value, is another."""
+    """Return a state with a changed byte or value."""
     if random.random() < 0.4:
         place = random.randrange(len(state))
         element = bytearray(state[place])

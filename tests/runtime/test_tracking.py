@@ -1,4 +1,4 @@
-"""What is tracked, under which name, what is restored on arrival, and what rejects to be saved."""
+"""Tracked objects and their names, restoring objects as they appear, and objects that cannot be saved."""
 
 from __future__ import annotations
 

@@ -151,5 +151,5 @@ def test_a_model_function_of_the_flowers_tutorial(tmp_path):
     shares = {event.step: dict(scalars(event)).get("accuracy") for event in EventReader(path)}
     told = {step: share for step, share in shares.items() if share is not None}
     assert list(told) == list(range(1, 200, 10))
-    # A metric counts the batches that it was asked about, so that its share moves slowly.
+    # A metric counts the batches of the steps that print it, so its share moves slowly.
     assert 0 < told[1] < told[191] < metrics["accuracy"]

@@ -226,7 +226,7 @@ def test_counting_stops_early_where_that_is_enough(tmp_path: Path, monkeypatch: 
 def test_a_comparison_ends_early_where_it_was_asked_to(
     tmp_path: Path, stop_on: tuple[str, ...], differing: int
 ) -> None:
-    """With the first range that differs; else all of them are counted, as one tensor."""
+    """With the first range that differs; otherwise all are counted as one tensor."""
     value = np.zeros(PIECE)
     for name, array in (("left", value), ("right", value + 1)):
         save(tmp_path / f"{name}.safetensors", {"t": array}, "safetensors")
@@ -244,7 +244,7 @@ def test_a_comparison_ends_early_where_it_was_asked_to(
 def test_values_that_are_streamed_end_early_where_that_is_enough(
     tmp_path: Path, stop_on: tuple[str, ...], stops: bool
 ) -> None:
-    """Compressed chunks lie in no range of the file."""
+    """Compressed chunks have no range in the file."""
     value = np.zeros(PIECE)
     for name, array in (("left", value), ("right", value + 1)):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:

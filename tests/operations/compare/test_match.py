@@ -1,4 +1,4 @@
-"""What a restore would do, told from two object graphs: the verdicts are TensorFlow's, and the runtime's."""
+"""A restore predicted from two object graphs: the verdicts are TensorFlow's, and the runtime's."""
 
 from __future__ import annotations
 

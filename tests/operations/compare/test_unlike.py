@@ -1,4 +1,4 @@
-"""What the indexes of two large bundles tell to be the same: what comparing every tensor finds the same."""
+"""Comparing the indexes of two large bundles finds the same tensors equal as comparing every tensor."""
 
 from __future__ import annotations
 

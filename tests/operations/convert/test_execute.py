@@ -87,7 +87,7 @@ def plan_of(tmp_path: Path, tensors: dict[str, Any]) -> tuple[Any, Plan]:
 def test_strings_wait_in_memory_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, plan = plan_of(tmp_path, {"t": FLOATS, "s": strings([b"12345"])})
     with reader:
-        # What is read, and what is written of it: a length, the checksum of lengths, the text.
+        # The values are read, and a length, the checksum of lengths and the string are written.
         waiting = 2 * (1 + 4 + 5)
         monkeypatch.setattr(bucket_tasks, "_MOST_WAITING", waiting)
         assert bucket_tasks.can_be_shared(plan)

@@ -360,7 +360,7 @@ def test_what_has_no_place_or_is_missing_on_the_way_back_is_rejected(tmp_path: P
 
 @pytest.mark.parametrize("library", hub.LIBRARIES)
 def test_the_configuration_says_whether_the_output_of_t5_is_tied(tmp_path: Path, library: str) -> None:
-    """Whatever else the model has: gated layers, which the tied models of the records do not have."""
+    """The rest of the model does not matter: gated layers, which the recorded tied models do not have."""
     record = RECORDS[library, "t5"]["T5ForConditionalGeneration+gated"]
     tied = {**record, "stored": [row for row in record["stored"] if "lm_head" not in row[0]]}
     assert len(tied["stored"]) == len(record["stored"]) - 1

@@ -105,7 +105,7 @@ def test_of_a_trained_model_only_the_compiled_functions_are_missing(tmp_path: Pa
 def test_an_h5_file_comes_back_from_objects_bit_for_bit(
     folder: str, name: str, kind: str, tmp_path: Path
 ) -> None:
-    """Without a configuration layers are told by their names, and what is found is the same."""
+    """Without a configuration, names identify layers, and the result is the same."""
     source = data_path(folder, f"{name}.{kind}.h5")
     config = read_config(parse_location(data_path(folder, f"{name}.full.h5")))
     converted(source, tmp_path / "objects", "tf-object")
@@ -192,7 +192,7 @@ def test_an_h5_file_spells_the_configuration_of_an_archive_its_own_way(tmp_path:
     }
 
 
-# What is missing, and what does not fit ------------------------------------------------------
+# Missing weights, and weights of other shapes ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_an_object_graph_with_fewer_layers_is_refused() -> None:
 
 
 def test_a_vocabulary_in_a_table_is_refused_where_keras_2_counts_it_as_a_weight(tmp_path: Path) -> None:
-    """What came behind was numbered otherwise than Keras 2 looks for it, and nothing was restored."""
+    """Later weights had other numbers than Keras 2 expects, and nothing was restored."""
     dense = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
     for vocabulary in (None, ["a", "b"]):
         lookup = {"class_name": "StringLookup", "config": {"name": "words", "vocabulary": vocabulary}}

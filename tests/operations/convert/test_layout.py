@@ -1,4 +1,4 @@
-"""A bundle that is written again in its own format, by whichever command, has TensorFlow's bytes."""
+"""Every command that rewrites a bundle as a bundle gives TensorFlow's bytes."""
 
 from __future__ import annotations
 

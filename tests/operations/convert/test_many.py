@@ -1,4 +1,4 @@
-"""Checkpoints of very many keys: what is asked of each key is asked once."""
+"""Checkpoints of very many keys: each key is examined once."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def test_an_edge_has_a_name_where_the_object_has_another():
 
 
 def test_no_edge_goes_through_a_name():
-    """A line goes down left of the dots of what hangs there, and names stand right of them."""
+    """A line goes down left of its children's dots, and names are right of the dots."""
     root = ET.fromstring(svg(drawing(data_path("bert_template/same_names/with_adam/ckpt-1"), 9, slots=True)))
     texts = {float(text.get("y")) - 4: float(text.get("x")) for text in root.iter(f"{SVG}text")}
     paths = [re.fullmatch(r"M(.*) (.*)V(.*)H(.*)", path.get("d")) for path in root.iter(f"{SVG}path")]

@@ -1,4 +1,4 @@
-"""What is done with an object graph grows with its nodes and edges, not with their square."""
+"""The cost of an object graph grows with its nodes and edges, not with their square."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What error messages mean: the table of complaints, and how a text is searched by it."""
+"""The meaning of error messages: the table of complaints, and how a text is searched with it."""
 
 from __future__ import annotations
 

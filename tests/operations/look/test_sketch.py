@@ -57,7 +57,7 @@ def test_every_finite_value_is_in_its_bin(name: str) -> None:
     finite = values.astype(np.float64)[np.isfinite(values.astype(np.float64))]
     edges = [(found.first + at) * found.width for at in range(len(found.counts) + 1)]
     expected = [int(((finite >= low) & (finite < high)).sum()) for low, high in itertools.pairwise(edges)]
-    if name != "a hair below zero":  # which float32 does not tell from zero, at this scale
+    if name != "a hair below zero":  # this is zero in float32, at this scale
         assert found.counts == expected
     assert sum(found.counts) == finite.size
     assert found.counts[0] > 0

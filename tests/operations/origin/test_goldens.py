@@ -35,7 +35,7 @@ def read(name: str) -> dict[str, Array]:
 
 
 def judged(name: str, weights: dict[str, Array], folder: Path) -> Origins:
-    """Return verdicts with a source of other values, in float32, which holds bfloat16 exactly."""
+    """Return verdicts with another source, in float32, which holds bfloat16 exactly."""
     wide = {key: each.astype(np.float32) if each.dtype.kind != "i" else each for key, each in weights.items()}
     np.savez(folder / "source.npz", **wide)
     with (

@@ -1,4 +1,4 @@
-"""What exports were made of: real TFLite files and frozen graphs, and sources that are another's."""
+"""The sources of exports: real TFLite files and frozen graphs, their sources and others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def judged(export: str, weights: Mapping[str, Array], folder: Path) -> Origins:
 
 
 def verdicts(export: str, weights: Mapping[str, Array], folder: Path) -> dict[str, str]:
-    """Return the verdicts by the tensors that a weight is, or was to be, made of."""
+    """Return the verdicts, by the tensors that a weight was compared with."""
     return {
         one.sources[0] if one.sources else one.key: one.verdict
         for one in judged(export, weights, folder).weights
@@ -103,7 +103,7 @@ def test_permuted_channels_are_another_weight(name: str, key: str, tmp_path: Pat
     found = verdicts(lite(name), weights, tmp_path)
     others = [one for one, verdict in found.items() if verdict == "other"]
     assert len(others) == 1
-    assert others == [key] or key == "dw/bias"  # whose nearest weight is that of the layer it was folded with
+    assert others == [key] or key == "dw/bias"  # the nearest weight is of the folded layer
 
 
 @pytest.mark.parametrize("name", LITE)
@@ -194,7 +194,7 @@ def test_layers_of_one_shape_are_told_by_their_order(tmp_path: Path) -> None:
 
 
 def test_names_outweigh_values(tmp_path: Path) -> None:
-    """Two layers that changed places: each value is in the source, and under another name."""
+    """Two layers are swapped: each value is in the source, under another name."""
     weights = two_layers()
     first, second = weights.values()
     path = tmp_path / "model.onnx"
@@ -226,7 +226,7 @@ def fused(inside: Array, shared: Array) -> bytes:
 
 
 def test_a_weight_is_not_that_of_a_layer_whose_name_another_weight_has(tmp_path: Path) -> None:
-    """An anonymous weight of an operation that two layers share, after their kernels changed places."""
+    """An anonymous weight of an operation that two layers share, after their kernels were swapped."""
     inside, shared = two_layers().values()
     path = tmp_path / "model.onnx"
     path.write_bytes(fused(inside, shared))
@@ -302,7 +302,7 @@ def test_values_that_float16_cannot_hold_are_not_within(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_the_same_in_all_layers_are_equal_whichever_it_is(tmp_path: Path) -> None:
-    """Two layers of zeros: no order tells which is which, and it does not matter."""
+    """Two layers of zeros: no order can distinguish them, and it does not matter."""
     path = tmp_path / "model.onnx"
     weights = {key: np.zeros((4, 4), np.float32) for key in ("dense/kernel", "dense_1/kernel")}
     path.write_bytes(chain({"a": weights["dense/kernel"], "b": weights["dense/kernel"]}, ["b", "a"]))

@@ -1,4 +1,4 @@
-"""What `diff` says for other programs: its tables by layer and of the largest changes."""
+"""The output of `diff` for other programs: its tables by layer and of the largest changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ckpt rescue` calls proved is what was saved, whatever bit of the checkpoint is damaged.
+"""Values that `ckpt rescue` calls proved are those that were saved, with any damaged bit.
 
 Every bit of an index and a shard is flipped in turn, and every length is tried; make test takes a share.
 """

@@ -1,4 +1,4 @@
-"""Pairs proposed from structure: which evidence tells, and what is left open."""
+"""Pairs proposed from structure: which evidence decides, and what is left open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys as paths: none leaves its directory, no two are one, whatever keys say."""
+"""Keys as paths: for any keys, no path leaves its directory, and no two paths are equal."""
 
 from __future__ import annotations
 
