@@ -1,7 +1,7 @@
 """Small files that ask for much: memory, time, depth.  Each function makes one in a folder.
 
-What is declared is in no relation to what is there: shapes of 10**18 elements, offsets
-of 2**63, lengths that run on, chains and circles, archives that inflate a thousandfold.
+They declare far more than they contain: shapes of 10**18 elements, offsets of 2**63, lengths beyond the end,
+chains and circles, archives that inflate a thousandfold.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def half_a_million_empty_nodes(prefix: str) -> None:
 
 @bomb
 def many_optimizers_of_many_slots(prefix: str) -> None:
-    """Optimizers that share a list of slots none of which fits any of many variables."""
+    """Optimizers that share a list of slots; none of them fits any of many variables."""
     count = 2_000
     tensors: dict[str | bytes, Any] = {f"v{number}": np.zeros(2, np.float32) for number in range(count)}
     tensors["s"] = np.zeros(3, np.float32)
@@ -816,7 +816,7 @@ def h5_of_long_weight_names(path: str) -> str:
 
 
 def _one_string(path: str, write: Callable[[Any, list[bytes], Any], object]) -> str:
-    """Write four thousand strings of variable length, of which each is said to be the same megabyte."""
+    """Write four thousand strings of variable length that all have the same megabyte."""
     import h5py
 
     count, size = 4_000, 1_000_000

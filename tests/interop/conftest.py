@@ -138,7 +138,7 @@ def new_tensorflow() -> Iterator[TensorFlow]:
 
 @pytest.fixture(scope="session")
 def pytorch() -> Iterator[TensorFlow]:
-    """PyTorch, which is asked in the same way."""
+    """PyTorch, with the same interface."""
     judge = TensorFlow("torch")
     yield judge
     judge.close()

@@ -1,6 +1,6 @@
 """Programs at the edges of what TensorFlow computes; TensorFlow and the runtime both run them.
 
-A case is a title and a short program whose last expression is its answer; cases stand in `edges/*.txt`.
+A case is a title and a short program whose last expression is its answer; cases are in `edges/*.txt`.
 `python -m tests.interop.edges` asks TensorFlow for answers that `tests/data/known_answers/edges` does not
 have.
 
@@ -169,7 +169,7 @@ def _raised(error):
 
 
 class _Error:
-    """What a part of a program raised."""
+    """An exception of a part of a program."""
 
     def __init__(self, error):
         self.described = _raised(error)

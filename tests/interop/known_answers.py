@@ -1,7 +1,7 @@
-"""What TensorFlow computes, written to tests/data/known_answers for tests that are to do without it.
+"""Writes TensorFlow's results to tests/data/known_answers, for tests without TensorFlow.
 
-`python -m tests.interop.known_answers` asks the releases of `make interop`; a test of that holds the files
-against them.
+`python -m tests.interop.known_answers` runs the releases of `make interop`, which compares the files with
+them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _rows(keras: str) -> list[Row]:
 
 
 def arrays_of_layers(answers: Any) -> list[list[np.ndarray[Any, Any]]]:
-    """Return the output and the gradients of each layer that TensorFlow was asked for."""
+    """Return the output and the gradients of each layer that TensorFlow computed."""
     return [[np.array(one, "f4") for one in (output, *gradients)] for _, _, output, gradients in answers]
 
 

@@ -1,4 +1,4 @@
-"""What layers, models, losses and metrics make of masks; run by TensorFlow and by the runtime.
+"""Layers, models, losses and metrics with masks; run by TensorFlow and by the runtime.
 
 Each row is a function without arguments that returns tensors, numbers and masks, nested, or raises.
 """

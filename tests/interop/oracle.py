@@ -1,7 +1,7 @@
 """Answers questions about checkpoints with TensorFlow; run by TensorFlow's Python, see conftest.py.
 
 A line on standard input is `[module, function, arguments]`, the answer a line on standard
-output, `{"value": ...}` or `{"error": traceback}`.  What TensorFlow prints goes to standard error.
+output, `{"value": ...}` or `{"error": traceback}`.  TensorFlow's own output goes to standard error.
 """
 
 import importlib

@@ -16,7 +16,7 @@ PROGRAM = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "bert.py"
 
 
 def losses(folder, command, path=None, *, google=False):
-    """Return steps and losses that a command of the program tells, in a folder."""
+    """Run a command of the program in a folder; return the steps and losses that it prints."""
     spec = importlib.util.spec_from_file_location("bert", PROGRAM)
     bert = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bert)

@@ -1,4 +1,4 @@
-"""What TensorFlow restores of converted checkpoints; run by TensorFlow's Python."""
+"""TensorFlow restores converted checkpoints; run by TensorFlow's Python."""
 
 import oracle_tensors
 import tensorflow as tf

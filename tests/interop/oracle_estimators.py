@@ -22,7 +22,7 @@ def _program(legacy):
 
 
 def save_fresh(path, legacy):
-    """Save the program, untrained."""
+    """Save an untrained model."""
     return _program(legacy)[2].save(path)
 
 

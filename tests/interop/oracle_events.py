@@ -9,7 +9,7 @@ V1 = tf.compat.v1
 
 
 def read(path):
-    """What tf.compat.v1.train.summary_iterator tells of a file: [what, step, wall time, content]."""
+    """Return what tf.compat.v1.train.summary_iterator reads: [kind, step, wall time, content]."""
     out = []
     for event in V1.train.summary_iterator(path):
         what = event.WhichOneof("what")

@@ -25,7 +25,7 @@ names, text = provoked.names, provoked.text
 
 
 def _model(*units, inputs=4, names=None):
-    """Return a stack of Dense layers, called `dense_0`, `dense_1` and so on unless told otherwise."""
+    """Return a stack of Dense layers, called `dense_0`, `dense_1` and so on without `names`."""
     called = names or [f"dense_{at}" for at in range(len(units))]
     layers = [K.layers.Dense(count, name=name) for count, name in zip(units, called, strict=True)]
     return K.Sequential([K.layers.Input([inputs]), *layers])
@@ -491,7 +491,7 @@ def saved_model_missing():
 
 @provoked
 def model_of_other_generation():
-    """What InputLayer calls its shape in the other generation of Keras, in 2.15 that of Keras 3."""
+    """Load a model in which InputLayer's shape has the key of the other generation of Keras."""
     _sequential("model.keras", ("batch_input_shape", "batch_shape"))
     K.models.load_model("model.keras")
 

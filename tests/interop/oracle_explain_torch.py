@@ -26,7 +26,7 @@ def state_dict_of_other_sizes():
 
 
 class Settings:
-    """What people save next to their weights."""
+    """An object that people save next to their weights."""
 
 
 @provoked

@@ -58,7 +58,7 @@ def make(folder, name):
 
 
 def _is_blind(name, weights, losses):
-    """Whether a new optimizer continues as the trained one does, so that the family tells nothing of it."""
+    """Whether a new optimizer continues as the trained one does, so the family cannot test its state."""
     fresh = _program(name, FRESH_SEED)
     for variable, value in zip(fresh.variables(), weights, strict=True):
         variable.assign(tf.cast(value, variable.dtype))
@@ -92,7 +92,7 @@ def judge(folder, name, form, path):
 
 
 _LAST = []
-"""The last family that was asked for: its folder, a program of it, and by form what its own file brings."""
+"""The last family: its folder, a program of it, and by form the values that its own file restores."""
 
 
 def _same_as_native(folder, form, path):

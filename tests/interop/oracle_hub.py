@@ -31,7 +31,7 @@ def _split(array, parts, axis=0):
     return jnp.split(array, parts, axis)
 
 
-jax.core.Tracer.split = _split  # which arrays had in the releases of JAX that transformers was written for
+jax.core.Tracer.split = _split  # transformers was written for releases of JAX with it
 
 
 def classes(library):
@@ -51,7 +51,7 @@ def classes(library):
 def converted(library, model_type, folder):
     """Build the classes of an architecture, and return what transformers makes of each in PyTorch.
 
-    Their files are kept in `folder`.  What cannot be built, or is not taken over, is an error in words.
+    Their files are kept in `folder`.  A model that cannot be built or copied gives the text of the error.
     """
     out = {}
     for name in classes(library).get(model_type, []):

@@ -221,7 +221,7 @@ def _converted_by_script(model_type, family, prefix, config, target):
     script = importlib.import_module(module)
     if model_type == "t5":
         model = script.load_tf_weights_in_t5(_t5_model(config), None, prefix)
-        for parameter in model.parameters():  # which safetensors stores only so
+        for parameter in model.parameters():  # safetensors stores only contiguous tensors
             parameter.data = parameter.data.contiguous()
         model.save_pretrained(target)
         return
@@ -232,7 +232,7 @@ def _converted_by_script(model_type, family, prefix, config, target):
     model_class = getattr(transformers, _CLASSES[family])
     model = model_class(model_class.config_class.from_json_file(config))
     model.load_state_dict(torch.load(dump))
-    model.save_pretrained(target)  # which stores a tied weight once
+    model.save_pretrained(target)  # stores a tied weight once
 
 
 def _t5_model(config):

@@ -191,7 +191,7 @@ def layer_weights(layers, edges=False):
     """Build each layer in a model of its own, and return what it is made of.
 
     That is the model's configuration, (name, shape, whether trained) of the weights in their
-    order, and, if asked for, the edges that the object graph has of the layer.
+    order, and, with `edges`, the edges that the object graph has of the layer.
     """
     out = []
     for class_name, given, shape in layers:
@@ -214,7 +214,7 @@ _INPUTS = {
     "GroupQueryAttention": lambda symbol: [symbol, symbol],
     "MultiHeadAttention": lambda symbol: [symbol, symbol],
 }
-"""What layers with several inputs are called with."""
+"""The arguments of layers with several inputs."""
 
 
 def _layer(class_name, given):

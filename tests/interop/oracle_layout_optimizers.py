@@ -56,7 +56,7 @@ def trained(folder, cases, suffix):
         for gradients in drawn[:STEPS]:
             _apply(model.optimizer, model, gradients)
         path = os.path.join(folder, f"{number}{suffix}")
-        if suffix in ("", ".weights.h5"):  # which tell no settings: a whole model does
+        if suffix in ("", ".weights.h5"):  # only a whole model has the settings
             model.save_weights(path)
             model.save(os.path.join(folder, f"{number}_whole.h5"))
         else:
@@ -79,7 +79,7 @@ def _loaded(path, optimizer, suffix):
     if hasattr(optimizer, "build"):
         optimizer.build(model.trainable_variables)
     model.load_weights(path)
-    if suffix == ".h5":  # from which Keras 3 loads no optimizer, not even what it wrote: the list is its own
+    if suffix == ".h5":  # Keras 3 loads no optimizer from .h5, not even from its own
         with h5py.File(path) as file:
             group = file["optimizer_weights"]
             stored = [group[name][()] for name in group.attrs["weight_names"]]

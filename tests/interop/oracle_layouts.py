@@ -109,7 +109,7 @@ def _called_as_keras_does(model):
 
 
 def saved(folder, names, suffix):
-    """Save models as `<number><suffix>`, and what they are asked and answer as `<number>.npz`.
+    """Save models as `<number><suffix>`, and their inputs and outputs as `<number>.npz`.
 
     Without a suffix they are checkpoints of TensorFlow, and their layers have no names of their own.
     """
@@ -137,7 +137,7 @@ def saved(folder, names, suffix):
 
 
 class Net(K.Model):
-    """A program's own model, of which there is no configuration."""
+    """A program's own model, which has no configuration."""
 
     def __init__(self):
         super().__init__()

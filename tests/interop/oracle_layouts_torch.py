@@ -1,6 +1,6 @@
 """The layers of `oracle_layouts` in PyTorch, with weights from safetensors files; run by PyTorch's Python.
 
-A module has the layer's name, so that `load_state_dict`, strict, tells what is missing or too many.
+A module has the layer's name, so that strict `load_state_dict` reports missing and unexpected keys.
 """
 
 import json

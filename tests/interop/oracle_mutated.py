@@ -1,4 +1,4 @@
-"""What TensorFlow reads of files that may end it; run by TensorFlow's Python."""
+"""TensorFlow reads files that may kill its process; run by TensorFlow's Python."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What TensorFlow finds of names in an object-based checkpoint; run by TensorFlow's Python."""
+"""TensorFlow finds names in an object-based checkpoint; run by TensorFlow's Python."""
 
 import tensorflow as tf
 from oracle_tensors import told

@@ -59,7 +59,7 @@ class AdamWeightDecay(V1.train.Optimizer):
 
 
 class Several(tf.Module):
-    """Three optimizers, two of one class, each of which trains a layer."""
+    """Three optimizers, two of one class; each trains a layer."""
 
     def __init__(self, *optimizers):
         super().__init__()
@@ -288,7 +288,7 @@ def _go_on_keras(family, optimizer, seed, path, truth):
 
 
 def _embedding(family, seed):
-    """Return a compiled model of an embedding, of which a batch looks up some rows."""
+    """Return a compiled model of an embedding; a batch looks up some of its rows."""
     keras = tf.keras
     layers = keras.layers
     model = keras.Sequential(
@@ -337,7 +337,7 @@ def embedding(family, path, dense, template=None):
     return [_embedding_step(model, optimizer, dense=dense) for _ in range(3)]
 
 
-# What is asked ------------------------------------------------------------------------------
+# Functions that tests call ------------------------------------------------------------------------------
 
 
 def _verdict(truth, found, *, matched, iterations):

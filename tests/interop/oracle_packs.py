@@ -83,7 +83,7 @@ def _tf1(folder, name):
 
 
 def _heads(tf, modeling, config, model):
-    """Compute the heads by Google's own functions of run_pretraining, of which the logits are taken."""
+    """Compute the logits of the heads by Google's own functions of run_pretraining."""
     from bert import run_pretraining
 
     positions = tf.constant([[1, 3], [0, 2]])

@@ -1,6 +1,6 @@
 """Files of `torch.save`, and what torch says is in them; run by PyTorch's Python (2.13).
 
-Tensors are told as [dtype, shape, SHA-256 of their bytes in C order], by keys as nested files have them here.
+A tensor is [dtype, shape, SHA-256 of its bytes in C order]; nested keys are joined as in our reader.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What TensorFlow restores of renamed checkpoints, into the renamed programs; run by TensorFlow's Python."""
+"""TensorFlow restores renamed checkpoints into the renamed programs; run by TensorFlow's Python."""
 
 from typing import Any, NamedTuple
 

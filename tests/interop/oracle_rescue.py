@@ -1,4 +1,4 @@
-"""What TensorFlow makes of a checkpoint that was rescued; run by TensorFlow's Python."""
+"""TensorFlow reads a rescued checkpoint; run by TensorFlow's Python."""
 
 import tensorflow as tf
 

@@ -1,7 +1,7 @@
-"""What restoring one program's checkpoint into another really does, told by values of which each is unique.
+"""Restores one program's checkpoint into another; unique values show what was restored.
 
-Programs are models whose layers all have one shape, so that nothing but its name and its place tells what a
-variable is.  Run by TensorFlow's Python.
+Programs are models whose layers all have the same shape, so only a variable's name and position identify it.
+Run by TensorFlow's Python.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def _sequential():
 
 
 class Program:
-    """A model and its optimizer, all built; `tag` tells its values from another program's."""
+    """A model and its optimizer, all built; `tag` makes its values different from another program's."""
 
     def __init__(self, name, tag):
         layout, model, self.kind = name.split("-")

@@ -1,6 +1,6 @@
-"""What the safetensors package makes of our files, and files of its own; run by TensorFlow 2.21's Python.
+"""The safetensors package reads our files and writes its own; run by TensorFlow 2.21's Python.
 
-Tensors are told as [dtype, shape, bytes in hexadecimal].
+A tensor is [dtype, shape, bytes in hexadecimal].
 """
 
 import ml_dtypes
@@ -26,7 +26,7 @@ def read(path):
 
 
 def written(path, tensors, metadata):
-    """Write tensors, given as they are told."""
+    """Write tensors, given as such lists."""
     arrays = {
         key: np.frombuffer(bytes.fromhex(data), _dtype(name)).reshape(shape)
         for key, (name, shape, data) in tensors.items()

@@ -100,9 +100,9 @@ def mirrored(folder):
 
 
 def partitioned(folder):
-    """Variables of parameter servers, in this process, each of which holds a part of the rows.
+    """Variables of parameter servers, in this process; each has a part of the rows.
 
-    TensorFlow wants this before anything else: it is asked of a process of its own.
+    TensorFlow requires this before anything else, so it runs in a process of its own.
     """
     ports = [_free_port() for _ in range(3)]
     addresses = [f"localhost:{port}" for port in ports]

@@ -32,7 +32,7 @@ def train(directory, saves, max_to_keep, keep_every=None):
 
 
 def state(directory):
-    """Return the fields of a state file, paths as they are told, and the latest checkpoint."""
+    """Return the fields of a state file, with paths as TensorFlow returns them, and the latest checkpoint."""
     found = tf.train.get_checkpoint_state(directory)
     return {
         "latest": tf.train.latest_checkpoint(directory),

@@ -1,6 +1,6 @@
-"""What TensorFlow reads from bundles and V1 checkpoints, by each of its ways in; run by TensorFlow's Python.
+"""TensorFlow reads bundles and V1 checkpoints, by each of its functions; run by TensorFlow's Python.
 
-Tensors are answered as `[dtype, shape, digest]`, the digest as tests.support takes it.
+A tensor is `[dtype, shape, digest]`; tests.support computes the same digest.
 """
 
 import hashlib

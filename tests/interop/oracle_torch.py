@@ -1,6 +1,6 @@
-"""What PyTorch's optimizers keep after three steps, and where two more lead: `python oracle_torch.py PATH`.
+"""The state of PyTorch's optimizers after three steps, and after two more: `python oracle_torch.py PATH`.
 
-Run by PyTorch's Python (2.13); the tests read what it wrote, tests/data/optimizers/torch.npz.
+Run by PyTorch's Python (2.13); the tests read the file that it wrote, tests/data/optimizers/torch.npz.
 """
 
 import sys

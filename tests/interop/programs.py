@@ -455,7 +455,7 @@ def guided(tf, keras, directory, steps):
 
 
 def continue_the_guide(tf, keras, directory, steps):
-    """Go on with the checkpoint guide's own program from its latest checkpoint, all of which is used."""
+    """Resume the checkpoint guide's own program from its latest checkpoint, which is used completely."""
 
     class Net(keras.Model):
         def __init__(self):

@@ -35,7 +35,7 @@ class Provocations:
         return list(self._functions)
 
     def text(self, name, directory):
-        """Return all that was said to what the function of this name does."""
+        """Run the function of this name and return all messages."""
         said = io.StringIO()
         handler = logging.StreamHandler(said)
         levels = [logger.level for logger in self._loggers]
@@ -75,5 +75,5 @@ def _parts(warning):
 
 
 def shortened(said):
-    """Return what was said, without the frames of the libraries and without the paths of this machine."""
+    """Return messages without the frames of the libraries and without the paths of this machine."""
     return _PLACE.sub(r"\1", _FOREIGN_FRAME.sub("", said))

@@ -79,7 +79,7 @@ def recorder(tf):
 
 
 def train(tf, directory, kind, max_steps, classes=3, named=False):
-    """Train up to a step, from whatever the directory holds; batches are of all 120 flowers."""
+    """Train up to a step, from the directory's checkpoint if there is one; a batch is all 120 flowers."""
     hook = recorder(tf)
     classifier(tf, directory, kind, classes, named).train(
         flowers(tf, 120, True, classes, named), max_steps=max_steps, hooks=[hook]

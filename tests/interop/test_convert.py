@@ -119,7 +119,7 @@ def test_an_export_goes_back_into_its_program(
     tensorflow: TensorFlow, legacy: bool, file: str, tmp_path: Path
 ) -> None:
     if legacy and not tensorflow.is_old:
-        return  # which has no such optimizers
+        return  # this release has no such optimizers
     saved = tensorflow.ask("convert", "save_guide", path=str(tmp_path / "run"), legacy=legacy)
     to = ["--to", "hdf5"] if file == "x.h5" else []
     assert run_ckpt("convert", saved, str(tmp_path / file), *to).code == 0

@@ -1,4 +1,4 @@
-"""Estimators' checkpoints: TensorFlow restores what became of them; its own runs are told in full."""
+"""Estimators' checkpoints: TensorFlow restores the converted ones; `log` shows all of its own runs."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ READABLE = (
     "state_dict_of_other_names@torch",
     "tensors_of_a_gpu@torch",
 )
-"""What happens to files that are sound, so that every command that needs no other file has to run on them."""
+"""Complaints about sound files: every command that needs no other file must run on them."""
 
 
 @pytest.mark.parametrize("name", READABLE)

@@ -1,7 +1,7 @@
 """Families of models in every form that Keras saves: converted, loaded and trained on.
 
 `families/known.json` names what does not continue yet; everything else has to.  `python -m
-tests.interop.families --record` writes it anew; `--help` says how to look at one family or direction.
+tests.interop.families --record` rewrites it; `--help` explains how to try one family or direction.
 """
 
 from __future__ import annotations

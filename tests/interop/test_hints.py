@@ -1,4 +1,4 @@
-"""What the hints of `convert --like` propose is done, and never leaves a weight untrained unsaid."""
+"""The hints of `convert --like` work, and every weight that stays untrained is reported."""
 
 from __future__ import annotations
 

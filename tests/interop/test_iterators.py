@@ -64,7 +64,7 @@ def test_tensorflow_goes_on_with_ours(tensorflow: TensorFlow, program: str, tmp_
 def test_tensorflows_goes_on_here_and_there_again(
     tensorflow: TensorFlow, program: str, tmp_path: Path
 ) -> None:
-    """What TensorFlow had made ahead is given, and saved again as far as it was not."""
+    """Elements that TensorFlow had buffered are returned; those that were not are saved again."""
     theirs, again = tmp_path / "theirs", tmp_path / "again"
     ask = {"program": program, "directory": str(theirs), "positions": POSITIONS}
     tensorflow.ask("iterators", "save", **ask)

@@ -1,4 +1,4 @@
-"""What our writers wrote for Keras, loaded by Keras 2 and Keras 3: the models answer as they did."""
+"""Our writers' files, loaded by Keras 2 and Keras 3: the models have the same outputs as before."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_loaded(tensorflow: TensorFlow, folder: str, name: str, path: str) -> N
 def test_a_model_of_keras_3_is_loaded_by_the_keras_of_the_configuration(
     old_tensorflow: TensorFlow, tmp_path: Path
 ) -> None:
-    """What the file says of itself is Keras 2's, its training configuration among it."""
+    """The file's attributes are those of Keras 2, the training configuration included."""
     config = data_path("keras_mlp", "mlp.with_optimizer.h5")
     written = converted(data_path("keras3_mlp", "mlp.keras"), tmp_path / "m.h5", config)
     check_loaded(old_tensorflow, "keras3_mlp", "mlp", written)

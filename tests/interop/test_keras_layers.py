@@ -104,7 +104,7 @@ def test_rows_tell_the_weights_that_keras_makes(tensorflow: TensorFlow) -> None:
 
 def _check_shapes(unit: Unit, shapes: list[tuple[int, ...]]) -> None:
     if LAYERS[unit.class_name].parts or LAYERS[unit.class_name].wraps:
-        return  # What is within has a row of its own.
+        return  # The inner layers have rows of their own.
     layer = unit.layer or next(child.layer for child in unit.children())
     assert layer is not None
     expected = expected_weights(layer) or []
@@ -127,7 +127,7 @@ def test_rows_tell_the_edges_of_the_object_graph(old_tensorflow: TensorFlow) -> 
 
 
 def test_recorded_layers_are_what_keras_computes(tensorflow: TensorFlow) -> None:
-    """What the runtime is compared with, of Keras 2 and 3: configurations, outputs, gradients."""
+    """The recorded configurations, outputs and gradients are those of Keras 2 and 3."""
     recorded = read_layers("keras2" if tensorflow.is_old else "keras3")
     answers = tensorflow.ask("keras", "layer_values", layers=[row for row, _, _ in recorded])
     for (row, config, arrays), found, (written, *_) in zip(

@@ -116,7 +116,7 @@ def test_a_programs_own_model_needs_no_configuration(
 
 
 def _are_the_same(left: Path, right: Path) -> None:
-    """Hold the weights of two files against each other, bit for bit.
+    """Compare the weights of two files, bit for bit.
 
     Keys may be spelled as another Keras does; a layer's weights are loaded by their order.
     """

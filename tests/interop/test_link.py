@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RNG = np.random.default_rng(0)
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
-    "a/odd": np.arange(5, dtype=np.uint8),  # what follows begins at an odd byte
+    "a/odd": np.arange(5, dtype=np.uint8),  # the next tensor begins at an odd byte
     "net/kernel": np.arange(20, dtype=np.float32).reshape(5, 4),
     "net/bias": RNG.normal(size=3),
     "net/large": RNG.normal(size=(700, 2000)).astype(np.float32),
@@ -39,7 +39,7 @@ VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def told(array: Any) -> list[Any]:
-    """Return an array as the oracle tells of tensors."""
+    """Return an array in the oracle's form."""
     array = np.asarray(array)
     return [from_numpy(array.dtype).name, list(array.shape), digest(array)]
 
@@ -233,7 +233,7 @@ ODD: dict[str, Callable[[str], None]] = {
     "dtypes.pt": _golden("pytorch", "dtypes.pt"),
     "legacy.pth": _golden("pytorch", "legacy.pth"),
 }
-"""Sources in which values lie in ways that are not the usual one."""
+"""Sources with an unusual placement of values."""
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -255,7 +255,7 @@ def test_whatever_lies_in_another_way_is_what_a_copy_is(
 def test_what_is_made_of_a_linked_checkpoint_is_read(
     tensorflow: TensorFlow, source: str, tmp_path: Path
 ) -> None:
-    """Whatever is done to it goes by the index, and leaves the files that it shares as they are."""
+    """Every command on it uses the index, and leaves the shared files unchanged."""
     path = linked(source, tmp_path / "linked" / "c-1", "--to", "name")
     before = files(tmp_path / "linked")
     expected = all_told(ARRAYS)

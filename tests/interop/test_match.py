@@ -74,7 +74,7 @@ def test_tensorflow_restores_what_the_proposed_command_writes(tensorflow: Tensor
     assert verdicts == [["other", "other", True, True]]
 
 
-# What becomes of each value, and of each slot ----------------------------------------
+# Each value, and each slot ----------------------------------------
 
 HOW = {
     "restore": [("save", "restore"), ("save_weights", "restore")],
@@ -175,7 +175,7 @@ def check_fix(
 
 
 def check(tensorflow: TensorFlow, model: str, how: str, directory: str) -> int:
-    """Hold `ckpt match` against TensorFlow; return how many commands it printed that were run."""
+    """Compare `ckpt match` with TensorFlow; return the number of printed commands that were run."""
     fixes = 0
     for saved, reader, other, fresh, found in cases(tensorflow, model, how, directory):
         ask = {"name": other, "how": reader, "directory": directory}

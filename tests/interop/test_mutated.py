@@ -1,8 +1,8 @@
 """Bundles and V1 files changed by their structure, checksums made right, as TensorFlow reads them.
 
-What both read is the same, and what TensorFlow rejects `verify` finds.  It is not compared with it
-that a release does not know the dtypes of later ones, that its Python joins no slices of V1
-files of some dtypes, and that slots have fewer slices than their shape, as its optimizers write them.
+If both read a file, the values are equal; `verify` finds the files that TensorFlow rejects. Three differences
+are expected. A release does not know the dtypes of later ones. Its Python joins no slices of V1 files of some
+dtypes. Slots have fewer slices than their shape, as its optimizers write them.
 """
 
 from __future__ import annotations

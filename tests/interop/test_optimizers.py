@@ -34,11 +34,11 @@ LEGACY = sorted({*TF1, "adamax", "amsgrad", "nadam"} - {"adam_weight_decay", "pr
 NEWER = [*LEGACY, "adamw", "averaged", "averaged_sgd", "lion"]
 OPTIMIZERS = {"tf1": TF1, "legacy": LEGACY, "new": NEWER, "k3": NEWER}
 GOES_ON_AS = {"proximal_adagrad": "adagrad"}
-"""What of TensorFlow 1 is another optimizer of Keras, which keeps the same."""
+"""Optimizers of TensorFlow 1 that continue as another optimizer of Keras with the same state."""
 
 
 class Case(NamedTuple):
-    """A conversion: from which family to which, of which optimizer, and as which it continues."""
+    """A conversion: the two families, the optimizer, and the optimizer that continues."""
 
     source: str
     target: str
@@ -70,7 +70,7 @@ REFUSED = {
 
 
 GOING_ON = [(case, seed) for case in cases() if case not in REFUSED for seed in range(3)]
-"""What continues, each from three sets of weights and data."""
+"""Cases that continue, each with three sets of weights and data."""
 
 
 @pytest.fixture(scope="session")
@@ -257,7 +257,7 @@ def test_another_optimizer_is_refused_by_name(
 def test_training_goes_on_by_the_names_of_tensorflow_1(
     optimizer: str, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
-    """No template is needed: Keras 3 tells all that the names of TensorFlow 1 are made of."""
+    """No template is needed: Keras 3 stores all parts of TensorFlow 1's names."""
     folder, path = trained("k3", optimizer), tmp_path / "ckpt-3"
     done = run_ckpt("convert", os.path.join(folder, "ckpt-3"), path, "--to", "name")
     assert done.code == 0, done.err
@@ -302,7 +302,7 @@ FILES = {
     "new": ["model.h5", "model.keras", "model.weights.h5"],
     "k3": ["model.h5", "model.keras", "model.weights.h5"],
 }
-"""What a family saves an optimizer in.  Keras 3 does not load its own .h5."""
+"""The files in which a family saves an optimizer.  Keras 3 does not load its own .h5."""
 
 
 def file_cases() -> list[FileCase]:
@@ -341,7 +341,7 @@ LIKE = [
     for held in FILES.get(case.source, [])
     if held != "model.weights.h5" and (case.source, case.optimizer) != ("new", "nadam")
 ]
-"""What continues from a file of one family in a checkpoint of another."""
+"""Cases that continue from a file of one family in a checkpoint of another."""
 
 
 @pytest.mark.parametrize(("case", "held"), [LIKE[number] for number in seeds(12, len(LIKE))], ids=str)
@@ -365,7 +365,7 @@ INTO = [
     for file in FILES.get(case.target, [])
     if file != "model.weights.h5" and (case.target, file) != ("k3", "model.h5")
 ]
-"""What continues from a checkpoint of one family, TensorFlow 1's too, in a file of another."""
+"""Cases that continue from a checkpoint of one family, TensorFlow 1 included, in a file of another."""
 
 
 @pytest.mark.parametrize(("case", "file"), [INTO[number] for number in seeds(12, len(INTO))], ids=str)

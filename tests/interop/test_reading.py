@@ -1,4 +1,4 @@
-"""What TensorFlow writes today, as our readers read it, both releases."""
+"""Our readers read files that both releases of TensorFlow write during the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_told(reader: formats.FormatReader, *, variants: bool = False) -> dict[str, list]:
-    """Return every tensor as the oracle tells of tensors."""
+    """Return every tensor in the oracle's form."""
     return {
         key: [spec.dtype.name, list(spec.shape), digest(reader[key].read())]
         for key, spec in reader.specs.items()

@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def told(array: Any) -> list[Any]:
-    """Return an array as the oracle tells of tensors."""
+    """Return an array in the oracle's form."""
     array = np.asarray(array)
     return [formats.core.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
 

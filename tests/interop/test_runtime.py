@@ -99,7 +99,7 @@ def test_weight_files_go_both_ways(tensorflow: TensorFlow, model: str, suffix: s
 
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 def test_recorded_steps_are_tensorflows(tensorflow: TensorFlow) -> None:
-    """What the runtime's optimizers are compared with is what TensorFlow computes."""
+    """The recorded steps of optimizers are those that TensorFlow computes."""
     for row in recorded():
         what = {name: row[name] for name in ("optimizer", "legacy", "settings")}
         found = theirs(tensorflow, "optimizer_steps", **what)
@@ -109,7 +109,7 @@ def test_recorded_steps_are_tensorflows(tensorflow: TensorFlow) -> None:
 
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 def test_recorded_masks_are_tensorflows(tensorflow: TensorFlow) -> None:
-    """What the runtime's layers, losses and metrics are compared with is what TensorFlow makes of masks."""
+    """The recorded layers, losses and metrics with masks are those that TensorFlow computes."""
     found = tensorflow.ask("runtime", "masks")
     assert list(found) == list(recorded_masks())
     for name, row in recorded_masks().items():
@@ -118,7 +118,7 @@ def test_recorded_masks_are_tensorflows(tensorflow: TensorFlow) -> None:
 
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 def test_json_texts_go_both_ways(tensorflow: TensorFlow) -> None:
-    """What is recorded is what Keras writes, and it makes the same models of the runtime's texts."""
+    """The recorded JSON is Keras', and Keras builds the same models from the runtime's JSON."""
     texts, written = recorded_models(), tensorflow.ask("runtime", "json_texts")
     assert list(written) == list(texts)
     for name, row in texts.items():
@@ -186,7 +186,7 @@ def test_state_files_go_both_ways(tensorflow: TensorFlow, tmp_path: Path) -> Non
 
 
 def test_recorded_expressions_are_tensorflows(tensorflow: TensorFlow) -> None:
-    """What the runtime's operations are compared with is what both releases compute."""
+    """The recorded operations are those that both releases compute."""
     for text, row in read_expressions().items():
         assert_evaluated(tensorflow.ask("runtime", "evaluate", text=text), row)
 
@@ -214,7 +214,7 @@ def test_what_comes_of_a_restore_is_what_tensorflow_says(tensorflow: TensorFlow,
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])
 @pytest.mark.parametrize("family", edges.families())
 def test_recorded_edges_are_tensorflows(tensorflow: TensorFlow, family: str) -> None:
-    """What the runtime is compared with at the edges are TensorFlow's values and errors."""
+    """The recorded values and errors of edge cases are TensorFlow's."""
     programs = edges.cases(family)
     found = tensorflow.ask("runtime", "edges", programs=list(programs.values()))
     for title, program in programs.items():
@@ -254,7 +254,7 @@ def _settings(path: str) -> Any:
 
 
 def _unshared(value: Any) -> Any:
-    """Leave out what tells that two layers have one initializer: addresses in memory."""
+    """Leave out addresses in memory, which show that two layers share an initializer."""
     if isinstance(value, dict):
         return {key: _unshared(one) for key, one in value.items() if key != "shared_object_id"}
     return list(map(_unshared, value)) if isinstance(value, list) else value

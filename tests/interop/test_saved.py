@@ -1,4 +1,6 @@
-"""What Keras' callbacks and TensorFlow's ways of saving leave: opened, listed, verified and converted."""
+"""The files of Keras' callbacks and TensorFlow's ways of saving are opened, listed, verified and
+converted.
+"""
 
 from __future__ import annotations
 

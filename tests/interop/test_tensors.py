@@ -1,4 +1,4 @@
-"""What our writers wrote, as TensorFlow reads it: every way in, both releases."""
+"""TensorFlow reads our writers' files: by each of its functions, both releases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE = -1
 
 
 def told(array: Any) -> list[Any]:
-    """Return an array as the oracle tells of tensors."""
+    """Return an array in the oracle's form."""
     array = np.asarray(array)
     return [formats.core.dtypes.from_numpy(array.dtype).name, list(array.shape), digest(array)]
 
@@ -46,7 +46,7 @@ def test_every_dtype_is_read_as_it_was_written(
 def test_recent_dtypes_are_read_by_the_release_that_has_them(
     tensorflow: TensorFlow, name: str, tmp_path: Path
 ) -> None:
-    """Trap 19: four-bit types take a byte each; trap 20: what an old release aborts on is said."""
+    """Trap 19: four-bit types take a byte each; trap 20: types that abort an old release are reported."""
     array = np.array([1, 0, 1], formats.core.dtypes.BY_NAME[name].numpy)
     writer = save(tmp_path / "ckpt-1", {"v": array})
     assert writer.notes == [f"TensorFlow 2.15 crashes when it reads {name}; 2.21 reads it"]

@@ -1,4 +1,4 @@
-"""What PyTorch saves, read by us: the same keys, dtypes, shapes and bytes, whatever the form."""
+"""We read PyTorch's files of every form: the same keys, dtypes, shapes and bytes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def convert(*arguments: object) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_what_we_write_is_what_torch_saved(pytorch: TensorFlow, seed: int, tmp_path: Path) -> None:
     truth = pytorch.ask("pytorch", "written", folder=str(tmp_path), seed=seed)
-    for name in set(truth) - {"dtypes.pth"}:  # which torch itself writes and does not load
+    for name in set(truth) - {"dtypes.pth"}:  # torch itself writes these and does not load them
         convert(tmp_path / name, tmp_path / "ours.bin", "--overwrite")
         found = pytorch.ask("pytorch", "same", ours=str(tmp_path / "ours.bin"), theirs=str(tmp_path / name))
         assert found == [], name

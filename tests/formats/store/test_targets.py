@@ -61,7 +61,7 @@ def test_two_commits_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(read_all(tmp_path / "c")) == list(NEW)
 
 
-# What a file must not replace -----------------------------------------------
+# Paths that a file must not replace -----------------------------------------------
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -47,8 +47,10 @@ GOES_ON, WEIGHTS, REJECTED, NOT_LOADED, OTHER, CRASHED = VERDICTS = (
     "other weights",
     "crashed",
 )
-"""From best to worst: the next losses are those of the uninterrupted run; only the outputs are; exit 3;
-exit 0 and Keras does not load the file; exit 0 and the outputs are others; neither an answer nor an error."""
+"""From best to worst: the next losses are those of the uninterrupted run; only the outputs are; exit 3.
+
+Then exit 0 and Keras does not load the file; exit 0 and the outputs differ; neither a result nor an error.
+"""
 
 PLAIN, CONFIG, LIKE = WAYS = ("plain", "config", "like")
 THROUGH = {"name": "name", "pt": "state.pt"}
@@ -74,7 +76,7 @@ of a `.h5` file is none for a `.keras` archive.
 """
 
 BLIND = {"sgd", "unstepped"}
-"""Families whose optimizer keeps nothing that tells: it has no slots, or has taken no step."""
+"""Families whose optimizer has no state to compare: it has no slots, or has taken no step."""
 
 
 class Case(NamedTuple):
@@ -199,7 +201,7 @@ class Families:
 
 
 def _run(starter: Starter, command: Sequence[str]) -> Finished:
-    """Run `ckpt`, once more with the optimizer's name if that is what a hint asks for."""
+    """Run `ckpt`, and again with the optimizer's name if a hint requires it."""
     done = starter.run(*command)
     named = re.search(r"^hint: .*(--optimizer \w+)", done.err, re.MULTILINE)
     return starter.run(*command, *named[1].split()) if done.code == 3 and named else done
@@ -315,7 +317,7 @@ def told(judged: Judged) -> str:
 
 
 class Known:
-    """What known.json has: families, and those of their cases that do not go as far as the native files."""
+    """known.json: families, and their cases that are worse than the native files."""
 
     def __init__(self, families: dict[str, list[str]], rows: dict[str, dict[str, list[str]]]) -> None:
         self.families = families

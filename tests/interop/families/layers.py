@@ -86,7 +86,7 @@ class Block(layers.Layer):
 
 @register
 class Scaled(layers.Layer):
-    """A custom layer with weights of its own, one of which is not trained, and a layer."""
+    """A custom layer with a layer and with weights of its own; one of these is not trained."""
 
     def __init__(self, units=4, **options):
         super().__init__(**options)
@@ -270,7 +270,7 @@ def conv3d(seed):
 
 @family()
 def frozen_batchnorm(seed):
-    """Layers that are not trained stand between those that are."""
+    """Frozen layers are between trained ones."""
     norm, frozen = layers.BatchNormalization(), layers.Dense(4, "tanh")
     norm.trainable = frozen.trainable = False
     stack = [layers.Dense(4, "tanh"), norm, frozen, layers.BatchNormalization()]

@@ -46,7 +46,7 @@ class Program:
         without_xla(self.model.optimizer)
 
     def replace_model(self, loaded):
-        """Go on with a model that was loaded; one that is not compiled gets this program's optimizer, new."""
+        """Continue with a loaded model; if it is not compiled, it gets a new optimizer of this program."""
         if getattr(loaded, "optimizer", None) is None:
             optimizer = type(self.model.optimizer).from_config(self.model.optimizer.get_config())
             self.model = loaded
@@ -84,7 +84,7 @@ class Program:
     def weights(self):
         return [np.asarray(tf.cast(each, tf.float32)) for each in self.variables()]
 
-    # What a file brings, bit for bit.
+    # The values that a file restores, bit for bit.
 
     def is_all_variables(self):
         """Whether the state is in variables alone: what adapts to data has tables or constants."""
@@ -93,7 +93,7 @@ class Program:
     def _all_variables(self):
         """Return everything that is tracked, and legacy optimizers' slots, but metrics."""
         tracked = self.tracked()
-        root = tf.train.Checkpoint(**tracked)  # of which the view has a weak reference
+        root = tf.train.Checkpoint(**tracked)  # the view has only a weak reference to it
         found = ObjectGraphView(root).breadth_first_traversal()[0]
         for each in tracked.values():
             own = getattr(each, "variables", ())

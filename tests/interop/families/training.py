@@ -7,7 +7,7 @@ from families.program import IS_KERAS_3, Program, build_optimizer, family, keras
 
 
 def plain(optimizer, **options):
-    """Return a small model, two kernels of which have one shape."""
+    """Return a small model in which two kernels have the same shape."""
     return sequential((4,), layers.Dense(4, "tanh"), layers.Dense(4, "tanh"), optimizer=optimizer, **options)
 
 
@@ -170,7 +170,7 @@ def unstepped(seed):
 
 
 class Several(Program):
-    """Two optimizers in one checkpoint, each of which trains some of the variables."""
+    """Two optimizers in one checkpoint; each trains some of the variables."""
 
     def __init__(self, model, x, *own):
         super().__init__(model, x, optimizer=None)
@@ -298,7 +298,7 @@ def lora_embedding(seed):
 
 @family(only=3)
 def int8(seed):
-    """Its quantized layers are not trained any more; the last one is."""
+    """The quantized layers are no longer trained; the last layer is."""
     model = keras.Sequential([keras.Input((4,)), layers.Dense(4, "tanh", name="base"), layers.Dense(2)])
     model.get_layer("base").quantize("int8")
     return Program(model, numbers(8, 4), optimizer=optimizers.Adam(0.05))

@@ -1,4 +1,4 @@
-"""What TensorFlow does, one thing a function: each runs under TensorFlow and under the runtime.
+"""Behaviours of TensorFlow, one per function: each runs under TensorFlow and under the runtime.
 
 A function takes `tf` and an empty directory and asserts; it passes on both sides, or the
 runtime computes something else.  Floats are compared in float32.
@@ -397,7 +397,7 @@ def gradients_of_rows_are_indexed_slices(tf, directory):
 
 
 def embeddings_train_by_rows(tf, directory):
-    """Where a row is not named, momentum is still; clipping sees a row that comes twice as two."""
+    """Momentum of rows that are not looked up is unchanged; clipping counts a repeated row twice."""
     legacy, modern, old = tf.keras.optimizers.legacy, tf.keras.optimizers, tf.compat.v1.train
     cases = {
         "sgd": (lambda: legacy.SGD(0.1), 95.68, [0.6, 0.4, -0.04, -0.56, 0.2]),
@@ -1387,7 +1387,7 @@ def functions_of_each_element(tf, directory):
 
 
 def line_model(tf, rate=0.01):
-    """Return a model of one slope that begins at 1, and data of which it is 3."""
+    """Return a model of one slope that begins at 1, and data with slope 3."""
     model = tf.keras.Sequential(
         [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,))]
     )
@@ -1684,7 +1684,7 @@ def weighed_model(tf, units=1, loss="mse", metrics=None, activation=None):
 
 
 def weights_of_examples(tf, directory):
-    """Of arrays and datasets; losses are weighed, and of what is told by name metrics are not."""
+    """Of arrays and datasets; losses are weighted, and metrics given by name are not."""
     weights, once = np.arange(6) / 5, {"epochs": 2, "batch_size": 4, "shuffle": False, "verbose": 0}
     for wide in (weights, weights[:, None], tf.constant(weights)):
         model, x, y = weighed_model(tf)
@@ -1723,7 +1723,7 @@ def weights_of_classes(tf, directory):
     model, x, _ = weighed_model(tf, 3, sparse, None, "softmax")
     close(model.train_on_batch(x, classes, np.arange(6) / 5, of_classes), 0.87889, 1e-5)
     close(model.get_weights()[1], [-0.01667, 0.04, -0.02333], 1e-3)
-    # Where the weights of examples are integers, so are those of classes.
+    # If the weights of examples are integers, so are those of classes.
     model, x, _ = weighed_model(tf, 3, sparse, None, "softmax")
     close(model.train_on_batch(x, classes, np.arange(6), of_classes), 4.21135, 1e-5)
     raises(ValueError, model.fit, x, classes, class_weight={0: 1.0, 2: 0.5}, **once)
@@ -1750,7 +1750,7 @@ def weights_of_examples_with_masks(tf, directory):
 
 
 def what_fit_hands_to_a_step(tf, directory):
-    """Floats of numpy are float32, whatever they were; lengths that differ are rejected."""
+    """Floats of numpy become float32; lengths that differ are rejected."""
     seen = []
 
     class Model(tf.keras.Model):
@@ -1843,7 +1843,7 @@ def penalties_of_attention(tf, directory):
 
 
 def training_is_that_of_compile(tf, directory):
-    """What is said of layers after a model was compiled counts at the next `compile`."""
+    """A change of a layer's `trainable` after `compile` has an effect at the next `compile`."""
     layers = tf.keras.layers
     critic = tf.keras.Sequential([layers.Dense(1, kernel_initializer="ones", input_shape=(2,))])
     critic.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")

@@ -10,7 +10,7 @@ from .support import close, keys_of, raises, told
 
 
 def more_complex_saveable_returned(tf, directory):
-    """What an object gathers is saved under the name it says, and taken back by it."""
+    """An object's gathered values are saved under the name that it gives, and restored from it."""
     saved, mirrored = tf.Variable(42.0), tf.Variable(15.0)
 
     class Mirrored(tf.Module):
@@ -158,7 +158,7 @@ def dep_after_var(tf, directory):
 
 
 def overlapping_restores(tf, directory):
-    """The later restore gives the value, in whatever order objects arrive."""
+    """The later restore gives the value, regardless of the order in which objects appear."""
     saved = tf.train.Checkpoint(dep=tf.train.Checkpoint(var=tf.Variable(12.0)))
     first = saved.save(os.path.join(directory, "first"))
     saved.dep.var.assign(13.0)

@@ -14,7 +14,7 @@ def exists(*paths):
 
 
 class Clock:
-    """The time, as it is told to TensorFlow and to the runtime."""
+    """The time that TensorFlow and the runtime see."""
 
     def __init__(self, now):
         self.now = now

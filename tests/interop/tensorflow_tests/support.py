@@ -1,4 +1,4 @@
-"""What cases of TensorFlow's tests have in common."""
+"""Helpers of the cases of TensorFlow's tests."""
 
 import contextlib
 import logging

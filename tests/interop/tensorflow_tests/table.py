@@ -1,9 +1,8 @@
-"""What becomes here of each case of TensorFlow 2.15's own tests, and of Keras 2.15's.
+"""Each case of TensorFlow 2.15's own tests, and of Keras 2.15's, and how it is tested here.
 
-A row is a file of theirs: the module here that retells its cases, and the cases by name. A
-case that passes here is named after the function that retells it; of the others it is said
-why there is none. A word with a prefix (`list_copy`) is for a case whose name occurs in
-several classes of the file.
+A row is a file of theirs: the module here that has its cases, and the cases by name. A case that passes here
+has the name of the function that tests it; the others have the reason why there is none. A name with a prefix
+(`list_copy`) is for a case whose name occurs in several classes of the file.
 """
 
 # ruff: noqa: E501  rows of a table

@@ -124,7 +124,7 @@ def wrapper(tf, directory):
 
 
 def save_restore_numpy_state(tf, directory):
-    """Objects that are there when their name is first asked for; each save has its own values."""
+    """Objects that exist when their name is first used; each save has its own values."""
     saved = tf.train.Checkpoint(a=numpy_wrapper(tf, np.ones([2, 2])), c=numpy_wrapper(tf, np.int64(3)))
     first = saved.save(os.path.join(directory, "ckpt"))
     saved.a.array[1, 1], saved.c.array = 2.0, np.int64(4)
@@ -398,7 +398,7 @@ def tuple_losses_forwarded(tf, directory):
 
 
 def losses_forwarded(tf, kind):
-    """What the regularizers of layers in a list say, wherever it hangs, is the model's loss."""
+    """The model's loss includes the regularizers of layers in a list, at any attribute."""
     layers = tf.keras.layers
 
     class Model(tf.keras.Model):
