@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.core.words import counted
 from formats.find.opening import open_location
 from formats.model.verification import Finding, by_cause
-from formats.store.work.forked import Forked, can_fork
+from formats.store.work.forked import Forked
+from formats.store.work.workers import can_fork
 
 from ..operations.convert.origin import compare_origin, preferred_of
 from ..operations.look.contract import Contract

@@ -93,7 +93,8 @@ def digests(
                 yield step.task
 
     total = Sum()
-    with closing(workers.map(_work, tasks(), lambda task: task.nbytes if task else 0)) as results:
+    mapped = workers.map(_work, tasks(), lambda task: task.nbytes if task else 0, local=reader.is_local)
+    with closing(mapped) as results:
         for found in results:
             key, known, task, is_last = waiting.popleft()
             if task is None or found is None:

@@ -74,6 +74,11 @@ class FormatReader(CheckpointReader):
         """
 
     @property
+    def is_local(self) -> bool:
+        """Whether its files are on this machine."""
+        return not self.location.store.scheme
+
+    @property
     def is_long(self) -> bool:
         """Whether `columns` come in parts, of an index that is not loaded for them."""
         return False

@@ -168,7 +168,8 @@ class TorchReader(FormatReader):
                     yield task
 
         checked: dict[str, tuple[Finding, ...]] = {}
-        with closing(workers.map(_sum, tasks(), lambda task: task.end - task.begin)) as sums:
+        mapped = workers.map(_sum, tasks(), lambda task: task.end - task.begin, local=self.is_local)
+        with closing(mapped) as sums:
             for key, view in views.items():
                 storage = view.storage
                 if storage is None:

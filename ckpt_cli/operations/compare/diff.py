@@ -281,7 +281,13 @@ def _entries(
                 waiting.append(step)
                 yield step.task
 
-    with closing(workers.map(compare_range, tasks(), lambda task: task.nbytes if task else 0)) as results:
+    mapped = workers.map(
+        compare_range,
+        tasks(),
+        lambda task: task.nbytes if task else 0,
+        forks=left.is_local and right.is_local,
+    )
+    with closing(mapped) as results:
         for found in results:
             entry, comparison, task, is_last = waiting.popleft()
             if comparison is None or task is None or found is None:

@@ -320,7 +320,7 @@ def _copy(  # noqa: PLR0917  what goes where, then who does it
         return {name: Copied(found) for name, found in sent.items()}
     made: dict[Name, Copied] = {}
     copies = _copies(plan, writer, shares, ledger, workers, advance, proves=proves)
-    with closing(done(copied, copies, workers, advance, ledger.note)) as written:
+    with closing(done(copied, copies, workers, advance, ledger.note, local=plan.is_local)) as written:
         for unit, part, sums in written:
             part.values.check(sums)
             writer.filled(*unit.name, sums.made)
@@ -409,7 +409,8 @@ def _compare(  # noqa: PLR0917  what is compared, then who does it
     """
     _check_specs(plan, written)
     comparisons = _comparisons(plan, written, shares, made, workers, advance)
-    with closing(done(partial(compared, plan.target), comparisons, workers, advance)) as read:
+    compares = partial(compared, plan.target)
+    with closing(done(compares, comparisons, workers, advance, local=plan.is_local)) as read:
         for unit, part, sums in read:
             if part.other is None:
                 same = sums.made.crc == made[unit.name].sum.crc

@@ -184,7 +184,8 @@ def share(
             refer(unit, found, mask(_summed(unit)) if found.crc32c is None else found.crc32c)
             advance(found.size)
 
-    with closing(done(partial(compared, plan.target), to_be_read(), workers, advance)) as read:
+    compares = partial(compared, plan.target)
+    with closing(done(compares, to_be_read(), workers, advance, local=plan.is_local)) as read:
         for unit, part, sums in read:
             part.values.check(sums)
             refer(unit, part.values.sources[0], mask(sums.made.crc))

@@ -86,6 +86,11 @@ class Plan(NamedTuple):
     def nbytes(self) -> int:
         return sum(move.spec.nbytes or 0 for move in self.moves)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the sources and the target are on this machine."""
+        return not self.target.is_object() and all(source.is_local for source in self.sources)
+
     def check_unchanged(self) -> None:
         """Raise a CheckpointError where a source was written to, or replaced, since it was opened."""
         for source in self.sources:

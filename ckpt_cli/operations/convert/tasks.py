@@ -117,10 +117,13 @@ def done(
     workers: Workers,
     advance: Callable[[int], None],
     note: Callable[[UnitRange, Sums], None] = lambda *_: None,
+    *,
+    local: bool = False,
 ) -> Generator[tuple[WriteUnit, UnitRange, Sums]]:
     """Have parts worked on; yield each unit with its last part and the checksums of the whole.
 
-    `note` is called with each part and its own checksums as soon as it is done, in any order. A caller that
+    `note` is called with each part and its own checksums as soon as it is done, in any order. `local` says
+    that sources and target are on this machine. A caller that
     stops early must close this generator: parts in progress would otherwise continue into files that are
     removed.
     """
@@ -138,6 +141,7 @@ def done(
         lambda part: part.end - part.begin,
         lambda part: part.place and part.place.file,
         told=note,
+        local=local,
     )
     with closing(mapped) as results:
         for sums in results:

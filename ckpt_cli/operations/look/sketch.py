@@ -333,7 +333,7 @@ def look_at(
         )
 
     tasks, done = tee(map(task, keys))
-    with closing(workers.map(_do, tasks, lambda task: task.nbytes)) as results:
+    with closing(workers.map(_do, tasks, lambda task: task.nbytes, forks=reader.is_local)) as results:
         for key, task_of_key, found in zip(keys, done, results, strict=True):
             yield key, found or _here(reader, key, task_of_key.cells)
 

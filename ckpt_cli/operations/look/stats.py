@@ -113,7 +113,8 @@ def statistics_of(
     """
     tasks, done = tee(_range_tasks(reader, keys, workers.task_bytes))
     moments, sums = Moments(), Sum()
-    with closing(workers.map(_do_range, tasks, lambda task: task.nbytes)) as results:
+    mapped = workers.map(_do_range, tasks, lambda task: task.nbytes, forks=reader.is_local)
+    with closing(mapped) as results:
         for task, result in zip(done, results, strict=True):
             found: Statistics | None = None
             if task.task is None or result is None:

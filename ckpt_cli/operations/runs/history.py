@@ -186,7 +186,13 @@ def _distances(
 ) -> Iterator[tuple[str, float]]:
     """Yield the norms of differences; nothing of what cannot be read."""
     tasks = [_task(left[key], right[key]) for key in keys]
-    with closing(workers.map(_do, tasks, lambda task: task.left.size * 2 if task else 0)) as results:
+    mapped = workers.map(
+        _do,
+        tasks,
+        lambda task: task.left.size * 2 if task else 0,
+        forks=left.is_local and right.is_local,
+    )
+    with closing(mapped) as results:
         for key, task, result in zip(keys, tasks, results, strict=True):
             found = result if task is not None else _streamed(left[key], right[key])
             if found is not None:

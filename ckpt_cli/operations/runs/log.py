@@ -275,7 +275,8 @@ class RunLog:
         Workers read contiguous data; the rest is read here, in its turn.
         """
         looks, again = tee(self._look_of(reader, key, before.get(key)) for key in keys)
-        with closing(self._workers.map(_read_by_worker, looks, _bytes_of_task)) as results:
+        mapped = self._workers.map(_read_by_worker, looks, _bytes_of_task, forks=reader.is_local)
+        with closing(mapped) as results:
             for key, look, result in zip(keys, again, results, strict=True):
                 found = _read_here(look.tensor, look.seen.fingerprint) if look.tensor is not None else result
                 if isinstance(found, CheckpointError):

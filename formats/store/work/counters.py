@@ -49,10 +49,8 @@ def is_counting() -> bool:
 
 def reads_of_child() -> dict[str, tuple[int, int]]:
     """Return what a forked process has counted by path, bytes and reads, and have it begin at none."""
-    counted = {path: (tally.nbytes, tally.reads) for path, tally in (_tallies or {}).items()}
-    if _tallies is not None:
-        count_reads()
-    return counted
+    counted = {path: tally.drain() for path, tally in (_tallies or {}).items()}
+    return {path: found for path, found in counted.items() if any(found)}
 
 
 def reads_of_task(paths: Iterable[str]) -> dict[str, tuple[int, int]]:

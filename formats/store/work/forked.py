@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from multiprocessing.connection import Pipe, wait
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 from ...errors import CheckpointError
 from .counters import add_reads, reads_of_child
 from .results import Done
+from .workers import can_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,11 +46,6 @@ _A_MOMENT = 0.001
 
 _AGAIN_AFTER = 0.02
 """Seconds, in which a deletion that a signal came into is over."""
-
-
-def can_fork() -> bool:
-    """Whether this process may be forked now: elsewhere than on Linux libraries do not allow it."""
-    return sys.platform == "linux" and threading.active_count() == 1
 
 
 def each_of_many(work: Callable[[T], R], items: Sequence[T], jobs: int, store: Store) -> Iterator[R]:

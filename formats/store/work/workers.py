@@ -12,11 +12,13 @@ need no more memory than a few, and small ones travel together.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections import deque
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
-from threading import Event
+from threading import BoundedSemaphore, Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -42,6 +44,12 @@ _LARGER, _LARGEST = 256 << 20, 1 << 30
 _MOST_TOGETHER = 1024
 _GROUPS_EACH = 16
 """Groups that each remote worker gets, out of all the work: the last ones finish at about the same time."""
+
+_LEAST_FORKED = 4 * TASK_BYTES
+"""Bytes that are worth processes: to fork one takes as long as to read a few megabytes."""
+
+_MOST_FORKED = 1 << 16
+"""Items that forked processes inherit: as many take about 40 MB."""
 
 _MOST_FILES = 16
 """Files that tasks of one group write to: those of all groups that were handed out are open at once."""
@@ -267,11 +275,17 @@ class Workers:
         *,
         alone: bool = False,
         told: Callable[[T, R], None] = lambda *_: None,
+        local: bool = False,
+        forks: bool = False,
     ) -> Generator[R]:
         """Yield `work(item)` of every item, in their order.
 
         `size` says how many bytes an item is of, `file` what it writes to; `alone` has each be a group.
         `told` is called with an item and its result when that is there, before those that are yielded first.
+        `local` says that all files are on this machine: of more threads than there are processors, the rest
+        wait, because they would take the interpreter's lock from each other. `forks` says that the work on
+        local files is arithmetic, with small results. Forked processes do it if it is much, one per
+        processor, because each of them has a lock of its own.
 
         An error of a task is raised when it is its turn. Once the generator has ended, or was closed, no task
         is running and none will.
@@ -280,6 +294,11 @@ class Workers:
             yield from _done_here(work, items, told)
             return
         groups = ([item] for item in items) if alone else self._together(items, size, file)
+        if forks and min(self.jobs, processors()) > 1:
+            few, groups = _unless_many(groups)
+            if sum(size(item) for group in few for item in group) >= _LEAST_FORKED and can_fork():
+                yield from self._by_processes(work, few, told)
+                return
         first, second = next(groups, None), next(groups, None)
         if first is None or (second is None and not self._shares_all):
             yield from _done_here(work, first or (), told)  # nothing to share, so no need for workers
@@ -287,6 +306,8 @@ class Workers:
         if not self._made:
             self._made.append(self._hands())
         hands = self._made[0]
+        if (local or forks) and isinstance(hands, Threads) and hands.count > processors():
+            work = partial(_in_turn, BoundedSemaphore(processors()), work)
         ahead = _Round(hands, work, told)
         try:
             for group in chain((first,), () if second is None else (second,), groups):
@@ -297,6 +318,19 @@ class Workers:
                 yield from ahead.first()
         finally:
             ahead.stop()
+
+    def _by_processes(
+        self, work: Callable[[T], R], groups: list[list[T]], told: Callable[[T, R], None]
+    ) -> Iterator[R]:
+        import numpy as np  # noqa: F401  once, rather than in each process
+
+        from .forked import Forked
+
+        done = Forked(partial(each_of, work), groups, min(self.jobs, processors()), batch=1)
+        for group, results in zip(groups, done, strict=True):
+            for item, result in zip(group, results, strict=True):
+                told(item, result)
+                yield result
 
     def _count(self, group: list[T], nbytes: int, *, travelled: bool) -> None:
         if travelled:
@@ -342,11 +376,34 @@ def each_of(work: Callable[[T], R], group: Iterable[T]) -> list[R]:
     return [work(item) for item in group]
 
 
+def _in_turn(turns: BoundedSemaphore, work: Callable[[T], R], item: T) -> R:
+    """Do a task as soon as fewer threads are at work than may be."""
+    with turns:
+        return work(item)
+
+
 def _work_until(cancel: Event, threads: int, work: Callable[[T], R], group: Iterable[T]) -> list[R]:
     """Do the tasks of a group, as one of so many threads; CheckpointError when an event cancels the rest."""
     HAND.threads = min(threads, processors())
     with cancelled_by(cancel):
         return each_of(work, cancellable(group))
+
+
+def _unless_many(groups: Iterator[list[T]]) -> tuple[list[list[T]], Iterator[list[T]]]:
+    """Return all groups, in a list unless there are too many items for one, and from their beginning."""
+    found: list[list[T]] = []
+    items = 0
+    for group in groups:
+        found.append(group)
+        items += len(group)
+        if items > _MOST_FORKED:
+            return [], chain(found, groups)
+    return found, iter(found)
+
+
+def can_fork() -> bool:
+    """Whether this process may be forked now: elsewhere than on Linux libraries do not allow it."""
+    return sys.platform == "linux" and threading.active_count() == 1
 
 
 def processors() -> int:

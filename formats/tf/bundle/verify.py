@@ -314,7 +314,8 @@ def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) 
             waiting.append(stretch)
             yield _task(reader, structure, stretch)
 
-    with closing(workers.map(_checksums, tasks(), lambda task: task.end - task.begin)) as results:
+    mapped = workers.map(_checksums, tasks(), lambda task: task.end - task.begin, local=reader.is_local)
+    with closing(mapped) as results:
         for found in results:
             yield tally.add(waiting.popleft(), found)
 

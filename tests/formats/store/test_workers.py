@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import os
+import sys
 import threading
 import time
 import zlib
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from formats.core.chunks import PIECE
 from formats.location import parse_location
+from formats.store import work
 from formats.store.ranges import FileRange, Sum, buffers, cut
 from formats.store.work.executors import lent_by
 from formats.store.work.workers import TASK_BYTES, workers
@@ -56,6 +59,59 @@ def test_items_are_taken_only_a_little_ahead() -> None:
     with workers(2) as pool, closing(pool.map(square, items())) as results:
         next(results)
         assert taken < 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no process is forked")
+@pytest.mark.parametrize("count", [1, 3, 4, 100])
+def test_much_arithmetic_over_local_files_is_done_by_forked_processes(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work.workers, "processors", lambda: 3)
+    seen: list[int] = []
+    for jobs in (1, 2, 8):
+        with workers(jobs) as pool:
+            items = range(count)
+            found = list(
+                pool.map(
+                    lambda item: (item, os.getpid()), items, told=lambda n, _: seen.append(n), forks=True
+                )
+            )
+        assert [item for item, _ in found] == list(items)
+        processes = {process for _, process in found}
+        is_forked = jobs > 1 and count >= 4
+        assert (os.getpid() in processes) != is_forked
+        assert len(processes) <= min(jobs, 3)
+    assert seen == [*range(count)] * 3
+
+
+def test_too_many_items_to_hold_are_not_for_forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work.workers, "_MOST_FORKED", 10)
+    with workers(2) as pool:
+        found = list(pool.map(lambda item: (item, os.getpid()), iter(range(100)), forks=True))
+    assert found == [(item, os.getpid()) for item in range(100)]
+
+
+@pytest.mark.parametrize(("local", "most"), [(True, 2), (False, 8)])
+def test_no_more_threads_than_processors_are_at_work_on_local_files(
+    local: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work.workers, "processors", lambda: 2)
+    running, seen, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(most)
+
+    def task(_: int) -> None:
+        nonlocal running, seen
+        with lock:
+            running += 1
+            seen = max(seen, running)
+        together.wait(60)
+        with lock:
+            running -= 1
+        together.wait(60)
+
+    with workers(8) as pool:
+        list(pool.map(task, range(8), local=local))
+    assert seen == most
 
 
 @pytest.mark.parametrize("how", ["a task fails", "the consumer fails"])
