@@ -242,7 +242,7 @@ def test_a_run_is_the_same(
         assert found[0].out == found[1].out == found[2].out
         assert found[0].err == found[1].err == found[2].err
         assert "MainThread" in who or "--no-values" in options
-        # What other processes note is not seen here.
+        # A forked process keeps its own notes.
         assert len(who) > 1 or "--no-values" in options or small_tasks == "processes"
 
 
