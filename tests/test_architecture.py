@@ -470,7 +470,7 @@ def test_listing_a_bundle_imports_these_modules_alone() -> None:
     assert sorted(ours) == sorted(LISTS_A_BUNDLE.split())
 
 
-def test_nobody_tells_a_format_by_its_name() -> None:
+def test_no_module_branches_on_the_name_of_a_format() -> None:
     """Formats state their differences themselves (formats.model.reader.Format)."""
     ids = {found.name for found in all_formats()}
     for module in modules():

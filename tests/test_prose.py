@@ -166,6 +166,8 @@ def command(path, names):
     assert path, "an internal error here"
 def _open():
     """Documented nowhere at all."""
+def test_names_are_sentences():
+    pass
 '''
 
 
@@ -196,6 +198,7 @@ def test_docstrings_and_comments_are_read_by_a_switch(holding: Callable[[str, st
         (5, "An attribute's own docstring."),
         (9, "Shown as the help of it."),
         (19, "Documented nowhere at all."),
+        (20, "test names are sentences"),
     }
 
 

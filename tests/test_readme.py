@@ -223,7 +223,7 @@ def _losses(text: str) -> dict[str, float]:
     return {steps: float(loss) for steps, loss in LOSS.findall(text)}
 
 
-def test_the_loss_of_bert_goes_on_where_it_stood() -> None:
+def test_the_loss_of_bert_continues_where_it_was() -> None:
     before, after = (_losses(line) for line in _lines_to_run(_text(README)) if LOSS.search(line))
     assert before == after
     assert len(before) == 3

@@ -279,7 +279,7 @@ def test_an_empty_path_names_nothing() -> None:
         ckpt.open("")
 
 
-def test_a_program_that_its_workers_would_run_again_is_told_how_to_begin(tmp_path: Path) -> None:
+def test_the_error_says_how_to_begin_a_program_that_its_workers_would_run_again(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"import ckpt_cli as ckpt\nckpt.verify({RUN!r}, executor='processes:1')\n")
     words, environment = [sys.executable, str(program)], {"PYTHONPATH": ROOT}
@@ -289,7 +289,7 @@ def test_a_program_that_its_workers_would_run_again_is_told_how_to_begin(tmp_pat
     assert last.startswith('hint: put the code of your program below: if __name__ == "__main__":')
 
 
-def test_a_checkpoint_that_is_open_as_python_ends_is_no_traceback() -> None:
+def test_a_checkpoint_that_is_open_as_python_ends_is_not_a_traceback() -> None:
     """Something of another module still holds it, as a notebook's history does."""
     code = (
         "import sys, threading, ckpt_cli as ckpt\n"

@@ -219,7 +219,9 @@ def test_usage_errors_are_value_errors_in_the_same_words(
     ("command", "named"),
     [("ls", {"sort": "name"}), ("ls", {"digest": "md5"}), ("stats", {"jobs": 0})],
 )
-def test_a_value_that_is_no_choice_is_a_value_error(command: str, named: dict[str, Any], place: Path) -> None:
+def test_a_value_that_is_not_a_choice_is_a_value_error(
+    command: str, named: dict[str, Any], place: Path
+) -> None:
     with pytest.raises(ValueError, match=f"--{next(iter(named))}: .* (is not one of|is not in the range)"):
         getattr(ckpt, command)("run/ckpt-10", **named)
 
@@ -252,7 +254,7 @@ def test_what_cannot_be_read_does_not_hide_the_others(place: Path) -> None:
     assert ckpt.ls("run").warnings
 
 
-def test_a_difference_is_told_as_the_exit_code_tells_it(place: Path, run_ckpt: Callable) -> None:  # noqa: F811
+def test_a_difference_is_reported_as_the_exit_code_shows_it(place: Path, run_ckpt: Callable) -> None:  # noqa: F811
     for args, named in (
         (("run/ckpt-9", "run/ckpt-10"), {}),
         (("run/ckpt-9", "run/ckpt-10"), {"fail_on": "added,removed"}),
@@ -279,7 +281,7 @@ def test_a_map_may_be_a_mapping(place: Path) -> None:
     assert change.max_abs > 0
 
 
-def test_what_is_said_meanwhile_is_in_the_notes(place: Path) -> None:
+def test_what_is_reported_meanwhile_is_in_the_notes(place: Path) -> None:
     """Such as a pattern that drops nothing, which an operation reports to its listener."""
     found = ckpt.ls("run/ckpt-10", exclude="*nothing*")
     assert found.notes == ("run/ckpt-10: no tensor matches --exclude '*nothing*'",)

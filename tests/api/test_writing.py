@@ -117,7 +117,7 @@ def test_keywords_are_the_options_of_the_command(command: str) -> None:
     assert keywords == {name.replace("-", "_") for name in expected - {"json", "color", "quiet", "verbose"}}
 
 
-def test_what_was_written_is_told(place: Path) -> None:  # noqa: F811
+def test_what_was_written_is_reported(place: Path) -> None:  # noqa: F811
     done = ckpt.convert("run", "new.npz", weights_only=True)
     assert (done.target, done.format, done.verified, done.verification) == ("new.npz", "npz", True, "full")
     assert done.source == "run/ckpt-10"

@@ -123,7 +123,7 @@ def test_tensors_are_searched_sorted_and_filtered(guide: str, opened: Callable[.
     assert one.rows() == ["optimizer/iter", "save_counter"]
 
 
-def test_layers_stand_in_their_order_and_names_end_where_they_end(
+def test_layers_are_in_their_order_and_names_end_where_they_end(
     folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
 ) -> None:
     names = [f"bert/encoder/layer_{number}/attention/output/LayerNorm/beta" for number in range(12)]
@@ -142,7 +142,7 @@ def test_layers_stand_in_their_order_and_names_end_where_they_end(
     assert head.evaluate("head => head.scrollWidth <= head.clientWidth")
 
 
-def test_a_tensor_is_told_of(guide: str, opened: Callable[..., Opened]) -> None:
+def test_a_tensor_is_reported_for(guide: str, opened: Callable[..., Opened]) -> None:
     one = opened(guide)
     one.page.locator("#tensors .row", has_text="kernel").first.click()
     for text in (
@@ -367,7 +367,7 @@ def test_all_of_the_tables_is_printed(
     assert max(map(int, re.findall(rb"/Count (\d+)", document))) > 5
 
 
-def test_several_checkpoints_are_beside_each_other(
+def test_several_checkpoints_are_next_to_each_other(
     pages: dict[str, str], opened: Callable[..., Opened]
 ) -> None:
     one = opened(pages["several"])

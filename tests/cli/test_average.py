@@ -172,7 +172,7 @@ def test_sources_without_sense_are_usage(args: tuple[str, ...], tmp_path: Path, 
         ({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}, "tensor 'c': this tensor does not exist in"),
     ],
 )
-def test_sources_that_differ_are_refused_and_nothing_is_written(
+def test_sources_that_differ_are_rejected_and_nothing_is_written(
     other: dict, message: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     write_bundle(str(tmp_path / "other"), other)
@@ -185,7 +185,7 @@ def test_sources_that_differ_are_refused_and_nothing_is_written(
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_sources_of_other_formats_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_sources_of_other_formats_are_rejected(tmp_path: Path, ckpt: Callable) -> None:
     named, object_based = data_path("pairs", "name_based"), data_path("pairs", "object_based")
     result = ckpt("average", named, object_based, "-o", tmp_path / "mean")
     assert result.code == 3

@@ -83,7 +83,7 @@ def test_what_cannot_hold_an_iterator_says_so(tmp_path: Path, ckpt: Callable) ->
         assert (result.code, f"left out {STATE}" in result.err) == (0, True), result.err
 
 
-def test_a_converted_iterator_goes_on(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_converted_iterator_continues(tmp_path: Path, ckpt: Callable) -> None:
     """It continues at the very next element, from any position in a shuffle."""
 
     def opened() -> tuple[tf.train.Checkpoint, object]:

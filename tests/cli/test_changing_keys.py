@@ -121,7 +121,7 @@ def test_each_substitution_must_match_something(named: Path) -> None:
         keys(named, "bert=>x", "bert=>y")
 
 
-def test_lines_of_a_map_that_match_nothing_are_told(named: Path) -> None:
+def test_lines_of_a_map_that_match_nothing_are_reported(named: Path) -> None:
     found = keys(named, names={"bert/b": "c", "nope": "x", "neither": "y"})
     assert found.notes == ["2 of 3 lines of the map match no tensor, such as 'nope'"]
 

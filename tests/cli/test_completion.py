@@ -142,7 +142,7 @@ COMPINIT = "autoload -Uz compinit && compinit"
         ("", "~/.zshrc: fpath+=({home}/data/zsh/site-functions); " + COMPINIT),  # no zsh answers
     ],
 )
-def test_what_to_add_is_said_where_zsh_looks_nowhere_of_the_users(
+def test_what_to_add_is_reported_where_zsh_looks_nowhere_of_the_users(
     has_compinit: str,
     left: str,
     home: Path,
@@ -161,14 +161,14 @@ def test_what_to_add_is_said_where_zsh_looks_nowhere_of_the_users(
     assert list(everybody.iterdir()) == []
 
 
-def test_what_to_add_is_said_where_zsh_does_not_run_compinit(home: Path, ckpt: Callable) -> None:
+def test_what_to_add_is_reported_where_zsh_does_not_run_compinit(home: Path, ckpt: Callable) -> None:
     answer(home, "zsh", "0", f"{home}/functions")
     done = ckpt("completion", "zsh", "--install")
     assert done.out == f"{home}/functions/_ckpt\n"
     assert done.err == f"note: zsh will not load this file until you add to ~/.zshrc: {COMPINIT}\n"
 
 
-def test_what_to_add_is_said_where_bash_loads_no_completions(home: Path, ckpt: Callable) -> None:
+def test_what_to_add_is_reported_where_bash_loads_no_completions(home: Path, ckpt: Callable) -> None:
     answer(home, "bash")
     path = home / PLACES["bash"]
     done = ckpt("completion", "bash", "--install")
@@ -244,7 +244,7 @@ def test_v1_checkpoints_are_offered_by_their_content(here: Path, offered: Callab
     assert not any("-of-" in value or value.endswith((".meta", ".index")) for value in values)
 
 
-def test_bash_gets_what_stands_behind_its_word_breaks(here: Path, offered: Callable) -> None:
+def test_bash_gets_what_is_behind_its_word_breaks(here: Path, offered: Callable) -> None:
     assert offered("ls", "a", ":", "b") == [("path", "b-1")]
     assert offered("ls", "a:b", shell="zsh") == [("path", "a:b-1", "")]
 

@@ -267,7 +267,7 @@ def test_what_a_damaged_index_lost_is_named(tmp_path: Path, ckpt: Callable, lock
     assert 1 < len(told) < 100
 
 
-def test_what_is_no_contract_is_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_what_is_not_a_contract_is_rejected(tmp_path: Path, ckpt: Callable) -> None:
     prefix = str(tmp_path / "left-1")
     write_bundle(prefix, TENSORS)
     (tmp_path / "bare.json").write_text(ckpt("ls", "--json", "-l", prefix).out)

@@ -53,7 +53,7 @@ def test_names_become_objects_and_the_same_names_and_bytes_again(
 
 
 @pytest.mark.parametrize("form", ["tf-name", "tf-v1", "tf-object"])
-def test_what_a_damaged_object_graph_would_tell_is_not_made_up(
+def test_what_a_damaged_object_graph_would_show_is_not_made_up(
     form: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     done = ckpt("convert", data_path("corrupt", "graph_cut", "ckpt"), tmp_path / "out-1", "--to", form)
@@ -269,7 +269,7 @@ def test_what_the_target_cannot_hold_names_the_remedy(tmp_path: Path, ckpt: Call
     assert os.listdir(tmp_path) == []
 
 
-def test_the_remedy_can_be_pasted_whatever_is_in_the_key(tmp_path: Path, ckpt: Callable) -> None:
+def test_the_remedy_can_be_pasted_for_any_key(tmp_path: Path, ckpt: Callable) -> None:
     source = tmp_path / "s-1"
     half = np.zeros((), ml_dtypes.bfloat16)
     write_bundle(str(source), {"it's a key/$HOME": half, "kept": np.zeros((), np.float32)})
@@ -279,7 +279,7 @@ def test_the_remedy_can_be_pasted_whatever_is_in_the_key(tmp_path: Path, ckpt: C
     assert ckpt("ls", "-1", tmp_path / "x.ckpt").out == "kept\n"
 
 
-def test_an_existing_target_is_refused_and_then_replaced(tmp_path: Path, ckpt: Callable) -> None:
+def test_an_existing_target_is_rejected_and_then_replaced(tmp_path: Path, ckpt: Callable) -> None:
     target = tmp_path / "t-1"
     assert ckpt("convert", GUIDE, target).code == 0
     before = content(f"{target}.index")
@@ -292,7 +292,7 @@ def test_an_existing_target_is_refused_and_then_replaced(tmp_path: Path, ckpt: C
     assert sorted(os.listdir(tmp_path)) == ["t-1.data-00000-of-00001", "t-1.index"]
 
 
-def test_two_tensors_on_one_key_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_two_tensors_on_one_key_are_rejected(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", BERT, tmp_path / "x", "--sub", "layer_[01]=>layer")
     assert result.code == 3
     assert os.listdir(tmp_path) == []
@@ -378,7 +378,7 @@ def test_weights_without_a_value_fail_unless_partial(tmp_path: Path, ckpt: Calla
         assert same(carried, source["bert/pooler/dense/kernel"].read())
 
 
-def test_pairs_that_differ_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_pairs_that_differ_are_rejected(tmp_path: Path, ckpt: Callable) -> None:
     wide = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float64)}
     write_bundle(str(tmp_path / "wide-1"), wide)
     write_bundle(str(tmp_path / "other-1"), {"w": np.ones((3, 2), np.float32), "b": np.ones(3, np.float64)})
@@ -441,7 +441,7 @@ def test_a_source_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, ckpt: Ca
     assert not (tmp_path / "t-1.index").exists()
 
 
-def test_the_disk_is_told_of_every_large_range_while_it_is_copied(
+def test_every_large_range_is_synced_while_it_is_copied(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = str(tmp_path / "a-1")

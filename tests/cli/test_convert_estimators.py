@@ -186,7 +186,7 @@ def test_another_step_of_the_run_fills_the_same_structure(
 
 
 @pytest.mark.parametrize("fixture", IRIS)
-def test_other_hidden_units_are_told_before_training(fixture: str, ckpt: Callable) -> None:
+def test_other_hidden_units_are_reported_before_training(fixture: str, ckpt: Callable) -> None:
     old, new = data_path(fixture, "models", "iris"), data_path(fixture, "models", "iris_20_20")
     result = ckpt("match", old, new)
     assert result.code == 1
@@ -212,7 +212,7 @@ def test_other_hidden_units_are_told_before_training(fixture: str, ckpt: Callabl
     assert found["fix"] is None
 
 
-def test_the_same_model_goes_on(ckpt: Callable) -> None:
+def test_the_same_model_continues(ckpt: Callable) -> None:
     one, other = data_path("estimator_replay", "v1"), data_path("estimator_iris", "models", "iris")
     result = ckpt("match", one, other, "--json")
     assert (result.code, result.json["remedy"]) == (0, None)

@@ -101,7 +101,7 @@ def test_weights_are_cast(ckpt: Callable[..., Any], tmp_path: Path) -> None:
         assert {spec.dtype.name for spec in reader.specs.values()} == {"bfloat16"}
 
 
-def test_bfloat16_that_keras_does_not_load_is_refused(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+def test_bfloat16_that_keras_does_not_load_is_rejected(ckpt: Callable[..., Any], tmp_path: Path) -> None:
     """Keras writes two opaque bytes into .h5, Keras 2 into all of its files, and reads none of them."""
     source, config = data_path("keras_conv", "conv"), data_path("keras_conv", "conv.full.h5")
     narrow = ["--config", config, "--cast", "bfloat16"]
@@ -114,7 +114,7 @@ def test_bfloat16_that_keras_does_not_load_is_refused(ckpt: Callable[..., Any], 
     assert ckpt("convert", source, tmp_path / "conv-1", *narrow, "--to", "object").code == 0
 
 
-def test_rules_that_a_models_configuration_would_not_follow_are_refused(
+def test_rules_that_a_models_configuration_would_not_follow_are_rejected(
     ckpt: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Layers that should have been swapped stayed in place, with exit 0."""

@@ -90,7 +90,7 @@ def test_averages_of_variables_are_slots(source: str, target: str, ckpt: Callabl
     ("source", "template"),
     [("new/averaged", "k3/adam"), ("tf1/adam", "k3/averaged"), ("k3/adam", "new/averaged")],
 )
-def test_averages_that_one_side_alone_keeps_are_refused_by_name(
+def test_averages_that_one_side_alone_keeps_are_rejected_by_name(
     source: str, template: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     result = ckpt("convert", trained(source), tmp_path / "ckpt-3", "--like", fresh(template))
@@ -115,7 +115,7 @@ def test_momentum_is_turned_by_the_rate(target: str, ckpt: Callable, tmp_path: P
 
 
 @pytest.mark.parametrize("source", ["legacy", "new", "k3"])
-def test_gradient_descent_of_tensorflow_1_goes_on_at_the_step(
+def test_gradient_descent_of_tensorflow_1_continues_at_the_step(
     source: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     """It leaves nothing in a checkpoint, and its program counts by the global step."""
@@ -129,7 +129,7 @@ def test_gradient_descent_of_tensorflow_1_goes_on_at_the_step(
         assert int(reader["global_step"].read()) == 9
 
 
-def test_what_may_be_one_or_the_other_is_said(ckpt: Callable, tmp_path: Path) -> None:
+def test_what_may_be_one_or_the_other_is_reported(ckpt: Callable, tmp_path: Path) -> None:
     """Lists of SGD and of Lion are called alike where Keras 2.11 built them before the first step."""
     result = ckpt("convert", trained("new/momentum"), tmp_path / "ckpt-3", "--like", fresh("k3/momentum"))
     assert result.code == 0
@@ -145,7 +145,7 @@ def test_a_rate_that_is_given_is_the_rate(ckpt: Callable, tmp_path: Path) -> Non
         assert (slots(str(path))[slot] == value * np.float32(-0.5)).all()
 
 
-def test_momentum_without_a_rate_is_refused_by_the_option(ckpt: Callable, tmp_path: Path) -> None:
+def test_momentum_without_a_rate_is_rejected_by_the_option(ckpt: Callable, tmp_path: Path) -> None:
     """A program with a schedule saves no rate."""
     template = tmp_path / "fresh-1"
     done = ckpt("rename", fresh("legacy/momentum"), template, "--sub", "^optimizer/learning_rate=>rate")
@@ -180,7 +180,9 @@ def powers(steps: int) -> dict[str, Any]:
     ("steps", "told_by"),
     [(3, "beta1_power"), (700, "beta1_power"), (2_000, "beta2_power"), (120_000, "global_step")],
 )
-def test_steps_are_told_by_what_still_can(steps: int, told_by: str, ckpt: Callable, tmp_path: Path) -> None:
+def test_steps_are_identified_by_what_still_can(
+    steps: int, told_by: str, ckpt: Callable, tmp_path: Path
+) -> None:
     source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", global_step=steps, **powers(steps))
     target = tmp_path / "ckpt-1"
     result = ckpt("convert", source, target, "--like", fresh("k3/adam"))
@@ -200,7 +202,7 @@ def test_contradictions_name_both_and_the_option(ckpt: Callable, tmp_path: Path)
     assert number(str(tmp_path / "ckpt-1"), "iterations") == 5
 
 
-def test_a_count_below_zero_tells_nothing(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_count_below_zero_shows_nothing(ckpt: Callable, tmp_path: Path) -> None:
     """Training continued from step -4, for which there is no bias correction."""
     told = {"global_step": -4, "beta1_power": 0, "beta2_power": 0}
     source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", **told)
@@ -209,7 +211,7 @@ def test_a_count_below_zero_tells_nothing(ckpt: Callable, tmp_path: Path) -> Non
     assert "SRC does not store the step count of" in result.err
 
 
-def test_powers_of_another_base_are_refused(ckpt: Callable, tmp_path: Path) -> None:
+def test_powers_of_another_base_are_rejected(ckpt: Callable, tmp_path: Path) -> None:
     source = changed(ckpt, trained("tf1/adam"), tmp_path / "c-1", beta1_power=0.85**4)
     result = ckpt("convert", source, tmp_path / "ckpt-1", "--like", fresh("legacy/adam"))
     assert result.code == 3
@@ -226,7 +228,7 @@ def test_powers_of_another_base_are_refused(ckpt: Callable, tmp_path: Path) -> N
         ("legacy/nadam", "k3/nadam", ("decays the momentum",)),
     ],
 )
-def test_another_optimizer_is_refused(
+def test_another_optimizer_is_rejected(
     source: str, template: str, words: tuple[str, ...], ckpt: Callable, tmp_path: Path
 ) -> None:
     result = ckpt("convert", trained(source), tmp_path / "ckpt-3", "--like", fresh(template))
@@ -237,7 +239,7 @@ def test_another_optimizer_is_refused(
 
 
 @pytest.mark.parametrize("source", ["tf1/adam", "legacy/adam", "new/adam", "k3/adam", "legacy/momentum"])
-def test_slots_without_a_place_in_template_are_refused(source: str, ckpt: Callable, tmp_path: Path) -> None:
+def test_slots_without_a_place_in_template_are_rejected(source: str, ckpt: Callable, tmp_path: Path) -> None:
     """A program without an optimizer has no use for one's state: that is for its user to say."""
     template, target = tmp_path / "weights-1", tmp_path / "ckpt-3"
     assert ckpt("convert", fresh(source), template, "--weights-only").code == 0
@@ -270,7 +272,7 @@ def test_slots_by_number_are_not_another_classs(ckpt: Callable, tmp_path: Path) 
     assert ckpt("convert", mine, target, "--like", mine, "--overwrite").code == 0
 
 
-def test_slots_without_a_place_in_a_file_are_refused(ckpt: Callable, tmp_path: Path) -> None:
+def test_slots_without_a_place_in_a_file_are_rejected(ckpt: Callable, tmp_path: Path) -> None:
     """Nadam of another generation decays its momentum otherwise, so its slots go into no file of Keras 3."""
     config = ["--config", data_path("optimizers", "k3", "nadam", "model.keras")]
     target = tmp_path / "model.keras"
@@ -294,7 +296,9 @@ FILES = ["legacy/adam/model.h5", "new/adam/model.h5", "k3/nadam/model.keras"]
         if "nadam" not in file or target == "k3"
     ],
 )
-def test_files_of_keras_go_on_as_checkpoints(file: str, target: str, ckpt: Callable, tmp_path: Path) -> None:
+def test_files_of_keras_continue_as_checkpoints(
+    file: str, target: str, ckpt: Callable, tmp_path: Path
+) -> None:
     """A file's configuration identifies its slots, which have numbers for names in .keras."""
     family, optimizer, _ = file.split("/")
     path = tmp_path / "ckpt-3"
@@ -310,7 +314,7 @@ def test_files_of_keras_go_on_as_checkpoints(file: str, target: str, ckpt: Calla
 
 @pytest.mark.parametrize("source", ["tf1", "legacy", "new", "k3"])
 @pytest.mark.parametrize("family", ["legacy", "new"])
-def test_checkpoints_go_on_as_files_of_keras(
+def test_checkpoints_continue_as_files_of_keras(
     source: str, family: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     """Those of TensorFlow 1, too, which no configuration lays out: TEMPLATE does."""
@@ -392,7 +396,7 @@ def by_kind(path: str | Path, *kinds: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_optimizer_that_cannot_go_on_is_kept_by_the_option_of_the_hint(
+def test_an_optimizer_that_cannot_continue_is_kept_by_the_option_of_the_hint(
     source: str, template: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     target = tmp_path / ("m.weights.h5" if template.endswith(".h5") else "ckpt-3")
@@ -431,7 +435,7 @@ def test_with_the_optimizer_kept_every_weight_must_be_there(ckpt: Callable, tmp_
 @pytest.mark.parametrize(
     ("source", "target"), [("legacy/nadam_decay_1", "k3/nadam"), ("k3/nadam", "legacy/nadam_decay_1")]
 )
-def test_nadam_goes_on_where_its_momentum_decays_alike(
+def test_nadam_continues_where_its_momentum_decays_alike(
     source: str, target: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     """With a decay of 1 the schedules are one; by TensorFlow's next two steps the difference is 6e-8."""
@@ -444,7 +448,7 @@ def test_nadam_goes_on_where_its_momentum_decays_alike(
     assert ckpt("verify", path, "--trains-like", trained(source)).code == 0
 
 
-def test_nadam_goes_on_where_its_momentum_has_decayed(ckpt: Callable, tmp_path: Path) -> None:
+def test_nadam_continues_where_its_momentum_has_decayed(ckpt: Callable, tmp_path: Path) -> None:
     """After 400,000 steps nothing is left of either schedule's power."""
     like = ["--like", fresh("k3/nadam"), "--iterations"]
     path = tmp_path / "ckpt-3"
@@ -452,7 +456,7 @@ def test_nadam_goes_on_where_its_momentum_has_decayed(ckpt: Callable, tmp_path: 
     assert ckpt("convert", trained("legacy/nadam"), path, *like, "400000").code == 0
 
 
-def test_names_of_slots_are_told_from_another_in_each_generation() -> None:
+def test_names_of_slots_are_distinguished_from_another_in_each_generation() -> None:
     for row in OPTIMIZERS:
         for generation in ("tf1", *row.generations):
             names = [slot.name(generation) for slot in row.slots if slot.name(generation)]
@@ -568,7 +572,7 @@ def layered(name: str) -> str:
         ("keras2/ab", "keras3/ab", ""),
     ],
 )
-def test_layers_that_are_paired_by_order_are_said(
+def test_layers_that_are_paired_by_order_are_reported(
     source: str, target: str, said: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     result = ckpt("convert", layered(source), tmp_path / "ckpt-1", "--like", layered(target))
@@ -599,7 +603,7 @@ def test_scalars_of_layers_are_paired_by_their_names(
 
 
 @pytest.mark.parametrize("target", ["keras3/xy", "keras3/bc"])
-def test_layers_that_could_change_places_are_refused(target: str, ckpt: Callable, tmp_path: Path) -> None:
+def test_layers_that_could_be_swapped_are_rejected(target: str, ckpt: Callable, tmp_path: Path) -> None:
     path = tmp_path / "ckpt-1"
     result = ckpt("convert", layered("keras2/ab"), path, "--like", layered(target))
     assert (result.code, result.out) == (3, "")
@@ -727,7 +731,7 @@ def test_a_rate_that_no_file_has_is_given(ckpt: Callable, tmp_path: Path) -> Non
         ("tf1/momentum", "a-1", ["--to", "object", "--iterations", "5"], "no optimizer among these names"),
     ],
 )
-def test_what_would_change_nothing_is_refused(
+def test_what_would_change_nothing_is_rejected(
     source: str, target: str, option: list[str], why: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     result = ckpt("convert", trained(source), tmp_path / target, *option)
@@ -760,7 +764,7 @@ def test_files_list_slots_as_the_generation_of_the_configuration_does(
         ("--learning-rate", "1e39", "expected a number up to 1e+38, found 1e+39"),
     ],
 )
-def test_numbers_that_no_checkpoint_holds_are_refused(
+def test_numbers_that_no_checkpoint_holds_are_rejected(
     option: str, value: str, said: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     """Momentum became NaN with exit 0, and a count too large a traceback."""
@@ -770,7 +774,7 @@ def test_numbers_that_no_checkpoint_holds_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_count_that_the_template_cannot_hold_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_count_that_the_template_cannot_hold_is_rejected(ckpt: Callable, tmp_path: Path) -> None:
     narrow = tmp_path / "narrow-1"
     with formats.open_checkpoint(fresh("tf1/adam")) as reader:
         specs = {
@@ -814,7 +818,7 @@ def every_count(path: str) -> list[int]:
 )
 @pytest.mark.parametrize("target", ["legacy", "new", "k3"])
 @pytest.mark.parametrize("source", ["legacy", "new", "k3"])
-def test_each_optimizer_goes_on_with_its_own_state(
+def test_each_optimizer_continues_with_its_own_state(
     source: str, target: str, program: str, slots: int, counts: list[int], ckpt: Callable, tmp_path: Path
 ) -> None:
     """Kernels and biases of all layers have one shape: only the optimizer identifies a slot."""
@@ -861,7 +865,7 @@ def test_powers_of_several_optimizers_that_differ_are_rejected(ckpt: Callable, t
 
 
 @pytest.mark.parametrize(("source", "target"), [("legacy", "new"), ("new", "legacy")])
-def test_slots_of_models_with_the_same_names_are_refused(
+def test_slots_of_models_with_the_same_names_are_rejected(
     source: str, target: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     """Keras 2.11 identifies slots by full names alone, which a generator and a discriminator share."""
@@ -911,7 +915,7 @@ def test_match_says_what_an_optimizer_would_lose(
     assert ("with all of the optimizer's state" in said) == (flag is None)
 
 
-def test_match_has_nothing_to_say_of_an_optimizer_that_goes_on(ckpt: Callable) -> None:
+def test_match_has_nothing_to_say_of_an_optimizer_that_continues(ckpt: Callable) -> None:
     assert ckpt("match", trained("k3/adam"), fresh("k3/adam"), "--json").json["optimizers"] == []
 
 
@@ -939,7 +943,7 @@ def test_slots_of_variables_of_one_name_go_by_the_order_of_keras(ckpt: Callable,
 
 
 @pytest.mark.parametrize("names", [("new", "legacy"), ("legacy", "new")])
-def test_slots_of_variables_that_a_program_lists_as_it_likes_are_refused(
+def test_slots_of_variables_that_a_program_lists_as_it_likes_are_rejected(
     names: tuple[str, str], ckpt: Callable, tmp_path: Path
 ) -> None:
     """TensorFlow calls every variable `Variable`, and a tf.Module lists them by its attributes' names."""

@@ -64,7 +64,7 @@ def test_a_checkpoint_listed_elsewhere_comes_into_the_directory(tmp_path: Path, 
     assert StateFile.read(parse_location(str(tmp_path / "b" / "out" / "checkpoint"))).latest == "ckpt-10"
 
 
-def test_a_state_file_that_is_there_is_refused_before_anything_is_written(
+def test_a_state_file_that_is_there_is_rejected_before_anything_is_written(
     tmp_path: Path, ckpt: Callable
 ) -> None:
     """Others' checkpoints are in it, which would be forgotten."""
@@ -78,7 +78,7 @@ def test_a_state_file_that_is_there_is_refused_before_anything_is_written(
     assert StateFile.read(parse_location(str(tmp_path / "checkpoint"))).latest == "ckpt-10"
 
 
-def test_one_that_cannot_be_converted_is_refused_before_the_others_are(
+def test_one_that_cannot_be_converted_is_rejected_before_the_others_are(
     tmp_path: Path, ckpt: Callable
 ) -> None:
     (tmp_path / "ckpt-10.npz").write_bytes(b"old")
@@ -103,7 +103,7 @@ def test_a_dry_run_prints_what_the_real_one_does(tmp_path: Path, ckpt: Callable)
     assert all(document["verified"] and document["tensors"] for document in found["checkpoints"])
 
 
-def test_a_damaged_member_is_said_and_the_rest_converted(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_damaged_member_is_reported_and_the_rest_converted(tmp_path: Path, ckpt: Callable) -> None:
     run = tmp_path / "run"
     assert ckpt("convert", "--each", RUN, run).code == 0
     (run / "ckpt-9.index").write_bytes(b"damaged")
@@ -141,7 +141,7 @@ def test_the_state_file_of_the_current_directory_is_updated(
     assert paths == ("x-1", "x-2", "x-3", "x-4.npz")
 
 
-def test_a_state_file_that_cannot_be_read_is_refused_first(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_state_file_that_cannot_be_read_is_rejected_first(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "checkpoint").write_text("garbage: 1")
     for command in (
         ("convert", CKPT, tmp_path / "x"),

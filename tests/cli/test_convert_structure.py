@@ -110,7 +110,7 @@ def test_a_part_of_an_archives_weights_is_not_copied(ckpt: Callable, tmp_path: P
 
 
 @pytest.mark.parametrize("other", FORMS[1:3])
-def test_a_file_given_for_its_configuration_tells_the_places_of_weights(
+def test_a_file_given_for_its_configuration_shows_the_places_of_weights(
     ckpt: Callable, tmp_path: Path, other: str
 ) -> None:
     """No table knows the classes, but the `.keras` file of `--config` holds weights of the same program."""

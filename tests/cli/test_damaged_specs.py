@@ -106,7 +106,7 @@ def test_no_name_in_a_damaged_archive_is_believed(
     assert "CRC-32" in done.err
 
 
-def test_ls_lists_what_nobody_proved(ckpt: Callable[..., Result], archive: Path) -> None:
+def test_ls_lists_unproved_specs(ckpt: Callable[..., Result], archive: Path) -> None:
     """As its help says; `verify` finds it."""
     path = str(damaged(archive, *HIDDEN))
     assert ckpt("ls", path).code == 0
@@ -114,7 +114,7 @@ def test_ls_lists_what_nobody_proved(ckpt: Callable[..., Result], archive: Path)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_an_entry_that_cannot_be_decoded_is_no_change_of_dtype(
+def test_an_entry_that_cannot_be_decoded_is_not_a_change_of_dtype(
     ckpt: Callable[..., Result], tmp_path: Path, is_first: bool
 ) -> None:
     def spoil(entries: Entries) -> None:

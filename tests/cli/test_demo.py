@@ -56,7 +56,7 @@ def test_both_runs_begin_alike_and_the_same_each_time(tmp_path: Path) -> None:
         assert reader["step/.ATTRIBUTES/VARIABLE_VALUE"].read() == 50
 
 
-def test_what_is_there_stays_unless_told_otherwise(tmp_path: Path, ckpt: Callable) -> None:
+def test_what_is_there_stays_by_default(tmp_path: Path, ckpt: Callable) -> None:
     own = tmp_path / "tf_ckpts_slower"
     own.mkdir()
     (own / "precious").write_text("mine")

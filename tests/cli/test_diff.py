@@ -134,7 +134,7 @@ def test_shape_wins_over_dtype(tmp_path: Path, ckpt: Callable) -> None:
     }
 
 
-def test_shapes_that_a_saver_would_restore_without_a_word_fail_here(ckpt: Callable) -> None:
+def test_shapes_that_a_saver_would_restore_silently_fail_here(ckpt: Callable) -> None:
     """Trap 17: TF1's Saver takes a value of another shape into a resource variable in silence."""
     small, large = (data_path("estimator_iris", "models", name) for name in ("iris", "iris_20_20"))
     result = ckpt("diff", small, large, "--json", "--no-values", "--fail-on", "shape")
@@ -176,7 +176,7 @@ def test_fail_on_chooses_what_exits_1(fail_on: str, code: int, ckpt: Callable) -
         assert result.code == code, how
 
 
-def test_quiet_prints_nothing_and_tells_by_its_code(ckpt: Callable) -> None:
+def test_quiet_prints_nothing_and_shows_by_its_code(ckpt: Callable) -> None:
     for left, right, code in (
         ("step1", "step2", 1),
         ("step1", "copy_of_step1", 0),
@@ -303,7 +303,7 @@ def test_what_a_rule_changed_and_the_right_has_not_is_removed_under_its_new_key(
     ]
 
 
-def test_keys_that_become_one_are_refused(ckpt: Callable) -> None:
+def test_keys_that_become_one_are_rejected(ckpt: Callable) -> None:
     result = ckpt("diff", "--sub", "^(enc|dec)/=>x/", pair("name_based"), pair("step1.h5"))
     assert (result.code, result.out) == (3, "")
     assert "both become this key" in result.err
@@ -328,7 +328,7 @@ def test_a_listing_takes_part_with_its_checksums(tmp_path: Path, ckpt: Callable)
     assert all(entry["differing"] is entry["max_abs"] is None for entry in differs.json["entries"])
 
 
-def test_a_listing_is_held_against_values_without_checksums(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_listing_is_compared_with_values_without_checksums(tmp_path: Path, ckpt: Callable) -> None:
     saved = listing(ckpt, pair("name_based"), tmp_path, "-l")
     assert ckpt("diff", saved, pair("same_weights.npz")).code == 0
     assert ckpt("diff", pair("step1.h5"), saved).code == 0
@@ -562,7 +562,9 @@ def test_json_is_one_document_of_finite_numbers(ckpt: Callable) -> None:
     assert all(math.isfinite(entry["max_abs"]) for entry in infinite)
 
 
-def test_iterators_are_told_apart_by_their_places(ckpt: Callable, terminal: Callable, tmp_path: Path) -> None:
+def test_iterators_are_distinguished_by_their_places(
+    ckpt: Callable, terminal: Callable, tmp_path: Path
+) -> None:
     """Iterators of TensorFlow and of the runtime, without words if values are not compared."""
     old, new = (os.path.join(GUIDE, name) for name in ("ckpt-9", "ckpt-10"))
     (entry,) = ckpt("diff", old, new, "iterator", "--json").json["entries"]
@@ -597,7 +599,7 @@ def test_of_large_bundles_it_says_what_it_says_of_small_ones(
     assert expected.code == 1
 
 
-def test_without_values_nothing_is_said_to_be_the_same(terminal: Callable, ckpt: Callable) -> None:
+def test_without_values_nothing_is_marked_as_the_same(terminal: Callable, ckpt: Callable) -> None:
     """Shapes and dtypes alone were compared: 31 tensors that all had other values were called the same."""
     paths = (data_path("pairs", "step1"), data_path("pairs", "step2"))
     told = terminal("diff", "--no-values", *paths, NO_COLOR="1")

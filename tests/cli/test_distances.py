@@ -206,7 +206,7 @@ def test_pairs_of_directories_in_which_nothing_is_chosen_are_left_out(tmp_path: 
     assert "no tensor satisfies --where 'rel_l2>5'" in done.err
 
 
-def test_rows_of_pairs_have_their_header_beside_damage(tmp_path: Path, ckpt: Callable) -> None:
+def test_rows_of_pairs_have_their_header_next_to_damage(tmp_path: Path, ckpt: Callable) -> None:
     """A pair that cannot be read took the header along."""
     for side, value in (("p", 1), ("q", 2)):
         (tmp_path / side).mkdir()

@@ -161,7 +161,7 @@ def test_an_error_while_tidying_up_hides_no_signal(number: int, source: Path, tm
     assert converted(patch, source, out) == (CODES[number], "")
 
 
-def test_a_child_process_that_is_told_to_end_says_nothing(tmp_path: Path) -> None:
+def test_a_terminated_child_process_prints_nothing(tmp_path: Path) -> None:
     """HDF5 is read in a process of its own, and Ctrl-C reaches both."""
     save(tmp_path / "w.h5", {"a": np.arange(3)}, "hdf5")
     patch = "import ckpt_cli.operations.look.verify as v; v._verify_here = lambda *_: end(signal.SIGTERM)"
@@ -219,7 +219,7 @@ CUT_OFF = """
         *(("formats.find.opening", number) for number in SIGNALS),
     ],
 )
-def test_a_signal_while_modules_are_imported_is_no_traceback(at: str, number: int, source: Path) -> None:
+def test_a_signal_while_modules_are_imported_is_not_a_traceback(at: str, number: int, source: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(CUT_OFF), "convert", source, source.parent / "new-1"]
     settings = {**os.environ, "PYTHONPATH": ROOT, "CUT_OFF_AT": at, "NUMBER": str(int(number))}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings, timeout=60)

@@ -95,7 +95,7 @@ def test_processes_of_its_own_write_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_what_is_not_read_in_ranges_is_said(ckpt: Callable, laid_out: Path) -> None:
+def test_what_is_not_read_in_ranges_is_reported(ckpt: Callable, laid_out: Path) -> None:
     for name, said in (("npz", "processed locally: 4 tensors, "), ("tf-name", "sent to workers: 1 task, ")):
         path = laid_out / "one" / name / os.path.basename(GOLDENS[name])
         assert said in ckpt("verify", path, "--executor", "processes", "-v").err
@@ -166,7 +166,7 @@ def _blobs(store: MemoryStore, folder: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["mixed", "tf-object", "slices", "dtypes", "npz", "safetensors"])
-def test_objects_are_the_same_whoever_sends_them(
+def test_objects_are_the_same_from_any_sender(
     name: str, laid_out: Path, store: MemoryStore, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shards of few tensors, and strings between them."""
@@ -353,7 +353,7 @@ def _refused(reader: formats.FormatReader, pool: ProcessPoolExecutor) -> str:
     return str(caught.value)
 
 
-def test_another_version_is_refused_by_name(
+def test_another_version_is_rejected_by_name(
     tmp_path: Path, pool: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_bundle(str(tmp_path / "a-1"), {"a": np.zeros(9, np.float32)})
@@ -471,13 +471,13 @@ def test_damage_that_workers_find_is_the_same(tmp_path: Path, ckpt: Callable) ->
         "dask://h:1/x",
     ],
 )
-def test_what_is_no_executor_is_refused(text: str, ckpt: Callable) -> None:
+def test_what_is_not_an_executor_is_rejected(text: str, ckpt: Callable) -> None:
     done = ckpt("verify", "nothing", "--executor", text)
     assert (done.code, done.out) == (2, "")
     assert "dask://HOST:PORT" in done.err
 
 
-def test_it_does_not_stand_beside_jobs(ckpt: Callable) -> None:
+def test_it_does_not_combine_with_jobs(ckpt: Callable) -> None:
     done = ckpt("verify", "nothing", "--executor", "threads", "-j", "2")
     assert (done.code, done.out) == (2, "")
     assert "--executor does nothing with --jobs" in done.err
@@ -494,7 +494,7 @@ def test_without_the_extra_it_is_named(
         assert "pip install 'ckpt-tools[cluster]'" in done.err
 
 
-def test_nothing_is_imported_for_it_that_is_not_asked_for() -> None:
+def test_nothing_is_imported_for_it_that_is_not_requested() -> None:
     code = (
         "import sys; from ckpt_cli.cli.main import main\n"
         "try: main(['verify', sys.argv[1]])\n"

@@ -211,7 +211,7 @@ def test_a_file_with_a_space_in_its_name_is_a_file(tmp_path: Path, ckpt: Callabl
     assert ckpt("explain", path).code == 0
 
 
-def test_a_url_is_no_file(ckpt: Callable) -> None:
+def test_a_url_is_not_a_file(ckpt: Callable) -> None:
     result = ckpt("explain", "s3://bucket/error.txt")
     assert result.code == 3
     assert result.err.startswith(
@@ -219,7 +219,7 @@ def test_a_url_is_no_file(ckpt: Callable) -> None:
     )
 
 
-def test_a_directory_of_a_topics_name_is_no_file(
+def test_a_directory_of_a_topics_name_is_not_a_file(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "formats").mkdir()
@@ -237,7 +237,7 @@ def test_neither_a_file_nor_a_topic(ckpt: Callable) -> None:
     )
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path, ckpt: Callable) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path, ckpt: Callable) -> None:
     assert ckpt("explain", tmp_path).err == f"ckpt: error: {tmp_path}: is a directory\n"
     (tmp_path / "link").symlink_to("nowhere")
     assert ckpt("explain", tmp_path / "link").code == 3
@@ -246,7 +246,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, ckpt: Callable) -> None:
     assert "this is a device; expected a file" in result.err
 
 
-def test_a_closed_stdin_is_no_crash() -> None:
+def test_a_closed_stdin_is_not_a_crash() -> None:
     command = f"{shlex.quote(sys.executable)} -m ckpt_cli explain"
     for line, code in ((f"{command} <&-", 0), (f"{command} - <&-", 3)):
         done = subprocess.run(

@@ -84,7 +84,7 @@ def test_objects_come_back_from_every_format(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("file", EXPORTS.values())
-def test_keys_are_plain_unless_they_are_to_be_stored(
+def test_keys_are_plain_unless_they_must_be_stored(
     file: str, ckpt: Callable[..., Any], tmp_path: Path
 ) -> None:
     to = ("--to", "hdf5") if file.endswith(".h5") else ()
@@ -153,7 +153,7 @@ def odd_graph(tmp_path: Path) -> Path:
     return path
 
 
-def test_two_tensors_of_one_plain_key_are_refused_first(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+def test_two_tensors_of_one_plain_key_are_rejected_first(ckpt: Callable[..., Any], tmp_path: Path) -> None:
     source = odd_graph(tmp_path)
     for line in (("convert", source, tmp_path / "x.npz"), ("extract", source, "-o", tmp_path / "x.npz")):
         done = ckpt(*line)

@@ -131,7 +131,7 @@ def test_json_nests_every_shape_as_numpy_does(shape: tuple[int, ...], tmp_path: 
     assert json.loads((tmp_path / "t.json").read_text()) == {"t": value.tolist()}
 
 
-def test_lists_without_end_that_hold_nothing_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_lists_without_end_that_hold_nothing_are_rejected(tmp_path: Path, ckpt: Callable) -> None:
     write_bundle(str(tmp_path / "b"), {"t": np.zeros((1 << 40, 0))})
     result = ckpt("extract", tmp_path / "b", "-o", tmp_path / "t.json")
     assert result.code == 3
@@ -253,7 +253,7 @@ def test_an_existing_key_wins_over_a_slice_and_a_slice_over_a_pattern(tmp_path: 
         (["--regex", "w[", "x"], 2, "regular expression"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_what_is_missing_is_reported(
     keys: list[str], code: int, message: str, prefix: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     result = ckpt("extract", prefix, *keys, "-o", tmp_path / "o.npz")
@@ -285,7 +285,7 @@ EXOTIC = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float4_e
 
 @pytest.mark.parametrize("target", ["o.npy", "o.npz", "d/"])
 @pytest.mark.parametrize("name", EXOTIC)
-def test_types_that_numpy_has_not_are_refused_with_a_cast_as_the_hint(
+def test_types_that_numpy_has_not_are_rejected_with_a_cast_as_the_hint(
     name: str, target: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     value = np.array([0, 1, 2]).astype(getattr(ml_dtypes, name))
@@ -335,7 +335,7 @@ def test_a_cast_to_a_type_without_zero_is_rejected(
 
 
 @pytest.mark.parametrize("target", ["o.npy", "o.npz", "d/", "o.h5"])
-def test_strings_that_end_in_nul_are_refused_where_they_would_be_cut(
+def test_strings_that_end_in_nul_are_rejected_where_they_would_be_cut(
     target: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     write_bundle(str(tmp_path / "b"), {"s": strings([b"ok", b"cut\0"])})
@@ -353,7 +353,7 @@ def test_variants_are_never_written(tmp_path: Path, ckpt: Callable) -> None:
         assert ckpt("extract", tmp_path / "b", "v", "-o", tmp_path / target).code == 3
 
 
-def test_v_and_v_adam_are_told_apart_in_hdf5(tmp_path: Path, ckpt: Callable) -> None:
+def test_v_and_v_adam_are_distinguished_in_hdf5(tmp_path: Path, ckpt: Callable) -> None:
     keys = ["v", "v/Adam", "v/Adam_1", "a/w", "a/w/Adam", "a/w/Adam/x"]
     write_bundle(str(tmp_path / "b"), {key: np.array([n]) for n, key in enumerate(keys)})
     result = ckpt("extract", "--json", tmp_path / "b", "-o", tmp_path / "o.h5")

@@ -66,7 +66,7 @@ def places(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS.items(), *OTHERS.items()], ids=lambda command: command[0])
-def test_hidden_damage_is_told(places: dict[str, str], ckpt: Callable, command: tuple[str, str]) -> None:
+def test_hidden_damage_is_reported(places: dict[str, str], ckpt: Callable, command: tuple[str, str]) -> None:
     done = ckpt(*command[1].format(**places).split())
     told = done.err + done.out
     assert HIDDEN in told

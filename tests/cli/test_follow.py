@@ -79,7 +79,7 @@ def test_other_files_are_complete_when_they_stay_as_they_are(run: Path, follower
     assert names(follower) == []
 
 
-def test_half_a_file_that_stays_is_said_once(run: Path, follower: Follower) -> None:
+def test_half_a_file_that_stays_is_reported_once(run: Path, follower: Follower) -> None:
     np.savez(run / "a-1.npz", w=np.zeros(300, np.float32))
     data = (run / "a-1.npz").read_bytes()
     (run / "a-1.npz").write_bytes(data[:400])
@@ -110,7 +110,7 @@ def test_deletion_and_rotation_of_checkpoints(run: Path, follower: Follower) -> 
     assert names(follower) == ["ckpt-1"]
 
 
-def test_those_that_come_together_are_told_oldest_first(run: Path, follower: Follower) -> None:
+def test_those_that_come_together_are_reported_oldest_first(run: Path, follower: Follower) -> None:
     for step in (10, 9, 2):
         save(run / f"ckpt-{step}", step)
     assert names(follower) == ["ckpt-2", "ckpt-9", "ckpt-10"]
@@ -126,7 +126,7 @@ def test_those_of_the_start_wait_for_the_slowest_to_settle(run: Path, follower: 
     assert names(follower) == ["ckpt-3"]
 
 
-def test_half_a_checkpoint_of_the_start_is_said_once(run: Path, follower: Follower) -> None:
+def test_half_a_checkpoint_of_the_start_is_reported_once(run: Path, follower: Follower) -> None:
     save(run / "ckpt-1", 1)
     save(run / "ckpt-2", 2)
     os.unlink(run / "ckpt-1.data-00000-of-00001")

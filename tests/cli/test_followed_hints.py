@@ -25,7 +25,7 @@ def hints_in(text: str) -> list[str]:
     return re.findall("^hint: (.*)$", text, re.MULTILINE)
 
 
-def test_shapes_that_differ_are_said_before_slots_without_values(ckpt: Callable, tmp_path: Path) -> None:
+def test_shapes_that_differ_are_reported_before_slots_without_values(ckpt: Callable, tmp_path: Path) -> None:
     said = ckpt("convert", SHAPES, tmp_path / "new", "--like", STEP_1)
     assert said.code == 3
     assert "3 pairs differ in shape" in said.err
@@ -77,7 +77,7 @@ def test_an_index_is_rebuilt_by_the_whole_command_of_the_hint(
     assert all(same(saved[key], wanted[key]) for key in wanted)
 
 
-def test_a_configuration_that_does_not_fit_is_not_asked_for_as_if_none_was_given(
+def test_a_configuration_that_does_not_fit_is_not_requested_as_if_none_was_given(
     ckpt: Callable, tmp_path: Path
 ) -> None:
     config = data_path("keras_mlp", "mlp.full.h5")
@@ -130,7 +130,7 @@ def test_what_is_saved_of_a_format_that_is_only_read_has_a_suffix(
     assert (tmp_path / "OUT.safetensors").exists()
 
 
-def test_a_lost_object_graph_is_said_to_be_lost(
+def test_a_lost_object_graph_is_marked_as_lost(
     ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -143,7 +143,7 @@ def test_a_lost_object_graph_is_said_to_be_lost(
     assert ckpt("graph", "OUT").code == 0
 
 
-def test_a_file_that_is_no_key_needs_no_other_mode(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_key_needs_no_other_mode(ckpt: Callable, tmp_path: Path) -> None:
     text = tmp_path / "README.md"
     text.write_text("# A model\n")
     text.chmod(0o644)

@@ -97,7 +97,7 @@ def test_verbose_counts_what_a_child_reads(ckpt: Callable) -> None:
     assert int(found[1].replace(",", "")) > 4096 + 524  # the head, and every value
 
 
-def test_verbose_also_tells_what_was_read_before_an_error(tmp_path: Path, ckpt: Callable) -> None:
+def test_verbose_also_shows_what_was_read_before_an_error(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "x").write_bytes(bytes(200))
     result = ckpt("ls", tmp_path / "x", "-v")
     assert result.code == 3
@@ -142,14 +142,14 @@ def test_the_version_of_what_it_runs_on(ckpt: Callable) -> None:
         assert ckpt(*line).out.splitlines() == expected
 
 
-def test_the_version_imports_nothing_that_it_tells_of() -> None:
+def test_the_version_imports_nothing_that_it_shows() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "ckpt_cli", "--version", "-v"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not imported & {"numpy", "h5py", "rich"}
 
 
-def test_verbose_before_the_command_is_refused(ckpt: Callable) -> None:
+def test_verbose_before_the_command_is_rejected(ckpt: Callable) -> None:
     result = ckpt("-v", "ls")
     assert (result.code, result.out) == (2, "")
     assert "--verbose works here only with --version; for a command, put it after" in result.err

@@ -102,7 +102,7 @@ def test_difftool_compares_directories(repository: Repository) -> None:
     assert {(row[0], row[1], row[2]) for row in rows} == {("run/ckpt-10", "value", key) for key in VALUES}
 
 
-def test_difftool_compares_the_rest_beside_what_was_not_fetched(repository: Repository) -> None:
+def test_difftool_compares_the_rest_next_to_what_was_not_fetched(repository: Repository) -> None:
     """Only the pointer of Git LFS was reported."""
     shown = repository.git("difftool", "-d", "--no-prompt", "-t", "ckpt", "HEAD~1", "HEAD")
     keys = {row.split("\t")[2] for row in shown.splitlines() if row.startswith("run/ckpt-10\t")}
@@ -136,7 +136,7 @@ def test_commands_read_commits(repository: Repository, inside: Callable, tmp_pat
     assert [row[0] for row in several.rows] == ["HEAD~1:run/ckpt-10", "HEAD:run/ckpt-10"]
 
 
-def test_what_is_not_in_a_commit_is_said(repository: Repository, inside: Callable) -> None:
+def test_what_is_not_in_a_commit_is_reported(repository: Repository, inside: Callable) -> None:
     done = inside("ls", "HEAD:big.keras")
     assert (done.code, "Git LFS pointer" in done.err) == (3, True)
     assert inside("ls", "HEAD:run/ckpt-11").code == 3
@@ -182,7 +182,7 @@ def test_no_work_tree_is_touched(repository: Repository, inside: Callable) -> No
     assert repository.git("status", "--porcelain") == status
 
 
-def test_links_that_lead_out_and_submodules_are_said_to_be_there(
+def test_links_that_lead_out_and_submodules_are_listed(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were reported as missing, with the advice to use the same name."""

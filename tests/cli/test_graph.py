@@ -54,7 +54,7 @@ def test_the_tree_collapses(terminal):
     assert result.err == ""
 
 
-def test_slots_of_the_tree_are_counted_unless_they_are_asked_for(terminal):
+def test_slots_of_the_tree_are_counted_unless_they_are_requested(terminal):
     counted = terminal("graph", GUIDE, NO_COLOR="1").out.splitlines()
     assert "│       └── bias  float32 [5]  +2 slots (m, v)  20 B" in counted
     shown = terminal("graph", GUIDE, "--slots", "--depth", 9, NO_COLOR="1").out.splitlines()
@@ -200,7 +200,7 @@ def test_graphviz_lays_out_where_it_is_installed(ckpt, tmp_path, monkeypatch):
     assert ckpt("graph", GUIDE, "-o", tmp_path / "g.html", "--engine", "dot").code == 2
 
 
-def test_without_graphviz_its_engine_is_refused(ckpt, tmp_path, monkeypatch):
+def test_without_graphviz_its_engine_is_rejected(ckpt, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     done = ckpt("graph", GUIDE, "-o", tmp_path / "g.svg", "--engine", "dot")
     assert done.code == 3
@@ -209,7 +209,7 @@ def test_without_graphviz_its_engine_is_refused(ckpt, tmp_path, monkeypatch):
     assert not (tmp_path / "g.svg").exists()
 
 
-def test_what_graphviz_says_of_a_failure_is_told(ckpt, tmp_path, monkeypatch):
+def test_what_graphviz_says_of_a_failure_is_reported(ckpt, tmp_path, monkeypatch):
     with_dot(monkeypatch, tmp_path, "echo 'Error: out of memory' >&2; echo more >&2; exit 1")
     done = ckpt("graph", GUIDE, "-o", tmp_path / "g.svg", "--engine", "dot")
     assert done.code == 3

@@ -30,7 +30,7 @@ def test_a_template_with_a_table_of_another_size(tmp_path: Path, ckpt: Callable)
     assert len(table_in(THREE)) == 3
 
 
-def test_a_template_whose_table_gets_nothing_is_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_template_whose_table_gets_nothing_is_rejected(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", THREE, tmp_path / "out", "--like", FORTY, "--exclude", "*table*")
     assert result.code == 3
     assert "2 tensors of TEMPLATE get no value: 'm/words-keys', 'm/words-values'" in result.err
@@ -76,7 +76,7 @@ def test_names_and_back(to: str, tmp_path: Path, ckpt: Callable) -> None:
         (strings([b"a", b"b"]), numbers(np.zeros(2, np.float32)), {"m/x": numbers(np.zeros(1, np.float32))}),
     ],
 )
-def test_two_tensors_that_are_no_table_stay_variables(
+def test_two_tensors_that_are_not_a_table_stay_variables(
     keys: object, values: object, more: dict, tmp_path: Path, ckpt: Callable
 ) -> None:
     write_bundle(str(tmp_path / "names"), {"m/x-keys": keys, "m/x-values": values, **more})

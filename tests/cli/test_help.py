@@ -50,7 +50,7 @@ def test_each_option_is_a_line_in_a_group(name: str) -> None:
     assert lines[-1] == f"More: man ckpt-{name}"
 
 
-def test_what_help_leaves_out_stands_in_the_reference() -> None:
+def test_what_help_leaves_out_is_in_the_reference() -> None:
     reference = " ".join(rendered("<!-- reference -->\n<!-- end -->").split())
     paragraphs = [text for name in commands() for text in left_out(command(name))]
     assert len(paragraphs) > 50
@@ -61,7 +61,7 @@ def test_what_help_leaves_out_stands_in_the_reference() -> None:
     ] == []
 
 
-def test_options_stand_in_the_group_of_what_they_do(ckpt: Callable) -> None:
+def test_options_are_in_the_group_of_their_purpose(ckpt: Callable) -> None:
     """`ls --keys` prints keys, and `convert --keys` says which ones are written."""
     listing = ckpt("ls", "--help").out
     assert "Key changes" not in listing

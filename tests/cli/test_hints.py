@@ -377,7 +377,7 @@ def test_an_option_of_another_program_is_answered_with_ours(
     assert "did you mean" not in said.err.lower() or "is not a dtype" in said.err
 
 
-def test_a_checkpoint_in_a_folder_that_is_not_there_is_no_model_on_the_hub(
+def test_a_checkpoint_in_a_folder_that_is_missing_is_not_a_model_on_the_hub(
     laid_out: Path, starter: Starter
 ) -> None:
     for path in ("nosuch/ckpt-10", "nosuch/model.h5", "nosuch/my_weights"):
@@ -404,7 +404,7 @@ ADVICE = [
 
 
 @pytest.mark.parametrize(("line", "hint", "followed"), ADVICE)
-def test_options_of_another_command_are_said_to_be_so(
+def test_options_of_another_command_are_named_as_such(
     line: str, hint: str, followed: str, laid_out: Path, tmp_path: Path, starter: Starter
 ) -> None:
     folder = tmp_path / "laid out"

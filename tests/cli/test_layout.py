@@ -37,7 +37,7 @@ def saved(path: Path, **tensors: np.ndarray[Any, Any]) -> Path:
 BERT = data_path("bert_tiny", "bert_model.ckpt-2")
 
 
-def test_a_map_of_ckpts_own_is_found_beside_a_folder_of_its_name(
+def test_a_map_of_ckpts_own_is_found_next_to_a_folder_of_its_name(
     ckpt: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkpoint of BERT is often in a folder called `bert`."""
@@ -237,7 +237,9 @@ def test_a_map_that_misses_doubles_or_contradicts_writes_nothing(
         (["diff", CONV, CONV, "--config", CONV], 2, "--config does nothing without --layout"),
     ],
 )
-def test_what_cannot_be_told(ckpt: Callable, tmp_path: Path, line: list[str], code: int, words: str) -> None:
+def test_layouts_that_cannot_be_determined(
+    ckpt: Callable, tmp_path: Path, line: list[str], code: int, words: str
+) -> None:
     saved(tmp_path / "m.npz", a=np.ones((2, 2), "f"))
     (tmp_path / "t.tsv").write_text("a\tb\tT\n")
     done = ckpt(*(word.replace("{}", str(tmp_path)) for word in line))
@@ -345,7 +347,7 @@ def test_weights_of_a_prelu_that_keras_has_no_alpha_of_are_named(
     assert not (tmp_path / "x.h5").exists()
 
 
-def test_what_it_is_compared_with_tells_the_rank_of_an_alpha(ckpt: Callable, tmp_path: Path) -> None:
+def test_what_it_is_compared_with_shows_the_rank_of_an_alpha(ckpt: Callable, tmp_path: Path) -> None:
     config = described(tmp_path / "c.json", "PReLU", shared_axes=[1, 2])
     source = saved(tmp_path / "m.npz", **{"p.weight": np.full(1, 5, "f")})
     for shape in ((1, 1), (1, 1, 1)):
@@ -447,7 +449,7 @@ def test_an_optimizer_without_slots_has_the_trained_weights_as_its_parameters(
         ),
     ],
 )
-def test_a_part_of_an_optimizer_is_refused(
+def test_a_part_of_an_optimizer_is_rejected(
     ckpt: Callable, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     trained = data_path("keras_mlp", "mlp.with_optimizer.h5")
@@ -506,7 +508,7 @@ def test_a_layer_may_be_called_as_the_state_of_random_numbers_is(ckpt: Callable,
     assert sorted(read(tmp_path / "x.safetensors")) == ["seed_generator.bias", "seed_generator.weight"]
 
 
-def test_a_saved_models_lists_are_no_layers(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_saved_models_lists_are_not_layers(ckpt: Callable, tmp_path: Path) -> None:
     done = ckpt("convert", GRAPHS["a SavedModel"], tmp_path / "x.safetensors", "--layout", "pytorch")
     assert done.code == 0, done.err
     assert read(tmp_path / "x.safetensors").keys() > {"a.weight", "a.bias", "b.running_var"}
@@ -570,7 +572,7 @@ NOT_TOLD = {
 
 
 @pytest.mark.parametrize("words", NOT_TOLD)
-def test_a_class_that_is_not_told_is_refused_by_name(words: str, ckpt: Callable, tmp_path: Path) -> None:
+def test_a_class_that_is_not_reported_is_rejected_by_name(words: str, ckpt: Callable, tmp_path: Path) -> None:
     source = objects(ckpt, tmp_path / "o", {**NOT_TOLD[words], "told/dense/kernel": (3, 4)})
     line = ("convert", source, tmp_path / "x.safetensors", "--layout", "pytorch")
     done = ckpt(*line)
@@ -584,7 +586,7 @@ def test_a_class_that_is_not_told_is_refused_by_name(words: str, ckpt: Callable,
     assert "told.dense.weight" in read(tmp_path / "x.safetensors")
 
 
-def test_without_a_configuration_an_optimizers_state_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+def test_without_a_configuration_an_optimizers_state_is_rejected(ckpt: Callable, tmp_path: Path) -> None:
     trained = data_path("keras_mlp", "mlp_ckpt-1")
     done = ckpt("convert", trained, tmp_path / "x.pt", "--layout", "pytorch")
     assert done.code == 3
@@ -600,7 +602,7 @@ def test_without_a_configuration_an_optimizers_state_is_refused(ckpt: Callable, 
     assert (tmp_path / "y.pt").read_bytes() == (tmp_path / "x.pt").read_bytes()
 
 
-def test_a_template_may_have_what_is_no_layer(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_template_may_have_what_is_not_a_layer(ckpt: Callable, tmp_path: Path) -> None:
     guide = data_path("guide_adam_new", "tf_ckpts", "ckpt-10")
     there, back = tmp_path / "x.safetensors", tmp_path / "ckpt-1"
     line = ("convert", guide, there, "--layout", "pytorch", "--weights-only")
@@ -762,7 +764,7 @@ RMSPROP = {
         ({**RMSPROP, "centered": True}, {"step": 3, "square_avg": M}, "has no grad_avg for this parameter"),
     ],
 )  # fmt: skip
-def test_state_that_keras_has_no_equal_of_is_refused(
+def test_state_that_keras_has_no_equal_of_is_rejected(
     group: dict[str, Any], state: dict[str, Any], words: str, ckpt: Callable, tmp_path: Path
 ) -> None:
     source = training(tmp_path / "t.pt", group, state)
@@ -774,7 +776,7 @@ def test_state_that_keras_has_no_equal_of_is_refused(
     assert ckpt(*line, "--weights-only").code == 0
 
 
-def test_two_models_or_optimizers_are_told_apart_by_the_user(ckpt: Callable, tmp_path: Path) -> None:
+def test_two_models_or_optimizers_are_distinguished_by_the_user(ckpt: Callable, tmp_path: Path) -> None:
     second = {"state": {0: KEPT}, "param_groups": [ADAM]}
     source = training(tmp_path / "t.pt", ADAM, KEPT, second=second, ema={"d.weight": V})
     line = into_keras(source)
@@ -792,7 +794,7 @@ def test_two_models_or_optimizers_are_told_apart_by_the_user(ckpt: Callable, tmp
     assert (done.code, done.out) == (0, ""), done.err
 
 
-def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tmp_path: Path) -> None:
+def test_numbers_that_differ_from_the_configurations_are_reported(ckpt: Callable, tmp_path: Path) -> None:
     source = tmp_path / "t.pt"
     assert ckpt("convert", KERAS["2"], source, "--layout", "pytorch", "--learning-rate", "0.25").code == 0
     done = ckpt("convert", source, tmp_path / "b.h5", "--layout", "tensorflow", "--config", KERAS["2"])
@@ -803,7 +805,7 @@ def test_numbers_that_differ_from_the_configurations_are_told(ckpt: Callable, tm
     )
 
 
-def test_a_step_that_is_more_than_its_dtype_holds_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_step_that_is_more_than_its_dtype_holds_is_rejected(ckpt: Callable, tmp_path: Path) -> None:
     source = training(tmp_path / "t.pt", {**SGD, "lr": 3e38}, {"momentum_buffer": M})
     done = ckpt(*into_keras(source), "--iterations", "1")
     assert (done.code, done.out) == (3, "")
@@ -811,7 +813,7 @@ def test_a_step_that_is_more_than_its_dtype_holds_is_refused(ckpt: Callable, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "t.pt"]
 
 
-def test_a_rate_that_decays_is_refused(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_rate_that_decays_is_rejected(ckpt: Callable, tmp_path: Path) -> None:
     source = tmp_path / "m.h5"
     shutil.copy(KERAS["legacy"], source)
     with h5py.File(source, "r+") as file:

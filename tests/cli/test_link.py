@@ -114,7 +114,7 @@ def test_what_is_new_goes_to_one_small_shard(ckpt: Ckpt, tmp_path: Path) -> None
     assert own_bytes(linked, shard_path(path)) < 10_000
 
 
-def test_like_takes_the_values_from_where_they_lie(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_like_takes_the_values_from_where_they_are(ckpt: Ckpt, tmp_path: Path) -> None:
     names = tmp_path / "names-10"
     template = copied(OBJECTS, tmp_path, "template-1")
     assert ckpt("convert", template, names, "--to", "name").code == 0
@@ -124,7 +124,7 @@ def test_like_takes_the_values_from_where_they_lie(ckpt: Ckpt, tmp_path: Path) -
     assert ckpt("diff", "--exact", template, tmp_path / "linked-1").code == 0
 
 
-def test_momentum_that_is_turned_by_the_rate_is_written_anew(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_momentum_that_is_turned_by_the_rate_is_written_again(ckpt: Ckpt, tmp_path: Path) -> None:
     source = copied(("optimizers", "tf1", "momentum", "ckpt-3"), tmp_path)
     like = ["--like", data_path("optimizers", "legacy", "momentum", "fresh-1"), "--learning-rate", "0.5"]
     done = ckpt("convert", source, tmp_path / "linked-1", *like, "--link", "--json")
@@ -275,7 +275,7 @@ def test_what_is_stored_in_another_way_is_copied(
     assert ckpt("verify", tmp_path / "linked-1").code == 0
 
 
-def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_a_deflated_archive_is_copied_and_that_is_reported(ckpt: Ckpt, tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "m.npz", **ARRAYS)  # type: ignore[arg-type]
     done = ckpt("convert", tmp_path / "m.npz", tmp_path / "c-1", "--to", "name", "--link", "--json")
     assert (done.code, done.json["verification"]) == (0, "full")
@@ -284,7 +284,7 @@ def test_a_deflated_archive_is_copied_and_that_is_said(ckpt: Ckpt, tmp_path: Pat
     )
 
 
-def test_of_what_lies_among_metadata_that_is_said(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_of_what_is_among_metadata_that_is_reported(ckpt: Ckpt, tmp_path: Path) -> None:
     """Compact datasets, enums and bools were called compressed, in chunks, big-endian or cast."""
     import h5py
 
@@ -309,7 +309,7 @@ def test_of_what_lies_among_metadata_that_is_said(ckpt: Ckpt, tmp_path: Path) ->
         (("v1_format", "plain", "model.ckpt-1"), "a V1 checkpoint stores its values in compressed blocks"),
     ],
 )
-def test_of_formats_that_are_no_shards_it_is_said_why(
+def test_of_formats_that_are_not_shards_it_is_reported_why(
     ckpt: Ckpt, tmp_path: Path, parts: tuple[str, ...], why: str
 ) -> None:
     words = ["convert", data_path(*parts), tmp_path / "c-1", "--to", "name", "--link", "--json"]
@@ -394,7 +394,7 @@ def test_where_files_cannot_be_shared_the_values_are_copied_and_compared(
     assert ckpt("diff", "--exact", tmp_path / "plain-1", tmp_path / "linked-1").code == 0
 
 
-def test_what_lies_in_another_store_is_copied(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_what_is_in_another_store_is_copied(ckpt: Ckpt, tmp_path: Path) -> None:
     store = MemoryStore()
     with reachable(store):
         source = store.put_tree("mem://", os.path.dirname(data_path(*NAMES))) + f"/{NAMES[-1]}"
@@ -523,7 +523,7 @@ def test_a_shared_file_keeps_its_mode_and_its_inode(ckpt: Ckpt, tmp_path: Path) 
         (["out-1", "--shard-size", "100"], 2, "--shard-size does nothing with --link"),
     ],
 )
-def test_what_cannot_be_linked_is_refused_by_name(
+def test_what_cannot_be_linked_is_rejected_by_name(
     ckpt: Ckpt, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
     path = copied(NAMES, tmp_path)
@@ -554,7 +554,9 @@ def test_each_checkpoint_shares_its_own(ckpt: Ckpt, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["c-1", "c-1.index", "best"])
-def test_nothing_is_said_of_links_to_files_that_are_replaced(ckpt: Ckpt, tmp_path: Path, named: str) -> None:
+def test_nothing_is_reported_for_links_to_files_that_are_replaced(
+    ckpt: Ckpt, tmp_path: Path, named: str
+) -> None:
     path = copied(NAMES, tmp_path)
     expected = values(path)
     if named == "best":
@@ -573,7 +575,7 @@ def test_nothing_is_said_of_links_to_files_that_are_replaced(ckpt: Ckpt, tmp_pat
 # What hard links mean -----------------------------------------------------------------------
 
 
-def test_the_other_checkpoint_outlives_whatever_is_done_to_one(ckpt: Ckpt, tmp_path: Path) -> None:
+def test_the_other_checkpoint_survives_every_change_of_one(ckpt: Ckpt, tmp_path: Path) -> None:
     """Writers replace files: if one checkpoint is overwritten, renamed or deleted, the other keeps its
     data.
     """

@@ -86,7 +86,7 @@ def test_every_number_is_what_reading_the_checkpoints_gives(parts: tuple[str, ..
         before = now
 
 
-def test_the_loss_is_the_last_one_told_before_the_checkpoint(ckpt: Callable) -> None:
+def test_the_loss_is_the_last_one_reported_before_the_checkpoint(ckpt: Callable) -> None:
     rows = ckpt("log", "--json", IRIS).json["checkpoints"]
     assert [(row["step"], row["global_step"], row["loss_step"]) for row in rows] == [
         (1, 1, 1),
@@ -249,7 +249,7 @@ def test_each_prefix_of_a_directory_is_a_series_of_its_own(ckpt: Callable) -> No
 # On a terminal --------------------------------------------------------------------
 
 
-def test_a_terminal_shows_a_table_curves_and_what_stands_out(tmp_path: Path, terminal: Callable) -> None:
+def test_a_terminal_shows_a_table_curves_and_what_is_out(tmp_path: Path, terminal: Callable) -> None:
     found = terminal("log", IRIS, NO_COLOR="1", columns=100)
     lines = found.out.splitlines()
     assert lines[0].split() == ["NAME", "STEP", "MODIFIED", "CHANGED", "L2", "NAN", "LOSS"]
@@ -297,7 +297,7 @@ def test_a_directory_without_checkpoints_exits_1(tmp_path: Path, ckpt: Callable)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_what_is_no_directory_exits_3(name: str, tmp_path: Path, ckpt: Callable) -> None:
+def test_what_is_not_a_directory_exits_3(name: str, tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "file").write_bytes(b"text")
     result = ckpt("log", tmp_path / name)
     assert (result.code, result.out) == (3, "")
@@ -459,7 +459,7 @@ def test_the_norm_of_the_weights_is_of_what_is_trained(tmp_path: Path, ckpt: Cal
     assert [(row["l2"], row["untrained_l2"]) for row in rows] == [(2, 20), (2, 40)]
 
 
-def test_moving_statistics_of_keras_3_are_told_by_their_layer(tmp_path: Path, ckpt: Callable) -> None:
+def test_moving_statistics_of_keras_3_are_identified_by_their_layer(tmp_path: Path, ckpt: Callable) -> None:
     with h5py.File(tmp_path / "m-1.weights.h5", "w") as file:
         for number in range(4):
             file[f"layers/batch_normalization_1/vars/{number}"] = np.full(4, number + 1, np.float32)

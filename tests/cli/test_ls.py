@@ -147,7 +147,7 @@ def test_options_for_tensors_say_what_to_ask_of_a_directory(option: str, ckpt: C
     )
 
 
-def test_a_second_path_is_not_taken_for_a_pattern_without_a_word(ckpt: Callable) -> None:
+def test_a_second_path_is_not_taken_for_a_pattern_silently(ckpt: Callable) -> None:
     result = ckpt("stats", GUIDE, GUIDE)
     assert result.code == 1
     assert (
@@ -505,7 +505,7 @@ KERNELS = [
 ]
 
 
-def test_a_word_that_is_no_key_means_the_keys_that_contain_it(ckpt: Callable, terminal: Callable) -> None:
+def test_a_word_that_is_not_a_key_means_the_keys_that_contain_it(ckpt: Callable, terminal: Callable) -> None:
     for command in ("ls", "stats"):
         done = ckpt(command, CKPT, "kernel")
         assert (done.code, done.err) == (0, "note: 3 keys contain 'kernel'\n")
@@ -571,7 +571,7 @@ def test_statistics_are_sorted_as_people_count(tmp_path: Path, terminal: Callabl
 
 
 @pytest.mark.parametrize("line", [("-R", data_path("several_optimizers")), (CKPT, GUIDE)])
-def test_headings_stand_below_an_empty_line(terminal: Callable, line: tuple[str, ...]) -> None:
+def test_headings_are_below_an_empty_line(terminal: Callable, line: tuple[str, ...]) -> None:
     shown = terminal("ls", *line, NO_COLOR="1").out.splitlines()
     assert not any(r"\x0a" in text for text in shown)
     assert "" in shown

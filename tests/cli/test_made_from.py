@@ -78,13 +78,13 @@ def test_the_function_in_python(weights: str, others: str) -> None:
     ]
 
 
-def test_a_source_that_is_not_there_is_an_error(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_source_that_is_missing_is_an_error(ckpt: Callable[..., Any], tmp_path: Path) -> None:
     done = ckpt("verify", lite("float"), "--made-from", tmp_path / "none.h5")
     assert done.code == 3
     assert "none.h5" in done.err
 
 
-def test_a_map_tells_what_names_do_not(ckpt: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_map_shows_what_names_do_not(ckpt: Callable[..., Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     one, other = (rng.normal(size=(4, 4)).astype("<f4") for _ in range(2))
     np.savez(tmp_path / "export.npz", x=one, y=np.ascontiguousarray(other.T))

@@ -128,7 +128,7 @@ def test_a_closed_pipe_ends_quietly() -> None:
     assert done.stdout.count("\n") == 1
 
 
-def test_a_pipe_that_closes_early_is_no_answer(tmp_path: Path) -> None:
+def test_a_pipe_that_closes_early_is_not_an_answer(tmp_path: Path) -> None:
     """Cut off is neither yes nor no, and what was answered before the reader went stays the answer."""
     many = {f"a_long_name_of_a_layer/{number:06}": np.zeros(0) for number in range(5000)}
     write_bundle(str(tmp_path / "many-1"), many)
@@ -148,7 +148,7 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are_behind_nul(tmp_path: P
     assert shell(f"ckpt ls -1 {tmp_path}").stdout == "caf\\xe9\\x0a-1\n"
 
 
-def test_a_closed_stream_is_no_traceback() -> None:
+def test_a_closed_stream_is_not_a_traceback() -> None:
     done = shell(f"ckpt ls {BERT} >&-")
     assert (done.returncode, done.stderr) == (3, "ckpt: error: standard output is closed\n")
     assert shell("ckpt ls nowhere 2>&-").returncode == 3
@@ -187,13 +187,13 @@ def test_what_cannot_be_said_on_stderr_is_exit_code_3(command: str, code: int, t
 
 @needs_full
 @pytest.mark.parametrize("lost", ["2>/dev/full", "2>&-"])
-def test_an_answer_without_a_word_on_stderr_needs_none(lost: str) -> None:
+def test_an_answer_silently_on_stderr_needs_none(lost: str) -> None:
     assert shell(f"ckpt ls {BERT} {lost}").returncode == 0
     assert shell(f"ckpt show -q {RUN} {lost}").returncode == 0
     assert shell(f"ckpt diff --no-values {BERT} {GUIDE} {lost}").returncode == 1
 
 
-def test_an_error_that_nobody_reads_keeps_its_exit_code() -> None:
+def test_an_unread_error_keeps_its_exit_code() -> None:
     receiver, sender = os.pipe()
     os.close(receiver)
     command = [sys.executable, "-m", "ckpt_cli", "ls", "nowhere"]
@@ -279,19 +279,19 @@ def test_an_interrupt_exits_130() -> None:
     assert signal.SIGINT == 2
 
 
-def test_the_traceback_is_shown_when_asked_for() -> None:
+def test_the_traceback_is_shown_when_requested() -> None:
     assert "Traceback" in shell("ckpt ls nowhere", CKPT_DEBUG="1").stderr
     assert "Traceback" not in shell("ckpt ls nowhere").stderr
 
 
-def test_a_locale_without_letters_is_no_error(tmp_path: Path) -> None:
+def test_a_locale_without_letters_is_not_an_error(tmp_path: Path) -> None:
     done = shell(f"ckpt ls -1 {data_path('containers', 'odd_names')}", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert done.returncode == 0
     assert "\\u" in done.stdout or "\\x" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["ls", "show", "stats", "verify"])
-def test_a_file_that_is_no_checkpoint_is_one_line_and_a_hint(
+def test_a_file_that_is_not_a_checkpoint_is_one_line_and_a_hint(
     command: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     (tmp_path / "notes.bin").write_bytes(bytes(range(200)))

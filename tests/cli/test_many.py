@@ -80,7 +80,7 @@ def test_of_a_large_directory_processes_open_the_checkpoints(tmp_path: Path) -> 
     assert b"2.npz" in expected[2]
 
 
-def test_what_is_read_is_counted_whoever_reads_it(many: Path) -> None:
+def test_reads_of_every_process_are_counted(many: Path) -> None:
     def reads(jobs: int) -> dict[bytes, int]:
         """Return the bytes that are read of each file; two processes may read an index, or its start."""
         lines = run("verify", "-R", "-v", "-j", jobs, many)[2].splitlines()

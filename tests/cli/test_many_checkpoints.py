@@ -61,7 +61,7 @@ def run_of(path: Path, number: int, listed: str) -> Path:
 
 @pytest.mark.parametrize("listed", ["all", "latest", "none"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_checkpoints_whatever_the_state_file_lists(
+def test_checkpoints_that_the_state_file_does_not_list(
     command: str, listed: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     """Each unlisted checkpoint was compared with all earlier ones."""

@@ -122,7 +122,7 @@ def test_damage_ends_it_in_its_turn_and_leaves_whole_checkpoints(at: int, source
         assert len([name for name in found[3] if name.endswith(".index")]) * 2 == len(found[3])
 
 
-def test_what_cannot_be_converted_is_refused_before_anything_is_written(source: Path) -> None:
+def test_what_cannot_be_converted_is_rejected_before_anything_is_written(source: Path) -> None:
     write_bundle(str(source / "ckpt-99"), {"text": np.array([b"a", b"bc"], object)})
     expected = converted(source, 1, "--to", "safetensors")
     assert (expected[0], expected[3]) == (1, {})

@@ -40,7 +40,7 @@ def test_the_document(ckpt):
     assert found["fix"] is None
 
 
-def test_unused_values_are_allowed_where_asked_for(ckpt, tmp_path):
+def test_unused_values_are_allowed_where_requested(ckpt, tmp_path):
     target = tf.train.Checkpoint(step=tf.Variable(1)).save(tmp_path / "target")
     result = ckpt("match", GUIDE, target)
     assert result.code == 1
@@ -87,7 +87,7 @@ def test_on_a_terminal_what_matters_comes_first(terminal, renamed):
 
 
 @pytest.mark.parametrize("role", ["TARGET", "CHECKPOINT"])
-def test_what_has_no_object_graph_is_refused(ckpt, role):
+def test_what_has_no_object_graph_is_rejected(ckpt, role):
     other = data_path("keras_mlp", "mlp.full.h5") if role == "CHECKPOINT" else data_path("name_based", "adam")
     arguments = (other, GUIDE) if role == "CHECKPOINT" else (GUIDE, other)
     result = ckpt("match", *arguments)

@@ -128,7 +128,7 @@ def whole_model(source: str, target: Path, into: str, ckpt: Callable) -> None:
 
 @pytest.mark.parametrize("into", WRITABLE)
 @pytest.mark.parametrize("name", SPECIMENS)
-def test_each_tensor_is_the_same_or_dropped_or_refused(
+def test_each_tensor_is_the_same_or_dropped_or_rejected(
     name: str, into: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     source = specimen(name, tmp_path, ckpt)

@@ -391,7 +391,7 @@ def test_a_textconv_without_memory_never_ends_git_diff(repository: Callable) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_outside_git_the_exit_code_tells(repository: Callable, tmp_path: Path, ckpt: Callable) -> None:
+def test_outside_git_the_exit_code_shows(repository: Callable, tmp_path: Path, ckpt: Callable) -> None:
     done = ckpt("ls", "--digest", "crc32c", tmp_path / "b.npz")
     assert (done.code, done.out) == (3, "")
 

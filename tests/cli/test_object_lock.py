@@ -74,7 +74,7 @@ def test_it_is_there_as_long_as_it_is_held(store: MemoryStore) -> None:
     assert store.names == []
 
 
-def test_who_is_at_it_is_said_once_that_was_seen(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
+def test_the_running_command_is_reported_once(store: MemoryStore, ckpt: Callable[..., Result]) -> None:
     leave(store)
     over = threading.Event()
 
@@ -206,7 +206,7 @@ def test_one_of_another_is_not_released(store: MemoryStore) -> None:
     assert found["token"] == "theirs"
 
 
-def test_a_lost_answer_is_no_loss(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_is_not_a_loss(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put = store.put
 
     def lose(*arguments: Any) -> Any:

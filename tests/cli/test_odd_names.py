@@ -48,7 +48,7 @@ def test_every_name_comes_back_with_its_values(
     }
 
 
-def test_name_that_is_not_utf8_is_refused(ckpt: Callable[..., Result], tmp_path: Path) -> None:
+def test_name_that_is_not_utf8_is_rejected(ckpt: Callable[..., Result], tmp_path: Path) -> None:
     """A graph with such a name is one that TensorFlow cannot parse."""
     write_bundle(str(tmp_path / "names"), {b"a\xff": numbers(np.ones(2))})
     result = ckpt("convert", tmp_path / "names", tmp_path / "c", "--to", "object")
@@ -58,7 +58,7 @@ def test_name_that_is_not_utf8_is_refused(ckpt: Callable[..., Result], tmp_path:
     assert not (tmp_path / "c.index").exists()
 
 
-def test_rule_that_makes_a_name_no_utf8_is_refused(ckpt: Callable[..., Result], tmp_path: Path) -> None:
+def test_rule_that_makes_a_name_no_utf8_is_rejected(ckpt: Callable[..., Result], tmp_path: Path) -> None:
     save(tmp_path / "names", {"w": np.ones(2)})
     ckpt("convert", tmp_path / "names", tmp_path / "objects", "--to", "object")
     for source in ("names", "objects"):
@@ -67,7 +67,7 @@ def test_rule_that_makes_a_name_no_utf8_is_refused(ckpt: Callable[..., Result], 
         assert "not UTF-8" in result.err
 
 
-def test_rule_that_hides_a_tensor_from_tensorflow_is_refused(
+def test_rule_that_hides_a_tensor_from_tensorflow_is_rejected(
     ckpt: Callable[..., Result], tmp_path: Path
 ) -> None:
     save(tmp_path / "names", {"w": np.ones(2)})

@@ -83,7 +83,7 @@ def test_adam_becomes_a_tree_and_comes_back(tmp_path: Path, ckpt: Callable) -> N
         (("--optimizer", "Adam"), {"opt_state/1/mu/layers_dense_vars_0/kernel": KERNEL}, "of one parameter"),
     ],
 )
-def test_what_no_tree_tells_is_rejected(
+def test_what_no_tree_shows_is_rejected(
     tmp_path: Path, ckpt: Callable, options: tuple[str, ...], more: dict[str, np.ndarray], said: str
 ) -> None:
     trees = Trees(tmp_path, ckpt, **more)
@@ -112,7 +112,7 @@ def test_a_weights_file_does_not_name_the_weights_of_its_slots(tmp_path: Path, c
     ("key", "before", "follows"),
     [("step", 0, True), ("step", 3, False), ("loader/step", 0, False), ("rngs/dropout/count", 0, False)],
 )
-def test_a_step_beside_the_optimizer_follows_if_it_counts_the_same(
+def test_a_step_next_to_the_optimizer_follows_if_it_counts_the_same(
     tmp_path: Path, ckpt: Callable, key: str, before: int, *, follows: bool
 ) -> None:
     trees = Trees(tmp_path, ckpt, **{key: np.array(before, np.int32)})

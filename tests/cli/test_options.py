@@ -229,7 +229,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
-def test_an_option_that_would_do_nothing_is_refused(
+def test_an_option_that_would_do_nothing_is_rejected(
     line: str, message: str, base: Callable[[str], Outcome], outcome: Callable[[str], Outcome]
 ) -> None:
     found = outcome(line)

@@ -224,7 +224,7 @@ def test_a_tree_on_a_terminal_has_verdicts_of_its_own(tmp_path: Path, terminal: 
     assert "assert_consumed" not in shown
 
 
-def test_orbax_beside_a_program_of_tensorflow_of_another_model_is_not_paired(ckpt: Callable) -> None:
+def test_orbax_next_to_a_program_of_tensorflow_of_another_model_is_not_paired(ckpt: Callable) -> None:
     program = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
     found = ckpt("match", data_path("orbax", "new/pytree"), program, "--json")
     assert found.code == 1
@@ -233,7 +233,7 @@ def test_orbax_beside_a_program_of_tensorflow_of_another_model_is_not_paired(ckp
 
 
 @pytest.mark.parametrize("dtype", [["<f4"], {"name": "<f4"}, None, 4])
-def test_a_dtype_that_is_no_text_is_damage(tmp_path: Path, ckpt: Callable, dtype: object) -> None:
+def test_a_dtype_that_is_not_a_text_is_damage(tmp_path: Path, ckpt: Callable, dtype: object) -> None:
     path = tmp_path / "tree"
     shutil.copytree(data_path("orbax", "old/zarr2_files"), path)
     metadata = path / "dense_0.bias" / ".zarray"
@@ -551,7 +551,7 @@ def test_what_is_written_otherwise_than_it_was_decoded_is_found(
 
 
 @pytest.mark.parametrize("to", ["orbax", "flax"])
-def test_a_tree_made_of_a_keras_file_is_said_not_to_be_a_step_of_keras(
+def test_a_tree_made_from_a_keras_file_is_not_called_a_step_of_keras(
     to: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     done = ckpt("convert", data_path("keras3_mlp", "mlp.keras"), tmp_path / f"tree.{to}", "--to", to)

@@ -170,7 +170,7 @@ def test_shards_of_flax_have_an_index(tmp_path: Path, ckpt: Callable) -> None:
 
 
 @pytest.mark.parametrize("to", ["orbax", "flax"])
-def test_what_lies_there_is_replaced_only_if_asked_for(tmp_path: Path, ckpt: Callable, to: str) -> None:
+def test_what_is_there_is_replaced_only_if_requested(tmp_path: Path, ckpt: Callable, to: str) -> None:
     target = tmp_path / "out"
     assert ckpt("convert", ODD, target, "--to", to).code == 0
     done = ckpt("convert", data_path("orbax", "new/pytree"), target, "--to", to)

@@ -60,7 +60,7 @@ LINES = ("verify run model.h5", "stats model.h5", "rescue model.h5 saved.h5 -n",
 @pytest.mark.parametrize(
     ("other", "line"), [*((other, "ls run") for other in OTHERS), *((OTHERS[1], line) for line in LINES)]
 )
-def test_commands_run_beside_a_formats_of_the_users(
+def test_commands_run_next_to_a_formats_of_the_users(
     place: Path, other: str, line: str, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _call_formats(place, other)
@@ -118,7 +118,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_program_that_has_imported_another_formats_is_told(place: Path, other: str) -> None:
+def test_a_program_that_has_imported_another_formats_gets_an_error(place: Path, other: str) -> None:
     file = _call_formats(place, other, "")
     program = f"import formats, sys; sys.path.append({ROOT!r}); import ckpt_cli"
     last = _python(place, "-S", "-c", program, code=1, path=".").stderr.splitlines()[-1]

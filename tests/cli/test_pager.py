@@ -36,7 +36,7 @@ def test_what_is_printed_goes_through_it(pager: str, tmp_path: Path, terminal: C
     assert "\x1b[1m" in direct.out  # colours, which less -R shows
 
 
-def test_less_is_told_what_git_tells_it(
+def test_less_gets_the_options_that_git_gives_it(
     pager: str, tmp_path: Path, terminal: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LESS", raising=False)
@@ -47,7 +47,7 @@ def test_less_is_told_what_git_tells_it(
 @pytest.mark.parametrize(
     "settings", [{"CKPT_PAGER": ""}, {"CKPT_PAGER": "cat", "PAGER": "false"}, {"TERM": "dumb"}]
 )
-def test_none_is_asked_for(settings: dict[str, str], terminal: Callable) -> None:
+def test_none_is_requested(settings: dict[str, str], terminal: Callable) -> None:
     done = terminal("ls", BERT, **{"CKPT_PAGER": "false", **settings})
     assert done.code == 0
     assert "bert/embeddings" in done.out
@@ -73,9 +73,7 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_less_is_not_begun_where_nobody_could_press_a_key(
-    there: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_less_is_not_started_without_a_keyboard(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a pseudo-terminal of a program alone it would wait for a key without end."""
     asked = []
 
@@ -109,7 +107,7 @@ def test_notes_do_not_draw_over_it(pager: str, tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "paged").read_text().startswith("a row\na note\n")
 
 
-def test_one_that_is_not_there_is_said_and_not_missed(terminal: Callable) -> None:
+def test_one_that_is_missing_is_reported_and_not_missed(terminal: Callable) -> None:
     done = terminal("ls", BERT, CKPT_PAGER="no-such-pager -x")
     assert done.code == 0
     assert "bert/embeddings" in done.out

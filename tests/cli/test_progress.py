@@ -34,7 +34,7 @@ def verbose() -> Iterator[None]:
     render.choose_verbose(False)
 
 
-def test_a_line_tells_the_stage_the_speed_and_the_time_left(clock: list[float]) -> None:
+def test_a_line_shows_the_stage_the_speed_and_the_time_left(clock: list[float]) -> None:
     work = _WorkDone(10_000_000, "model.npz", passes(verify=True))
     assert work.line == "model.npz writing: 0 B of 10.0 MB"
     clock[0] = 40
@@ -112,7 +112,7 @@ def test_a_bar_fits_the_terminal(title: str, room: int) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["-q", "-v"]])
-def test_no_line_is_said_that_is_not_wanted(
+def test_no_line_is_reported_that_is_not_wanted(
     options: list[str], ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shown, "_EVERY", 0.0)

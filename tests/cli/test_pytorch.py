@@ -63,7 +63,7 @@ def test_keras_and_arrays_become_state_dicts(source: str, tmp_path: Path, ckpt: 
 
 
 @pytest.mark.parametrize(("dtype", "remedy"), [("qint8", "--exclude"), ("float8_e4m3b11fnuz", "--cast")])
-def test_dtypes_that_torch_does_not_have_are_refused_by_name(
+def test_dtypes_that_torch_does_not_have_are_rejected_by_name(
     dtype: str, remedy: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     source, spec = tmp_path / "source", TensorSpec("w", BY_NAME[dtype], (2,))
@@ -139,7 +139,7 @@ def test_safetensors_keep_what_they_say_of_themselves(tmp_path: Path, ckpt: Call
     "target",
     ["m --to tf-name", "m --to tf-v1", "m --to tf-object", "m.npz", "m.h5 --to hdf5", "m.safetensors"],
 )
-def test_a_key_that_is_not_utf8_is_refused_where_it_would_be_damage(
+def test_a_key_that_is_not_utf8_is_rejected_where_it_would_be_damage(
     target: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     """Text of a pickle can hold half a character."""
@@ -194,7 +194,7 @@ def test_sums_behind_members_are_found_where_the_directory_is_lost(tmp_path: Pat
     assert all(same(found[key], array) for key, array in arrays.items())
 
 
-def test_what_names_more_than_tensors_is_refused_not_damaged(ckpt: Callable) -> None:
+def test_what_names_more_than_tensors_is_rejected_not_damaged(ckpt: Callable) -> None:
     done = ckpt("verify", "--json", data_path("pytorch", "evil.pt"))
     assert done.code == 3
     (found,) = done.json["results"]
@@ -244,7 +244,7 @@ def test_a_tensor_without_a_name_keeps_that_where_others_are_renamed(tmp_path: P
     assert sorted(arrays_of(tmp_path / "y.pt")) == ["", "b"]
 
 
-def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_file_without_tensors_is_reported_to_have_none(tmp_path: Path, ckpt: Callable) -> None:
     source = written(tmp_path / "x.pt", zipped({"epoch": 3}, {}))
     done = ckpt("convert", source, tmp_path / "y.safetensors")
     assert (done.code, done.err) == (
@@ -253,7 +253,7 @@ def test_a_file_without_tensors_is_said_to_have_none(tmp_path: Path, ckpt: Calla
     )
 
 
-def test_a_map_with_operations_keeps_what_stands_around_the_tensors(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_map_with_operations_keeps_what_is_around_the_tensors(tmp_path: Path, ckpt: Callable) -> None:
     """Tensors that are joined leave no place for the rest, which is then named."""
     lines = {
         "turned": "model/0.weight\tmodel/first.weight\tT\n",

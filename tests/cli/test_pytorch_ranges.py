@@ -128,7 +128,7 @@ def test_as_many_as_work_on_it_the_bytes_are_the_same(
     [SMALL.tobytes(), VALUES[:1].tobytes(), VALUES[40:41].tobytes()],
     ids=["small", "first part", "last part"],
 )
-def test_a_flipped_bit_is_found_whoever_reads_it(
+def test_every_reader_finds_a_flipped_bit(
     what: bytes, jobs: int, source: Path, tmp_path: Path, ckpt: Callable
 ) -> None:
     sound = tmp_path / "sound.pt"
@@ -158,7 +158,7 @@ def test_a_flipped_bit_is_found_whoever_reads_it(
 @pytest.mark.parametrize(
     ("name", "options"), [("x.safetensors", []), ("x.pt", []), ("x.pt", ["--no-verify"])]
 )
-def test_each_byte_is_gone_through_once_for_its_crc_32(
+def test_each_byte_is_scanned_once_for_its_crc_32(
     name: str,
     options: list[str],
     tmp_path: Path,
@@ -179,7 +179,7 @@ def test_each_byte_is_gone_through_once_for_its_crc_32(
     assert seen[0] == VALUES.nbytes
 
 
-def test_a_written_directory_is_held_against_what_passed(
+def test_a_written_directory_is_compared_with_what_passed(
     source: Path, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading back a .pt computes no new checksum, so its stored CRC-32 is compared separately."""
@@ -193,7 +193,7 @@ def test_a_written_directory_is_held_against_what_passed(
     assert not (tmp_path / "x.pt").exists()
 
 
-def test_where_the_values_of_a_whole_storage_lie_is_told_with_its_crc_32(source: Path) -> None:
+def test_where_the_values_of_a_whole_storage_are_is_reported_with_its_crc_32(source: Path) -> None:
     with formats.open_checkpoint(source) as reader:
         found = {key: reader[key].file_range() for key in reader.specs}
         assert {key for key, there in found.items() if there is not None} == {
@@ -208,7 +208,7 @@ def test_where_the_values_of_a_whole_storage_lie_is_told_with_its_crc_32(source:
         assert there.crc32 == zlib.crc32(VALUES.tobytes())
 
 
-def test_a_count_of_the_legacy_form_is_held_against_the_object_before_values_are_copied(
+def test_a_count_of_the_legacy_form_is_compared_with_the_object_before_values_are_copied(
     tmp_path: Path, ckpt: Callable
 ) -> None:
     value = {"w": tensor(storage("0", 7), 0, (7,), (1,))}
@@ -245,7 +245,7 @@ def test_a_conversion_that_was_interrupted_still_compares_the_crc_32(
     assert values(target)["large"] == whole
 
 
-def test_chunks_of_a_distributed_checkpoint_are_told_with_their_crc_32() -> None:
+def test_chunks_of_a_distributed_checkpoint_are_reported_with_their_crc_32() -> None:
     with formats.open_checkpoint(data_path("pytorch", "dcp")) as reader:
         found = [there for key in reader.specs if (there := reader[key].file_range()) is not None]
         assert found

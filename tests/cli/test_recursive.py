@@ -29,7 +29,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["ls", "verify", "show", "stats", "log"])
-def test_what_lies_below_is_counted(runs: Path, command: str, ckpt: Callable) -> None:
+def test_what_is_below_is_counted(runs: Path, command: str, ckpt: Callable) -> None:
     result = ckpt(command, runs)
     assert result.code == 1
     what = "no checkpoints in this directory, but 4 checkpoints in 2 directories below"
@@ -37,13 +37,13 @@ def test_what_lies_below_is_counted(runs: Path, command: str, ckpt: Callable) ->
     assert f"ckpt {'verify' if command == 'verify' else 'ls'} -R {runs}\n" in result.err
 
 
-def test_where_nothing_lies_below_nothing_is_said_of_it(tmp_path: Path, ckpt: Callable) -> None:
+def test_where_nothing_is_below_nothing_is_reported_for_it(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "empty").mkdir()
     result = ckpt("ls", tmp_path)
     assert (result.code, result.err) == (1, f"ckpt: error: {tmp_path}: no checkpoints in this directory\n")
 
 
-def test_nothing_is_said_of_what_is_listed_too(runs: Path, ckpt: Callable) -> None:
+def test_nothing_is_reported_for_what_is_listed_too(runs: Path, ckpt: Callable) -> None:
     for name in ("one.npz", "other.npz"):
         np.savez(runs / name, w=np.zeros(3))
     assert f"ckpt ls -R {runs}\n" in ckpt("ls", runs).err
@@ -98,7 +98,7 @@ def test_a_damaged_one_does_not_hide_the_others(runs: Path, command: str, ckpt: 
     assert f"{index}" in result.err
 
 
-def test_diff_each_compares_what_lies_below_by_relative_paths(
+def test_diff_each_compares_what_is_below_by_relative_paths(
     runs: Path, tmp_path_factory: pytest.TempPathFactory, ckpt: Callable
 ) -> None:
     other = tmp_path_factory.mktemp("other")

@@ -188,7 +188,7 @@ def test_any_file_of_the_target_names_it(ckpt: Ckpt, run: Path, name: str) -> No
     assert os.path.isfile(run / "out-1.index")
 
 
-def test_the_state_file_is_left_alone_unless_asked_for(ckpt: Ckpt, run: Path) -> None:
+def test_the_state_file_is_left_alone_unless_requested(ckpt: Ckpt, run: Path) -> None:
     ckpt("rename", run / "ckpt-10", run / "out-1", "--add-prefix", "x/")
     assert not os.path.exists(run / "checkpoint")
     ckpt("rename", run / "ckpt-10", run / "out-2", "--add-prefix", "x/", "--update-state")
@@ -223,7 +223,7 @@ def test_a_graph_of_the_old_names_is_spoken_of(ckpt: Ckpt, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_v1_checkpoints_are_written_anew(ckpt: Ckpt, tmp_path: Path, in_place: bool) -> None:
+def test_v1_checkpoints_are_written_again(ckpt: Ckpt, tmp_path: Path, in_place: bool) -> None:
     arrays = {"net/v": np.arange(6.0).reshape(2, 3), "net/v/Adam": np.ones((2, 3)), "s": np.array(3)}
     source = tmp_path / "v1.ckpt"
     save(source, arrays, "tf-v1", slices={"net/v": [((0, 1), (0, -1)), ((1, 1), (0, -1))]})
@@ -383,7 +383,7 @@ def test_an_entry_in_a_shard_that_is_not_counted_is_not_linked(
     ],
     ids=["pipe", "directory", "link"],
 )
-def test_a_shard_that_is_no_file_is_named(
+def test_a_shard_that_is_not_a_file_is_named(
     ckpt: Ckpt, tmp_path: Path, put: Callable[[str], None], said: str, option: list[str]
 ) -> None:
     """With --link it waited for a pipe without end, and said of others that DST could not be written."""

@@ -180,7 +180,7 @@ def test_copies_do_without_copy_file_range(
     assert is_renamed(target, values(path))
 
 
-def test_a_bundle_behind_symbolic_links_is_renamed_where_it_lies(tmp_path: Path) -> None:
+def test_a_bundle_behind_symbolic_links_is_renamed_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "blobs").mkdir()
     path = copy_of(OBJECTS, tmp_path / "blobs")
     here = str(tmp_path / "ckpt-1")
@@ -264,7 +264,7 @@ def test_several_shards_keep_their_numbers(tmp_path: Path) -> None:
 # Bad input ------------------------------------------------------------------------
 
 
-def test_a_source_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_a_source_that_changes_meanwhile_is_rejected(tmp_path: Path) -> None:
     path = copy_of(OBJECTS, tmp_path)
     with open_checkpoint(path) as opened:
         plan = plan_rename(opened, parse_location(str(tmp_path / "out-1")), RULES)
@@ -302,7 +302,7 @@ def test_a_missing_shard_is_named(parts: tuple[str, ...], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("fixture", ["header_shards_huge", "entry_shard_out_of_range", "entry_garbage"])
-def test_damaged_indexes_are_refused(fixture: str, tmp_path: Path) -> None:
+def test_damaged_indexes_are_rejected(fixture: str, tmp_path: Path) -> None:
     path = copy_of(("corrupt", fixture, "ckpt"), tmp_path)
     before = files(tmp_path)
     with pytest.raises((UnsupportedFeatureError, CorruptCheckpointError, CheckpointNotFoundError)):
@@ -310,7 +310,7 @@ def test_damaged_indexes_are_refused(fixture: str, tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_variables_of_a_saved_model_are_refused(tmp_path: Path) -> None:
+def test_variables_of_a_saved_model_are_rejected(tmp_path: Path) -> None:
     """Trap 28: saved_model.pb restores them by their keys."""
     directories = [
         os.path.dirname(os.path.dirname(os.path.join(at, name)))

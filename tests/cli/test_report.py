@@ -153,7 +153,7 @@ def test_damage_is_shown_and_is_the_exit_code(
 
 
 @pytest.mark.parametrize("sides", [1, 2])
-def test_of_very_many_damaged_tensors_the_first_are_said(
+def test_of_very_many_damaged_tensors_the_first_are_reported(
     sides: int, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
     prefixes = [str(tmp_path / f"{side}-1") for side in range(sides)]
@@ -188,7 +188,7 @@ def test_values_that_json_has_not_are_there(tmp_path: Path, report: Callable) ->
     assert (found["max"], found["nan"], found["inf"]) == (["inf", 1 << 40], [1, 0], [1, 0])
 
 
-def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+def test_what_is_there_stays_unless_it_must_be_replaced(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
     target = tmp_path / "page.html"
     target.write_text("another")
     target.chmod(0o640)
@@ -211,7 +211,7 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path, ckpt: C
         (("-o", "page.html", "--open", "-n"), "--open does nothing with --dry-run"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_what_makes_no_sense_is_rejected(
     arguments: tuple[str, ...], message: str, ckpt: Callable[..., Result]
 ) -> None:
     done = ckpt("report", GUIDE, *arguments)
@@ -236,7 +236,7 @@ def test_a_page_is_put_into_a_store(
 
 
 @pytest.mark.parametrize("opens", [True, False])
-def test_a_browser_is_asked_to_open_it(
+def test_a_browser_opens_the_page(
     opens: bool, tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -306,7 +306,7 @@ def test_of_two_the_layer_whose_values_are_farthest_apart_is_first(
     assert "50%" in page.still
 
 
-def test_of_two_damage_is_shown_beside_what_is_not(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+def test_of_two_damage_is_shown_next_to_what_is_not(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
     for name, value in (("a-1", 1), ("b-1", 2)):
         tensors = {f"t{at}": np.full(8, value + (at > 6) * -value, np.float32) for at in range(9)}
         write_bundle(str(tmp_path / name), tensors)
@@ -403,7 +403,7 @@ def test_of_an_export_nothing_is_drawn(tmp_path: Path, ckpt: Callable[..., Resul
 # A run ----------------------------------------------------------------------------
 
 
-def test_of_a_run_it_has_what_log_tells(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+def test_of_a_run_it_has_what_log_shows(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
     run = data_path("estimator_iris/models/iris")
     done = ckpt("report", run, "-o", tmp_path / "page.html", "--json")
     assert (done.code, done.json["path"], done.json["other"]) == (0, run, None)
@@ -525,14 +525,14 @@ def test_a_directory_without_checkpoints_has_no_page(tmp_path: Path, ckpt: Calla
     assert (done.code, (tmp_path / "page.html").exists()) == (1, False)
 
 
-def test_a_terminal_is_told_what_was_written(tmp_path: Path, terminal: Callable[..., Result]) -> None:
+def test_a_terminal_shows_what_was_written(tmp_path: Path, terminal: Callable[..., Result]) -> None:
     done = terminal("report", GUIDE, "-o", tmp_path / "page.html", "--color", "never")
     assert done.code == 0
     assert done.out.startswith(f"wrote {tmp_path}/page.html  ")
     assert done.out.endswith("kB, 13 tensors drawn\n")
 
 
-def test_nothing_is_no_page(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+def test_nothing_is_not_a_page(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
     done = ckpt("report", tmp_path / "nothing", "-o", tmp_path / "page.html")
     assert (done.code, os.listdir(tmp_path)) == (3, [])
 
@@ -545,7 +545,7 @@ def test_match_chooses_what_the_page_of_a_run_is_of(report: Callable[..., PageSo
     assert counts == [{15}, {6}, {1}]
 
 
-def test_what_makes_a_page_smaller_is_said_where_it_does(
+def test_what_makes_a_page_smaller_is_reported_where_it_does(
     tmp_path: Path, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--match draws more of a checkpoint; a message claimed that it makes every page smaller."""
@@ -625,7 +625,9 @@ def test_the_head_says_when_and_how_it_was_made(
     assert target.read_bytes() == before
 
 
-def test_two_of_one_name_are_told_apart_by_their_folders(tmp_path: Path, ckpt: Callable[..., Result]) -> None:
+def test_two_of_one_name_are_distinguished_by_their_folders(
+    tmp_path: Path, ckpt: Callable[..., Result]
+) -> None:
     for run in ("a", "b"):
         (tmp_path / run).mkdir()
         write_bundle(str(tmp_path / run / "ckpt-6"), {"w": np.zeros(2, np.float32)})

@@ -227,7 +227,7 @@ def test_sarif_is_what_the_standard_says(name: str, told: Callable[..., str]) ->
     assert told(name, "sarif") == told(name, "sarif")
 
 
-def test_damage_is_told_with_its_offset(told: Callable[..., str]) -> None:
+def test_damage_is_reported_with_its_offset(told: Callable[..., str]) -> None:
     results = json.loads(told("verify", "sarif"))["runs"][0]["results"]
     (flipped,) = (result for result in results if result["ruleId"] == "tensor-checksum")
     place = flipped["locations"][0]["physicalLocation"]
@@ -315,7 +315,7 @@ def test_a_summary_that_cannot_be_written_is_an_error(
     assert "No such file" in done.err
 
 
-def test_markdown_tells_layers_the_largest_totals_and_what_to_do(told: Callable[..., str]) -> None:
+def test_markdown_shows_layers_the_largest_totals_and_what_to_do(told: Callable[..., str]) -> None:
     text = told("diff", "markdown")
     assert text.startswith("### ckpt diff: 3 errors, 2 notes\n")
     assert "\n| `w` | 1 removed, 1 value, 1 added, 1 shape | 0.5 | 1 | 1 |\n" in text

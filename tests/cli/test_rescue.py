@@ -243,7 +243,7 @@ def test_a_key_too_long_to_be_read_is_lost_alone(
     check_output(ckpt, tmp_path / "out", {"a": arrays["a"], "z": arrays["z"]})
 
 
-def test_a_key_too_long_to_be_read_is_lost_beside_a_sibling_and_a_graph(
+def test_a_key_too_long_to_be_read_is_lost_next_to_a_sibling_and_a_graph(
     tmp_path: Path, ckpt: Callable[..., Any]
 ) -> None:
     good = {key: array for key, array in read_all(GOOD).items() if key != GRAPH}
@@ -305,7 +305,7 @@ def test_sibling_proves_what_did_not_change_and_says_what_it_cannot_prove(
     assert {name: data for name, data in files(tmp_path).items() if not name.startswith("out")} == before
 
 
-def test_blocks_that_are_left_prove_beside_a_sibling(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+def test_blocks_that_are_left_prove_next_to_a_sibling(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     old, new = many(1), many(2)
     write_bundle(str(tmp_path / "c-1"), old, block_size=400)
     write_bundle(str(tmp_path / "c-2"), new, block_size=400)
@@ -436,7 +436,7 @@ def test_safetensors_metadata_that_is_too_long_is_left_out(tmp_path: Path, ckpt:
     assert same(read_all(tmp_path / "out.safetensors")["a"], np.arange(3.0))
 
 
-def test_hdf5_cut_off_gives_what_lies_before(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+def test_hdf5_cut_off_gives_what_is_before(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     arrays = {f"w{at}": np.arange(5000.0) + at for at in range(4)}
     save(tmp_path / "w.h5", arrays, "hdf5")
     os.truncate(tmp_path / "w.h5", os.path.getsize(tmp_path / "w.h5") - 30_000)
@@ -507,7 +507,7 @@ def test_library_that_crashes_costs_the_tensor_it_was_reading(
 # The command ---------------------------------------------------------------------------
 
 
-def test_target_that_is_there_is_refused(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+def test_target_that_is_there_is_rejected(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     save(tmp_path / "out", {"other": np.arange(3)})
     before = files(tmp_path)
     done = ckpt("rescue", data_path("corrupt", "data_flip", "ckpt"), tmp_path / "out")
@@ -535,7 +535,7 @@ def test_the_damaged_checkpoint_and_its_sibling_are_never_the_target(
     assert files(tmp_path) == before
 
 
-def test_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+def test_dry_run_shows_the_same_and_writes_nothing(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     source = data_path("corrupt", "data_flip", "ckpt")
     told = ckpt("rescue", source, tmp_path / "out", "--json", "-n")
     assert os.listdir(tmp_path) == []
@@ -548,7 +548,7 @@ def test_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path, ckpt: Callabl
     assert done.json["dropped"] == [{"key": lost["key"], "reason": lost["reason"]}]
 
 
-def test_sibling_of_another_kind_is_refused(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+def test_sibling_of_another_kind_is_rejected(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     source = data_path("corrupt", "index_missing", "ckpt")
     np.savez(tmp_path / "w.npz", a=np.arange(3))
     done = ckpt("rescue", source, tmp_path / "out", "--sibling", tmp_path / "w.npz")
@@ -575,7 +575,7 @@ def test_lost_variable_keeps_its_slots(tmp_path: Path, ckpt: Callable[..., Any])
     assert "net/l1/bias (m of optimizer)" in slots
 
 
-def test_graph_made_anew_from_keys_names_the_same_objects(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
+def test_graph_made_again_from_keys_names_the_same_objects(tmp_path: Path, ckpt: Callable[..., Any]) -> None:
     shutil.copytree(data_path("corrupt", "good"), tmp_path / "run")
     with formats.open_checkpoint(tmp_path / "run" / "ckpt") as reader:
         offset = reader[GRAPH].stored.offset

@@ -153,7 +153,7 @@ def test_a_mistake_is_a_usage_error_that_points_at_it(command: tuple[str, ...], 
     assert lines[3].index("^") - len("hint: ") == 33
 
 
-def test_a_column_that_is_not_there_is_a_usage_error(ckpt: Callable) -> None:
+def test_a_column_that_is_missing_is_a_usage_error(ckpt: Callable) -> None:
     for words, said in (
         ((CKPT, "--where", "step>1"), "a checkpoint has no column 'step'"),
         ((CKPT, "--where", "digest=x"), "without --digest a checkpoint has no column 'digest'"),
@@ -251,7 +251,7 @@ def test_a_key_without_text_is_escaped_in_csv(tmp_path: Path, ckpt: Callable) ->
 
 
 @pytest.mark.parametrize("other", ["--json", "--tree", "-1", "-0"])
-def test_csv_stands_alone(other: str, ckpt: Callable) -> None:
+def test_csv_is_alone(other: str, ckpt: Callable) -> None:
     assert ckpt("ls", CKPT, "--csv", other).code == 2
 
 
@@ -291,7 +291,7 @@ def test_a_number_is_not_nan(arrays: Path, ckpt: Callable) -> None:
         assert "'nan' is not a number" in done.err
 
 
-def test_a_column_of_checkpoints_is_no_question_of_digests(arrays: Path, ckpt: Callable) -> None:
+def test_a_column_of_checkpoints_is_not_a_question_of_digests(arrays: Path, ckpt: Callable) -> None:
     assert ": a checkpoint has no column 'step'" in ckpt("ls", arrays, "--where", "step=5 and key=a").err
     assert "without --digest a checkpoint has no column" in ckpt("ls", arrays, "--where", "digest=1").err
 

@@ -32,7 +32,7 @@ def copy_of(source: str, tmp_path: Path) -> Path:
 # What is in the directory -------------------------------------------------------
 
 
-def test_what_is_kept_and_what_lies_beside(tmp_path: Path, ckpt: Callable) -> None:
+def test_kept_checkpoints_and_other_files(tmp_path: Path, ckpt: Callable) -> None:
     run = copy_of(IRIS, tmp_path)
     write_bundle(str(run / "model.ckpt-50"), {"w": np.ones(2, "f4")})  # a copy that the saver does not know
     (run / "graph.pbtxt").write_text("node {}")
@@ -117,7 +117,7 @@ def trained(ckpt: Callable, path: object) -> tuple[dict[str, bool | None], str]:
     return {tensor["key"]: tensor["trainable"] for tensor in result.json["tensors"]}, result.err
 
 
-def test_the_graph_tells_what_is_trained(ckpt: Callable) -> None:
+def test_the_graph_shows_what_is_trained(ckpt: Callable) -> None:
     marks, err = trained(ckpt, os.path.join(IRIS, "model.ckpt-200"))
     assert err == ""
     with formats.open_checkpoint(os.path.join(IRIS, "model.ckpt-200")) as reader:

@@ -73,7 +73,7 @@ def test_without_a_configuration_the_message_says_what_is_missing(tmp_path: Path
     assert "--config FILE" in done.err
 
 
-def test_keras_2_stores_the_configuration_beside_the_variables(tmp_path: Path, ckpt: Callable) -> None:
+def test_keras_2_stores_the_configuration_next_to_the_variables(tmp_path: Path, ckpt: Callable) -> None:
     for suffix in (".h5", ".weights.h5"):
         done = ckpt("convert", KERAS_2, tmp_path / f"out{suffix}")
         assert done.code == 0, done.err
@@ -114,7 +114,7 @@ def rewritten(tmp_path: Path, names: dict[str, str], values: dict[str, Any]) -> 
     return tmp_path
 
 
-def test_a_second_copy_of_other_values_is_an_error(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_second_copy_with_other_values_is_an_error(tmp_path: Path, ckpt: Callable) -> None:
     copy = "_all_variables/1/.ATTRIBUTES/VARIABLE_VALUE"
     source = rewritten(tmp_path, {}, {copy: np.zeros(4, np.float32)})
     done = ckpt("convert", source, tmp_path / "x.weights.h5", "--config", MODEL)

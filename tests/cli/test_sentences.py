@@ -35,7 +35,7 @@ def test_a_checkpoint_where_a_directory_is_wanted_is_named_as_one(
     assert f"hint: pass its directory: {RUN}\n" in result.err
 
 
-def test_a_directory_that_is_not_there_is_still_guessed(ckpt: Callable, tmp_path: Path) -> None:
+def test_a_directory_that_is_missing_is_still_guessed(ckpt: Callable, tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     result = ckpt("log", tmp_path / "trainings")
     assert f"no such directory\nhint: did you mean {tmp_path}/training?" in result.err
@@ -92,7 +92,7 @@ def test_short_names_of_dtypes(short: str, name: str, tmp_path: Path, ckpt: Call
         ("xyz", "expected one of float32, "),
     ],
 )
-def test_what_is_no_dtype_is_met_with_what_was_meant(given: str, meant: str, ckpt: Callable) -> None:
+def test_what_is_not_a_dtype_is_met_with_what_was_meant(given: str, meant: str, ckpt: Callable) -> None:
     for command in (("ls", RUN, "--dtype", given), ("convert", RUN, "x", "--cast", given)):
         result = ckpt(*command)
         assert result.code == 2
@@ -123,7 +123,7 @@ def test_counts_agree_with_their_nouns() -> None:
     assert counted(2, "entry", "entries") == "2 entries"
 
 
-def test_one_tensor_is_no_plural(tmp_path: Path, terminal: Callable) -> None:
+def test_one_tensor_is_not_a_plural(tmp_path: Path, terminal: Callable) -> None:
     write_bundle(str(tmp_path / "b"), {"a": np.zeros(1, np.float32)})
     for command in (
         ("ls", tmp_path / "b"),
@@ -204,7 +204,7 @@ def test_a_command_in_a_hint_can_be_pasted(tmp_path: Path, ckpt: Callable) -> No
     "arguments",
     [("convert", "{}", "-"), ("rename", "{}", "-", "--sub", "a=>b"), ("ls", "-"), ("rescue", "{}", "-")],
 )
-def test_a_dash_is_no_prefix(arguments: tuple[str, ...], tmp_path: Path, ckpt: Callable) -> None:
+def test_a_dash_is_not_a_prefix(arguments: tuple[str, ...], tmp_path: Path, ckpt: Callable) -> None:
     path = str(tmp_path / "ckpt-1")
     write_bundle(path, {"a": np.ones(1)})
     result = ckpt(*(word.format(path) for word in arguments))

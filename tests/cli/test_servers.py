@@ -121,7 +121,7 @@ def test_a_line_takes_few_requests(line: str, web: Web, ckpt: Callable[..., Resu
         ),
     ],
 )
-def test_what_a_server_has_in_place_of_a_file_is_said(
+def test_what_a_server_has_in_place_of_a_file_is_reported(
     body: bytes, message: str, hint: str, web: Web, ckpt: Callable[..., Result]
 ) -> None:
     """The hint fits a URL: nothing was downloaded that could be downloaded again."""
@@ -174,7 +174,7 @@ def test_what_is_secret_in_nearly_a_url_is_not_printed(
     assert "did you mean" not in ckpt("ls", f"{typed}/run").err
 
 
-def test_shards_are_asked_for_by_the_count_that_is_known(
+def test_shards_are_requested_by_the_count_that_is_known(
     web: Web, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
     """More than would be guessed: the index says how many there are, or the name of one of them."""
@@ -198,7 +198,7 @@ def test_shards_are_asked_for_by_the_count_that_is_known(
     }
 
 
-def test_shards_without_an_index_are_asked_for_by_their_name(web: Web) -> None:
+def test_shards_without_an_index_are_requested_by_their_name(web: Web) -> None:
     for shard in range(12):
         web.files[f"/v1-{shard:05d}-of-00012"] = web.files[f"/m-{shard + 1:05d}-of-00012.safetensors"] = b""
     assert len(v1_shards(parse_location(f"{web.url}/v1-00003-of-00012"))) == 12
@@ -208,7 +208,7 @@ def test_shards_without_an_index_are_asked_for_by_their_name(web: Web) -> None:
     assert v1_shards(parse_location(f"{web.url}/v1-00000-of-00002")) == []
 
 
-def test_verbose_tells_files_requests_and_bytes(web: Web, ckpt: Callable[..., Result]) -> None:
+def test_verbose_shows_files_requests_and_bytes(web: Web, ckpt: Callable[..., Result]) -> None:
     done = ckpt("ls", "-v", f"{web.url}/run/ckpt-1.index")
     size = len(web.files["/run/ckpt-1.index"])
     assert f"read {web.url}/run/ckpt-1.index: {size:,} bytes in 2 requests\n" in done.err
@@ -385,7 +385,7 @@ def test_nothing_that_is_printed_holds_a_token_or_a_signature(
             assert "hf_tokensecret" not in text
 
 
-def test_what_is_missing_on_the_hub_is_said(hub: Hub, ckpt: Callable[..., Result]) -> None:
+def test_what_is_missing_on_the_hub_is_reported(hub: Hub, ckpt: Callable[..., Result]) -> None:
     for url, message in {
         "hf://org/repo@nosuch/run/ckpt-1": "the repository has no such revision",
         "hf://org/repo@nosuch": "the repository has no such revision",
@@ -397,7 +397,9 @@ def test_what_is_missing_on_the_hub_is_said(hub: Hub, ckpt: Callable[..., Result
             assert (done.code, done.err.split("\n")[0]) == (3, f"ckpt: error: {url}: {message}")
 
 
-def test_nobody_is_asked_for_what_is_not_written(hub: Hub, web: Web, ckpt: Callable[..., Result]) -> None:
+def test_targets_that_are_not_written_need_no_request(
+    hub: Hub, web: Web, ckpt: Callable[..., Result]
+) -> None:
     for url in ("hf://org/repo/run/ckpt-1", f"{web.url}/run/ckpt-1"):
         done = ckpt("rename", "--in-place", url, "--sub", "large=>small")
         assert done.code == 3
@@ -416,7 +418,7 @@ def test_paths_and_keys_of_servers_are_completed(
     assert offered("ls", f"{web.url}/run/ck") == []
 
 
-def test_names_of_a_server_are_completed_by_what_proves_who_asks(
+def test_names_of_a_server_are_completed_by_what_proves_the_caller(
     web: Web, offered: Callable[..., list[str]]
 ) -> None:
     """Paths were completed without it, and a folder was requested with two slashes."""
@@ -741,7 +743,7 @@ UNFIT = {
 
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("url", UNFIT)
-def test_what_is_no_url_is_refused_without_its_secrets(
+def test_what_is_not_a_url_is_rejected_without_its_secrets(
     url: str, debug: bool, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -762,7 +764,7 @@ def test_what_is_no_url_is_refused_without_its_secrets(
 
 
 @pytest.mark.parametrize("url", UNFIT)
-def test_completion_says_nothing_of_what_is_no_url(url: str, offered: Callable[..., list[str]]) -> None:
+def test_completion_says_nothing_of_what_is_not_a_url(url: str, offered: Callable[..., list[str]]) -> None:
     assert offered("ls", UNFIT[url]) == []
     assert offered("show", UNFIT[url], "x") == []
 
@@ -831,7 +833,7 @@ def test_a_shard_that_the_index_names_is_missing(hub: Hub, model: Path, ckpt: Ca
     assert finding["message"] == "this file is missing, but hf://org/repo has it"
 
 
-def test_a_saved_model_is_held_against_a_revision(
+def test_a_saved_model_is_compared_with_a_revision(
     hub: Hub, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
     folder = tmp_path / "saved"
@@ -852,9 +854,7 @@ def test_a_saved_model_is_held_against_a_revision(
     assert ckpt("verify", folder, "--against", "hf://org/repo@v1").code == 3
 
 
-def test_a_repository_that_is_not_there_is_an_error(
-    hub: Hub, model: Path, ckpt: Callable[..., Result]
-) -> None:
+def test_a_repository_that_is_missing_is_an_error(hub: Hub, model: Path, ckpt: Callable[..., Result]) -> None:
     done = ckpt("verify", model, "--against", "hf://org/other")
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith("ckpt: error: hf://org/other: ")

@@ -92,7 +92,7 @@ def test_the_shards_of_a_folder_are_one_checkpoint_with_their_index(tmp_path: Pa
     assert f"note: {expanded[0]} is one of 2 shards; the whole checkpoint is {index}\n" in alone.err
 
 
-def test_verify_says_what_lies_beside_a_model(tmp_path: Path, ckpt: Callable) -> None:
+def test_verify_says_what_is_next_to_a_model(tmp_path: Path, ckpt: Callable) -> None:
     arrays = {"a": np.arange(9), "b": np.arange(9)}
     save(tmp_path / "model.safetensors", arrays, "safetensors", shard_size=80)
     write_bundle(str(tmp_path / "ckpt-1"), {"w": np.float32([0])})
@@ -100,7 +100,7 @@ def test_verify_says_what_lies_beside_a_model(tmp_path: Path, ckpt: Callable) ->
     assert "ckpt reads the checkpoint of this folder; to read another file, name it: ckpt-1.index\n" in err
 
 
-def test_keys_stand_among_paths_and_go_before_them(
+def test_keys_are_among_paths_and_go_before_them(
     tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_of(tmp_path / "run", 1, 2)
@@ -115,7 +115,7 @@ def test_keys_stand_among_paths_and_go_before_them(
     assert (result.code, result.out) == (1, "")
 
 
-def test_ls_of_directories_and_checkpoints_goes_on_past_errors(tmp_path: Path, ckpt: Callable) -> None:
+def test_ls_of_directories_and_checkpoints_continues_past_errors(tmp_path: Path, ckpt: Callable) -> None:
     run_of(tmp_path / "run", 1)
     (tmp_path / "junk").write_bytes(b"\xff" * 100)
     result = ckpt("ls", tmp_path / "run", tmp_path / "junk", tmp_path / "run" / "ckpt-1")

@@ -95,13 +95,13 @@ def test_every_command_takes_the_folder(
     assert done.code == 0, done.err
 
 
-def test_renaming_in_place_is_refused(folder: Path, ckpt: Ckpt) -> None:
+def test_renaming_in_place_is_rejected(folder: Path, ckpt: Ckpt) -> None:
     done = ckpt("rename", "--in-place", folder, "--sub", "^model.=>m.")
     assert done.code == 3
     assert "this checkpoint has 4 files, so it cannot be renamed in place" in done.err
 
 
-def test_a_missing_shard_is_said_by_every_command(folder: Path, tmp_path: Path, ckpt: Ckpt) -> None:
+def test_a_missing_shard_is_reported_by_every_command(folder: Path, tmp_path: Path, ckpt: Ckpt) -> None:
     lost = "model-00002-of-00003.safetensors"
     os.unlink(folder / lost)
     for arguments in (
@@ -168,7 +168,7 @@ def test_completion_offers_the_index_and_not_its_shards(folder: Path) -> None:
     assert [item.value for item in offered] == [str(folder / INDEX)]
 
 
-def test_what_lies_beside_a_folder_s_model_is_not_passed_over_in_silence(folder: Path, ckpt: Ckpt) -> None:
+def test_what_is_next_to_a_folder_s_model_is_not_passed_over_in_silence(folder: Path, ckpt: Ckpt) -> None:
     assert "to read another file, name it" not in ckpt("ls", folder).err
     shutil.copy(next(folder.glob("model-00001-*.safetensors")), folder / "adapter.safetensors")
     for command in ("ls", "show"):

@@ -105,7 +105,7 @@ def test_variants_have_no_values(ckpt: Callable) -> None:
     assert (found["dtype"], found["stats"], found["values"]) == ("variant", None, None)
 
 
-def test_more_than_one_match_is_refused(ckpt: Callable) -> None:
+def test_more_than_one_match_is_rejected(ckpt: Callable) -> None:
     result = ckpt("show", CKPT, "net/*")
     assert result.code == 1
     assert "6 tensors match 'net/*'; expected one" in result.err
@@ -227,7 +227,7 @@ def test_an_object_path_that_a_damaged_graph_hides_is_not_called_absent(
     assert ckpt(command, prefix, "w/.ATTRIBUTES/VARIABLE_VALUE").code == 0
 
 
-def test_the_state_of_an_iterator_is_taken_apart(ckpt: Callable) -> None:
+def test_the_state_of_an_iterator_is_decoded(ckpt: Callable) -> None:
     found = ckpt("show", "--json", CKPT, "iterator").json["iterator"]
     assert found["pipeline"] == "Prefetch(BatchV2(ForeverRepeat(TensorSlice)))"
     assert found["position"] == {"passes": [19], "unit": "element", "next": 8, "step": "TensorSlice"}

@@ -190,7 +190,7 @@ def test_a_replay_for_another_model_is_one_line(ckpt: Callable, place: Path) -> 
     assert "the signature of another checkpoint, 'm.safetensors'" in finding["message"]
 
 
-def test_layout_and_map_lay_it_out_as_it_was_signed(ckpt: Callable, place: Path) -> None:
+def test_layout_and_map_give_the_signed_layout(ckpt: Callable, place: Path) -> None:
     assert ckpt("convert", OTHER, "w.npz", "--weights-only", "-q").code == 0
     assert ckpt("convert", OTHER, "p.safetensors", "--weights-only", "--layout", "pytorch", "-q").code == 0
     assert ckpt("sign", "w.npz", *SIGN).code == 0

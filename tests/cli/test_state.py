@@ -129,7 +129,9 @@ def test_a_directory_without_checkpoints_is_a_no(tmp_path: Path, ckpt: Callable)
 
 
 @pytest.mark.parametrize("options", [(), ("--fix",), ("--keep", "1"), ("--set", "ckpt-1")])
-def test_what_is_no_directory_is_refused(options: tuple[str, ...], tmp_path: Path, ckpt: Callable) -> None:
+def test_what_is_not_a_directory_is_rejected(
+    options: tuple[str, ...], tmp_path: Path, ckpt: Callable
+) -> None:
     (tmp_path / "file").write_text("text")
     for path in (tmp_path / "none", tmp_path / "file"):
         result = ckpt("state", *options, path)
@@ -161,7 +163,7 @@ def test_set_takes_paths_from_here(copy: Callable, ckpt: Callable, monkeypatch: 
     assert state_of(run).latest == "ckpt-9"
 
 
-def test_set_what_is_not_there_or_not_whole_is_refused(copy: Callable, ckpt: Callable) -> None:
+def test_set_what_is_missing_or_not_whole_is_rejected(copy: Callable, ckpt: Callable) -> None:
     run = copy("guide_adam_legacy", "tf_ckpts")
     before = state_of(run)
     result = ckpt("state", "--set", "ckpt-7", run)
@@ -263,7 +265,7 @@ def test_fix_lets_the_latest_be_the_latest(copy: Callable, ckpt: Callable) -> No
 
 
 @pytest.mark.parametrize("text", ["", 'model_checkpoint_path: "ckpt-9"\nmine: 1\n', "{"])
-def test_fix_writes_an_unreadable_state_file_anew(text: str, copy: Callable, ckpt: Callable) -> None:
+def test_fix_writes_an_unreadable_state_file_again(text: str, copy: Callable, ckpt: Callable) -> None:
     run = copy("guide_adam_legacy", "tf_ckpts")
     with open(os.path.join(run, "checkpoint"), "w", encoding="utf-8") as file:
         file.write(text)
@@ -378,9 +380,7 @@ def test_keep_makes_room_where_the_state_file_has_none(number: int, copy: Callab
     assert [os.path.basename(path) for path in state_of(run).paths] == ["ckpt-10"]
 
 
-def test_nothing_changes_on_a_full_disk_where_nothing_is_to_be_deleted(
-    copy: Callable, ckpt: Callable
-) -> None:
+def test_nothing_changes_on_a_full_disk_where_nothing_must_be_deleted(copy: Callable, ckpt: Callable) -> None:
     run = copy("guide_adam_legacy", "tf_ckpts")
     before = sorted(os.listdir(run)), state_of(run)
     with full_until_gone(run, errno.ENOSPC):
@@ -390,7 +390,7 @@ def test_nothing_changes_on_a_full_disk_where_nothing_is_to_be_deleted(
     assert (sorted(os.listdir(run)), state_of(run)) == before
 
 
-def test_fix_removes_what_it_can_and_tells_the_first_error(
+def test_fix_removes_what_it_can_and_shows_the_first_error(
     copy: Callable, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = copy("guide_adam_legacy", "tf_ckpts")
@@ -486,7 +486,7 @@ def test_a_run_of_orbax_has_no_state_file(tmp_path: Path, ckpt: Callable) -> Non
     assert f"hint: to list the steps: ckpt ls {tmp_path / 'run'}\n" in result.err
 
 
-def test_a_folder_of_runs_says_what_lies_below(tmp_path: Path, ckpt: Callable, copy: Callable) -> None:
+def test_a_folder_of_runs_says_what_is_below(tmp_path: Path, ckpt: Callable, copy: Callable) -> None:
     copy("guide_adam_legacy", "tf_ckpts", to="runs/a")
     result = ckpt("state", tmp_path / "runs")
     assert result.code == 1
@@ -778,7 +778,7 @@ def _die_at(stop: int) -> None:
         (200_000, "2 days"),
     ],
 )
-def test_what_is_removed_is_told_with_its_age_and_size(age: float, said: str) -> None:
+def test_what_is_removed_is_reported_with_its_age_and_size(age: float, said: str) -> None:
     assert spoken_age(age) == said
 
 

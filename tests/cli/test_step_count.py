@@ -38,7 +38,7 @@ ITER = "optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE"
         ({}, None),
     ],
 )
-def test_what_tells_of_steps(
+def test_what_shows_steps(
     told: dict[str, Any], steps: int | None, tmp_path: Path, ckpt: Callable[..., Any]
 ) -> None:
     source, target = str(tmp_path / "names"), str(tmp_path / "objects-1")

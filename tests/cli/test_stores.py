@@ -33,7 +33,7 @@ def store(laid_out: Path) -> Iterator[MemoryStore]:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_comes_to_the_same_wherever_its_checkpoints_lie(
+def test_a_command_line_has_the_same_result_in_every_store(
     line: str, store: MemoryStore, place: Place
 ) -> None:
     place.compare(line, FOLDER, store.forget)
@@ -55,7 +55,7 @@ WRITING = {
 
 
 @pytest.mark.parametrize("line", sorted(WRITING))
-def test_what_is_not_written_there_is_refused(line: str, store: MemoryStore, place: Place) -> None:
+def test_what_is_not_written_there_is_rejected(line: str, store: MemoryStore, place: Place) -> None:
     before = store.names
     done, _ = place.run(shlex.split(line))
     assert done.code == 3

@@ -50,7 +50,7 @@ def test_a_dumb_terminal_shows_names(terminal: Callable) -> None:
 
 
 @pytest.mark.parametrize("command", [["stats", OBJECTS], ["ls", "-l", OBJECTS]])
-def test_what_is_left_out_is_said_below(command: list[str], terminal: Callable) -> None:
+def test_what_is_left_out_is_reported_below(command: list[str], terminal: Callable) -> None:
     narrow, wide = (terminal(*command, columns=columns, NO_COLOR="1").out for columns in (80, 300))
     (below,) = [line for line in narrow.splitlines() if line.startswith("columns that do not fit: ")]
     gone = below.partition(": ")[2].split(", ")
@@ -80,7 +80,7 @@ def test_names_are_shortened_by_whole_components() -> None:
     assert shorten("no_components_at_all", 10) is None
 
 
-def test_a_name_that_would_read_like_another_stands_on_its_own_line() -> None:
+def test_a_name_that_would_read_like_another_is_on_its_own_line() -> None:
     names = ["m/first/one/kernel", "m/second/one/kernel", "m/third/one/bias"]
     assert lines_of([Column("KEY", fold=True), Column("N")], [[n, "1"] for n in names], 17) == [
         "KEY             N",
@@ -132,7 +132,7 @@ def test_prose_is_never_cut() -> None:
     assert "".join(wrapped("x" * 95, 40)) == "x" * 95
 
 
-def test_a_finding_is_told_whole(terminal: Callable, ckpt: Callable) -> None:
+def test_a_finding_is_reported_whole(terminal: Callable, ckpt: Callable) -> None:
     (finding,) = ckpt("verify", "--json", DAMAGED).json["results"][0]["findings"]
     out = terminal("verify", DAMAGED, columns=80, NO_COLOR="1").out
     assert finding["message"] in out

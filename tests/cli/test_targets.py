@@ -82,7 +82,7 @@ def test_no_command_writes_under_the_suffix_of_what_is_never_written(
         ),
     ],
 )
-def test_a_suffix_of_another_format_is_refused(
+def test_a_suffix_of_another_format_is_rejected(
     message: str, arguments: tuple[str, ...], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -100,7 +100,7 @@ def test_a_free_suffix_says_nothing(tmp_path: Path, ckpt: Callable) -> None:
             assert reader.format.name == "npz"
 
 
-def test_a_file_under_a_name_that_lies_can_be_renamed_in_place(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_file_with_a_false_suffix_can_be_renamed_in_place(tmp_path: Path, ckpt: Callable) -> None:
     shutil.copy(WEIGHTS, tmp_path / "model.bin")
     assert ckpt("rename", "--in-place", tmp_path / "model.bin", "--add-prefix", "p/").code == 0
 
@@ -141,7 +141,7 @@ def test_each_refuses_two_members_under_one_name(tmp_path: Path, ckpt: Callable)
         (3, "x.npz: npz cannot be written in shards", ("convert", GUIDE, "x.npz", "--shard-size", "100")),
     ],
 )
-def test_targets_that_contradict_what_is_asked_for(
+def test_targets_that_contradict_what_is_requested(
     code: int,
     message: str,
     arguments: tuple[str, ...],
@@ -182,7 +182,7 @@ def test_a_dry_run_refuses_what_is_there_as_the_real_one_does(
 
 
 @pytest.mark.parametrize("dry_run", [[], ["-n"]])
-def test_what_only_a_writer_knows_is_refused_in_a_dry_run_too(
+def test_what_only_a_writer_knows_is_rejected_in_a_dry_run_too(
     dry_run: list[str], tmp_path: Path, ckpt: Callable
 ) -> None:
     write_bundle(str(tmp_path / "b"), {"a/./b": numbers(np.zeros(1))})
@@ -192,7 +192,7 @@ def test_what_only_a_writer_knows_is_refused_in_a_dry_run_too(
 
 
 @pytest.mark.parametrize("name", ["out", "out/", "out/.", "."])
-def test_a_directory_is_no_bundle(name: str, tmp_path: Path, ckpt: Callable) -> None:
+def test_a_directory_is_not_a_bundle(name: str, tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "out").mkdir()
     result = ckpt("convert", GUIDE, f"{tmp_path}/{name}", "--overwrite")
     assert result.code == 3
@@ -218,7 +218,7 @@ def test_pipes_and_devices_are_not_replaced(tmp_path: Path, ckpt: Callable) -> N
     assert sorted(os.listdir(tmp_path)) == ["x.npy", "x.npz"]
 
 
-def test_json_is_a_listing_and_made_for_whoever_asks_for_one(tmp_path: Path, ckpt: Callable) -> None:
+def test_json_is_a_listing_if_it_is_requested(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("convert", GUIDE, tmp_path / "x.json")
     assert (result.code, os.listdir(tmp_path)) == (3, [])
     assert "x.json: the suffix means a listing, and a listing stores no values" in result.err
@@ -287,7 +287,7 @@ TO_URL = {f"{command} to it": (*arguments, URL) for command, arguments in WRITIN
 
 
 @pytest.mark.parametrize("arguments", [*READING.values(), *TO_URL.values()], ids=[*READING, *TO_URL])
-def test_a_url_is_refused_by_name(
+def test_a_url_is_rejected_by_name(
     arguments: tuple[str, ...], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where what reads it is not installed."""

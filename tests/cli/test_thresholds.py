@@ -160,7 +160,7 @@ def test_rows_that_did_not_change_are_summed_as_fast_as_others(monkeypatch: pyte
     assert norms(left.tobytes(), right.tobytes(), dtype).distance == pytest.approx(1.0, rel=1e-6)
 
 
-def test_squares_that_are_too_large_are_no_matter() -> None:
+def test_squares_may_be_too_large() -> None:
     left, right = np.array([3e200, 0.0]), np.array([1e200, 0.0])
     dtype = from_numpy(left.dtype)
     assert dtype is not None
@@ -186,7 +186,7 @@ def test_norms_out_of_range_let_nothing_pass(
 
 
 @pytest.mark.parametrize("text", ["value>1e999", "l2>1e400%"])
-def test_a_bound_that_nothing_is_beyond_is_refused(tmp_path: Path, ckpt: Callable, text: str) -> None:
+def test_a_bound_that_nothing_is_beyond_is_rejected(tmp_path: Path, ckpt: Callable, text: str) -> None:
     done = ckpt("diff", *pair(tmp_path, {"k": BASE}, {"k": NOISE}), "--fail-on", text)
     assert (done.code, "can never be reached" in done.err) == (2, True)
 
@@ -194,7 +194,7 @@ def test_a_bound_that_nothing_is_beyond_is_refused(tmp_path: Path, ckpt: Callabl
 @pytest.mark.parametrize(
     "text", ["value>", "value>x", "value>5%", "l2", "l2>-1", "value>1.2.3", "shape>1", "nan", ""]
 )
-def test_what_is_no_bound_is_refused(tmp_path: Path, ckpt: Callable, text: str) -> None:
+def test_what_is_not_a_bound_is_rejected(tmp_path: Path, ckpt: Callable, text: str) -> None:
     done = ckpt("diff", *pair(tmp_path, {"k": BASE}, {"k": BASE}), "--fail-on", text)
     assert (done.code, "is not a kind of change; expected added" in done.err) == (2, True)
 
@@ -283,7 +283,7 @@ def test_what_cannot_be_measured_is_known_no_better_than_before(tmp_path: Path, 
         '{"schema": 1, "pairs": 3}',
     ],
 )
-def test_another_file_is_no_baseline(tmp_path: Path, ckpt: Callable, text: str) -> None:
+def test_another_file_is_not_a_baseline(tmp_path: Path, ckpt: Callable, text: str) -> None:
     (tmp_path / "result.json").write_text(text)
     sides = pair(tmp_path, {"k": BASE}, {"k": NOISE})
     done = ckpt("diff", *sides, "--baseline", tmp_path / "result.json")

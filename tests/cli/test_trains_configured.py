@@ -44,7 +44,9 @@ CONV = {
 
 @pytest.mark.parametrize("path", TRAINED)
 @pytest.mark.parametrize("target", ["c-1", "c.weights.h5", "c.h5", "c.keras"])
-def test_training_goes_on_after_a_conversion(path: str, target: str, tmp_path: Path, ckpt: Callable) -> None:
+def test_training_continues_after_a_conversion(
+    path: str, target: str, tmp_path: Path, ckpt: Callable
+) -> None:
     source = data_path(path)
     if target == "c.keras" and path != "keras3_mlp/mlp.keras":
         archive = data_path("keras3_mlp", "mlp.keras")
@@ -142,7 +144,7 @@ def test_every_optimizer_through_weights(name: str, tmp_path: Path, ckpt: Callab
         assert all((first[key].read() == second[key].read()).all() for key in keys[0])
 
 
-def test_slots_that_nothing_tells_apart_are_refused(tmp_path: Path, ckpt: Callable) -> None:
+def test_slots_that_nothing_distinguishes_are_rejected(tmp_path: Path, ckpt: Callable) -> None:
     """Next to Adam's two there is a third for each variable: of amsgrad, or an average of the variable."""
     whole = _trained(tmp_path, K.optimizers.Adam(0.1, amsgrad=True), ckpt)
     weights, described = tmp_path / "b.weights.h5", tmp_path / "config.json"
@@ -208,7 +210,7 @@ def test_what_is_not_known_is_named(
 
 
 @pytest.mark.parametrize("target", ["lost.npz", "lost-1"])
-def test_state_that_is_not_there_is_named(target: str, tmp_path: Path, ckpt: Callable) -> None:
+def test_state_that_is_missing_is_named(target: str, tmp_path: Path, ckpt: Callable) -> None:
     source = data_path(TRAINED[0])
     assert ckpt("convert", source, tmp_path / target, "--weights-only").code == 0
     result = ckpt("verify", tmp_path / target, "--trains-like", source)

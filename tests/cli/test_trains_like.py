@@ -21,7 +21,7 @@ GUIDE = [("guide_adam_legacy", 7), ("guide_adam_new", 7), ("guide_adam_keras3", 
 
 @pytest.mark.parametrize(("folder", "variables"), GUIDE)
 @pytest.mark.parametrize("suffix", ["_object", "_name", "_v1", ".npz", ".safetensors", "_hdf5"])
-def test_training_goes_on_after_a_conversion_and_back(
+def test_training_continues_after_a_conversion_and_back(
     folder: str, variables: int, suffix: str, tmp_path: Path, ckpt: Callable
 ) -> None:
     source, middle, back = data_path(folder, "tf_ckpts", "ckpt-10"), tmp_path / f"m{suffix}", tmp_path / "b-1"

@@ -344,7 +344,7 @@ def test_rescue_saves_what_can_be_written(files: Files, ckpt: Callable) -> None:
 
 @pytest.mark.parametrize("executor", ["threads:2", "processes:2"])
 @pytest.mark.parametrize("name", ["safetensors F4", "pytorch complex32", "npz long double"])
-def test_whoever_does_the_work(name: str, executor: str, tmp_path: Path, ckpt: Callable) -> None:
+def test_every_executor(name: str, executor: str, tmp_path: Path, ckpt: Callable) -> None:
     made = FILES[name]
     left, right, out = (tmp_path / f"{side}{made.suffix}" for side in ("left", "right", "out"))
     made.write(left, 1)

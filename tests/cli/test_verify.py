@@ -154,7 +154,7 @@ def test_a_directory_stands_for_all_its_checkpoints(ckpt: Callable) -> None:
     assert [os.path.basename(r["path"]) for r in found["results"]] == ["ckpt-8", "ckpt-9", "ckpt-10"]
 
 
-def test_several_paths_go_on_after_the_first_that_fails(ckpt: Callable) -> None:
+def test_several_paths_continue_after_the_first_that_fails(ckpt: Callable) -> None:
     paths = [data_path("corrupt", name, "ckpt") for name in ("index_flip", "data_flip", "good")]
     result = ckpt("verify", "--json", *paths)
     assert result.code == 1
@@ -215,7 +215,7 @@ def test_a_missing_shard_is_one_finding(without: Callable, tmp_path: Path, ckpt:
     assert finding["message"].startswith(f"shard {shard.name} is missing; {count}")
 
 
-def test_an_aliased_tensor_and_unused_bytes_are_no_findings(tmp_path: Path, ckpt: Callable) -> None:
+def test_an_aliased_tensor_and_unused_bytes_are_not_findings(tmp_path: Path, ckpt: Callable) -> None:
     def alias(entries: dict) -> None:
         entries[b"b"] = entries[b"a"]
 
@@ -338,7 +338,7 @@ def test_a_weight_of_no_numbers_is_not_sound(tmp_path: Path, ckpt: Callable) -> 
     assert finding["key"] == "layers/dense/vars/0"
 
 
-def test_a_file_of_which_all_is_left_out_is_not_called_sound(tmp_path: Path, ckpt: Callable) -> None:
+def test_a_file_whose_tensors_are_all_left_out_is_not_called_sound(tmp_path: Path, ckpt: Callable) -> None:
     path = str(tmp_path / "o.h5")
     with h5py.File(path, "w") as file:
         file["pairs"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
@@ -347,7 +347,7 @@ def test_a_file_of_which_all_is_left_out_is_not_called_sound(tmp_path: Path, ckp
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_what_every_command_refuses_is_not_sound(tmp_path: Path, ckpt: Callable, beside: bool) -> None:
+def test_what_every_command_rejects_is_not_sound(tmp_path: Path, ckpt: Callable, beside: bool) -> None:
     """`verify` said ok of a file that leads to another, which nothing else opens."""
     path = tmp_path / "w.h5"
     with h5py.File(path, "w") as file:
@@ -360,7 +360,7 @@ def test_what_every_command_refuses_is_not_sound(tmp_path: Path, ckpt: Callable,
     assert "'x' is an external link, which is not followed" in result.out
 
 
-def test_what_is_no_checkpoint_is_not_called_damaged(tmp_path: Path, ckpt: Callable) -> None:
+def test_what_is_not_a_checkpoint_is_not_called_damaged(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}')
     (tmp_path / "empty").mkdir()
     (tmp_path / "w.npz").write_text("no zip")

@@ -72,7 +72,7 @@ def test_a_shard_that_may_not_be_read_is_one_finding(run: Path, ckpt_of_a_user: 
     assert plain.out.split("\t")[1] == "unreadable"
 
 
-def test_what_may_be_read_is_held_against_a_listing(
+def test_what_may_be_read_is_compared_with_a_listing(
     tmp_path: Path, ckpt: Callable, ckpt_of_a_user: OfAUser
 ) -> None:
     for name, value in (("a-1", 1.0), ("b-1", 2.0)):
@@ -108,7 +108,7 @@ def test_commands_that_need_values_say_so_and_write_nothing(
 
 
 @pytest.mark.parametrize("command", ["ls", "show", "stats"])
-def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(
+def test_an_object_path_that_cannot_be_reported_is_not_a_tensor_that_is_missing(
     run: Path, ckpt_of_a_user: OfAUser, command: str
 ) -> None:
     shard = run / "ckpt-10.data-00000-of-00001"
@@ -119,7 +119,7 @@ def test_an_object_path_that_cannot_be_told_is_no_tensor_that_is_missing(
     assert "no tensor matches" not in result.err
 
 
-def test_an_index_that_may_not_be_read_is_no_damage(run: Path, ckpt_of_a_user: OfAUser) -> None:
+def test_an_index_that_may_not_be_read_is_not_a_damage(run: Path, ckpt_of_a_user: OfAUser) -> None:
     (run / "ckpt-10.index").chmod(0)
     for command in ("ls", "show", "verify", "stats"):
         result = ckpt_of_a_user(command, run / "ckpt-10")
@@ -130,7 +130,7 @@ def test_an_index_that_may_not_be_read_is_no_damage(run: Path, ckpt_of_a_user: O
     assert listed.err == f"warning: {run}/ckpt-10.index: permission denied\n"
 
 
-def test_a_file_that_may_not_be_read_is_no_question_of_usage(run: Path, ckpt_of_a_user: OfAUser) -> None:
+def test_a_file_that_may_not_be_read_is_not_a_question_of_usage(run: Path, ckpt_of_a_user: OfAUser) -> None:
     (run / "w.npz").touch(mode=0)
     (run / "model.ckpt-1").touch(mode=0)
     result = ckpt_of_a_user("show", run / "w.npz", "w")

@@ -260,7 +260,7 @@ def test_what_fails_or_is_interrupted_leaves_nothing(
     assert done.code == 0
 
 
-def test_of_a_store_that_stays_broken_the_first_error_is_told(
+def test_of_a_store_that_stays_broken_the_first_error_is_reported(
     overwrite: tuple[str, tuple[str, ...]],
     store: MemoryStore,
     ckpt: Callable[..., Result],
@@ -306,7 +306,7 @@ class _Failing:
             raise self._error("no more")
 
 
-def test_what_was_wrong_is_told_where_it_cannot_be_taken_back(
+def test_the_first_error_is_reported_if_uploads_cannot_be_deleted(
     store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = store.put
@@ -372,7 +372,7 @@ def test_what_appears_meanwhile_stays(store: MemoryStore, ckpt: Callable[..., Re
     assert content(store, f"{PREFIX}.index") == b"of somebody else"
 
 
-def test_an_index_of_somebody_else_is_not_taken_for_ones_own(
+def test_an_index_of_another_program_is_not_taken_for_ones_own(
     store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the store returns no MD5, as Azure: two checkpoints of a run have indexes of one size."""
@@ -394,7 +394,7 @@ def test_an_index_of_somebody_else_is_not_taken_for_ones_own(
 
 
 @pytest.mark.parametrize("name", ["put", "finish"])
-def test_an_answer_that_is_lost_is_no_failure(
+def test_an_answer_that_is_lost_is_not_a_failure(
     name: str,
     store: MemoryStore,
     ckpt: Callable[..., Result],
@@ -431,7 +431,7 @@ def test_one_object_that_was_being_read_back_is_not_left(
 
 
 @pytest.mark.parametrize("name", MADE_FIRST)
-def test_a_full_disk_is_said_to_be_the_one_of_this_machine(
+def test_a_full_disk_is_marked_as_the_one_of_this_machine(
     name: str, store: MemoryStore, ckpt: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> str:
@@ -526,7 +526,7 @@ def test_full_puts_no_object_over_one_that_would_be_lost(
     assert done.code == 0, done.err
 
 
-def test_how_a_target_is_proved_is_said(
+def test_how_a_target_is_proved_is_reported(
     store: MemoryStore, tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
     for options, said in (

@@ -161,7 +161,7 @@ def test_a_worker_of_another_version(large: str, tmp_path: Path) -> None:
     assert f"has ckpt 0.0.9; expected {VERSION}\n" in done.err
 
 
-def test_nobody_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_worker_there(large: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CKPT_TIMEOUT", "1")
     done = ckpt("verify", large, "--executor", "dask://127.0.0.1:9")
     assert (done.code, done.out) == (3, "")
@@ -269,7 +269,7 @@ def test_the_command_is_killed(seed: int, large: str, slow: Cluster, tmp_path: P
     assert not any("_temp_" in name for name in os.listdir(tmp_path / "out"))
 
 
-def test_a_killed_command_goes_on(large: str, slow: Cluster, tmp_path: Path) -> None:
+def test_a_killed_command_continues(large: str, slow: Cluster, tmp_path: Path) -> None:
     """With --resume, for which workers look at the existing files."""
     (tmp_path / "out").mkdir()
     line = ("convert", large, tmp_path / "out/b-1", "--resume")
@@ -294,7 +294,7 @@ def test_a_worker_without_ckpt(large: str, tmp_path: Path) -> None:
         assert found.processes[1].poll() is None, "it goes on for others"
 
 
-def test_workers_beside_a_formats_of_the_users(large: str, tmp_path: Path) -> None:
+def test_workers_next_to_a_formats_of_the_users(large: str, tmp_path: Path) -> None:
     """On a running scheduler, and on a cluster of the command's own; a worker that has imported it is
     rejected.
     """

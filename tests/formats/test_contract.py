@@ -126,7 +126,7 @@ def test_every_format_has_a_golden() -> None:
     assert {found.name for found in all_formats()} - WITHOUT_GOLDEN == {name for name, _ in GOLDENS}
 
 
-def test_suffixes_are_told_without_importing_a_format() -> None:
+def test_suffixes_are_reported_without_importing_a_format() -> None:
     suffixes = {suffix for found in all_formats() for suffix in found.suffixes}
     assert suffixes == {*FILE_SUFFIXES, *SHARED_SUFFIXES}
 

@@ -72,7 +72,7 @@ def test_every_dtype_a_format_says_it_holds_comes_back(format_name: str, tmp_pat
             assert same(reader["t"].read(), value.reshape(-1, 1)), name
 
 
-def test_a_dtype_that_is_not_held_is_refused_before_the_first_byte(format_name: str, tmp_path: Path) -> None:
+def test_a_dtype_that_is_not_held_is_rejected_before_the_first_byte(format_name: str, tmp_path: Path) -> None:
     for name in sorted(set(dtypes.BY_NAME) - format_named(format_name).dtypes):
         spec = TensorSpec("t", dtypes.BY_NAME[name], (2,))
         with pytest.raises(UnsupportedDtypeError, match=f"{format_name} cannot store {name} tensors"):
@@ -81,7 +81,7 @@ def test_a_dtype_that_is_not_held_is_refused_before_the_first_byte(format_name: 
 
 
 @pytest.mark.parametrize(("name", "most"), [("npz", 64), ("hdf5", 32), ("keras-weights", 32)])
-def test_more_dimensions_than_a_format_has_are_refused_before_the_first_byte(
+def test_more_dimensions_than_a_format_has_are_rejected_before_the_first_byte(
     name: str, most: int, tmp_path: Path
 ) -> None:
     """h5py's own error was a traceback, and an npz was reported as incorrectly written."""
@@ -183,21 +183,21 @@ def test_npy_headers_are_numpys_byte_for_byte(shape: tuple[int, ...], tmp_path: 
 
 
 @pytest.mark.parametrize("key", ["../x", "/etc/x", "a/../../b", "\\x", "nul\0", "\udcff", "k" * 65_532])
-def test_keys_that_no_member_can_have_are_refused(key: str, tmp_path: Path) -> None:
+def test_keys_that_no_member_can_have_are_rejected(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="name"):
         create_checkpoint(tmp_path / "x.npz", format="npz", specs=[spec_of(key, np.zeros(1))])
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["npz", "hdf5"])
-def test_strings_that_end_in_nul_are_refused(name: str, tmp_path: Path) -> None:
+def test_strings_that_end_in_nul_are_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="ends in NUL") as caught:
         write(tmp_path / "x", name, {"s": objects([b"ok", b"no\0"])})
     assert caught.value.key == "s"
     assert os.listdir(tmp_path) == []
 
 
-def test_strings_that_would_be_mostly_padding_are_refused(tmp_path: Path) -> None:
+def test_strings_that_would_be_mostly_padding_are_rejected(tmp_path: Path) -> None:
     spec = TensorSpec("s", dtypes.STRING, (1 << 20,))
     with (
         pytest.raises(ConversionError, match="as fixed-width strings"),
@@ -230,7 +230,7 @@ def test_safetensors_are_laid_out_as_the_format_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["__metadata__", "a\udcff"])
-def test_keys_that_a_safetensors_header_cannot_have_are_refused(key: str, tmp_path: Path) -> None:
+def test_keys_that_a_safetensors_header_cannot_have_are_rejected(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"metadata|UTF-8"):
         create_checkpoint(tmp_path / "x", format="safetensors", specs=[spec_of(key, np.zeros(1))])
 
@@ -266,7 +266,7 @@ def test_bfloat16_is_marked_as_keras_marks_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["/a", "a//b", "a/./b", ".", "a/", "n\0", ""])
-def test_keys_that_are_no_dataset_path_are_refused(key: str, tmp_path: Path) -> None:
+def test_keys_that_are_not_dataset_paths_are_rejected(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="not a valid path of a dataset"):
         create_checkpoint(tmp_path / "x.h5", format="hdf5", specs=[spec_of(key, np.zeros(1))])
 

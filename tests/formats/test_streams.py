@@ -76,7 +76,7 @@ READABLE = [golden["path"] for golden in manifest()["checkpoints"]]
 
 
 @pytest.mark.parametrize("path", READABLE)
-def test_what_lies_in_a_file_just_as_it_is_can_be_read_there(path: str) -> None:
+def test_what_is_in_a_file_just_as_it_is_can_be_read_there(path: str) -> None:
     """By a range of the file, that is, instead of by the format's own reader."""
     with open_checkpoint(data_path(path)) as reader:
         for key in reader:
@@ -261,7 +261,7 @@ def test_arrays_are_taken_in_any_layout() -> None:
         (b"", "found 0 bytes; expected 8"),
     ],
 )
-def test_data_that_contradict_their_spec_are_refused(data: Any, said: str) -> None:
+def test_data_that_contradict_their_spec_are_rejected(data: Any, said: str) -> None:
     with pytest.raises(ValueError, match="tensor 'v'") as caught:
         given_as(spec_of("v", np.zeros(2, np.int32)), data)
     assert said in str(caught.value)

@@ -100,7 +100,7 @@ def test_no_tensors_at_all_are_a_bundle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["qint8", "quint8", "qint16", "quint16", "qint32"])
 @pytest.mark.parametrize("format", ["tf-name", "tf-v1"])
-def test_quantized_types_are_told_by_their_spec(dtype: str, format: str, tmp_path: Path) -> None:  # noqa: A002
+def test_quantized_types_are_identified_by_their_spec(dtype: str, format: str, tmp_path: Path) -> None:  # noqa: A002
     spec = TensorSpec("v", BY_NAME[dtype], (3,))
     array = np.array([1, 2, 100], spec.dtype.numpy)
     with formats.create_checkpoint(tmp_path / "c", format=format, specs=[spec]) as writer:
@@ -207,7 +207,7 @@ def test_object_graph_may_be_one_of_the_tensors(tmp_path: Path) -> None:
     assert all(same(array, expected[key]) for key, array in read_all(tmp_path / "c").items())
 
 
-def test_keys_that_tensorflow_cannot_restore_by_are_said(tmp_path: Path) -> None:
+def test_keys_that_tensorflow_cannot_restore_by_are_reported(tmp_path: Path) -> None:
     """Trap 13: a key must contain `.ATTRIBUTES/`; trap 10: a checkpoint_key may be what keys begin with."""
     with open_checkpoint(data_path("guide_adam_legacy/tf_ckpts/ckpt-10")) as reader:
         graph = decoded(reader.object_graph)
@@ -253,7 +253,9 @@ def test_key_that_is_the_slice_key_of_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["tf-name", "tf-v1", "npz", "hdf5", "safetensors", "pytorch"])
-def test_key_that_is_not_utf8_is_refused_before_anything_is_written(format_name: str, tmp_path: Path) -> None:
+def test_key_that_is_not_utf8_is_rejected_before_anything_is_written(
+    format_name: str, tmp_path: Path
+) -> None:
     """Each of them has readers that list nothing, or other keys, where one is not."""
     with pytest.raises(ConversionError, match="not UTF-8") as caught:
         formats.create_checkpoint(tmp_path / "c", format=format_name, specs=[spec_of("a\udcff", 1.0)])
@@ -279,7 +281,7 @@ def test_dtypes_that_v1_files_lack(dtype: str, tmp_path: Path) -> None:
     assert any("--exclude" in hint for hint in found.hints)
 
 
-def test_bundles_have_every_dtype_but_what_cannot_be_told(tmp_path: Path) -> None:
+def test_bundles_have_every_dtype_that_can_be_determined(tmp_path: Path) -> None:
     for found in all_formats():
         if found.name in ("tf-object", "tf-name"):
             assert found.dtypes == {dtype.name for dtype in BY_NUMBER.values()}
@@ -365,7 +367,7 @@ def test_formats_that_are_not_known(tmp_path: Path) -> None:
         assert found.dtypes or found.writer is None, found.name
 
 
-def test_prefix_that_tensorflow_takes_for_a_pattern_is_said(tmp_path: Path) -> None:
+def test_prefix_that_tensorflow_takes_for_a_pattern_is_reported(tmp_path: Path) -> None:
     """Trap 21: TensorFlow globs for a prefix, so one that contains `[` does not find its own index."""
     for name in ("tf-name", "tf-v1"):
         writer = save(tmp_path / f"{name}[1]", {"v": np.array(1)}, name)
@@ -373,7 +375,7 @@ def test_prefix_that_tensorflow_takes_for_a_pattern_is_said(tmp_path: Path) -> N
         assert list(read_all(tmp_path / f"{name}[1]")) == ["v"]
 
 
-def test_slices_that_tensorflow_does_not_join_are_said(tmp_path: Path) -> None:
+def test_slices_that_tensorflow_does_not_join_are_reported(tmp_path: Path) -> None:
     """Trap 18: TensorFlow writes slices of half, uint16, float8 and strings, and cannot restore them."""
     halves = np.ones((2, 2), np.float16)
     slices = {"v": [((0, 1), (0, 2)), ((1, 1), (0, 2))]}
@@ -556,7 +558,7 @@ def test_v1_records_are_the_worked_examples(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_name", ["tf-name", "tf-v1"])
 @pytest.mark.parametrize("shape", [(1 << 40, 1 << 40, 0), (1,) * 255])
-def test_a_shape_that_tensorflow_has_not_is_refused_before_the_first_byte(
+def test_a_shape_that_tensorflow_has_not_is_rejected_before_the_first_byte(
     tmp_path: Path, format_name: str, shape: tuple[int, ...]
 ) -> None:
     specs = [formats.TensorSpec("a", BY_NAME["float32"], shape)]

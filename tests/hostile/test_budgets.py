@@ -207,9 +207,7 @@ def try_line(server: Server, line: str, path: str, tmp_path: Path, limit: int) -
         ),
     ],
 )
-def test_a_tensor_larger_than_memory_is_gone_through_in_pieces(
-    server: Server, tmp_path: Path, line: str
-) -> None:
+def test_a_tensor_larger_than_memory_is_scanned_in_pieces(server: Server, tmp_path: Path, line: str) -> None:
     path = one_tensor(str(tmp_path / "c-1"), ADDRESS_SPACE + (1 << 30))
     try_line(server, line, path, tmp_path, 40 << 20)
 

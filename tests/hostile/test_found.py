@@ -134,7 +134,7 @@ def test_errors_are_coloured_as_asked(tmp_path: Path) -> None:
     assert "\x1b[31m" in run_command(["ls", missing], color="always").err
 
 
-def test_keys_that_hdf5_cannot_name_are_refused(tmp_path: Path) -> None:
+def test_keys_that_hdf5_cannot_name_are_rejected(tmp_path: Path) -> None:
     """It was a UnicodeDecodeError within h5py."""
     write_bundle(str(tmp_path / "b-1"), {b"a/\xff": np.float32(1)})
     ended = run_command(["convert", str(tmp_path / "b-1"), str(tmp_path / "o.h5"), "--to", "hdf5"])
@@ -145,7 +145,7 @@ def test_keys_that_hdf5_cannot_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["rescue", "convert"])
 @pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
 @pytest.mark.parametrize("variables", [0, 1])
-def test_groups_that_hdf5_cannot_name_are_refused(
+def test_groups_that_hdf5_cannot_name_are_rejected(
     variables: int, suffix: str, command: str, tmp_path: Path
 ) -> None:
     """A flipped bit in the name of a layer was a UnicodeDecodeError within h5py."""
@@ -242,7 +242,7 @@ def test_kinds_are_worked_out_once() -> None:
             assert reader.kinds is reader.kinds
 
 
-def test_a_compressed_configuration_is_held_against_what_is_stored(tmp_path: Path) -> None:
+def test_a_compressed_configuration_is_compared_with_what_is_stored(tmp_path: Path) -> None:
     with open(data_path("keras3_mlp", "mlp.keras"), "rb") as file:
         members = unpack_zip(file.read())
     members["config.json"] = members["config.json"] + b" " * (17 << 20)
@@ -283,7 +283,7 @@ def test_v1_slices_may_be_listed_in_any_order(tmp_path: Path) -> None:
         assert reader["x/v"].read().shape == (4000,)
 
 
-def test_deep_keys_and_chains_are_refused_in_time(tmp_path: Path) -> None:
+def test_deep_keys_and_chains_are_rejected_in_time(tmp_path: Path) -> None:
     """A million components, each with all before it, were terabytes of text."""
     write_bundle(str(tmp_path / "b-1"), {b"/a" * 20_000: np.float32(1), "v": np.float32(1)})
     for command in ("extract {} -o +.h5", "convert {} +.h5 --to hdf5", "convert {} + --to tf-object"):
@@ -313,7 +313,7 @@ def test_a_damaged_template_is_an_error(tmp_path: Path) -> None:
     assert "enc/bias" in ended.err
 
 
-def test_an_average_of_slices_with_gaps_is_refused(tmp_path: Path) -> None:
+def test_an_average_of_slices_with_gaps_is_rejected(tmp_path: Path) -> None:
     """It was a ValueError of the writer, which cannot cut what is whole into slices that do not cover it."""
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     write_bundle(str(tmp_path / "b-1"), {"p": partitioned(array, [((0, 3), (0, 2))])})

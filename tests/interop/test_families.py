@@ -40,7 +40,7 @@ def families(tensorflow: TensorFlow, tmp_path_factory: pytest.TempPathFactory) -
     own.close()
 
 
-def test_training_goes_on_from_what_is_converted(families: drive.Families, starter: Starter) -> None:
+def test_training_continues_from_what_is_converted(families: drive.Families, starter: Starter) -> None:
     """No case does worse than is known; where all families are tried, none does better, either."""
     known, found = drive.Known.read(), []
     for name in _sample(known.families[families.generation]):

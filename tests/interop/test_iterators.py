@@ -52,7 +52,7 @@ def test_elements_are_tensorflows(tensorflow: TensorFlow, program: str) -> None:
 
 
 @pytest.mark.parametrize("program", CHOSEN)
-def test_tensorflow_goes_on_with_ours(tensorflow: TensorFlow, program: str, tmp_path: Path) -> None:
+def test_tensorflow_continues_with_ours(tensorflow: TensorFlow, program: str, tmp_path: Path) -> None:
     for position in POSITIONS:
         iterator = opened(tf, np, program)
         drawn(iterator, position)
@@ -61,7 +61,7 @@ def test_tensorflow_goes_on_with_ours(tensorflow: TensorFlow, program: str, tmp_
 
 
 @pytest.mark.parametrize("program", CHOSEN)
-def test_tensorflows_goes_on_here_and_there_again(
+def test_tensorflows_continues_here_and_there_again(
     tensorflow: TensorFlow, program: str, tmp_path: Path
 ) -> None:
     """Elements that TensorFlow had buffered are returned; those that were not are saved again."""
@@ -93,7 +93,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_pipelines_that_were_not_rewritten_go_on_here(
+def test_pipelines_that_were_not_rewritten_continue_here(
     tensorflow: TensorFlow, name: str, tmp_path: Path
 ) -> None:
     for number, program in enumerate(
@@ -130,7 +130,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("program", REFUSED)
-def test_what_cannot_cross_is_refused_alike(tensorflow: TensorFlow, program: str, tmp_path: Path) -> None:
+def test_what_cannot_cross_is_rejected_alike(tensorflow: TensorFlow, program: str, tmp_path: Path) -> None:
     name, message = tensorflow.ask("iterators", "save_refused", program=program, directory=str(tmp_path))
     iterator = opened(tf, np, program)
     next(iterator)
@@ -140,7 +140,9 @@ def test_what_cannot_cross_is_refused_alike(tensorflow: TensorFlow, program: str
     assert REFUSED[program] in str(caught.value)
 
 
-def test_the_guides_loop_goes_on_where_the_other_side_stopped(tensorflow: TensorFlow, tmp_path: Path) -> None:
+def test_the_guides_loop_continues_where_the_other_side_stopped(
+    tensorflow: TensorFlow, tmp_path: Path
+) -> None:
     """Losses, data and steps of runs that change sides are those of one that does not."""
 
     def ours(directory: str, steps: int) -> Any:
@@ -160,7 +162,7 @@ def test_the_guides_loop_goes_on_where_the_other_side_stopped(tensorflow: Tensor
 
 
 @pytest.mark.parametrize("tensorflow", ["2.15"], indirect=True, ids=["tf2.15"])  # 2.21 comes without Keras 2
-def test_tensorflow_goes_on_with_the_guides_own_program(tensorflow: TensorFlow, tmp_path: Path) -> None:
+def test_tensorflow_continues_with_the_guides_own_program(tensorflow: TensorFlow, tmp_path: Path) -> None:
     """As `ckpt demo` runs it: 50 steps, the last save after 49."""
     assert train(str(tmp_path), 0.1).checkpoints[-1] == "ckpt-5"
     asked = {"directory": str(tmp_path), "steps": 12}

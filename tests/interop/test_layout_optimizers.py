@@ -101,7 +101,7 @@ REFUSED = {
 }
 
 
-def test_what_pytorch_has_no_equal_of_is_refused(
+def test_what_pytorch_has_no_equal_of_is_rejected(
     new_tensorflow: TensorFlow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new_tensorflow.ask("layout_optimizers", "refused", folder=str(tmp_path))

@@ -123,7 +123,7 @@ def test_names_are_restored_whole_in_slices_and_in_parts(
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_objects_are_restored_by_whoever_asks(
+def test_objects_are_restored_by_every_reader(
     tensorflow: TensorFlow, source: str, later: bool, tmp_path: Path
 ) -> None:
     path = linked(source, tmp_path / "linked" / "c-1", "--to", "object")
@@ -238,7 +238,7 @@ ODD: dict[str, Callable[[str], None]] = {
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("to", ["name", "object"])
-def test_whatever_lies_in_another_way_is_what_a_copy_is(
+def test_an_unusual_placement_gives_the_same_as_a_copy(
     tensorflow: TensorFlow, name: str, to: str, tmp_path: Path
 ) -> None:
     source = str(tmp_path / name)

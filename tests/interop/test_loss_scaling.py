@@ -30,7 +30,7 @@ KEPT = {".keras", ".weights.h5", ".h5"}
 
 
 @pytest.mark.parametrize(("old", "optimizer", "legacy"), [RUNS[number] for number in seeds(2, len(RUNS))])
-def test_training_goes_on_from_a_graph_that_is_made_of_a_file(
+def test_training_continues_from_a_graph_that_is_made_of_a_file(
     old: bool,
     optimizer: str,
     legacy: bool,
@@ -60,7 +60,7 @@ def test_training_goes_on_from_a_graph_that_is_made_of_a_file(
 
 
 @pytest.mark.parametrize("old", [True, False])
-def test_training_goes_on_in_weights_of_another_keras(
+def test_training_continues_in_weights_of_another_keras(
     old: bool, old_tensorflow: TensorFlow, new_tensorflow: TensorFlow, tmp_path: Path
 ) -> None:
     """Keras 2 stores no loss scale in files, so that its program keeps its own."""
@@ -79,7 +79,7 @@ def test_training_goes_on_in_weights_of_another_keras(
     assert losses == pytest.approx(wanted[0 if old else 1], abs=CLOSE)
 
 
-def test_a_loss_scale_that_nothing_stores_is_asked_for(old_tensorflow: TensorFlow, tmp_path: Path) -> None:
+def test_a_loss_scale_that_nothing_stores_is_requested(old_tensorflow: TensorFlow, tmp_path: Path) -> None:
     """The list of Keras 3 has the loss scale; without a training configuration it is unknown."""
     old_tensorflow.ask("loss_scaling", "trained", folder=str(tmp_path), optimizer="adam")
     (tmp_path / "config.json").write_bytes(_config(tmp_path / "model.keras"))

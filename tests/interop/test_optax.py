@@ -104,7 +104,7 @@ def apart(found: Mapping[str, list], wanted: Mapping[str, list], steps: int) -> 
     }
 
 
-def test_optax_and_keras_go_on_from_each_other(
+def test_optax_and_keras_continue_from_each_other(
     optax: TensorFlow, new_tensorflow: TensorFlow, tmp_path: Path
 ) -> None:
     there, back = maps(tmp_path)
@@ -134,7 +134,7 @@ def pytorch_maps(folder: Path) -> tuple[str, str]:
     return there, back
 
 
-def test_optax_and_pytorch_go_on_from_each_other(
+def test_optax_and_pytorch_continue_from_each_other(
     optax: TensorFlow, pytorch: TensorFlow, tmp_path: Path
 ) -> None:
     there, back = pytorch_maps(tmp_path)

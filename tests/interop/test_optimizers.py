@@ -116,7 +116,7 @@ def test_families_have_the_optimizers_that_are_converted(
 
 
 @pytest.mark.parametrize(("case", "seed"), [GOING_ON[number] for number in seeds(24, len(GOING_ON))], ids=str)
-def test_training_goes_on_where_it_stood(
+def test_training_continues_where_it_was(
     case: Case, seed: int, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     folder = trained(case.source, case.optimizer, seed)
@@ -130,7 +130,7 @@ def test_training_goes_on_where_it_stood(
 
 
 @pytest.mark.parametrize("case", sorted(REFUSED), ids=str)
-def test_nadam_goes_on_in_its_own_generation_only(case: Case, trained: Callable, tmp_path: Any) -> None:
+def test_nadam_continues_in_its_own_generation_only(case: Case, trained: Callable, tmp_path: Any) -> None:
     source = os.path.join(trained(case.source, "nadam"), "ckpt-3")
     fresh = os.path.join(trained(case.target, "nadam"), "fresh-1")
     done = run_ckpt("convert", source, tmp_path / "ckpt-3", "--like", fresh)
@@ -145,7 +145,7 @@ def test_nadam_goes_on_in_its_own_generation_only(case: Case, trained: Callable,
     ("source", "target"),
     [("tf1", "legacy"), ("tf1", "new"), ("tf1", "k3"), ("legacy", "k3"), ("new", "legacy"), ("k3", "tf1")],
 )
-def test_adam_goes_on_after_many_steps(
+def test_adam_continues_after_many_steps(
     source: str, target: str, steps: int, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     """After 2,000 steps beta1_power is of no use, after 120,000 neither is beta2_power."""
@@ -176,7 +176,7 @@ def test_powers_alone_tell_the_steps(
 
 
 @pytest.mark.parametrize("family", ["legacy", "new", "k3"])
-def test_berts_optimizer_goes_on_where_bias_is_corrected_no_more(
+def test_berts_optimizer_continues_where_bias_is_corrected_no_more(
     family: str, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     """Google's AdamWeightDecay corrects no bias, Keras' does: after few steps that matters."""
@@ -196,7 +196,7 @@ def test_berts_optimizer_goes_on_where_bias_is_corrected_no_more(
 
 
 @pytest.mark.parametrize("google", [False, True], ids=["adam", "adam_weight_decay"])
-def test_the_loss_of_bert_goes_on_where_it_stood(
+def test_the_loss_of_bert_continues_where_it_was(
     google: bool, old_tensorflow: TensorFlow, tmp_path: Any
 ) -> None:
     """From an Estimator with names as Google's into a Keras model, by the map that `match` proposes."""
@@ -239,7 +239,7 @@ def test_the_loss_of_bert_goes_on_where_it_stood(
         ("k3", "legacy", "several", "several_others"),
     ],
 )
-def test_another_optimizer_is_refused_by_name(
+def test_another_optimizer_is_rejected_by_name(
     source: str, target: str, optimizer: str, into: str, trained: Callable, tmp_path: Any
 ) -> None:
     path = os.path.join(trained(source, optimizer), "ckpt-3")
@@ -254,7 +254,7 @@ def test_another_optimizer_is_refused_by_name(
 
 
 @pytest.mark.parametrize("optimizer", [name for name in TF1 if name in NEWER and name != "several"])
-def test_training_goes_on_by_the_names_of_tensorflow_1(
+def test_training_continues_by_the_names_of_tensorflow_1(
     optimizer: str, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     """No template is needed: Keras 3 stores all parts of TensorFlow 1's names."""
@@ -267,7 +267,7 @@ def test_training_goes_on_by_the_names_of_tensorflow_1(
 
 
 @pytest.mark.parametrize(("optimizer", "options"), [("adam", []), ("momentum", ["--learning-rate", 0.01])])
-def test_training_goes_on_in_objects_that_are_made_of_names(
+def test_training_continues_in_objects_that_are_made_of_names(
     optimizer: str, options: list[Any], trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     """No template is needed: a legacy optimizer of Keras finds all but the settings that the program has."""
@@ -321,7 +321,7 @@ def file_cases() -> list[FileCase]:
 
 
 @pytest.mark.parametrize("case", [file_cases()[number] for number in seeds(24, len(file_cases()))], ids=str)
-def test_training_goes_on_from_files_of_keras(
+def test_training_continues_from_files_of_keras(
     case: FileCase, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     folder, target = trained(case.source, case.optimizer), tmp_path / case.file
@@ -345,7 +345,7 @@ LIKE = [
 
 
 @pytest.mark.parametrize(("case", "held"), [LIKE[number] for number in seeds(12, len(LIKE))], ids=str)
-def test_training_goes_on_from_a_file_in_the_checkpoint_of_a_program(
+def test_training_continues_from_a_file_in_the_checkpoint_of_a_program(
     case: Case, held: str, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     """TensorFlow 1's momentum takes the rate that the file's configuration has."""
@@ -369,7 +369,7 @@ INTO = [
 
 
 @pytest.mark.parametrize(("case", "file"), [INTO[number] for number in seeds(12, len(INTO))], ids=str)
-def test_training_goes_on_from_a_checkpoint_in_the_file_of_a_program(
+def test_training_continues_from_a_checkpoint_in_the_file_of_a_program(
     case: Case, file: str, trained: Callable, goes_on: Callable, tmp_path: Any
 ) -> None:
     folder, target = trained(case.source, case.optimizer), tmp_path / file

@@ -76,7 +76,7 @@ def test_each_continues_the_other(old_tensorflow: TensorFlow, kind: str, tmp_pat
 
 @pytest.mark.parametrize("kind", ["v1", "v2"])
 @pytest.mark.parametrize(("classes", "named"), [(2, False), (3, False), (2, True), (3, True)])
-def test_tensorflow_goes_on_with_ours(
+def test_tensorflow_continues_with_ours(
     old_tensorflow: TensorFlow, kind: str, classes: int, named: bool, tmp_path: Path
 ) -> None:
     """A run that we began; two classes have other metrics than three, examples may have weights."""

@@ -38,11 +38,11 @@ def files(*names: str) -> list[str]:
     return sorted(["checkpoint", *parts])
 
 
-def test_nothing_is_to_be_mended_in_what_tensorflow_wrote(tensorflow: TensorFlow, run: str) -> None:
+def test_nothing_needs_repair_in_files_of_tensorflow(tensorflow: TensorFlow, run: str) -> None:
     assert make_plan(Run(parse_location(run)), Wish(fix=True)) == ([], None, [])
 
 
-def test_the_manager_goes_on_after_keep(tensorflow: TensorFlow, run: str) -> None:
+def test_the_manager_continues_after_keep(tensorflow: TensorFlow, run: str) -> None:
     change(run, Wish(keep=2))
     assert sorted(os.listdir(run)) == files("ckpt-4", "ckpt-5")
     after = tensorflow.ask("state", "train", directory=run, saves=2, max_to_keep=3)
@@ -52,7 +52,7 @@ def test_the_manager_goes_on_after_keep(tensorflow: TensorFlow, run: str) -> Non
     assert after["files"] == files("ckpt-5", "ckpt-6", "ckpt-7")
 
 
-def test_training_goes_on_from_what_was_set(tensorflow: TensorFlow, run: str) -> None:
+def test_training_continues_from_what_was_set(tensorflow: TensorFlow, run: str) -> None:
     change(run, Wish(latest="ckpt-3"))
     told = tensorflow.ask("state", "state", directory=run)
     assert told["latest"] == os.path.join(run, "ckpt-3")

@@ -65,7 +65,7 @@ def test_what_we_write_is_what_torch_saved(pytorch: TensorFlow, seed: int, tmp_p
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_training_goes_on_from_what_we_write(pytorch: TensorFlow, seed: int, tmp_path: Path) -> None:
+def test_training_continues_from_what_we_write(pytorch: TensorFlow, seed: int, tmp_path: Path) -> None:
     pytorch.ask("pytorch", "written", folder=str(tmp_path), seed=seed)
     convert(tmp_path / "training.pth", tmp_path / "ours.pt")
     losses = [

@@ -165,8 +165,10 @@ def _paragraphs(line: int, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _of_docstrings(path: str, source: str) -> Iterator[tuple[int, str]]:
-    """Return the docstrings, those of names included, and the comments."""
+    """Return the docstrings, those of names included, the comments, and the names of tests as sentences."""
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)

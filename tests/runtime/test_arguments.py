@@ -154,7 +154,7 @@ def test_collections_are_those_of_a_scope() -> None:
     [("", "sparse"), (".nn", "ctc_loss"), (".keras.layers", "ConvLSTM2D"), (".keras.metrics", "MeanIoU"),
      (".compat.v1", "placeholder"), (".data", "FixedLengthRecordDataset"), (".keras.optimizers", "SGDW")],
 )  # fmt: skip
-def test_what_is_absent_is_said(module: str, name: str) -> None:
+def test_what_is_absent_is_reported(module: str, name: str) -> None:
     place = f"tf{module}.{name}"
     with pytest.raises(AttributeError, match=f"{place} is not part of ckpt's runtime.*docs/runtime-names.md"):
         getattr(importlib.import_module(f"ckpt_cli.runtime{module}"), name)

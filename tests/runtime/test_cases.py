@@ -24,7 +24,7 @@ def test_the_runtime_passes(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", table.FILES, ids=lambda file: file.path)
-def test_the_table_tells_of_functions_that_are_run(file: table.File) -> None:
+def test_the_table_shows_functions_that_are_run(file: table.File) -> None:
     run = set(cases.names(PREFIX))
     assert [name for name in file.passes if f"tensorflow_tests.{file.module}.{name}" not in run] == []
 
@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[type[Exception], Any]] = {
 
 
 @pytest.mark.parametrize("what", sorted(REFUSED))
-def test_what_the_table_calls_refused_is_refused(what: str, tmp_path: Path) -> None:
+def test_what_the_table_calls_rejected_is_rejected(what: str, tmp_path: Path) -> None:
     kind, attempt = REFUSED[what]
     with pytest.raises(kind):
         attempt(str(tmp_path))

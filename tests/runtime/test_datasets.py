@@ -85,7 +85,7 @@ class TestPipelines:
 
 
 class TestShuffle:
-    def test_is_a_permutation_told_by_the_seed(self):
+    def test_is_a_permutation_determined_by_the_seed(self):
         dataset = Dataset.range(50).shuffle(50, seed=3)
         first = values(dataset)
         assert sorted(first) == list(range(50))
@@ -93,7 +93,7 @@ class TestShuffle:
         assert first == values(Dataset.range(50).shuffle(50, seed=3))
         assert first != values(Dataset.range(50).shuffle(50, seed=4))
 
-    def test_each_pass_is_shuffled_anew_unless_told(self):
+    def test_each_pass_is_shuffled_again_by_default(self):
         dataset = Dataset.range(20).shuffle(20, seed=3)
         assert [int(x) for x in dataset] != [int(x) for x in dataset]
         repeated = values(Dataset.range(20).shuffle(20, seed=3).repeat(2))
@@ -161,7 +161,7 @@ def drawn(iterator, count):
 
 @pytest.mark.parametrize("name", sorted(PIPELINES))
 @pytest.mark.parametrize("before", [0, 1, 4, 11])
-def test_a_restored_iterator_goes_on_at_the_very_next_element(tmp_path, name, before):
+def test_a_restored_iterator_continues_at_the_very_next_element(tmp_path, name, before):
     iterator = iter(PIPELINES[name]())
     drawn(iterator, before)
     path = tf.train.Checkpoint(iterator=iterator).save(tmp_path / "ckpt")
@@ -172,7 +172,7 @@ def test_a_restored_iterator_goes_on_at_the_very_next_element(tmp_path, name, be
     assert drawn(again, 12) == expected
 
 
-def test_an_unseeded_shuffle_goes_on_as_well(tmp_path):
+def test_an_unseeded_shuffle_continues_as_well(tmp_path):
     iterator = iter(Dataset.range(20).shuffle(20).repeat())
     drawn(iterator, 5)
     path = tf.train.Checkpoint(i=iterator).save(tmp_path / "ckpt")
@@ -191,7 +191,7 @@ def test_a_finished_iterator_stays_finished(tmp_path):
         next(again)
 
 
-def test_a_state_of_another_pipeline_is_refused(tmp_path):
+def test_a_state_of_another_pipeline_is_rejected(tmp_path):
     path = tf.train.Checkpoint(i=iter(Dataset.range(5).batch(2)), v=tf.Variable(1.0)).save(tmp_path / "ckpt")
     iterator, v = iter(Dataset.range(5).repeat()), tf.Variable(0.0)
     with pytest.raises(
@@ -251,21 +251,21 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_state_is_refused(name):
+def test_a_damaged_state_is_rejected(name):
     dataset, change = DAMAGED[name]
     assert len(drawn(restored(dataset, lambda sections: None), 1)) == 1
     with pytest.raises(tf.errors.InvalidArgumentError, match="the saved iterator is not of this dataset"):
         restored(dataset, change)
 
 
-def test_a_damaged_vector_is_refused(tmp_path):
+def test_a_damaged_vector_is_rejected(tmp_path):
     iterator = iter(Dataset.range(5))
     with pytest.raises(tf.errors.DataLossError, match="state of an iterator cannot be decoded"):
         iterator._decode_restored("ITERATOR", np.array([b"x"], object))
     assert next(iterator).numpy() == 0
 
 
-def test_a_state_of_the_first_release_begins_anew(tmp_path, caplog):
+def test_a_state_of_the_first_release_begins_again(tmp_path, caplog):
     class Old(tf.Module):
         def _serialize(self):
             value = np.empty((), object)
@@ -281,7 +281,7 @@ def test_a_state_of_the_first_release_begins_anew(tmp_path, caplog):
     assert next(iterator).numpy() == 0
 
 
-def test_a_refused_state_leaves_what_iterators_share():
+def test_a_rejected_state_leaves_what_iterators_share():
     dataset = Dataset.range(9).shuffle(9, seed=3).repeat().batch(2)
     first = next(iter(dataset)).numpy().tolist()
     iterator = iter(dataset)
@@ -341,7 +341,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_cross_is_refused_at_save(tmp_path, name, before):
+def test_what_cannot_cross_is_rejected_at_save(tmp_path, name, before):
     dataset, complaint = REFUSED[name]
     iterator = iter(dataset())
     drawn(iterator, before)
@@ -387,7 +387,7 @@ def test_a_function_is_looked_at_without_effect():
     assert len(seen) == 5
 
 
-def test_what_is_not_implemented_is_refused_by_name():
+def test_what_is_not_implemented_is_rejected_by_name():
     with pytest.raises(tf.errors.UnimplementedError, match="a cache in a file is not implemented"):
         Dataset.range(3).cache("file")
     with pytest.raises(tf.errors.UnimplementedError, match="unknown size"):

@@ -129,7 +129,7 @@ class TestSchedule:
         found.train(once)
         assert steps_in(tmp_path) == [0, 3]
 
-    def test_no_data_is_no_run(self, tmp_path, caplog):
+    def test_no_data_is_not_a_run(self, tmp_path, caplog):
         found = tf.estimator.Estimator(slope, str(tmp_path / "run"))
         found.train(lambda: once().take(0), steps=3)
         assert "made no steps" in caplog.text
@@ -212,7 +212,7 @@ class TestTraining:
             "global_step",
         ]  # fmt: skip
 
-    def test_a_loss_that_is_no_number_is_not_saved(self, tmp_path):
+    def test_a_loss_that_is_not_a_number_is_not_saved(self, tmp_path):
         def model_fn(features, labels, mode):
             return slope(features * np.float32("nan"), labels, mode)
 
@@ -290,7 +290,7 @@ class TestEvaluation:
         with pytest.raises(tf.errors.NotFoundError, match=r"model\.ckpt-9"):
             found.evaluate(once, checkpoint_path=str(tmp_path / "model.ckpt-9"))
 
-    def test_no_batch_is_no_evaluation(self, tmp_path):
+    def test_no_batch_is_not_an_evaluation(self, tmp_path):
         with pytest.raises(ValueError, match="input_fn gave no batch"):
             tf.estimator.Estimator(slope, str(tmp_path)).evaluate(lambda: once().take(0))
 
@@ -580,7 +580,7 @@ class TestHooks:
             tf.estimator.Estimator(slope, str(tmp_path)).train(line, steps=3, hooks=[Late()])
         assert values(tmp_path / "model.ckpt-0").keys() == {"global_step", "weight"}
 
-    def test_names_are_no_fetches(self, tmp_path):
+    def test_names_are_not_fetches(self, tmp_path):
         class Named(tf.estimator.SessionRunHook):
             def before_run(self, run_context):
                 return tf.estimator.SessionRunArgs("loss:0")
@@ -648,7 +648,7 @@ class TestRunConfig:
             tf.estimator.RunConfig("")
 
 
-def test_estimators_are_imported_when_they_are_asked_for():
+def test_estimators_are_imported_when_they_are_requested():
     """The checkpoint guide's programs do without them, and so does the program's start."""
     lines = (
         "import sys, ckpt_cli.runtime as tf",

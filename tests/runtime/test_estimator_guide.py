@@ -188,7 +188,7 @@ def test_two_calls_are_one_for_objects():
     assert weights("one") == weights("two")
 
 
-def test_going_on_from_tensorflows_own():
+def test_resuming_from_tensorflows_own():
     """The guide's directory as TensorFlow 2.15 left it, with the legacy optimizer."""
     source = DATA / "estimator_object_based" / "tf_estimator_example"
     shutil.copytree(source, "tf_estimator_example")
@@ -201,7 +201,7 @@ def test_going_on_from_tensorflows_own():
     assert after.get_tensor("optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE") == 13
 
 
-def test_another_model_of_objects_is_refused():
+def test_another_model_of_objects_is_rejected():
     est = tf.estimator.Estimator(line_model("legacy"), "run")
     est.train(points, steps=2)
     before = sorted(os.listdir("run"))

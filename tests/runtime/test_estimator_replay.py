@@ -102,7 +102,7 @@ class TestIris:
             np.testing.assert_allclose(metrics[name], value, rtol=1e-5, err_msg=name)
         assert found.get_variable_names() == facts["variable_names"]
 
-    def test_another_model_is_refused_before_anything_is_written(self, kind, tmp_path):
+    def test_another_model_is_rejected_before_anything_is_written(self, kind, tmp_path):
         """TensorFlow 2's classifier takes the old shapes silently; the older one fails as we do."""
         directory = self.directory(kind, tmp_path)
         before = {file.name: file.read_bytes() for file in directory.iterdir()}
@@ -123,14 +123,14 @@ class TestIris:
             assert "give it another model_dir" in message
         assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
 
-    def test_another_kind_of_model_is_refused(self, kind, tmp_path):
+    def test_another_kind_of_model_is_rejected(self, kind, tmp_path):
         directory = self.directory(kind, tmp_path)
         other = classifier(directory, {"v1": "v2", "v2": "v1"}[kind])
         with pytest.raises(tf.errors.NotFoundError, match=r"Key .*Adagrad.* not found in checkpoint"):
             other.train(flowers(), steps=1)
 
 
-def test_predictions_go_on_from_each_kind_of_checkpoint(tmp_path):
+def test_predictions_continue_from_each_kind_of_checkpoint(tmp_path):
     """Prediction needs the weights alone, which both kinds name alike."""
     shutil.copytree(DATA / "estimator_iris" / "models" / "iris", tmp_path / "iris")
     one, two = (

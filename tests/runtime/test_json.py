@@ -104,7 +104,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_has_no_text_is_refused(what: str) -> None:
+def test_what_has_no_text_is_rejected(what: str) -> None:
     with pytest.raises(NotImplementedError, match=r"not (known|supported)|has no JSON"):
         REFUSED[what]().to_json()
 
@@ -119,6 +119,6 @@ def test_what_has_no_text_is_refused(what: str) -> None:
         ('{"class_name": "Sequential", "config": {"name": "s", "layers": [3]}}', "int"),
     ],
 )
-def test_texts_that_are_no_model(text: str, message: str) -> None:
+def test_texts_that_are_not_a_model(text: str, message: str) -> None:
     with pytest.raises((ValueError, NotImplementedError), match=message):
         K.models.model_from_json(text)

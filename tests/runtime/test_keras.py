@@ -225,7 +225,7 @@ class TestWeightFiles:
         model.load_weights(DATA / "keras_mlp" / "mlp.full.h5")
         np.testing.assert_allclose(model(x), np.load(DATA / "keras_mlp" / "mlp.output.npy"), rtol=1e-5)
 
-    def test_weights_that_are_not_there_yet(self, tmp_path):
+    def test_weights_that_do_not_exist_yet(self, tmp_path):
         with pytest.raises(ValueError, match="have not yet been created"):
             K.Sequential([L.Dense(1)]).save_weights(tmp_path / "w.h5")
 
@@ -646,7 +646,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_is_not_known_is_refused_and_not_ignored(name):
+def test_what_is_not_known_is_rejected_and_not_ignored(name):
     with pytest.raises(NotImplementedError, match="is not supported"):
         REFUSED[name]()
 

@@ -44,7 +44,7 @@ class TestManager:
         assert int(manager.checkpoint.save_counter) == 5
         assert manager.directory == str(tmp_path / "run")
 
-    def test_a_new_manager_goes_on(self, tmp_path):
+    def test_a_new_manager_continues(self, tmp_path):
         first = tf.train.CheckpointManager(checkpoint(), tmp_path, max_to_keep=2)
         for _ in range(2):
             first.save()
@@ -146,7 +146,7 @@ class TestStateFile:
         directory = DATA / "state_files" / folder
         assert tf.train.latest_checkpoint(directory) == (latest and str(directory / latest))
 
-    def test_a_moved_directory_is_found_beside_its_state_file(self, caplog):
+    def test_a_moved_directory_is_found_next_to_its_state_file(self, caplog):
         """TensorFlow gives up here, and training would begin again silently."""
         directory = DATA / "state_files" / "absolute"
         assert tf.train.latest_checkpoint(directory) == str(directory / "model-2")

@@ -190,7 +190,7 @@ def test_every_rule_is_tried():
 
 
 @pytest.mark.parametrize("name", sorted(UNDERIVED))
-def test_gradients_that_are_not_there_are_rejected_by_name(name):
+def test_gradients_that_are_missing_are_rejected_by_name(name):
     x = tf.constant([[2.0, 0.5], [0.5, 1.0]])
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -263,7 +263,7 @@ class TestTape:
         assert [one.name for one in tape.watched_variables()] == ["Variable:0"]
         assert [None if g is None else g.numpy() for g in tape.gradient(y, [v, frozen])] == [12.0, None]
 
-    def test_watches_nothing_unless_told(self):
+    def test_watches_nothing_by_default(self):
         v = tf.Variable(2.0)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             y = v * v
@@ -421,7 +421,7 @@ class TestTensors:
         assert isinstance(out, tf.Tensor)
         assert np.asarray(tf.ones([2])).sum() == 2
 
-    def test_a_value_handed_out_is_nobody_elses(self):
+    def test_a_returned_value_is_not_shared(self):
         x = tf.ones([2])
         x.numpy()[:] = 7
         assert x.numpy().tolist() == [1.0, 1.0]

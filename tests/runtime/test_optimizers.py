@@ -35,7 +35,7 @@ def test_steps_are_tensorflows(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("where", ["function", "fit"])
-def test_nadam_is_refused_where_keras_compiles_it(where: str) -> None:
+def test_nadam_is_rejected_where_keras_compiles_it(where: str) -> None:
     variable, optimizer = tf.Variable([1.0]), tf.keras.optimizers.Nadam(0.1)
 
     def step() -> None:

@@ -209,7 +209,7 @@ def test_masks_that_keras_3_passes_on_otherwise_are_not_known(what):
         model_from_config(text, 100, keras3=True)
 
 
-def test_models_nested_too_deeply_are_refused():
+def test_models_nested_too_deeply_are_rejected():
     item = {"class_name": "Sequential", "config": {"name": "s", "layers": []}}
     for _ in range(40):
         item = {"class_name": "Sequential", "config": {"name": "s", "layers": [item]}}

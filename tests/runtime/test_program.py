@@ -91,7 +91,7 @@ def test_a_replay_takes_another_batch_size():
             np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
 
 
-def test_random_numbers_are_drawn_anew():
+def test_random_numbers_are_drawn_again():
     tf.random.set_seed(1)
     program = Program(lambda x: x + tf.random.normal([4]), np.zeros(4, "f4"))
     assert program(np.zeros(4, "f4")).numpy().tolist() != program(np.zeros(4, "f4")).numpy().tolist()

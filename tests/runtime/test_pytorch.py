@@ -60,7 +60,7 @@ def test_the_column_has_all_that_pytorch_keeps() -> None:
 
 
 @pytest.mark.parametrize("name", KERAS)
-def test_keras_goes_on_from_pytorchs_state(name: str) -> None:
+def test_keras_continues_from_pytorchs_state(name: str) -> None:
     tf.keras.backend.clear_session()
     arrays = recorded()
     state = state_of(arrays, name)

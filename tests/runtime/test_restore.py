@@ -130,7 +130,7 @@ class TestMatching:
         assert (float(again.v), float(extra)) == (1.0, 2.0)
         assert tf.train.Checkpoint(root=again).restore(path).assert_existing_objects_matched()
 
-    def test_iterators_of_tensorflow_go_on(self):
+    def test_iterators_of_tensorflow_continue(self):
         iterator = iter(toy_dataset())
         next(iterator)
         path = tf.train.latest_checkpoint(GUIDE)
@@ -249,7 +249,7 @@ class TestWarnings:
         gc.collect()
         return [record.getMessage() for record in caplog.records]
 
-    def test_values_never_asked_for(self, caplog):
+    def test_values_never_requested(self, caplog):
         path = tf.train.latest_checkpoint(GUIDE)
         root = tf.train.Checkpoint(step=tf.Variable(0))
         root.restore(path)
@@ -261,13 +261,13 @@ class TestWarnings:
         assert f"{missing}.optimizer's state 'm' for (root).net.l1.kernel" in said
         assert f"{missing}.step" not in said
 
-    def test_nothing_is_said_where_a_part_was_expected(self, caplog):
+    def test_nothing_is_reported_where_a_part_was_expected(self, caplog):
         root = tf.train.Checkpoint(step=tf.Variable(0))
         root.restore(tf.train.latest_checkpoint(GUIDE)).expect_partial()
         del root
         assert self.warned(caplog) == []
 
-    def test_nothing_is_said_while_something_waits(self, caplog):
+    def test_nothing_is_reported_while_something_waits(self, caplog):
         root = tf.train.Checkpoint()
         root.restore(tf.train.latest_checkpoint(GUIDE))
         assert self.warned(caplog) == []

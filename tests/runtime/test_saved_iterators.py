@@ -42,7 +42,7 @@ def following(iterator: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("saved", saved_iterators(), ids=str)
-def test_what_tensorflow_saved_goes_on(saved: Saved) -> None:
+def test_what_tensorflow_saved_continues(saved: Saved) -> None:
     iterator = iterator_of(saved)
     restore(iterator, saved.state)
     assert following(iterator) == saved.next
@@ -113,7 +113,7 @@ def changed(state: list[bytes], random: Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_a_changed_state_is_refused_or_goes_on(seed: int) -> None:
+def test_a_changed_state_is_rejected_or_continues(seed: int) -> None:
     """Neither an error of another class nor an iterator that hangs."""
     random = Random(seed)
     saved = random.choice(saved_iterators())

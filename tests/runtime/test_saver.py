@@ -216,7 +216,7 @@ def test_a_model_function_of_tensorflow_1(tmp_path):
 
 
 class TestFeatureColumns:
-    def test_columns_stand_in_the_order_of_their_names(self):
+    def test_columns_are_in_the_order_of_their_names(self):
         made = [
             tf.feature_column.numeric_column("b", normalizer_fn=lambda value: value * 10),
             tf.feature_column.numeric_column("a", shape=[2], dtype=tf.int32),
@@ -226,7 +226,7 @@ class TestFeatureColumns:
         np.testing.assert_array_equal(found, [[3, 4, 10], [5, 6, 20]])
         assert found.dtype == tf.float32
 
-    def test_refused(self):
+    def test_rejected(self):
         column = tf.feature_column.numeric_column("a")
         for features, message in (
             ({"a": np.float32(1)}, "cannot have rank 0"),

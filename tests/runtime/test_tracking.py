@@ -173,7 +173,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="The wrapped dictionary was modified outside the wrapper"):
             root.write(tmp_path / "ckpt")
 
-    def test_a_key_that_is_no_text(self, tmp_path):
+    def test_a_key_that_is_not_a_text(self, tmp_path):
         root = tf.train.Checkpoint(m={1: "plain"})
         assert keys_of(root.write(tmp_path / "ckpt")) == []
         root.m[2] = tf.Variable(1.0)

@@ -28,7 +28,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize("path", MODELS)
-def test_a_live_model_has_the_places_that_its_configuration_tells(path: str) -> None:
+def test_a_live_model_has_the_places_that_its_configuration_shows(path: str) -> None:
     with formats.open_checkpoint(data_path(path)) as reader:
         unit = from_config(keras_facts(reader.facts).config or "")
         fill(unit, reader)

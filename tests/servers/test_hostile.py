@@ -124,7 +124,7 @@ def test_no_redirect_leads_to_another_host(url: str, web: Web) -> None:
 
 
 @pytest.mark.parametrize("how", ["instance", "container"])
-def test_a_role_is_asked_for_and_no_redirect_followed(
+def test_a_role_is_requested_and_no_redirect_followed(
     how: str, web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A role's token is a session's: it goes to the bucket, and to who has given it, alone."""
@@ -189,7 +189,7 @@ def test_redirects_lead_to_no_other_scheme_and_end(where: str, web: Web) -> None
     assert "topsecret" not in str(caught.value)
 
 
-def test_http_is_asked_where_that_is_allowed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_is_used_if_it_is_allowed(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     with pytest.raises(CheckpointError):
         parse_location("s3://bucket/run").listing()

@@ -285,7 +285,7 @@ def test_a_signal_ends_what_waits_for_a_server(
         assert not _names(f"{s3}/{folder}/c-1")
 
 
-def test_an_index_that_may_come_to_be_there_keeps_its_shards(s3: str, large: str) -> None:
+def test_an_index_that_may_appear_keeps_its_shards(s3: str, large: str) -> None:
     """The server has the index, and has not said so when the command ends."""
     target = f"{s3}/unanswered/c-1"
     with proxied(os.environ["AWS_ENDPOINT_URL"]) as proxy:
@@ -344,7 +344,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("debug", ["", "1"])
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("suffix", ["", ".safetensors", ".npz"])
-def test_what_is_refused_is_said_without_secrets(name: str, suffix: str, debug: str, s3: str) -> None:
+def test_what_is_rejected_is_reported_without_secrets(name: str, suffix: str, debug: str, s3: str) -> None:
     target, environment = REFUSED[name]
     words = ("convert", NEW, target + suffix, "--weights-only", "-v")
     done = _ckpt(*words, CKPT_DEBUG=debug, CKPT_TIMEOUT="5", **environment)
@@ -353,7 +353,7 @@ def test_what_is_refused_is_said_without_secrets(name: str, suffix: str, debug: 
 
 
 @pytest.mark.parametrize("name", ["c-1", "x.safetensors", "x.npz", "large-1"])
-def test_a_bucket_that_is_missing_is_said_to_be(name: str, az: str, large: str) -> None:
+def test_a_bucket_that_is_missing_is_marked_as(name: str, az: str, large: str) -> None:
     assert az
     source = large if name.startswith("large") else NEW
     done = _ckpt("convert", source, f"az://nosuchcontainer/{name}", "--weights-only")
@@ -365,7 +365,7 @@ def test_a_bucket_that_is_missing_is_said_to_be(name: str, az: str, large: str) 
 @pytest.mark.parametrize(
     "line", ["convert NEW {}/c-1 -n", "extract NEW net/l1/kernel -o {}/k.npy -n", "ls {}/run", "state {}/run"]
 )
-def test_a_missing_bucket_is_said_where_nothing_is_put(bucket: str, line: str, s3: str, az: str) -> None:
+def test_a_missing_bucket_is_reported_where_nothing_is_put(bucket: str, line: str, s3: str, az: str) -> None:
     assert s3
     assert az
     done = _ckpt(*line.replace("NEW", NEW).format(bucket).split())
@@ -385,7 +385,7 @@ def test_a_missing_bucket_is_said_where_nothing_is_put(bucket: str, line: str, s
         ("extract", NEW, "net/l1/kernel", "-o", "{}/refused/k.npy", "--dry-run"),
     ],
 )
-def test_who_is_refused_is_told_that(words: tuple[str, ...], s3: str) -> None:
+def test_a_rejected_request_is_reported(words: tuple[str, ...], s3: str) -> None:
     done = _ckpt(*(word.format(s3) for word in words), AWS_SECRET_ACCESS_KEY="topsecretwrong")
     assert done.returncode == 3
     assert "the server answered 403" in done.stderr
@@ -492,7 +492,7 @@ def _begun(*words: str, **environment: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("more", [(), ("--overwrite",), ("--resume",)])
-def test_of_two_that_write_one_checkpoint_at_once_one_is_told_of_the_other(
+def test_of_two_that_write_one_checkpoint_at_once_one_is_reported_for_the_other(
     more: tuple[str, ...], bucket: str, large: str
 ) -> None:
     for number in range(3):

@@ -113,7 +113,7 @@ def test_what_is_installed_completes_at_a_tab(
     completes(opened(name), here)
 
 
-def test_bash_alone_completes_with_the_line_that_is_said(
+def test_bash_alone_completes_with_the_printed_line(
     home: Path, here: Path, environment: dict[str, str], opened: Callable[[str], Shell]
 ) -> None:
     """bash-completion is another package, which not everybody has or loads."""
@@ -125,7 +125,7 @@ def test_bash_alone_completes_with_the_line_that_is_said(
     completes(opened("bash"), here)
 
 
-def test_zsh_without_compinit_completes_with_the_line_that_is_said(
+def test_zsh_without_compinit_completes_with_the_printed_line(
     home: Path, here: Path, environment: dict[str, str], opened: Callable[[str], Shell]
 ) -> None:
     """Also where root may write to a folder of fpath that is all users'."""

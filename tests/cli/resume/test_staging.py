@@ -63,7 +63,7 @@ STREAMED = {"merged slices": 1}
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_going_on_makes_the_bytes_of_one_run_and_writes_the_rest_alone(
+def test_resuming_makes_the_bytes_of_one_run_and_writes_the_rest_alone(
     name: str, ckpt: Ckpt, here: Path, places: Interrupted
 ) -> None:
     words = TARGETS[name]
@@ -323,7 +323,7 @@ def test_a_source_that_changed_is_named(name: str, ckpt: Ckpt, here: Path, place
 
 @pytest.mark.parametrize("name", ["bundle", "cast", "safetensors", "from a compressed file", "linked"])
 @pytest.mark.parametrize("how", ["chmod", "link", "renamed there and back"])
-def test_what_changes_nothing_but_the_time_of_change_is_gone_on_with(
+def test_what_changes_nothing_but_the_time_of_change_is_resumed(
     how: str, name: str, ckpt: Ckpt, here: Path, places: Interrupted
 ) -> None:
     words = TARGETS[name]
@@ -348,9 +348,7 @@ def test_what_changes_nothing_but_the_time_of_change_is_gone_on_with(
     assert files("out") == expected
 
 
-def test_a_source_that_another_command_linked_is_gone_on_with(
-    ckpt: Ckpt, here: Path, places: Interrupted
-) -> None:
+def test_a_source_that_another_command_linked_is_resumed(ckpt: Ckpt, here: Path, places: Interrupted) -> None:
     words = TARGETS["bundle"]
     expected = whole(ckpt, words)
     interrupted(ckpt, places, words, 5)
@@ -412,7 +410,7 @@ def test_another_users_directory_is_not_believed(
     assert files(kept) == before
 
 
-def test_what_lies_there_is_listed_with_its_age_and_size_and_removed(
+def test_what_is_there_is_listed_with_its_age_and_size_and_removed(
     ckpt: Ckpt, here: Path, places: Interrupted
 ) -> None:
     save("out/c-0", {"v": np.arange(3)})
@@ -568,7 +566,7 @@ def test_a_journal_moves_nothing_but_shards_of_the_target(
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
-def test_a_journal_that_is_no_file(kind: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
+def test_a_journal_that_is_not_a_file(kind: str, ckpt: Ckpt, here: Path, places: Interrupted) -> None:
     kept = interrupted(ckpt, places, TARGETS["bundle"], 7)
     path = os.path.join(kept, JOURNAL)
     os.rename(path, "elsewhere")
@@ -609,7 +607,7 @@ def test_a_journal_that_cannot_be_written(
     assert files("out") == expected
 
 
-def test_a_full_disk_names_the_command_that_goes_on(
+def test_a_full_disk_names_the_command_that_continues(
     ckpt: Ckpt, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = StagedFile.write_at
@@ -632,7 +630,7 @@ def test_a_full_disk_names_the_command_that_goes_on(
     assert "were already written" in again.err
 
 
-def test_a_source_that_is_damaged_leaves_nothing_to_go_on_with(ckpt: Ckpt, here: Path) -> None:
+def test_a_damaged_source_cannot_be_resumed(ckpt: Ckpt, here: Path) -> None:
     flip(shard_path(BUNDLE), 300)
     done = ckpt("convert", *TARGETS["bundle"], "--resume")
     assert done.code == 3
@@ -697,7 +695,7 @@ KILLS = 50
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_killed_at_random_and_gone_on_with_each_time(name: str, here: Path, capfd: object) -> None:
+def test_killed_at_random_and_resumed_each_time(name: str, here: Path, capfd: object) -> None:
     words = (BUNDLE, *KILLED[name])
     lay_out()
     total = steps_of(words)

@@ -143,7 +143,7 @@ def test_a_damaged_journal(name: str, ckpt: Ckpt, store: Cut, here: Path) -> Non
     assert set(made.values()) >= {data for path, data in expected.items() if ".data-" in path}
 
 
-def test_who_is_still_at_it_is_told_that_another_has_taken_over(ckpt: Ckpt, store: Cut, here: Path) -> None:
+def test_a_running_command_reports_that_another_has_taken_over(ckpt: Ckpt, store: Cut, here: Path) -> None:
     expected, _ = whole(ckpt, store, TARGETS["bundle"])
     taken: list[int] = []
 
@@ -161,7 +161,7 @@ def test_who_is_still_at_it_is_told_that_another_has_taken_over(ckpt: Ckpt, stor
     assert store.content() == expected
 
 
-def test_what_lies_there_is_listed(ckpt: Ckpt, store: Cut, here: Path) -> None:
+def test_what_is_there_is_listed(ckpt: Ckpt, store: Cut, here: Path) -> None:
     journal = interrupted(ckpt, store)
     store.put("mem://b/out/kept.safetensors", (here / LOOSE).read_bytes())
     done = ckpt("ls", "mem://b/out")

@@ -81,7 +81,7 @@ def test_a_sum_with_zeros_is_the_tensor_bit_for_bit() -> None:
         ("perm(" + "9" * 5000 + ")", "numbers separated by commas"),
     ],
 )
-def test_what_is_no_operation(text: str, words: str) -> None:
+def test_what_is_not_an_operation(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_steps(text)
 

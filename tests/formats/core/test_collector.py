@@ -10,7 +10,7 @@ from formats.core.collector import collector_paused
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_the_collector_goes_on_as_it_was(is_enabled: bool) -> None:
+def test_the_collector_continues_as_it_was(is_enabled: bool) -> None:
     before = gc.isenabled()
     try:
         (gc.enable if is_enabled else gc.disable)()

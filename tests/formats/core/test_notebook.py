@@ -32,7 +32,7 @@ def test_a_checkpoint_of_many_tensors_is_cut(tmp_path: Path) -> None:
     assert html.endswith("<p>175 more</p>")
 
 
-def test_what_nobody_can_see_is_escaped() -> None:
+def test_invisible_characters_are_escaped() -> None:
     html = table(["a\x1b"], [["<b>\u202e\udcff"]], 1)
     assert "<th>a\\x1b</th>" in html
     assert "<td>&lt;b&gt;\\u202e\\udcff</td>" in html

@@ -70,7 +70,7 @@ def test_regions_are_numpys_slices(data: st.DataObject, dtype: str, base: int) -
         (np.array([1]), "is not an integer"),
     ],
 )
-def test_what_is_no_region_is_an_index_error(index: Any, words: str) -> None:
+def test_what_is_not_a_region_is_an_index_error(index: Any, words: str) -> None:
     with pytest.raises(IndexError, match=words):
         normal_index(index, (4, 6))
 

@@ -48,7 +48,7 @@ def test_keys_that_ascend_are_searched_and_others_looked_up() -> None:
     assert [*places_of(["a", "b"]).items()] == [("a", 0), ("b", 1)]
 
 
-def test_slices_are_no_tensors_and_those_that_follow_are_themselves(tmp_path: Path) -> None:
+def test_slices_are_not_tensors_and_those_that_follow_are_themselves(tmp_path: Path) -> None:
     prefix = str(tmp_path / "c")
     whole = partitioned(np.zeros((4, 3), np.float32), [((0, 2), (0, -1)), ((2, 2), (0, -1))])
     write_bundle(prefix, {"a": whole, "b": np.arange(2.0), "c": np.arange(3)})

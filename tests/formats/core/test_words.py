@@ -17,7 +17,7 @@ from formats.core.words import FirstNames, spoken_age
         ([f"{n:04}" for n in reversed(range(2003))], "0000, 0001, 0002 and 2,000 more"),
     ],
 )
-def test_the_first_names_are_said_and_how_many_are_left(names: list[str], text: str) -> None:
+def test_the_first_names_are_reported_and_how_many_are_left(names: list[str], text: str) -> None:
     found = FirstNames(most=3)
     for name in names:
         found.add(name)
@@ -46,5 +46,5 @@ def test_the_first_names_are_said_and_how_many_are_left(names: list[str], text: 
         (8_640_000, "100 days"),
     ],
 )
-def test_an_age_is_said_in_the_largest_unit_that_makes_it_two_or_more(seconds: float, text: str) -> None:
+def test_an_age_is_reported_in_the_largest_unit_that_makes_it_two_or_more(seconds: float, text: str) -> None:
     assert spoken_age(seconds) == text

@@ -32,7 +32,7 @@ def test_constants_are_those_that_tensorflow_reads(name: str) -> None:
             assert [key, *told(reader[key].read())] == [key, *truth]
 
 
-def test_weights_are_told_from_shapes() -> None:
+def test_weights_are_distinguished_from_shapes() -> None:
     with formats.open_checkpoint(path_of("frozen_v2.pb")) as reader:
         assert reader.kinds["model/conv/Conv2D/ReadVariableOp/resource"] == "variable"
         assert reader.kinds["model/flat/Const"] == "state"

@@ -84,7 +84,7 @@ def test_a_constant_with_numbers_that_do_not_end_is_an_error(tmp_path: Path) -> 
         reader["c"].read()
 
 
-def test_external_data_that_are_missing_or_cut_off_are_told(tmp_path: Path) -> None:
+def test_external_data_that_are_missing_or_cut_off_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "external.onnx"
     shutil.copy(EXTERNAL, path)
     with formats.open_checkpoint(path) as reader:

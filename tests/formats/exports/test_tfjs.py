@@ -80,7 +80,7 @@ def test_hostile_manifests_are_errors(
         formats.open_checkpoint(model(tmp_path, weights, bytes(8), paths))
 
 
-def test_a_link_out_of_the_folder_is_rejected_and_a_missing_shard_told(tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_rejected_and_a_missing_shard_reported(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     path = model(folder, [W], bytes(8), ["w.bin"])

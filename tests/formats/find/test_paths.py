@@ -184,7 +184,7 @@ def test_latest_is_what_the_state_file_names(tmp_path: Path) -> None:
         assert reader.location.reason == f"{tmp_path}/ckpt-2 was chosen, because the state file names it"
 
 
-def test_stale_absolute_paths_are_looked_for_beside_the_state_file(tmp_path: Path) -> None:
+def test_stale_absolute_paths_are_looked_for_next_to_the_state_file(tmp_path: Path) -> None:
     save(tmp_path, "model-1", "model-2", "model-3")
     state(tmp_path, "/data/run1/model-2", "/data/run1/model-1", "/data/run1/model-2")
     assert latest(tmp_path) == "model-2"
@@ -236,7 +236,7 @@ def test_without_steps_the_newest_is_the_latest(tmp_path: Path) -> None:
     assert latest(tmp_path) == "x"
 
 
-def test_a_listing_is_no_checkpoint_of_its_directory(tmp_path: Path) -> None:
+def test_a_listing_is_not_a_checkpoint_of_its_directory(tmp_path: Path) -> None:
     """A lock that is newer than its checkpoint was the directory's latest."""
     save(tmp_path, "old")
     for name in ("old.lock", "old.index.lock", "ckpt-9.lock", "listed.json", "other.index"):
@@ -330,7 +330,7 @@ def test_of_pipes_and_broken_links_in_a_directory_an_index_is_a_member(tmp_path:
     assert latest(tmp_path) == "ckpt-1"
 
 
-def test_links_of_a_directory_that_lead_in_circles_are_no_hang(tmp_path: Path) -> None:
+def test_links_of_a_directory_that_lead_in_circles_are_not_a_hang(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "ckpt-9.index").symlink_to("ckpt-9.index")
     save(tmp_path, "ckpt-1")
@@ -397,7 +397,7 @@ def test_names_of_leftovers(name: str, directory: bool, leftover: bool) -> None:
     assert is_leftover(name, directory=directory) == leftover
 
 
-def test_leftovers_are_no_checkpoints(tmp_path: Path) -> None:
+def test_leftovers_are_not_checkpoints(tmp_path: Path) -> None:
     save(tmp_path, "ckpt-1", "ckpt-2_temp/part-00000-of-00001", "ckpt-3.index.tempstate17")
     shutil.move(tmp_path / "ckpt-3.index.tempstate17.index", tmp_path / "ckpt-3.index.tempstate17")
     assert names(tmp_path) == ["ckpt-1"]

@@ -88,7 +88,7 @@ def test_no_format_is_written_under_the_suffix_of_another(
 
 
 @pytest.mark.parametrize("target", ["ckpt-1.5", "x.ckpt", "v1.2-3", ".hidden", ".npz", "x", "x.h5.index"])
-def test_suffixes_that_nobody_knows_are_free(target: str, tmp_path: Path) -> None:
+def test_unknown_suffixes_are_free(target: str, tmp_path: Path) -> None:
     with formats.create_checkpoint(
         tmp_path / target, format="tf-name", specs=[spec_of("a", np.zeros(1))]
     ) as writer:
@@ -143,7 +143,7 @@ def test_suffixes_and_names_without_them() -> None:
         ("git+ssh://x", "copy the file to this machine"),
     ],
 )
-def test_a_url_is_no_path(url: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_not_a_path(url: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for take in (
         formats.open_checkpoint,
@@ -158,7 +158,7 @@ def test_a_url_is_no_path(url: str, hint: str, tmp_path: Path, monkeypatch: pyte
     assert os.listdir(tmp_path) == []
 
 
-def test_a_path_in_which_a_colon_stands_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_in_which_a_colon_is_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path in ("./s3://b/x", "a:b/c-1", "run/x://y"):
         with formats.create_checkpoint(path, format="tf-name", specs=[]):

@@ -85,7 +85,7 @@ def test_strings_in_compressed_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fill", [None, 7.5])
-def test_chunks_that_are_not_there_are_fill_value(tmp_path: Path, fill: float | None) -> None:
+def test_chunks_that_are_missing_are_fill_value(tmp_path: Path, fill: float | None) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         dataset = file.create_dataset("x", (100, 100), "f4", chunks=(10, 10), fillvalue=fill, **ZIPPED)
         dataset[33, 44] = 1
@@ -201,7 +201,7 @@ def test_a_chunk_is_inflated_once_however_it_is_read(tmp_path: Path, monkeypatch
             assert len(inflated) == 11 * 4
 
 
-def test_a_row_of_chunks_that_is_too_large_is_read_in_parts_or_refused(
+def test_a_row_of_chunks_that_is_too_large_is_read_in_parts_or_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     array = np.arange(256 * 256, dtype=np.int32).reshape(256, 256) // 4096

@@ -51,7 +51,7 @@ def test_an_unsound_one_loses_its_signature(data):
     assert as_read(data) == bytes(4) + data[4:]
 
 
-def test_a_file_with_an_unsound_collection_is_refused_and_does_not_hang(tmp_path):
+def test_a_file_with_an_unsound_collection_is_rejected_and_does_not_hang(tmp_path):
     path = tmp_path / "s.h5"
     with h5py.File(path, "w") as file:
         file.attrs["layer_names"] = np.array(["d"], h5py.string_dtype())

@@ -37,19 +37,19 @@ def test_collections_that_are_none_have_no_strings() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, (1 << 20) - 4, 1 << 20])
-def test_collections_are_found_wherever_they_begin(before: int) -> None:
+def test_collections_are_found_at_any_offset(before: int) -> None:
     string = (1).to_bytes(8, "little") + (24).to_bytes(8, "little") + bytes(24)
     collection = COLLECTION + (16 + len(string)).to_bytes(8, "little") + string
     assert largest_in(bytes(before) + collection + bytes(100)) == 24
 
 
-def test_collections_on_top_of_each_other_are_gone_through_once() -> None:
+def test_collections_on_top_of_each_other_are_scanned_once() -> None:
     """Each of ten thousand headers claims all that follows."""
     data = (COLLECTION + (150_000).to_bytes(8, "little")) * 10_000
     assert largest_in(data) == len(data)
 
 
-def test_strings_that_are_one_and_the_same_are_refused(tmp_path: Path) -> None:
+def test_strings_that_are_one_and_the_same_are_rejected(tmp_path: Path) -> None:
     """A megabyte made four gigabytes."""
     path = h5_strings_that_are_one(str(tmp_path))
     same = pytest.raises(CorruptCheckpointError, match="its strings have more bytes than the file")

@@ -64,7 +64,7 @@ WAYS_OUT = (
 
 
 @pytest.mark.parametrize("way", WAYS_OUT)
-def test_ways_out_of_a_file_are_refused(tmp_path, way):
+def test_ways_out_of_a_file_are_rejected(tmp_path, way):
     path = keras_layout(tmp_path / "w.weights.h5", way)
     with pytest.raises(formats.UnsupportedFeatureError, match="not followed") as caught:
         formats.open_checkpoint(path)
@@ -73,7 +73,7 @@ def test_ways_out_of_a_file_are_refused(tmp_path, way):
 
 
 @pytest.mark.parametrize("way", WAYS_OUT)
-def test_what_is_beside_a_way_out_is_listed_leniently(tmp_path, way):
+def test_what_is_next_to_a_way_out_is_listed_leniently(tmp_path, way):
     path = keras_layout(tmp_path / "w.weights.h5", way)
     with formats.open_checkpoint(path, lenient=True) as reader:
         assert reader["layers/dense/vars/0"].read().shape == (2, 3)
@@ -122,7 +122,7 @@ def test_a_group_that_holds_itself_is_walked_once(tmp_path):
         assert len(reader) < 4
 
 
-def test_groups_too_deep_are_refused(tmp_path):
+def test_groups_too_deep_are_rejected(tmp_path):
     path = str(tmp_path / "deep.h5")
     with h5py.File(path, "w", libver="latest") as file:
         group = file
@@ -132,7 +132,7 @@ def test_groups_too_deep_are_refused(tmp_path):
         formats.open_checkpoint(path)
 
 
-def test_a_filter_that_is_not_there_is_named(tmp_path):
+def test_a_filter_that_is_missing_is_named(tmp_path):
     path = str(tmp_path / "filtered.h5")
     with h5py.File(path, "w") as file:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -162,7 +162,7 @@ def test_a_truncated_file_says_how_much_is_missing(tmp_path):
             formats.open_checkpoint(str(path))
 
 
-def test_every_truncation_is_refused_or_says_so(tmp_path):
+def test_every_truncation_is_rejected_or_says_so(tmp_path):
     path = tmp_path / "cut.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.zeros(10)
@@ -234,7 +234,7 @@ def test_an_absurd_shape_is_listed_and_not_allocated(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["<f8", ">f8"])  # the first is read natively, the second by the library
-def test_contiguous_values_have_to_lie_in_the_file(tmp_path, dtype):
+def test_contiguous_values_have_to_are_in_the_file(tmp_path, dtype):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(50, dtype=dtype)

@@ -157,7 +157,7 @@ WRITTEN = (dense_links, dense_attributes, types, layouts, links, attributes, com
     "settings", [{}, {"libver": "latest"}, {"track_order": True}, {"userblock_size": 512}]
 )
 @pytest.mark.parametrize("fill", WRITTEN)
-def test_whatever_h5py_writes_is_read_as_the_library_reads_it(
+def test_every_file_of_h5py_is_read_as_the_library_reads_it(
     tmp_path: Path, fill: Callable[[h5py.File], None], settings: dict[str, Any]
 ) -> None:
     path = str(tmp_path / "x.h5")
@@ -172,7 +172,7 @@ def structure_of(data: bytes) -> FileStructure:
     return FileStructure(lambda offset, size: data[offset : offset + size], len(data), superblock)
 
 
-def test_links_are_told_by_kind(tmp_path: Path) -> None:
+def test_links_are_identified_by_kind(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         links(file)
     structure = structure_of((tmp_path / "x.h5").read_bytes())
@@ -250,7 +250,7 @@ def test_a_tree_that_holds_itself_ends(tmp_path: Path) -> None:
         structure.links(structure.root)
 
 
-def test_blocks_of_a_header_that_lie_on_each_other_take_no_memory(tmp_path: Path) -> None:
+def test_blocks_of_a_header_that_are_on_each_other_take_no_memory(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["x"] = 1
     data = bytearray((tmp_path / "x.h5").read_bytes() + bytes(8 << 20))
@@ -297,7 +297,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_says_where_values_lie(name: str) -> None:
+def test_a_layout_says_where_values_are(name: str) -> None:
     message, expected = LAYOUTS[name]
     if expected is not None:
         assert layout_of(message) == expected
@@ -309,7 +309,7 @@ def test_a_layout_says_where_values_lie(name: str) -> None:
 @pytest.mark.parametrize("offset_size", [2, 4, 8])
 @pytest.mark.parametrize("length_size", [2, 4, 8])
 @pytest.mark.parametrize(("version", "newest"), [(0, h5py.h5f.LIBVER_EARLIEST), (3, h5py.h5f.LIBVER_LATEST)])
-def test_a_superblock_tells_where_a_file_ends(
+def test_a_superblock_shows_where_a_file_ends(
     tmp_path: Path, offset_size: int, length_size: int, version: int, newest: int
 ) -> None:
     settings, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)

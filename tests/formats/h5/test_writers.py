@@ -100,7 +100,7 @@ def test_long_attributes_are_read_as_they_were_written(count: int, tmp_path: Pat
         ]
 
 
-def test_a_name_that_no_attribute_holds_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_no_attribute_holds_is_rejected(tmp_path: Path) -> None:
     key = "layer/" + "n" * 64_512
     with pytest.raises(ConversionError, match="64512") as caught:
         save(tmp_path / "w.h5", {key: np.float32(1)}, "keras-h5")
@@ -169,7 +169,7 @@ def test_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
     assert all(same(found[key], array) for key, array in arrays.items())
 
 
-def test_strings_and_foreign_dtypes_are_refused(tmp_path: Path) -> None:
+def test_strings_and_foreign_dtypes_are_rejected(tmp_path: Path) -> None:
     for name in ("string", "qint8", "int4", "variant"):
         with pytest.raises(UnsupportedDtypeError, match=name):
             formats.create_checkpoint(
@@ -179,7 +179,7 @@ def test_strings_and_foreign_dtypes_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [("d/v", "d/v:0/Adam"), ("d/v:0/Adam", "d/v"), ("d//v",), ("d/./v",)])
-def test_paths_that_hdf5_cannot_have_are_refused_before_anything_is_written(
+def test_paths_that_hdf5_cannot_have_are_rejected_before_anything_is_written(
     keys: tuple[str, ...], tmp_path: Path
 ) -> None:
     with pytest.raises(ConversionError) as caught:
@@ -238,7 +238,7 @@ def test_an_abandoned_write_leaves_the_old_file(kind: str, tmp_path: Path) -> No
     assert files(tmp_path) == {"model": b"old"}
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 

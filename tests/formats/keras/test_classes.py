@@ -48,7 +48,7 @@ def told(path: str, *wanted: str) -> list[tuple[str, str]]:
     return [(layer.class_name, layer.name) for layer in model.layers]
 
 
-def test_a_weight_of_two_layers_is_refused(tmp_path: Path) -> None:
+def test_a_weight_of_two_layers_is_rejected(tmp_path: Path) -> None:
     shared = {0: [("a", 1), ("b", 2)], 1: [("kernel", 3), ("bias", 4)], 2: [("kernel", 3), ("bias", 5)]}
     path = saved(tmp_path, shared, {3: (2, 3), 4: (3,), 5: (3,)})
     with pytest.raises(ConversionError, match="belongs to two layers, 'a' and 'b'") as refused:
@@ -72,14 +72,14 @@ def test_objects_in_a_circle_end(tmp_path: Path) -> None:
     assert told(path) == [("Dense", "a.d")]
 
 
-def test_objects_that_are_too_deep_are_refused(tmp_path: Path) -> None:
+def test_objects_that_are_too_deep_are_rejected(tmp_path: Path) -> None:
     chain: dict[int, Edges] = {node: [("next", node + 1)] for node in range(400)}
     path = saved(tmp_path, chain, {400: (2,)})
     with pytest.raises(ModelError, match="more than 128 deep"):
         told(path)
 
 
-def test_what_is_not_wanted_need_not_be_told(tmp_path: Path) -> None:
+def test_unneeded_facts_may_be_missing(tmp_path: Path) -> None:
     edges = {0: [("a", 1), ("b", 2)], 1: [("w", 3)], 2: [("embeddings", 4)]}
     path = saved(tmp_path, edges, {3: (2, 3), 4: (5, 2)})
     assert told(path, "v4") == [("Embedding", "b")]
@@ -87,7 +87,7 @@ def test_what_is_not_wanted_need_not_be_told(tmp_path: Path) -> None:
         told(path)
 
 
-def test_the_name_of_one_layer_tells_its_class(tmp_path: Path) -> None:
+def test_the_name_of_one_layer_shows_its_class(tmp_path: Path) -> None:
     edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
     weights = {3: (2, 2), 4: (2, 2)}
     path = saved(tmp_path, edges, weights, "net/dense/kernel", "net/dense_7/kernel")
@@ -96,7 +96,7 @@ def test_the_name_of_one_layer_tells_its_class(tmp_path: Path) -> None:
     assert told(path) == [("Dense", "a"), ("EinsumDense", "b")]
 
 
-def test_a_name_that_all_layers_have_tells_nothing(tmp_path: Path) -> None:
+def test_a_name_that_all_layers_have_shows_nothing(tmp_path: Path) -> None:
     """Keras 3 gives the weights of a subclassed model its name, for every layer."""
     edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
     path = saved(tmp_path, edges, {3: (2, 2), 4: (2, 2)}, "dense/kernel", "dense/kernel")

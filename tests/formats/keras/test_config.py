@@ -49,7 +49,7 @@ def test_models_may_be_nested_32_levels_deep() -> None:
         ("3.0.0", {}, None),
     ],
 )
-def test_a_training_configuration_tells_its_generation(
+def test_a_training_configuration_shows_its_generation(
     version: str, settings: dict[str, Any], generation: str | None
 ) -> None:
     training = json.dumps({"optimizer_config": {"class_name": "Adam", "config": settings}})

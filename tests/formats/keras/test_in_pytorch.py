@@ -56,7 +56,7 @@ def test_kerass_own_class_is_known(beside: dict[str, Any]) -> None:
         ("BatchNormalization", {"renorm": True}, "no BatchNormalization with renorm=True"),
     ],
 )
-def test_what_pytorch_computes_otherwise_is_refused(
+def test_what_pytorch_computes_otherwise_is_rejected(
     class_name: str, config: dict[str, Any], words: str
 ) -> None:
     found = model(class_name, {}, **config)
@@ -88,7 +88,7 @@ def test_what_pytorch_computes_otherwise_is_refused(
         ("LayerNormalization", {"axis": [-2], "epsilon": 1e-5}, "normalizes axis [-2]"),
     ],
 )
-def test_what_weights_do_not_say_is_told(class_name: str, config: dict[str, Any], words: str) -> None:
+def test_what_weights_do_not_say_is_reported(class_name: str, config: dict[str, Any], words: str) -> None:
     (remark,) = remarks_on(model(class_name, {}, **config))
     assert words in remark
 
@@ -117,7 +117,7 @@ def test_a_padding_is_uneven_for_strides_and_even_windows(
     assert len(remarks_on(layer)) == is_uneven
 
 
-def test_a_pool_steps_by_its_window_where_nothing_else_is_said() -> None:
+def test_a_pool_steps_by_its_window_where_nothing_else_is_reported() -> None:
     for strides in (None, [3, 3]):
         (remark,) = remarks_on(model("MaxPooling2D", {}, padding="same", pool_size=[3, 3], strides=strides))
         assert "pad with -inf" in remark

@@ -51,7 +51,7 @@ def test_the_bias_of_a_gru_has_two_rows_where_it_is_added_after_resetting() -> N
     assert shapes == [(6,), (2, 6)]
 
 
-def test_what_only_the_input_tells_may_be_given() -> None:
+def test_what_only_the_input_shows_may_be_given() -> None:
     found = LAYERS["DepthwiseConv2D"].weights_of(
         {"kernel_size": [1, 1], "depth_multiplier": 2}.get, {"CHANNELS": 5}
     )

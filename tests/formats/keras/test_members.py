@@ -91,7 +91,7 @@ def test_names_that_keras_made_up_count_in_the_order_of_the_members(names: list[
     assert len(merged(ordered, [dense(0, 1, 2)])) == 3
 
 
-def test_layers_of_a_model_are_in_its_order_whatever_they_are_called() -> None:
+def test_layers_of_a_model_are_in_its_order_under_any_names() -> None:
     stream = MemberStream(
         "dense", [member("d0", 0, "dense", "layers/d0"), member("d1", 1, "dense", "layers/d1")]
     )

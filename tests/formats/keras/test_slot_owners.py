@@ -46,13 +46,13 @@ def test_slots_are_called_by_their_variables(path: str) -> None:
         assert reader.edge_paths == {}, "rules see keys"
 
 
-def test_without_a_configuration_nothing_tells_them() -> None:
+def test_without_a_configuration_nothing_shows_them() -> None:
     with formats.open_checkpoint(data_path("keras3_mlp/mlp.weights.h5")) as reader:
         assert reader.object_paths == {}
 
 
 @pytest.mark.parametrize("config", ["{", json.dumps({"class_name": "Model", "config": {}})])
-def test_a_configuration_that_tells_no_model_is_no_error(config: str, tmp_path: Path) -> None:
+def test_a_configuration_that_shows_no_model_is_not_an_error(config: str, tmp_path: Path) -> None:
     path = tmp_path / "model.h5"
     path.write_bytes(_bytes("optimizers/new/adam/model.h5"))
     with h5py.File(path, "r+") as file:

@@ -41,7 +41,7 @@ def file(root: StoredObject) -> ObjectTree:
     return ObjectTree(root, [root], leaves={one.key: one for one in root.everything()})
 
 
-def test_children_pair_by_name_whatever_their_order() -> None:
+def test_children_pair_by_name_in_any_order() -> None:
     mine = node("", front=node("", leaf("a", name="kernel")), back=node("", leaf("b", name="kernel")))
     theirs = node("", back=node("", leaf("x")), front=node("", leaf("y")))
     assert paired(program(mine), file(theirs)) == {"x": "b", "y": "a"}
@@ -78,7 +78,7 @@ def test_names_that_keras_made_up_tell_the_class() -> None:
     assert paired(program(node("", parts=mine)), file(node("", parts=theirs))) == {"x": "b", "y": "a"}
 
 
-def test_layers_of_the_same_names_pair_by_these_whatever_their_order() -> None:
+def test_layers_of_the_same_names_pair_by_these_in_any_order() -> None:
     mine = listed(node("one", leaf("a", name="w")), node("two", leaf("b", name="w")))
     theirs = container(dense=node("two", leaf("x")), dense_1=node("one", leaf("y")))
     found = paired(program(node("", parts=mine)), file(node("", parts=theirs)))
@@ -93,7 +93,7 @@ def test_trained_variables_come_first_in_a_file() -> None:
     assert found == {"0": "w", "1": "b", "2": "seen"}
 
 
-def test_variables_of_one_shape_are_ambiguous_if_nothing_tells_what_is_trained() -> None:
+def test_variables_of_one_shape_are_ambiguous_if_nothing_shows_what_is_trained() -> None:
     mine = node("", custom=node("", leaf("w", ROW, "w"), leaf("seen", ROW, "seen")))
     theirs = node("", custom=node("", leaf("0", ROW), leaf("1", ROW)))
     with pytest.raises(StructureError, match="no file says which of them are trainable") as raised:
@@ -169,7 +169,7 @@ def test_parts_of_a_layer_stored_flat_take_the_one_order_that_fits() -> None:
     assert paired(file(mine), file(theirs)) == {"0": "s", "1": "k", "2": "b", "3": "g"}
 
 
-def test_parts_of_a_layer_that_could_change_places_are_ambiguous() -> None:
+def test_parts_of_a_layer_that_could_be_swapped_are_ambiguous() -> None:
     flat = StoredObject("block", "block", [leaf("s"), leaf("t")], is_flat=True)
     parts = node("block", one=node("", leaf("0")), two=node("", leaf("1")))
     mine, theirs = StoredObject(members=[flat], is_list=True), node("", layers=container(block=parts))
@@ -178,7 +178,7 @@ def test_parts_of_a_layer_that_could_change_places_are_ambiguous() -> None:
     assert raised.value.is_ambiguous
 
 
-def test_a_quantized_layer_is_saved_by_name_whatever_is_trained() -> None:
+def test_a_quantized_layer_is_saved_by_name_trained_or_not() -> None:
     """Keras 3 saves kernel, bias and scale; of these the optimizer trains the bias alone."""
     kernel = StoredVariable("k", SQUARE, "int", "kernel")
     mine = node("", kernel, leaf("s", ROW, "kernel_scale"), leaf("b", ROW, "bias", place=0))

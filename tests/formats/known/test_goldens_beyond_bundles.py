@@ -121,7 +121,7 @@ def kinds_of(path: str) -> dict[str, str]:
         return dict(reader.kinds)
 
 
-def test_optimizer_state_is_told_from_weights():
+def test_optimizer_state_is_distinguished_from_weights():
     kinds = kinds_of("keras_mlp/mlp.with_optimizer.h5")
     assert kinds["optimizer_weights/iteration"] == "optimizer"
     assert kinds["optimizer_weights/Adam/m/hidden/kernel"] == "slot"
@@ -140,7 +140,7 @@ def test_optimizer_state_is_told_from_weights():
         assert Counter(kinds.values()) == {"variable": 10, "slot": 16, "optimizer": 2}
 
 
-def test_metadata_tells_producer_version_and_layers_in_order():
+def test_metadata_shows_producer_version_and_layers_in_order():
     with formats.open_checkpoint(data_path("keras_mlp/mlp.with_optimizer.h5")) as reader:
         metadata = reader.facts.document()
     assert (metadata["producer"], metadata["version"], metadata["backend"]) == (
@@ -161,7 +161,7 @@ def test_metadata_tells_producer_version_and_layers_in_order():
     assert metadata["layers"][0]["weights"] == ["hidden/kernel", "hidden/bias"]
 
 
-def test_a_keras_archive_tells_its_layers_and_their_weights():
+def test_a_keras_archive_shows_its_layers_and_their_weights():
     with formats.open_checkpoint(data_path("keras3_conv/conv.keras")) as reader:
         metadata = reader.facts.document()
         known = set(reader)
@@ -188,7 +188,7 @@ def test_attributes_in_parts_are_put_together():
 @pytest.mark.parametrize(
     "damaged", [e for e in manifest()["corrupt"] if e["kind"] == "h5"], ids=lambda e: e["path"]
 )
-def test_damaged_files_are_refused_as_the_manifest_says(damaged):
+def test_damaged_files_are_rejected_as_the_manifest_says(damaged):
     path = data_path(damaged["path"])
     if damaged["verdict"] == "ok":
         with formats.open_checkpoint(path) as reader:

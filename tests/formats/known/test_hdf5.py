@@ -90,7 +90,7 @@ def test_opaque_bytes_with_a_dtype_are_numbers(tmp_path, name):
         ("float8_e5m2", (7, 2, 5, 0, 2), 15),
     ],
 )
-def test_floating_types_are_told_by_their_fields(tmp_path, dtype, fields, bias):
+def test_floating_types_are_identified_by_their_fields(tmp_path, dtype, fields, bias):
     path = str(tmp_path / "b.h5")
     kind = h5py.h5t.IEEE_F16LE.copy()
     kind.set_fields(*fields)

@@ -69,7 +69,7 @@ def test_a_file_without_version_has_none(tmp_path):
         assert reader.facts.document()["producer"] == "keras"
 
 
-def test_a_weight_that_is_not_there_is_listed_without_dtype(tmp_path):
+def test_a_weight_that_is_missing_is_listed_without_dtype(tmp_path):
     path = write(tmp_path / "x.h5", {"d": {"d/kernel:0": np.zeros((2, 3)), "d/bias:0": np.zeros(3)}})
     with h5py.File(path, "a") as file:
         del file["d/d/bias:0"]
@@ -81,7 +81,7 @@ def test_a_weight_that_is_not_there_is_listed_without_dtype(tmp_path):
         assert "'d/d/bias:0'" in finding.message
 
 
-def test_a_layer_that_is_not_there_hides_keys(tmp_path):
+def test_a_layer_that_is_missing_hides_keys(tmp_path):
     path = write(tmp_path / "x.h5", {"d": {"d/kernel:0": np.zeros((2, 3))}, "e": {}})
     with h5py.File(path, "a") as file:
         del file["e"]
@@ -134,7 +134,7 @@ def sequential(*layers):
     return {"class_name": "Sequential", "config": {"name": "s", "layers": list(layers)}}
 
 
-def test_shapes_that_fit_are_no_finding(tmp_path):
+def test_shapes_that_fit_are_not_a_finding(tmp_path):
     weights = {"d": {"d/kernel:0": np.zeros((2, 3)), "d/bias:0": np.zeros(3)}}
     assert shape_findings(write(tmp_path / "x.h5", weights, config=sequential(dense()))) == []
 
@@ -179,7 +179,7 @@ def test_layers_of_nested_models_are_compared(tmp_path):
         dense(units=None),
     ],
 )
-def test_what_a_configuration_does_not_tell_is_not_compared(tmp_path, config):
+def test_what_a_configuration_does_not_show_is_not_compared(tmp_path, config):
     weights = {"d": {"d/kernel:0": np.zeros((9, 9)), "d/bias:0": np.zeros(1)}}
     assert shape_findings(write(tmp_path / "x.h5", weights, config=sequential(config))) == []
 

@@ -93,7 +93,7 @@ def test_a_missing_shard_is_one_finding(tmp_path: Path) -> None:
         assert [finding.code for finding in found] == ["shard-missing"]
 
 
-def test_names_that_differ_in_their_first_part_are_told_by_their_shards(tmp_path: Path) -> None:
+def test_names_that_differ_in_their_first_part_are_identified_by_their_shards(tmp_path: Path) -> None:
     """transformers drops the first part, so both are one path, each in a file of its own."""
     weight_map = {}
     for number, name in enumerate(("a/x/w:0", "b/x/w:0"), 1):

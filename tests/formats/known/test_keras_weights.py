@@ -61,7 +61,7 @@ def test_a_missing_shard_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../m.h5", "/etc/passwd", "..", "a/b.h5", "a\\b.h5", "", "x\0y"])
-def test_a_map_names_files_beside_it_only(tmp_path, name):
+def test_a_map_names_files_next_to_it_only(tmp_path, name):
     path = write_shards(tmp_path, {"/layers/dense/vars": name})
     with pytest.raises(formats.UnsupportedFeatureError, match="not a file in this folder"):
         formats.open_checkpoint(path)
@@ -152,13 +152,13 @@ def test_a_flipped_bit_in_an_archive_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/x", "a/../../b", "..\\evil"])
-def test_members_that_lead_elsewhere_are_refused(tmp_path, name):
+def test_members_that_lead_elsewhere_are_rejected(tmp_path, name):
     path = repack(tmp_path, lambda members: members.update({name: b""}))
     with pytest.raises(formats.UnsupportedFeatureError, match="points outside the archive"):
         formats.open_checkpoint(path)
 
 
-def test_an_archive_without_weights_is_refused(tmp_path):
+def test_an_archive_without_weights_is_rejected(tmp_path):
     def without(members):
         members["model.weights.npz"] = members.pop("model.weights.h5")
 
@@ -179,7 +179,7 @@ def test_broken_texts_are_findings_and_the_tensors_still_read(tmp_path):
         assert any("config.json is not UTF-8" in finding.message for finding in reader.findings)
 
 
-def test_shapes_are_held_against_the_configuration(tmp_path):
+def test_shapes_are_compared_with_the_configuration(tmp_path):
     def wider(members):
         config = json.loads(members["config.json"])
         for layer in config["config"]["layers"]:
@@ -195,7 +195,7 @@ def test_shapes_are_held_against_the_configuration(tmp_path):
     }
 
 
-def test_shapes_within_wrappers_and_cells_are_held_against_the_configuration(tmp_path):
+def test_shapes_within_wrappers_and_cells_are_compared_with_the_configuration(tmp_path):
     def wider(members):
         config = json.loads(members["config.json"])
         (wrapper,) = (layer for layer in config["config"]["layers"] if layer["class_name"] == "Bidirectional")

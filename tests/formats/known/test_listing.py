@@ -124,7 +124,7 @@ def test_a_key_listed_twice_is_corrupt(tmp_path):
         "{" * 99_999,
     ],
 )
-def test_other_json_is_no_checkpoint(tmp_path, text):
+def test_other_json_is_not_a_checkpoint(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(formats.UnknownFormatError):

@@ -140,7 +140,7 @@ def test_elements_without_dtype_are_listed(descr, itemsize):
 
 
 @pytest.mark.parametrize("descr", [b"','", b"'<f4,'", b"'3('", b"[('a', 'zz')]", b"[1]", b"[('a',)]", b"7"])
-def test_elements_of_what_is_no_type_are_damage(descr):
+def test_elements_of_what_is_not_a_type_are_damage(descr):
     with pytest.raises(ValueError, match=r"\.npy element type"):
         decode_header(npy(b"{'descr': " + descr + b", 'fortran_order': False, 'shape': (2,)}"))
 
@@ -218,7 +218,7 @@ def test_a_shape_larger_than_its_member_is_corrupt(tmp_path):
         assert [finding.code for step in reader.verify() for finding in step.findings] == ["tensor-size"]
 
 
-def test_an_empty_array_larger_than_numpy_has_is_refused(tmp_path):
+def test_an_empty_array_larger_than_numpy_has_is_rejected(tmp_path):
     shape = (0, 1 << 62, 1 << 62)
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': %s}" % repr(shape).encode()
     with formats.open_checkpoint(write(tmp_path / "x.npz", x=npy(header, b""))) as reader:
@@ -266,7 +266,7 @@ def edited(tmp_path, edit) -> str:
 
 
 @pytest.mark.parametrize(("flag", "said"), [(0x1, "is encrypted"), (0x20, "is patch data")])
-def test_members_that_are_not_what_they_hold_are_refused(tmp_path, flag, said):
+def test_members_that_are_not_what_they_hold_are_rejected(tmp_path, flag, said):
     def edit(data, central):
         data[6] |= flag
         data[central + 8] |= flag
@@ -285,7 +285,7 @@ def test_versions_of_headers_are_those_that_numpy_reads():
         decode_header(bytes(data))
 
 
-def test_other_compressions_are_refused(tmp_path):
+def test_other_compressions_are_rejected(tmp_path):
     path = str(tmp_path / "b.npz")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("x.npy", npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': ()}", b"\7"))
@@ -293,7 +293,7 @@ def test_other_compressions_are_refused(tmp_path):
         formats.open_checkpoint(path)
 
 
-def test_members_that_lead_elsewhere_are_refused(tmp_path):
+def test_members_that_lead_elsewhere_are_rejected(tmp_path):
     path = str(tmp_path / "up.npz")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../x.npy", b"")

@@ -175,7 +175,7 @@ def test_scales_of_microscaling_are_numbers(tmp_path):
         assert [str(value) for value in reader["a"].read().astype("f4")] == ["1.0", "2.0", "nan"]
 
 
-def test_text_with_a_brace_in_its_ninth_column_is_no_safetensors(tmp_path):
+def test_text_with_a_brace_in_its_ninth_column_is_not_a_safetensors(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("abcdefgh{}")
     with pytest.raises(formats.UnknownFormatError):
@@ -183,7 +183,7 @@ def test_text_with_a_brace_in_its_ninth_column_is_no_safetensors(tmp_path):
 
 
 @pytest.mark.parametrize("code", ["U8", "BOOL"])
-def test_more_dimensions_than_numpy_has_are_refused(code, tmp_path):
+def test_more_dimensions_than_numpy_has_are_rejected(code, tmp_path):
     path = write(tmp_path / "deep.safetensors", {"deep": entry(0, 1, [1] * 70, code)}, b"\1")
     with formats.open_checkpoint(path) as reader:
         deep = reader["deep"]

@@ -105,7 +105,7 @@ def test_digests_do_not_depend_on_who_computes_them(tmp_path: Path, monkeypatch:
             assert dict(digests(reader, list(reader), algorithm, pool, exact=True)) == expected
 
 
-def test_an_index_that_lies_alone_tells_what_it_knows(tmp_path: Path) -> None:
+def test_an_index_without_shards_shows_what_it_has(tmp_path: Path) -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     extents = [((1, 1), (0, -1)), ((0, 1), (0, -1))]
     tensors = {"n": values, "p": partitioned(values, extents), "s": strings([b"ab"])}

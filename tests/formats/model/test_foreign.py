@@ -36,7 +36,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("what", CONTENTS)
-def test_what_it_is_instead_is_said(tmp_path, what):
+def test_what_it_is_instead_is_reported(tmp_path, what):
     path = tmp_path / "weights.h5"
     path.write_bytes(CONTENTS[what])
     with pytest.raises(formats.UnknownFormatError) as caught:
@@ -69,7 +69,7 @@ def test_a_bundle_whose_prefix_ends_in_h5_is_a_bundle(tmp_path):
         ("a zip archive that contains w.safetensors", {"w.safetensors": b""}),
     ],
 )
-def test_what_is_in_an_archive_is_said(tmp_path, what, members):
+def test_what_is_in_an_archive_is_reported(tmp_path, what, members):
     path = str(tmp_path / "model")
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
@@ -91,7 +91,7 @@ def test_what_is_left_of_an_orbax_directory_is_named(tmp_path, below):
 
 
 @pytest.mark.parametrize("name", ["saved_model/module/saved_model.pb", "name_based/adam/model.ckpt-5.meta"])
-def test_what_begins_alike_is_no_onnx_model(name, tmp_path):
+def test_what_begins_alike_is_not_an_onnx_model(name, tmp_path):
     shutil.copy(data_path(name), tmp_path / "model")
     with pytest.raises(formats.UnknownFormatError) as caught:
         formats.open_checkpoint(str(tmp_path / "model"))
@@ -99,7 +99,7 @@ def test_what_begins_alike_is_no_onnx_model(name, tmp_path):
     assert "GraphDef" not in caught.value.message
 
 
-def test_other_archives_are_no_checkpoints(tmp_path):
+def test_other_archives_are_not_checkpoints(tmp_path):
     path = str(tmp_path / "x.zip")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", b"")

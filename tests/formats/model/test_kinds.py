@@ -97,7 +97,7 @@ def test_moving_averages_are_variables() -> None:
     assert not any("ExponentialMovingAverage" in key for key in found.get("slot", ()))
 
 
-def test_a_kind_is_told_without_looking_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_is_reported_without_looking_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     tell = kinds_module._Names.slot
     monkeypatch.setattr(
@@ -117,7 +117,7 @@ def test_a_kind_is_told_without_looking_at_all_others(monkeypatch: pytest.Monkey
     assert found.get("missing") is None
 
 
-def test_keys_that_stand_between_a_variable_and_its_slot_hide_nothing() -> None:
+def test_keys_that_are_between_a_variable_and_its_slot_hide_nothing() -> None:
     found = kinds(
         **{"w": W, "w-1": W, "w.b": (3,), "w/Adam": W, "w0/Adam": W, "v": (), "v/Foo": (), "v/Foo/Bar": ()}
     )

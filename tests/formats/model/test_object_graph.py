@@ -122,7 +122,7 @@ def test_cycles_and_aliases_are_legal() -> None:
     assert flaws(graph) == []
 
 
-def test_what_contradicts_itself_is_told() -> None:
+def test_what_contradicts_itself_is_reported() -> None:
     graph = graph_of(
         node(("far", 9), ("back", -1), ("twice", 1), ("twice", 2)),
         node(keys=("there", "missing"), slots=((7, "m", 2), (0, "v", -3))),
@@ -143,7 +143,7 @@ def test_what_contradicts_itself_is_told() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x0a", b"\x0a\x05\x0a", b"\xff\xff"])
-def test_what_is_no_graph(data: bytes) -> None:
+def test_what_is_not_a_graph(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"no nodes|varint|runs past|are left"):
         ObjectGraph.decode(data)
 
@@ -194,6 +194,6 @@ def test_more_nodes_than_the_bytes_have_edges_for_are_rejected(count: int, is_gr
             ObjectGraph.decode(data)
 
 
-def test_other_fields_of_a_graph_are_no_nodes() -> None:
+def test_other_fields_of_a_graph_are_not_nodes() -> None:
     data = b"\x0a\x00" + b"\x12\x00" * 5000
     assert len(ObjectGraph.decode(data).nodes) == 1

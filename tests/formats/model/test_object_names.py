@@ -14,7 +14,7 @@ def test_what_objects_save_under_is_an_attribute(attribute: str) -> None:
 
 
 @pytest.mark.parametrize("part", [".S", "..S", "S/T", "", " S", "-S", "1", "x"])
-def test_parts_of_a_path_are_no_attributes(part: str) -> None:
+def test_parts_of_a_path_are_not_attributes(part: str) -> None:
     """A slash within an edge is spelled `.S`, which has no small letter, either."""
     key = f"optimizer/.ATTRIBUTES/{part}"
     assert object_name(key) == ObjectName(key, "", "", VARIABLE_VALUE)

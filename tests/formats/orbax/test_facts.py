@@ -24,7 +24,7 @@ def test_texts_and_empty_containers_follow_the_tensors_of_their_folder() -> None
     assert set(found.types) == {*keys.values(), *found.values, *found.empty}
 
 
-def test_what_stands_beside_tensors_that_are_left_out_is_left_out() -> None:
+def test_what_is_next_to_tensors_that_are_left_out_is_left_out() -> None:
     found = moved({key: key for key in TYPES if key.startswith("opt")})
     assert found.values == {}
     assert found.empty == {"opt/1": "Dict", "opt/0/mu/none": "None", "none": "None"}

@@ -31,7 +31,7 @@ def test_what_flax_wrote_is_read_to_the_bit(name: str) -> None:
         assert {key: summed(reads_alike(each)) for key, each in reader.items()} == sample["tensors"]
 
 
-def test_the_state_of_an_optimizer_is_told_from_the_parameters() -> None:
+def test_the_state_of_an_optimizer_is_distinguished_from_the_parameters() -> None:
     with formats.open_checkpoint(data_path("orbax", "new/flax_legacy/checkpoint_10")) as reader:
         assert reader.kinds["opt_state/0/trace/dense_0/kernel"] == "slot"
         assert reader.kinds["params/dense_0/kernel"] == "variable"

@@ -66,7 +66,7 @@ def test_what_keras_wrote_is_read_by_item() -> None:
     assert found == {"slot"}
 
 
-def test_what_is_no_tensor_is_shown() -> None:
+def test_what_is_not_a_tensor_is_shown() -> None:
     for version in ("new", "old"):
         with formats.open_checkpoint(sample(f"{version}/odd_names")) as reader:
             shown = reader.facts.document()
@@ -107,7 +107,7 @@ def test_two_keys_of_one_stored_name_are_an_error() -> None:
                 reader[key].read()
 
 
-def test_a_tall_tree_of_nodes_is_gone_through() -> None:
+def test_a_tall_tree_of_nodes_is_scanned() -> None:
     """tensorstore wrote it with nodes of few keys, without compression."""
     with open(data_path("orbax", "ocdbt_small.truth.json"), encoding="utf-8") as file:
         truth = json.load(file)
@@ -260,7 +260,7 @@ HUGE = {
 
 @pytest.mark.parametrize("what", HUGE)
 @pytest.mark.parametrize("copied", ["old/zarr2_files"], indirect=True)
-def test_an_array_that_asks_for_too_much_is_an_error(copied: Path, what: str) -> None:
+def test_an_array_that_requests_too_much_is_an_error(copied: Path, what: str) -> None:
     rewritten(copied / "dense_0.kernel" / ".zarray", HUGE[what])
     with pytest.raises(formats.CheckpointError):
         opened(copied)

@@ -69,7 +69,7 @@ def test_folder_and_index_are_one_checkpoint(tmp_path: Path) -> None:
     assert findings(index) == []
 
 
-def test_a_directory_lists_it_as_one_member_beside_others(tmp_path: Path) -> None:
+def test_a_directory_lists_it_as_one_member_next_to_others(tmp_path: Path) -> None:
     write(tmp_path)
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).write_text('{"model_type": "x"}')
@@ -116,7 +116,7 @@ def test_a_folder_with_one_whole_file_stays_a_directory(tmp_path: Path) -> None:
     ]
 
 
-def test_shards_without_their_index_are_refused_by_name(tmp_path: Path) -> None:
+def test_shards_without_their_index_are_rejected_by_name(tmp_path: Path) -> None:
     os.unlink(write(tmp_path))
     (member,) = Directory(parse_location(str(tmp_path))).members
     assert member.name == "model-?????-of-00002.safetensors"
@@ -144,7 +144,7 @@ def test_a_shard_by_itself_opens_with_a_note(tmp_path: Path) -> None:
         ("ckpt-12-00001-of-00002", 12),
     ],
 )
-def test_number_and_count_of_a_shard_are_no_step(name: str, step: int | None) -> None:
+def test_number_and_count_of_a_shard_are_not_a_step(name: str, step: int | None) -> None:
     assert step_of(name) == step
 
 
@@ -192,7 +192,7 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize("case", CONTRADICTIONS)
-def test_an_index_that_its_shards_contradict_is_refused(case: str, tmp_path: Path) -> None:
+def test_an_index_that_its_shards_contradict_is_rejected(case: str, tmp_path: Path) -> None:
     places, key, message, found = CONTRADICTIONS[case]
     index = write(tmp_path, places)
     with pytest.raises(formats.CorruptCheckpointError, match=message) as caught:
@@ -201,7 +201,7 @@ def test_an_index_that_its_shards_contradict_is_refused(case: str, tmp_path: Pat
     assert findings(index) == found
 
 
-def test_a_key_in_two_shards_is_refused(tmp_path: Path) -> None:
+def test_a_key_in_two_shards_is_rejected(tmp_path: Path) -> None:
     index = write(tmp_path)
     save(tmp_path / SECOND, {"a": np.arange(3), "c": np.float32(1)}, "safetensors", overwrite=True)
     with pytest.raises(
@@ -211,7 +211,7 @@ def test_a_key_in_two_shards_is_refused(tmp_path: Path) -> None:
     assert findings(index) == [("error", "entry", "a", INDEX)]
 
 
-def test_what_the_index_does_not_name_is_refused(tmp_path: Path) -> None:
+def test_what_the_index_does_not_name_is_rejected(tmp_path: Path) -> None:
     index = write(tmp_path)
     save(tmp_path / SECOND, {"c": np.float32(1), "d": np.arange(2)}, "safetensors", overwrite=True)
     with pytest.raises(
@@ -222,7 +222,7 @@ def test_what_the_index_does_not_name_is_refused(tmp_path: Path) -> None:
     assert findings(index) == [("error", "entry", "d", INDEX)]
 
 
-def test_an_index_that_names_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_index_that_names_nothing_is_rejected(tmp_path: Path) -> None:
     index = write(tmp_path)
     (tmp_path / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": {}}))
     for lenient in (False, True):
@@ -253,7 +253,7 @@ def test_a_damaged_shard_hides_its_own_tensors_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../m.safetensors", "/etc/x.safetensors", "..", "a/b.safetensors", "", "x\0y"]
 )
-def test_an_index_names_files_beside_it_only(name: str, tmp_path: Path) -> None:
+def test_an_index_names_files_next_to_it_only(name: str, tmp_path: Path) -> None:
     index = write(tmp_path, {"d": name})
     with pytest.raises(formats.UnsupportedFeatureError, match="not a file in this folder"):
         formats.open_checkpoint(index, lenient=True)
@@ -329,7 +329,7 @@ def test_names_are_those_of_the_hub(
     assert files(tmp_path / "out") == written
 
 
-def test_no_shard_is_larger_than_asked_for_but_with_one_tensor(tmp_path: Path) -> None:
+def test_no_shard_is_larger_than_requested_but_with_one_tensor(tmp_path: Path) -> None:
     save(tmp_path / "x.safetensors", ARRAYS, "safetensors", shard_size=70)
     for name in names(tmp_path):
         if name.endswith(".safetensors"):
@@ -442,7 +442,7 @@ def test_the_fixture_is_what_torch_wrote() -> None:
     assert len(read_all(data_path("hf"))) == 9
 
 
-def test_an_index_of_many_tensors_that_no_shard_has_is_refused(tmp_path: Path) -> None:
+def test_an_index_of_many_tensors_that_no_shard_has_is_rejected(tmp_path: Path) -> None:
     """Each is an error by name, which takes far more memory than its line in the index."""
     keys = {f"k{number}": FIRST for number in range(21_000)}
     index = write(tmp_path, keys)

@@ -76,7 +76,7 @@ def test_a_small_archive_ends_with_a_short_record() -> None:
 
 
 @pytest.mark.parametrize("begin", [(1 << 32) - 1, 1 << 32, 5 << 30])
-def test_offsets_beyond_four_gigabytes_stand_in_records_of_64_bits(begin: int) -> None:
+def test_offsets_beyond_four_gigabytes_are_in_records_of_64_bits(begin: int) -> None:
     data, directory = written(begin, {"m": b"abc"})
     entry = struct.unpack_from("<4sHHHHHHIIIHHHHHII", data, directory)
     short = 0xFFFFFFFF
@@ -125,7 +125,7 @@ def test_a_member_of_four_gigabytes_has_sizes_of_64_bits() -> None:
     assert target.data[directory + 47 : directory + 67] == struct.pack("<HHQQ", 1, 16, size, size)
 
 
-def test_a_member_of_another_size_than_was_said_is_an_error() -> None:
+def test_a_member_of_another_size_than_was_reported_is_an_error() -> None:
     zipped = Zipped(Target())  # type: ignore[arg-type]
     zipped.begin("m", 3)
     zipped.write(b"ab")

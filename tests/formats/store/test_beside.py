@@ -83,7 +83,7 @@ def test_what_comes_and_goes_is_seen(tmp_path: Path) -> None:
     assert files_beside(parse_location(prefix), SHARD) == shards[1:]
 
 
-def test_a_listing_is_doubted_while_the_clock_stands_still(
+def test_a_listing_is_doubted_while_the_clock_is_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change within one tick leaves the directory's time unchanged, and a tick may take a second."""

@@ -114,7 +114,7 @@ def test_what_is_put_is_the_entry_that_is_found(store: BucketStore) -> None:
     assert not store.is_unanswered(PATH)
 
 
-def test_what_is_not_there_is_none_and_deleted_already(store: BucketStore, library: Library) -> None:
+def test_what_is_missing_is_none_and_deleted_already(store: BucketStore, library: Library) -> None:
     assert store.asked(PATH) is None
     assert store.get(PATH, 100) is None
     store.put(PATH, b"x", NOTHING)
@@ -163,7 +163,7 @@ def test_an_object_that_changes_after_it_was_looked_at_is_not_put_over(
     assert library.objects["run/x"][0] == b"first"
 
 
-def test_a_server_that_knows_no_condition_is_asked_before(store: BucketStore, library: Library) -> None:
+def test_a_server_that_knows_no_condition_is_requested_before(store: BucketStore, library: Library) -> None:
     library.knows = False
     store.put(PATH, b"first", NOTHING)
     assert library.asked == ["put create", "head", "put overwrite"]
@@ -187,7 +187,9 @@ def test_whether_a_server_keeps_conditions_is_tried(
     assert store.keeps_conditions(PATH, b"") is True
 
 
-def test_a_busy_server_is_asked_again_and_a_broken_one_given_up(store: BucketStore, library: Library) -> None:
+def test_a_busy_server_is_requested_again_and_a_broken_one_given_up(
+    store: BucketStore, library: Library
+) -> None:
     busy = OSError("status code: 503 Service Unavailable: topsecret")
     library.errors = [busy, busy]
     assert store.put(PATH, b"x", NOTHING).size == 1
@@ -202,14 +204,14 @@ def test_a_busy_server_is_asked_again_and_a_broken_one_given_up(store: BucketSto
     assert library.objects["run/x"][0] == b"x"
 
 
-def test_a_bucket_that_is_not_there_is_to_be_created(store: BucketStore, library: Library) -> None:
+def test_a_bucket_that_is_missing_must_be_created(store: BucketStore, library: Library) -> None:
     library.errors = [OSError("status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>")]
     with pytest.raises(CheckpointNotFoundError, match="s3://bucket does not exist") as caught:
         store.put(PATH, b"x", NOTHING)
     assert caught.value.hints == ("create the bucket with the provider's own tools",)
 
 
-def test_an_answer_that_nobody_waits_for_is_taken_note_of(store: BucketStore, library: Library) -> None:
+def test_an_answer_is_noted_even_if_nothing_waits_for_it(store: BucketStore, library: Library) -> None:
     library.errors = [KeyboardInterrupt()]
     with pytest.raises(KeyboardInterrupt):
         store.put(PATH, b"x", NOTHING)

@@ -25,7 +25,7 @@ def folders(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has renameat2")
-def test_directories_change_places(folders: tuple[str, str]) -> None:
+def test_directories_are_swapped(folders: tuple[str, str]) -> None:
     one, other = folders
     assert _exchanged(one, other)
     assert (files(one), files(other)) == ({"other": b"other"}, {"one": b"one"})

@@ -70,7 +70,7 @@ def test_files_are_read_at_places(repository: Repository) -> None:
     )
 
 
-def test_names_are_whatever_they_are(repository: Repository) -> None:
+def test_names_may_have_any_characters(repository: Repository) -> None:
     assert parse_location("HEAD:") == "HEAD:"
     names = [each.name for each in parse_location("HEAD:").listing()]
     assert names == sorted(["b\nwith: odd", "link", "loop", "out", "sub"])
@@ -131,7 +131,7 @@ def test_packed_objects_are_read(repository: Repository) -> None:
         assert file.read(0, 3) == b"012"
 
 
-def test_an_object_that_is_not_there_is_an_error(repository: Repository) -> None:
+def test_an_object_that_is_missing_is_an_error(repository: Repository) -> None:
     blob = repository.git("rev-parse", "HEAD:sub/a").strip()
     place = repository.folder / ".git" / "objects" / blob[:2] / blob[2:]
     file = parse_location(parse_location("HEAD:sub/a")).open()

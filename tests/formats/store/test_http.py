@@ -55,7 +55,7 @@ def read(web: Web, begin: int = 0, size: int = len(DATA), path: str = "/run/x") 
         return file.read(begin, size)
 
 
-def test_a_file_is_looked_at_once_and_its_ranges_are_asked_for(web: Web) -> None:
+def test_a_file_is_looked_at_once_and_its_ranges_are_requested(web: Web) -> None:
     path = f"{web.url}/run/x"
     entry = parse_location(path).entry()
     assert entry is not None
@@ -176,7 +176,7 @@ def cut(handler: Handler, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_a_busy_server_is_asked_again_after_ever_longer_pauses(
+def test_a_busy_server_is_requested_again_after_ever_longer_pauses(
     status: int, web: Web, pauses: list[float]
 ) -> None:
     web.fault = faulty(3, lambda handler, _: handler.say(status))
@@ -221,7 +221,7 @@ def test_a_connection_that_is_always_cut_is_an_error(web: Web) -> None:
         read(web)
 
 
-def test_a_short_range_is_asked_for_again_and_never_the_end(web: Web) -> None:
+def test_a_short_range_is_requested_again_and_never_the_end(web: Web) -> None:
     def shorten(handler: Handler, data: bytes) -> None:
         begin = int(handler.headers["Range"].partition("=")[2].partition("-")[0])
         told = f"bytes {begin}-{begin + 19_999}/{len(data)}"
@@ -235,7 +235,7 @@ def test_a_short_range_is_asked_for_again_and_never_the_end(web: Web) -> None:
         read(web, 0, 200_000)
 
 
-def test_another_range_than_asked_for_is_an_error(web: Web) -> None:
+def test_another_range_than_requested_is_an_error(web: Web) -> None:
     def other(handler: Handler, data: bytes) -> None:
         handler.say(
             206, data[1:101], {**handler.headers_of(data), "Content-Range": f"bytes 1-100/{len(data)}"}
@@ -261,7 +261,7 @@ def test_an_object_that_changes_is_an_error(etag: str | None, web: Web) -> None:
             file.read(700_000, 10)
 
 
-def test_who_opens_a_checkpoint_again_gets_what_lies_there_now(web: Web, tmp_path: Path) -> None:
+def test_who_opens_a_checkpoint_again_gets_what_is_there_now(web: Web, tmp_path: Path) -> None:
     for value in (1.0, 2.0):
         write_bundle(str(tmp_path / "ckpt-1"), {"x": np.full(5, value)})
         for name in os.listdir(tmp_path):
@@ -283,7 +283,7 @@ def test_a_weak_e_tag_keeps_no_bytes_in_memory(web: Web, tmp_path: Path, knows_r
             assert reader["x"].read().tolist() == [value] * 5
 
 
-def test_a_checkpoint_that_is_replaced_while_it_is_read_is_no_mixture(web: Web, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_a_mixture(web: Web, tmp_path: Path) -> None:
     def put(value: float) -> None:
         write_bundle(str(tmp_path / "ckpt-1"), {"x": np.full(100_000, value), "y": np.full(100_000, value)})
         for name in os.listdir(tmp_path):
@@ -323,7 +323,7 @@ def test_a_server_without_ranges_is_read_whole_once(web: Web) -> None:
     assert web.asked() == [("HEAD", "/run/x"), ("GET", "/run/x")]
 
 
-def test_more_than_a_server_tells_of_is_no_file_of_that_size(web: Web) -> None:
+def test_more_than_a_server_shows_is_not_a_file_of_that_size(web: Web) -> None:
     """A body in chunks says no length; what was read was its beginning."""
 
     def more(handler: Handler, data: bytes | None) -> bool:
@@ -341,7 +341,7 @@ def test_more_than_a_server_tells_of_is_no_file_of_that_size(web: Web) -> None:
         read(web, 0, 10)
 
 
-def test_a_large_file_of_a_server_without_ranges_is_refused(
+def test_a_large_file_of_a_server_without_ranges_is_rejected(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "_LARGEST_ANSWER", len(DATA) - 1)
@@ -363,7 +363,7 @@ def test_what_was_given_up_is_not_waited_for_once_more(web: Web) -> None:
         open_checkpoint(f"{web.url}/run/x")
 
 
-def test_compressed_answers_are_refused(web: Web) -> None:
+def test_compressed_answers_are_rejected(web: Web) -> None:
     web.fault = lambda handler, data: (
         bool(handler.say(200, data or b"", {"Content-Encoding": "gzip"})) or True
     )
@@ -431,7 +431,7 @@ def test_a_byte_now_and_then_puts_no_end_off(
         ended.set()
 
 
-def test_nobody_there_is_said_at_once(web: Web, pauses: list[float]) -> None:
+def test_an_unreachable_server_is_reported_at_once(web: Web, pauses: list[float]) -> None:
     with pytest.raises(InaccessibleError, match=r"127.0.0.1 cannot be reached: connection refused"):
         parse_location("http://127.0.0.1:1/run/x").open()
     assert pauses == []
@@ -468,7 +468,7 @@ def test_what_speaks_another_language_is_not_cut(answer: bytes, scheme: str, mes
         thread.join()
 
 
-def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
+def test_a_rejected_request_has_a_hint(web: Web) -> None:
     for status, query, message in (
         (401, "", "401 Unauthorized; put credentials into the URL: https://USER:PASSWORD@HOST/PATH$"),
         (403, "", "403 Forbidden$"),
@@ -485,7 +485,7 @@ def test_who_is_refused_is_told_what_may_help(web: Web) -> None:
         parse_location(f"{web.url}/run").listing()
 
 
-def test_a_server_that_knows_no_size_without_the_file_is_asked_for_a_byte(web: Web) -> None:
+def test_a_server_that_knows_no_size_without_the_file_is_requested_a_byte(web: Web) -> None:
     """A server that generates its answers may report 0; the file was called empty."""
     web.fault = lambda handler, _: handler.command == "HEAD" and (handler.say(200) or True)
     assert read(web, 10, 10) == DATA[10:20]
@@ -494,7 +494,7 @@ def test_a_server_that_knows_no_size_without_the_file_is_asked_for_a_byte(web: W
 
 
 @pytest.mark.parametrize("status", [403, 405, 501])
-def test_a_server_that_answers_no_head_is_asked_for_a_byte(status: int, web: Web) -> None:
+def test_a_server_that_answers_no_head_is_requested_a_byte(status: int, web: Web) -> None:
     web.fault = lambda handler, _: handler.command == "HEAD" and (handler.say(status) or True)
     assert read(web, 10, 10) == DATA[10:20]
 
@@ -614,7 +614,7 @@ def test_secrets_are_of_one_server() -> None:
         parse_location(f"http://{mark}@host.evil/y")
 
 
-def test_names_beside_are_asked_for_with_the_same_secrets(web: Web) -> None:
+def test_names_next_to_are_requested_with_the_same_secrets(web: Web) -> None:
     path = parse_location(f"{web.url}/run/y?token=secret")
     assert not parse_location(path).is_file()
     with parse_location(parse_location(parse_location(path).parent) / "x").open() as file:
@@ -653,7 +653,7 @@ def test_a_file_url_is_a_path(tmp_path: Any) -> None:
 # Proxies -----------------------------------------------------------------------------------
 
 
-def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_requested(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", web.url.replace("http://", "http://user:secret@"))
     monkeypatch.setenv("http_proxy", web.url.replace("http://", "http://user:secret@"))
     web.files["/there/x"] = DATA
@@ -667,7 +667,7 @@ def test_proxies_of_the_environment_are_asked(web: Web, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("proxy", ["http://user:topsecret@host:99999", "http://[topsecret", "host:topsecret"])
-def test_a_proxy_that_is_none_is_said_to_be(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_false_proxy_url_is_reported(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, proxy)
     with pytest.raises(InaccessibleError, match="the proxy in the environment") as caught:
@@ -680,7 +680,7 @@ def test_a_proxy_that_is_none_is_said_to_be(proxy: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("what", ["run", "hf/model.safetensors", "hf_bin/pytorch_model.bin"])
-def test_files_that_are_read_one_after_the_other_are_asked_for_together(
+def test_files_that_are_read_one_after_the_other_are_requested_together(
     what: str, web: Web, tmp_path: Path
 ) -> None:
     """A run's three indexes, and the headers of three shards: each request waits for the other two."""

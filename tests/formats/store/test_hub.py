@@ -49,7 +49,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         yield found
 
 
-def test_urls_name_repositories_and_what_is_none_is_refused() -> None:
+def test_urls_name_repositories_and_what_is_none_is_rejected() -> None:
     assert tuple(store.place_of("hf://org/repo/a/b")) == ("", "org/repo", "main", "a/b")
     assert tuple(store.place_of("hf://datasets/org/re.po@v1.0/x")) == ("datasets", "org/re.po", "v1.0", "x")
     assert store.place_of("hf://org/repo@refs%2Fpr%2F1").revision == "refs/pr/1"
@@ -122,7 +122,7 @@ def test_what_is_kept_of_storage_without_ranges_is_of_one_object(hub: Hub) -> No
             assert file.read(0, 10) == data[:10]
 
 
-def test_a_signature_that_has_expired_is_asked_for_anew(hub: Hub) -> None:
+def test_a_signature_that_has_expired_is_requested_again(hub: Hub) -> None:
     with parse_location(f"{URL}/model.bin").open() as file:
         file.read(0, 10)
         hub.signature = "Signature=new"
@@ -157,7 +157,7 @@ def test_listings_have_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "link", ["http://127.0.0.1:1/api/models/org/repo/tree/main", "file:///etc/passwd", "/x", "http://["]
 )
-def test_listings_go_on_nowhere_else(link: str, hub: Hub) -> None:
+def test_listings_continue_nowhere_else(link: str, hub: Hub) -> None:
     hub.page, hub.link = 1, link
     with pytest.raises(InaccessibleError, match=r"continues at another URL|not a valid URL"):
         parse_location(URL).listing()
@@ -177,7 +177,7 @@ SPOILT: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize("at", range(len(SPOILT)))
-def test_listings_that_lie_are_refused(at: int, hub: Hub) -> None:
+def test_false_listings_are_rejected(at: int, hub: Hub) -> None:
     hub.tampered, message = SPOILT[at]
     with pytest.raises(InaccessibleError, match=message):
         parse_location(URL).listing()
@@ -190,7 +190,7 @@ def test_a_folder_lists_nothing_of_another(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("where", ["file:///etc/passwd", "ftp://host/x", "", "http://["])
-def test_files_lie_at_no_other_scheme(where: str, hub: Hub) -> None:
+def test_files_are_at_no_other_scheme(where: str, hub: Hub) -> None:
     hub.redirect = where
     with (
         parse_location(f"{URL}/model.bin").open() as file,
@@ -200,7 +200,7 @@ def test_files_lie_at_no_other_scheme(where: str, hub: Hub) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_nobody_is_asked_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_request_is_sent_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InaccessibleError, match="HF_HUB_OFFLINE is set"):
         parse_location(URL).listing()
@@ -215,7 +215,7 @@ def test_an_endpoint_is_a_server(url: str, hub: Hub, monkeypatch: pytest.MonkeyP
     assert "secret" not in str(caught.value)
 
 
-def test_no_such_repository_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_such_repository_is_reported(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without credentials, the Hub does not say that there is none."""
     message = "the Hub has no such repository, or it is private"
     with pytest.raises(InaccessibleError, match=message) as caught:
@@ -244,7 +244,7 @@ def test_terms_that_are_not_accepted_are_named(hub: Hub) -> None:
     assert caught.value.hints[0].startswith("accept them on the repository's page")
 
 
-def test_of_a_repository_no_other_is_asked_for(hub: Hub, tmp_path: Path) -> None:
+def test_of_a_repository_no_other_is_requested(hub: Hub, tmp_path: Path) -> None:
     """The Hub does not say that `org/repo.index` does not exist: it rejects it, and so the repository was
     rejected.
     """

@@ -156,7 +156,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=repr)
-def test_what_stands_behind_a_line_that_is_none_is_forgotten(tmp_path: Path, bad: Any) -> None:
+def test_what_is_behind_a_line_that_is_none_is_forgotten(tmp_path: Path, bad: Any) -> None:
     found = read_journal(
         parse_location(written(tmp_path, HEADER, FILLED, RENAMED, CHANGED, bad, MOVED, FILLED))
     )
@@ -190,7 +190,7 @@ def test_a_line_that_is_not_whole_is_none(tmp_path: Path, end: bytes) -> None:
     assert (found.changes, found.is_whole) == ([("shard-0", "shard-1")], False)
 
 
-def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_a_file_of_ours_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / JOURNAL)
     assert not read_journal(parse_location(str(tmp_path))).is_whole
     (tmp_path / JOURNAL).unlink()
@@ -225,7 +225,7 @@ def test_a_claim_is_of_the_very_range() -> None:
         assert claims.at(name, offset, size) is None
 
 
-def test_of_a_range_that_is_told_twice_the_later_counts() -> None:
+def test_of_a_range_that_is_reported_twice_the_later_counts() -> None:
     again = ["filled", "shard-0", 100, [[50, 11]]]
     claims = Claims([line_of(FILLED), line_of(again)])
     assert claims.at("shard-0", 0, 100) == Claim(100, 7)
@@ -233,7 +233,7 @@ def test_of_a_range_that_is_told_twice_the_later_counts() -> None:
     assert [*claims.lines()] == [line_of(["filled", "shard-0", 0, [[100, 7]]]), line_of(again)]
 
 
-def test_neighbours_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     filled = [
         ("b", 0, Claim(5, 1)),
         ("a", 10, Claim(10, 3, (4, 5))),
@@ -252,7 +252,7 @@ def test_neighbours_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len([*lines_of(filled)]) == 5
 
 
-def test_what_lies_there_is_told(tmp_path: Path) -> None:
+def test_what_is_there_is_reported(tmp_path: Path) -> None:
     assert describe_leftover(parse_location(str(tmp_path))) is None
     more = ["filled", "shard-1", 0, [[1000, 1]]]
     assert (

@@ -98,7 +98,7 @@ def beside(tmp_path: Path, **layout: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("old_size", "new_size"), [(None, 30), (30, None), (30, 30), (None, None)])
-def test_links_beside_a_bundle_go_along_with_it(
+def test_links_next_to_a_bundle_go_along_with_it(
     old_size: int | None, new_size: int | None, tmp_path: Path
 ) -> None:
     """`best` still is what `c-1` is when that has another number of shards; its shards were gone."""
@@ -114,7 +114,7 @@ def test_links_beside_a_bundle_go_along_with_it(
     assert links == {name.replace("c-1", "best"): name for name in made}
 
 
-def test_at_any_step_links_beside_a_bundle_lead_to_what_it_is(tmp_path: Path) -> None:
+def test_at_any_step_links_next_to_a_bundle_lead_to_what_it_is(tmp_path: Path) -> None:
     with steps(0, die) as made:
         save(beside(tmp_path / "whole")[0], NEW, overwrite=True, shard_size=30)
     assert "symlink" in made
@@ -154,7 +154,7 @@ def test_an_index_alone_is_replaced_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["index", "shard"])
-def test_links_to_files_of_other_names_are_refused(name: str, tmp_path: Path) -> None:
+def test_links_to_files_of_other_names_are_rejected(name: str, tmp_path: Path) -> None:
     prefix = str(tmp_path / "c-1")
     save(prefix, OLD)
     path = prefix + ".index" if name == "index" else shard_path(prefix)

@@ -53,7 +53,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_who_holds_it_is_told_after_a_second_and_the_lock_comes(
+def test_the_holder_of_a_lock_is_reported_after_a_second(
     holder: subprocess.Popen[str], tmp_path: Path, told: list[str]
 ) -> None:
     assert holder.stdin is not None
@@ -79,7 +79,7 @@ def test_a_short_wait_is_not_worth_a_word(tmp_path: Path, told: list[str]) -> No
     assert told == []
 
 
-def test_nobody_waits_for_ever(
+def test_waiting_ends(
     holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     monkeypatch.setenv("CKPT_LOCK_TIMEOUT", "0.3")
@@ -105,7 +105,7 @@ def test_the_command_says_it_and_exits_3(holder: subprocess.Popen[str], tmp_path
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
-def test_a_timeout_that_is_none_is_refused_before_anything_is_written(
+def test_a_timeout_that_is_none_is_rejected_before_anything_is_written(
     value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CKPT_LOCK_TIMEOUT", value)

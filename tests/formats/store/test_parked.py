@@ -53,7 +53,7 @@ def test_few_are_open_and_all_are_read(tmp_path: Path, files: list[File]) -> Non
     assert descriptors(tmp_path) == 0
 
 
-def test_a_read_goes_on_where_another_file_is_parked(files: list[File]) -> None:
+def test_a_read_continues_where_another_file_is_parked(files: list[File]) -> None:
     def read(number: int) -> bytes:
         return files[number % COUNT].read(0, 4)
 

@@ -57,7 +57,7 @@ def test_a_look_takes_64_kib_and_the_next_ones_nothing() -> None:
     assert file.fetched[1:] == [(500_000, 500_000 + LOOK)]
 
 
-def test_a_look_at_the_end_takes_what_lies_before_it() -> None:
+def test_a_look_at_the_end_takes_what_is_before_it() -> None:
     file = Asked(MIB)
     file.read(0, 4)
     file.read(MIB - 64, MIB)
@@ -69,13 +69,13 @@ def test_a_look_at_the_end_takes_what_lies_before_it() -> None:
     assert file.fetched == [(0, LOOK), (LOOK, LOOK + 100)]
 
 
-def test_one_range_is_one_request_of_what_was_asked_for() -> None:
+def test_one_range_is_one_request_of_what_was_requested() -> None:
     file = Asked(4 * MIB)
     file.read(MIB + 5, 3 * MIB)
     assert file.fetched == [(MIB + 5, 3 * MIB)]
 
 
-def test_who_reads_in_a_row_is_read_ahead_for_and_never_beyond_twice() -> None:
+def test_reading_in_order_reads_ahead_at_most_twice_as_much() -> None:
     file = Asked(96 * MIB)
     for at in range(0, 96 * MIB, MIB):
         file.read(at, at + MIB)
@@ -186,7 +186,7 @@ def test_headers_are_fetched_a_few_at_a_time_and_near_ones_together() -> None:
     assert sorted(file.fetched[8:]) == [(15 * MIB, 15 * MIB + 6000), (15 * MIB + 100_000, 15 * MIB + 101_000)]
 
 
-def test_who_reads_on_is_not_stopped_by_headers_that_were_looked_at() -> None:
+def test_headers_between_do_not_stop_reading_ahead() -> None:
     """As in an archive: each member's header is looked at, then all members are read in turn."""
     file = Asked(40 * MIB)
     places = range(0, 40 * MIB, 200_000)
@@ -213,7 +213,7 @@ def test_memory_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_is_asked_for_comes(seed: int) -> None:
+def test_every_requested_range_is_returned(seed: int) -> None:
     pick = random.Random(seed)
     file = Asked(pick.choice([1, 100, LOOK, 3 * MIB, 20 * MIB]))
     size = len(file.data)
@@ -256,7 +256,7 @@ def test_what_failed_is_fetched_again() -> None:
     file.read(0, 10)
 
 
-def test_a_forked_process_waits_for_nobody_s_threads() -> None:
+def test_a_forked_process_waits_for_no_threads() -> None:
     file = Asked(MIB)
     go = threading.Event()
     fetch = file.fetch

@@ -117,7 +117,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
         store.forget()
 
 
-def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> None:
+def test_a_folder_is_listed_once_for_all_that_is_in_it(library: Library) -> None:
     entry = parse_location("s3://bucket/run/x").entry()
     assert entry is not None
     assert (entry.kind, entry.size, entry.modified) == ("file", 256_000, TIME.timestamp())
@@ -137,7 +137,7 @@ def test_a_folder_is_listed_once_for_all_that_lies_in_it(library: Library) -> No
         parse_location("s3://bucket/nothing").listing()
 
 
-def test_of_a_bucket_no_other_is_asked_for(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_bucket_no_other_is_requested(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """The prefix of a bundle cannot have a bucket's name: no file is next to a bucket."""
     library.objects = {"model.h5": b"", "checkpoint": b'model_checkpoint_path: "model.h5"'}
     asked: list[str] = []
@@ -148,7 +148,7 @@ def test_of_a_bucket_no_other_is_asked_for(library: Library, monkeypatch: pytest
     assert set(asked) == {"bucket"}
 
 
-def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library) -> None:
+def test_a_bucket_that_is_not_listed_is_read_object_by_object(library: Library) -> None:
     library.error = OSError("status code: 403 Forbidden: <Error><Code>AccessDenied</Code><Key>topsecret")
     library.times = 1
     assert parse_location("s3://bucket/run/x").is_file()
@@ -156,7 +156,7 @@ def test_a_bucket_that_is_not_listed_is_asked_object_by_object(library: Library)
     assert library.asked == [("list", "run"), ("head", "run/x"), ("head", "run/z")]
 
 
-def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
+def test_a_bucket_that_is_missing_is_reported(library: Library) -> None:
     library.error = OSError("status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>")
     with pytest.raises(CheckpointNotFoundError, match="s3://bucket does not exist"):
         open_checkpoint("s3://bucket/run/ckpt-1")
@@ -191,7 +191,7 @@ def test_a_bucket_that_is_not_there_is_said(library: Library) -> None:
         ("status code: 416 Range Not Satisfiable", "this file changed since it was opened"),
     ],
 )
-def test_errors_are_said_without_what_was_asked(text: str, message: str, library: Library) -> None:
+def test_errors_are_reported_without_what_was_requested(text: str, message: str, library: Library) -> None:
     library.error = RuntimeError(f"Error performing GET http://topsecret/x?sig=topsecret: {text}")
     with pytest.raises(CheckpointError, match=message) as caught:
         parse_location("s3://bucket/run/x").open()
@@ -199,7 +199,7 @@ def test_errors_are_said_without_what_was_asked(text: str, message: str, library
     assert caught.value.__cause__ is None
 
 
-def test_what_passes_is_asked_again(library: Library) -> None:
+def test_what_passes_is_requested_again(library: Library) -> None:
     library.error, library.times = RuntimeError("status code: 500"), 3
     with parse_location("s3://bucket/run/x").open() as file:
         library.times = 3
@@ -227,7 +227,7 @@ def test_objects_that_change_are_errors(library: Library) -> None:
 
 
 @pytest.mark.parametrize("name", ["run/..", "run/.", "elsewhere", "run/a/b", "run/a\0b"])
-def test_listings_that_lead_elsewhere_are_refused(
+def test_listings_that_lead_elsewhere_are_rejected(
     name: str, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {
@@ -267,7 +267,7 @@ def test_large_ranges_take_memory_that_is_used_again(library: Library) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, REQUEST, -1])
-def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, library: Library) -> None:
+def test_a_large_range_that_is_short_or_long_is_requested_again(cut: int, library: Library) -> None:
     library.objects["run/x"] = bytes(3 * REQUEST)
     library.cut = cut
     with parse_location("s3://bucket/run/x").open() as file:
@@ -277,7 +277,7 @@ def test_a_large_range_that_is_short_or_long_is_asked_for_again(cut: int, librar
     assert library.asked.count(("get", "run/x")) >= transport.ATTEMPTS
 
 
-def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> None:
+def test_a_listing_with_a_name_that_is_none_is_not_a_listing(library: Library) -> None:
     """Objects next to it are looked up one by one."""
     library.error, library.times = OSError("Encountered object with invalid path: run/../x"), 1
     assert parse_location("s3://bucket/run/x").is_file()
@@ -299,7 +299,7 @@ def test_a_listing_with_a_name_that_is_none_is_no_listing(library: Library) -> N
         ),
     ],
 )
-def test_another_range_is_never_taken_for_the_one_asked_for(
+def test_another_range_is_never_taken_for_the_one_requested(
     text: str, message: str, library: Library
 ) -> None:
     with parse_location("s3://bucket/run/x").open() as file:
@@ -309,7 +309,7 @@ def test_another_range_is_never_taken_for_the_one_asked_for(
 
 
 @pytest.mark.parametrize("bucket", ["b", "ab", "1"])
-def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> None:
+def test_a_short_name_is_marked_as_no_bucket(bucket: str, library: Library) -> None:
     with pytest.raises(
         UnsupportedFeatureError, match=f"'{bucket}' is not a bucket name; expected at least three"
     ):
@@ -317,7 +317,7 @@ def test_a_short_name_is_said_to_be_no_bucket(bucket: str, library: Library) -> 
 
 
 @pytest.mark.parametrize("key", ["run//ckpt-1", "/run/ckpt-1", "run/./ckpt-1", "x/../run/ckpt-1"])
-def test_a_key_that_is_not_asked_for_is_no_other_key(key: str, library: Library) -> None:
+def test_a_key_that_is_not_requested_is_no_other_key(key: str, library: Library) -> None:
     """`run//ckpt-1` is another object than `run/ckpt-1`; the library cannot request an empty name."""
     with pytest.raises(UnsupportedFeatureError, match="this is not a valid key") as caught:
         parse_location(f"s3://bucket/{key}")
@@ -374,7 +374,7 @@ WRONG = {
         for way in ((scheme, value) for value in values)
     ],
 )
-def test_a_server_that_is_none_is_said_by_its_setting(
+def test_a_server_that_is_none_is_reported_by_its_setting(
     name: str, scheme: str, value: str, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -533,7 +533,7 @@ class Writer:
         ("404 Not Found", "s3://bucket does not exist, or another program ended the upload"),
     ],
 )
-def test_parts_that_cannot_be_taken_back_are_said_in_a_line(
+def test_parts_that_cannot_be_taken_back_are_reported_in_a_line(
     answer: str, message: str, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where they are gone already."""

@@ -90,7 +90,7 @@ def at_once(call: Callable[[], Any], slow: Slow) -> list[Any]:
         return [future.result(30) for future in futures]
 
 
-def test_a_folder_that_threads_list_at_once_is_asked_for_once(hub: Hub, slow: Slow) -> None:
+def test_a_folder_that_threads_list_at_once_is_requested_once(hub: Hub, slow: Slow) -> None:
     """Now and then each thread sent a request: a command made three instead of two."""
     found = at_once(lambda: parse_location("hf://org/repo").listing(), slow)
     assert [each.name for each in found[0]] == ["config.json", "model.bin"]
@@ -98,7 +98,7 @@ def test_a_folder_that_threads_list_at_once_is_asked_for_once(hub: Hub, slow: Sl
     assert hub.web.asked() == [("GET", "/api/models/org/repo/tree/main")]
 
 
-def test_where_a_file_lies_is_asked_once_by_threads_that_read_it(hub: Hub, slow: Slow) -> None:
+def test_where_a_file_is_is_requested_once_by_threads_that_read_it(hub: Hub, slow: Slow) -> None:
     slow.released.set()
     with parse_location("hf://org/repo/model.bin").open() as file:
         slow.released.clear()

@@ -33,7 +33,7 @@ def store() -> Iterator[MemoryStore]:
         yield found
 
 
-def test_a_path_says_where_it_lies(store: MemoryStore) -> None:
+def test_a_path_says_where_it_is(store: MemoryStore) -> None:
     assert parse_location("mem://run/ckpt-1").store is parse_location("MEM://run").store is store
     for path in ("run/ckpt-1", "./mem://run", "/mem://run", "1s://x", "mem:/run", ":// x", ""):
         assert parse_location(path).store is LOCAL
@@ -42,7 +42,7 @@ def test_a_path_says_where_it_lies(store: MemoryStore) -> None:
             parse_location(url)
 
 
-def test_a_store_is_reached_as_long_as_somebody_wants_it() -> None:
+def test_a_store_is_connected_as_long_as_it_is_used() -> None:
     store = MemoryStore()
     store.put("mem://run/x", b"x")
     with reachable(store):
@@ -54,7 +54,7 @@ def test_a_store_is_reached_as_long_as_somebody_wants_it() -> None:
         parse_location("mem://run/x").open()
 
 
-def test_paths_are_taken_apart_as_their_store_does(store: MemoryStore) -> None:
+def test_paths_are_decoded_as_their_store_does(store: MemoryStore) -> None:
     assert parse_location("mem://run/ckpt-1").split_name() == ("mem://run", "ckpt-1")
     assert parse_location("mem://run").split_name() == ("mem://", "run")
     for folder in ("mem://run", "mem://run/"):
@@ -154,7 +154,7 @@ def test_a_pickled_file_is_opened_again_once(where: str, store: MemoryStore, tmp
         assert third.read(0, 1) == b"0"
 
 
-def test_a_pickled_file_that_was_replaced_is_refused(where: str, store: MemoryStore, tmp_path: Path) -> None:
+def test_a_pickled_file_that_was_replaced_is_rejected(where: str, store: MemoryStore, tmp_path: Path) -> None:
     path = _one(where, store, tmp_path, b"0123456789")
     with parse_location(path).open() as file:
         data = pickle.dumps(file)
@@ -174,7 +174,7 @@ def test_a_file_object_is_sought_as_any(store: MemoryStore) -> None:
             stream.seek(-11, 2)
 
 
-def test_a_run_is_one_wherever_it_lies(store: MemoryStore) -> None:
+def test_a_run_is_recognised_in_every_store(store: MemoryStore) -> None:
     folder = store.put_tree("mem://tests", data_path("guide_adam_legacy", "tf_ckpts"))
     there, here = (
         Directory(parse_location(folder)),
@@ -191,7 +191,7 @@ def test_a_run_is_one_wherever_it_lies(store: MemoryStore) -> None:
     )
 
 
-def test_hdf5_is_read_wherever_it_lies(store: MemoryStore) -> None:
+def test_hdf5_is_read_from_every_store(store: MemoryStore) -> None:
     path = store.put_tree("mem://tests", data_path("keras_mlp", "mlp.with_optimizer.h5"))
     with (
         open_checkpoint(path) as reader,
@@ -219,7 +219,7 @@ def test_a_file_url_that_lacks_a_slash_is_named_as_it_was_typed() -> None:
         assert caught.value.hints == ("did you mean file:///run/ckpt-1?",)
 
 
-def test_paths_of_a_directory_that_was_removed_are_refused(
+def test_paths_of_a_directory_that_was_removed_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"

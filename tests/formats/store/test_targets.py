@@ -83,7 +83,7 @@ def test_directories_and_devices_are_not_replaced(overwrite: bool, tmp_path: Pat
     assert sorted(os.listdir(tmp_path)) == ["d.npz", "link.npz", "pipe.npz"]
 
 
-def test_a_directory_is_no_prefix(tmp_path: Path) -> None:
+def test_a_directory_is_not_a_prefix(tmp_path: Path) -> None:
     """`out` and `out.index` would be two checkpoints of one name."""
     (tmp_path / "run").mkdir()
     for path in (tmp_path / "run", tmp_path / "run" / "."):
@@ -102,7 +102,7 @@ def test_a_rehearsal_refuses_and_touches_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["npz", "safetensors", "keras-h5"])
-def test_slices_are_refused_by_formats_that_have_none(form: str, tmp_path: Path) -> None:
+def test_slices_are_rejected_by_formats_that_have_none(form: str, tmp_path: Path) -> None:
     halves = {"c": (((0, 3),), ((3, 2),))}
     with pytest.raises(ConversionError, match="does not support slices"):
         formats.create_checkpoint(
@@ -149,7 +149,7 @@ def test_directories_of_tensors_outlast_a_loss_of_power(
     assert str(tmp_path / "out") in synced
 
 
-def test_what_is_on_the_way_to_a_new_directory_is_said(tmp_path: Path) -> None:
+def test_what_is_on_the_way_to_a_new_directory_is_reported(tmp_path: Path) -> None:
     os.symlink("nowhere", tmp_path / "link")
     with pytest.raises(CheckpointError, match="a broken symbolic link to nowhere") as caught:
         save(tmp_path / "link" / "run" / "c-1", OLD)

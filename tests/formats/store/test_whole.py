@@ -108,7 +108,7 @@ def test_a_directory_of_the_same_number_and_time_is_listed_again(tmp_path: Path)
     assert location._kept[str(folder)].stamp is not None
 
 
-def test_two_files_that_are_not_there_yet_are_two(tmp_path: Path) -> None:
+def test_two_files_that_do_not_exist_yet_are_two(tmp_path: Path) -> None:
     path = str(tmp_path / "x.index")
     for data in (b"one", b"two"):
         with as_if_there(parse_location(path), data), parse_location(path).open() as file:

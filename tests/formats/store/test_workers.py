@@ -115,7 +115,7 @@ def test_no_more_threads_than_processors_are_at_work_on_local_files(
 
 
 @pytest.mark.parametrize("how", ["a task fails", "the consumer fails"])
-def test_when_it_is_over_nothing_runs_any_more(how: str) -> None:
+def test_when_it_is_over_nothing_runs(how: str) -> None:
     running = 0
     lock = threading.Lock()
 
@@ -142,7 +142,7 @@ def test_when_it_is_over_nothing_runs_any_more(how: str) -> None:
         assert running == 0
 
 
-def test_what_has_come_back_is_told_of_whatever_else_is_waited_for() -> None:
+def test_finished_tasks_are_reported_while_others_run() -> None:
     """So it can be noted as done: one that takes long would have it lost with the command."""
     others = threading.Event()
     found: list[tuple[int, int]] = []

@@ -38,7 +38,7 @@ def test_contradictions_are_errors(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("make", SOUND.values(), ids=SOUND)
-def test_oddities_are_no_findings(tmp_path: Path, make: Callable[[str], object]) -> None:
+def test_oddities_are_not_findings(tmp_path: Path, make: Callable[[str], object]) -> None:
     prefix = str(tmp_path / "c-1")
     make(prefix)
     assert verify_one(locate(parse_location(prefix + ".index"))).findings == ()

@@ -99,7 +99,7 @@ def test_chunks_are_one_tensor(corners: list[tuple[slice, slice]], tmp_path: Pat
     assert sum(step.tensors for step in steps) == 1
 
 
-def test_what_leads_to_a_tensor_tells_its_kind(tmp_path: Path) -> None:
+def test_what_leads_to_a_tensor_shows_its_kind(tmp_path: Path) -> None:
     """A parameter's name has dots within one part of the way."""
     data, pieces = cut(TOP, BOTTOM)
     (tmp_path / "__0_0.distcp").write_bytes(data)
@@ -164,7 +164,7 @@ def test_it_is_named_by_any_of_its_files(path: str) -> None:
         ),
     ],
 )
-def test_metadata_that_cannot_be_is_refused(
+def test_metadata_that_cannot_be_is_rejected(
     change: Callable[[Path, bytes, list[Piece]], Any], why: str, tmp_path: Path
 ) -> None:
     change(tmp_path, *cut(TOP, BOTTOM))
@@ -203,7 +203,7 @@ def test_metadata_that_cannot_be_is_refused(
         ),
     ],
 )
-def test_chunks_that_are_not_what_metadata_says_are_refused(
+def test_chunks_that_are_not_what_metadata_says_are_rejected(
     change: Callable[[list[Piece]], list[Piece]], kind: type[Exception], why: str, tmp_path: Path
 ) -> None:
     data, pieces = cut(TOP, BOTTOM)
@@ -223,7 +223,7 @@ def test_chunks_that_are_not_what_metadata_says_are_refused(
         (b"storage", "CRC-32"),
     ],
 )
-def test_damage_of_a_chunk_is_told_by_where_it_lies_in_its_file(
+def test_damage_of_a_chunk_is_identified_by_where_it_is_in_its_file(
     what: bytes, why: str, tmp_path: Path
 ) -> None:
     data, pieces = cut(TOP, BOTTOM)
@@ -262,7 +262,7 @@ def test_a_flipped_bit_of_a_chunk_is_found(tmp_path: Path) -> None:
         (b"\nTensorStorage", b"\nBytesStorage", "'w' is listed as a non-tensor, but described as a tensor"),
     ],
 )
-def test_metadata_that_lacks_a_name_is_refused(name: bytes, other: bytes, why: str, tmp_path: Path) -> None:
+def test_metadata_that_lacks_a_name_is_rejected(name: bytes, other: bytes, why: str, tmp_path: Path) -> None:
     """It was a checkpoint of no tensors, and sound."""
     path = made(tmp_path, *cut(TOP, BOTTOM)) / ".metadata"
     path.write_bytes(path.read_bytes().replace(name, other))
@@ -307,7 +307,7 @@ def told(folder: Path) -> dict[str, tuple[str, tuple[int, ...], str, str]] | Non
     return found
 
 
-def test_chunks_without_metadata_are_no_checkpoint(tmp_path: Path) -> None:
+def test_chunks_without_metadata_are_not_a_checkpoint(tmp_path: Path) -> None:
     for name in ("__0_0.distcp", "x.pt"):
         shutil.copy(data_path("pytorch", "dcp", "__0_0.distcp"), tmp_path / name)
     with pytest.raises(CheckpointError, match=r"but \.metadata is missing"):
@@ -328,7 +328,7 @@ def test_a_part_of_a_file_ends_where_it_does() -> None:
         assert not part.closed
 
 
-def test_tensors_that_are_said_to_be_one_place_are_refused(tmp_path: Path) -> None:
+def test_tensors_that_are_marked_as_one_place_are_rejected(tmp_path: Path) -> None:
     """Reading all of these tensors would read the same bytes many times."""
     piece = Piece((0,), (25_000_000,), "__0_0.distcp", 0, 100_000_000)
     tensors = {f"w{number}": ((25_000_000,), [piece]) for number in range(200)}

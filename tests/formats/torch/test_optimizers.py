@@ -139,7 +139,7 @@ FLAWS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "flaw"), FLAWS)
-def test_what_is_wrong_with_an_optimizer_is_said(
+def test_what_is_wrong_with_an_optimizer_is_reported(
     change: Callable[[dict[str, Any]], object], flaw: str, tmp_path: Path
 ) -> None:
     value = copy.deepcopy(training(ADAM, "exp_avg", "exp_avg_sq"))

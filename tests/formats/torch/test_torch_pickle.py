@@ -92,7 +92,7 @@ def test_an_ordered_dictionary_and_its_attributes() -> None:
         "numpy.core.multiarray._reconstruct",
     ],
 )
-def test_what_is_not_on_the_list_is_refused_by_its_name(name: str) -> None:
+def test_what_is_not_on_the_list_is_rejected_by_its_name(name: str) -> None:
     module, _, attribute = name.rpartition(".")
     for data in (
         pickled(Call(name, ("touch ran",))),
@@ -153,7 +153,7 @@ def test_the_list_is_no_longer_than_torchs() -> None:
         (pickled(Opcodes(b"K\1Q")), "not a storage"),
     ],
 )
-def test_what_is_no_sound_pickle_is_a_value_error(data: bytes, why: str) -> None:
+def test_what_is_not_a_sound_pickle_is_a_value_error(data: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         run(data)
 
@@ -200,7 +200,7 @@ def test_a_call_is_charged_by_what_it_reads(function: str, arguments: tuple[Any,
     assert machine.at < len(start) + 5 * AGAIN
 
 
-def test_what_a_call_costs_is_soon_told() -> None:
+def test_what_a_call_costs_is_soon_reported() -> None:
     """Adding up the sizes of the arguments takes no longer than reading them."""
     many = pickled(Call("torch.device", (0,) * 20_000))[2:-1] + b"q\1"
     data = (
@@ -219,7 +219,7 @@ def test_what_a_call_costs_is_soon_told() -> None:
     assert time.process_time() - begun < 2
 
 
-def test_tensors_as_they_are_cost_a_call_nothing_beside_the_object() -> None:
+def test_tensors_as_they_are_cost_a_call_nothing_next_to_the_object() -> None:
     machine = Machine(pickled([tensor() for _ in range(10_000)]), GLOBALS, storage_of, stored=0)
     assert len(machine.run()) == 10_000
 

@@ -59,7 +59,7 @@ def test_files_are_what_torch_wrote(name: str) -> None:
         ("inflates.pt", "has 268435464 bytes"),
     ],
 )
-def test_what_would_run_or_never_end_is_refused_by_name(name: str, why: str) -> None:
+def test_what_would_run_or_never_end_is_rejected_by_name(name: str, why: str) -> None:
     for lenient in (False, True):
         with pytest.raises(CheckpointError, match=why):
             formats.open_checkpoint(data_path("pytorch", name), lenient=lenient)
@@ -73,7 +73,7 @@ def test_what_would_run_or_never_end_is_refused_by_name(name: str, why: str) -> 
         ("whole_module.pt", "model.state_dict()"),
     ],
 )
-def test_what_is_refused_says_what_to_save(name: str, saved: str) -> None:
+def test_what_is_rejected_says_what_to_save(name: str, saved: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         formats.open_checkpoint(data_path("pytorch", name))
     assert caught.value.hints == (f"in the program that made the file, save {saved} with torch.save",)
@@ -147,7 +147,9 @@ def _inner(value: Any) -> bytes:
         (Opcodes(b"}(" + _inner((((((1,),),),),)) + _inner(T) + b"u"), "a dictionary has a tuple as a key"),
     ],
 )
-def test_objects_whose_tensors_have_no_names_are_refused(tmp_path: Path, value: Any, why: str | None) -> None:
+def test_objects_whose_tensors_have_no_names_are_rejected(
+    tmp_path: Path, value: Any, why: str | None
+) -> None:
     path = written(tmp_path / "x.pt", zipped(value, {"0": SIX.tobytes()}))
     if why is None:
         formats.open_checkpoint(path).close()
@@ -156,7 +158,7 @@ def test_objects_whose_tensors_have_no_names_are_refused(tmp_path: Path, value: 
         formats.open_checkpoint(path)
 
 
-def test_lists_that_share_a_tensor_a_trillion_times_are_refused(tmp_path: Path) -> None:
+def test_lists_that_share_a_tensor_a_trillion_times_are_rejected(tmp_path: Path) -> None:
     doubled = b"]" + _inner(T) + b"aq\x01" + b"".join(b"]h\x01ah\x01aq\x01" for _ in range(40))
     path = written(tmp_path / "x.pt", zipped({"x": Opcodes(doubled)}, {"0": SIX.tobytes()}))
     with pytest.raises(UnsupportedFeatureError, match="1 tensor would have more than 2 keys each"):
@@ -204,13 +206,13 @@ def test_dictionaries_may_be_in_several_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root", [1.5, Opcodes(b"\x8f")], ids=["number", "set"])
-def test_what_holds_no_tensor_has_nothing_beside_one(tmp_path: Path, root: Any) -> None:
+def test_what_holds_no_tensor_has_nothing_next_to_one(tmp_path: Path, root: Any) -> None:
     path = written(tmp_path / "x.pt", zipped(root, {}))
     with formats.open_checkpoint(path) as reader:
         assert [*reader.facts.beside()] == []  # type: ignore[attr-defined]
 
 
-def test_what_a_run_says_beside_its_tensors() -> None:
+def test_what_a_run_says_next_to_its_tensors() -> None:
     with formats.open_checkpoint(data_path("pytorch", "training.bin")) as reader:
         assert reader.facts.document() == {
             "producer": "PyTorch",
@@ -294,7 +296,7 @@ def test_views_larger_than_a_piece(tmp_path: Path, shape: Any, strides: Any) -> 
         assert np.array_equal(reader["v"].read_slice(part), expected[part])
 
 
-def test_elements_that_are_to_be_conjugated_or_negated(tmp_path: Path) -> None:
+def test_elements_that_must_be_conjugated_or_negated(tmp_path: Path) -> None:
     values = np.array([1 + 2j, 3 - 4j, 5j], np.complex64)
     complexes = storage("1", 3, "torch.ComplexFloatStorage")
     value = {
@@ -395,7 +397,7 @@ def test_a_function_takes_the_arguments_that_torch_gives_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("what", WITHOUT_VALUES)
-def test_tensors_without_values_here_are_listed_and_refused_by_name(tmp_path: Path, what: str) -> None:
+def test_tensors_without_values_here_are_listed_and_rejected_by_name(tmp_path: Path, what: str) -> None:
     value = {"lacks": WITHOUT_VALUES[what], "w": tensor(storage("1"))}
     path = written(tmp_path / "x.pt", zipped(value, {"0": bytes(24), "1": SIX.tobytes()}))
     with formats.open_checkpoint(path) as reader:
@@ -471,7 +473,7 @@ def test_a_parameter_and_its_attributes(tmp_path: Path) -> None:
         (Call("torch._utils._rebuild_parameter", (1, True, HOOKS)), "a parameter is not a tensor"),
     ],
 )
-def test_what_is_no_view_of_a_storage_is_damage(tmp_path: Path, value: Any, why: str) -> None:
+def test_what_is_not_a_view_of_a_storage_is_damage(tmp_path: Path, value: Any, why: str) -> None:
     path = written(tmp_path / "x.pt", zipped({"v": value, "w": tensor()}, {"0": SIX.tobytes()}))
     with pytest.raises(CorruptCheckpointError, match=why):
         formats.open_checkpoint(path)
@@ -557,7 +559,7 @@ def deflated(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["version", "data/unused"])
-def test_a_flipped_bit_in_what_is_no_tensor_is_found(tmp_path: Path, name: str) -> None:
+def test_a_flipped_bit_in_what_is_not_a_tensor_is_found(tmp_path: Path, name: str) -> None:
     data = zipped({"a": T}, {"0": SIX.tobytes()}, {name: b"sound and whole"})
     path = written(tmp_path / "x.pt", data.replace(b"sound", b"sOund"))
     with formats.open_checkpoint(path) as reader:
@@ -635,7 +637,7 @@ def test_a_count_that_the_object_contradicts(tmp_path: Path) -> None:
         assert [found.key for step in reader.verify() for found in step.findings] == ["a"]
 
 
-def test_a_module_of_the_legacy_form_is_refused(tmp_path: Path) -> None:
+def test_a_module_of_the_legacy_form_is_rejected(tmp_path: Path) -> None:
     from tests.torch_files import Saved
 
     value = Saved(("module", Named("torch.Tensor"), "x.py", "class Net: pass"))
@@ -690,7 +692,7 @@ def test_shards_are_one_checkpoint_by_folder_and_by_index(tmp_path: Path) -> Non
         ({"a": FIRST, "b": SECOND}, Named("os.system"), "loading the file would run 'os.system'"),
     ],
 )
-def test_shards_that_contradict_their_index_are_refused(
+def test_shards_that_contradict_their_index_are_rejected(
     tmp_path: Path, weight_map: dict[str, str], second: Any, why: str
 ) -> None:
     index = sharded(tmp_path, weight_map, a=T, b=second)

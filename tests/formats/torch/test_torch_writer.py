@@ -88,7 +88,7 @@ def test_every_dtype_that_torch_has_reads_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(dtype.name for dtype in DTYPES if dtype.name not in DTYPES_READ))
-def test_other_dtypes_are_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_other_dtypes_are_rejected_by_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedDtypeError, match=f"pytorch cannot store {name} tensors") as caught:
         formats.create_checkpoint(
             tmp_path / "x.pt", format="pytorch", specs=[TensorSpec("w", BY_NAME[name], (2,))]
@@ -97,7 +97,7 @@ def test_other_dtypes_are_refused_by_name(name: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_same_tensors_are_the_same_bytes_wherever_they_lie_at_64(tmp_path: Path) -> None:
+def test_the_same_tensors_are_the_same_bytes_at_every_multiple_of_64(tmp_path: Path) -> None:
     arrays = {f"k{number}": np.arange(number, dtype=np.int16) for number in range(5)}
     for name in ("a.pt", "b.bin"):
         save(tmp_path / name, arrays)
@@ -141,7 +141,7 @@ def nested(tmp_path: Path) -> str:
     return written(tmp_path / "n.pt", zipped(value, {str(key): SIX.tobytes() for key in range(4)}))
 
 
-def test_values_beside_tensors_are_kept(tmp_path: Path) -> None:
+def test_values_next_to_tensors_are_kept(tmp_path: Path) -> None:
     source = nested(tmp_path)
     again(source, tmp_path / "x.pt")
     root = root_of(tmp_path / "x.pt")
@@ -197,7 +197,7 @@ def test_a_new_key_is_a_number_where_all_others_are(
     assert [key for key, _ in pairs.items] == [*keys, *expected]
 
 
-def test_what_loses_all_tensors_goes_and_is_told(tmp_path: Path) -> None:
+def test_what_loses_all_tensors_goes_and_is_reported(tmp_path: Path) -> None:
     source = nested(tmp_path)
     with formats.open_checkpoint(source) as reader:
         kept = {key: key for key in reader.specs if key.startswith("model/")}
@@ -222,14 +222,14 @@ def test_what_loses_all_tensors_goes_and_is_told(tmp_path: Path) -> None:
         ({"w": tensor()}, {"w": "\udcff"}, "is not UTF-8"),
     ],
 )
-def test_what_has_no_place_is_refused(value: Any, names: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_what_has_no_place_is_rejected(value: Any, names: dict[str, str], why: str, tmp_path: Path) -> None:
     source = written(tmp_path / "s.pt", zipped(value, {"0": SIX.tobytes()}))
     with pytest.raises(ConversionError, match=why):
         again(source, tmp_path / "x.pt", names)
     assert sorted(os.listdir(tmp_path)) == ["s.pt"]
 
 
-def test_a_list_of_which_elements_are_left_out_keeps_the_keys_of_others(tmp_path: Path) -> None:
+def test_a_list_keeps_keys_when_elements_are_left_out(tmp_path: Path) -> None:
     source = written(tmp_path / "s.pt", zipped({"l": [tensor(), 5, tensor()]}, {"0": SIX.tobytes()}))
     again(source, tmp_path / "x.pt", {"l/2": "l/2"})
     assert root_of(tmp_path / "x.pt") == {"l": {1: 5, 2: ("tensor", (2, 3))}}
@@ -272,7 +272,7 @@ def test_tied_tensors_are_written_once(tmp_path: Path) -> None:
         assert reader["c"].read().reshape(-1).tolist() == SIX.tolist()
 
 
-def test_tied_tensors_lie_in_one_shard(tmp_path: Path) -> None:
+def test_tied_tensors_are_in_one_shard(tmp_path: Path) -> None:
     source = written(tmp_path / "s.pt", zipped(TIED, {"0": SIX.tobytes()}))
     with formats.open_checkpoint(source) as reader:
         options = {"specs": reader.specs, "facts": reader.facts, "shard_size": 1}
@@ -285,7 +285,7 @@ def test_tied_tensors_lie_in_one_shard(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_tensors_that_are_said_to_be_one_and_differ_are_refused(tmp_path: Path) -> None:
+def test_tensors_that_are_marked_as_one_and_differ_are_rejected(tmp_path: Path) -> None:
     source = written(tmp_path / "s.pt", zipped(TIED, {"0": SIX.tobytes()}))
     with formats.open_checkpoint(source) as reader:
         arrays = {key: reader[key].read() for key in reader.specs}
@@ -368,7 +368,7 @@ class _Counted:
         self.size += len(data)
 
 
-def test_sizes_beyond_32_bits_stand_in_their_extra_fields() -> None:
+def test_sizes_beyond_32_bits_are_in_their_extra_fields() -> None:
     file = _Counted()
     archive = zips.Zipped(file)  # type: ignore[arg-type]
     piece = np.zeros(1 << 28, np.uint8)
@@ -391,13 +391,13 @@ def test_sizes_beyond_32_bits_stand_in_their_extra_fields() -> None:
 
 
 @pytest.mark.parametrize("kept", ["k" * 50_000, b"k" * 50_000, -(1 << 2000), 1 + 2j], ids=type)
-def test_what_stands_in_many_places_is_written_once(kept: Any) -> None:
+def test_what_is_in_many_places_is_written_once(kept: Any) -> None:
     pickle = encode(Pairs([("values", [kept] * 1_000)]), {})
     assert len(pickle) < 60_000
     assert plain(Machine(pickle, GLOBALS, storage_of).run()) == {"values": [kept] * 1_000}
 
 
-def test_a_tuple_that_holds_itself_is_refused() -> None:
+def test_a_tuple_that_holds_itself_is_rejected() -> None:
     below: list[Any] = []
     deep: Any = (below,)
     for _ in range(1_000):
@@ -420,7 +420,7 @@ def test_tensors_get_other_names_in_a_time_that_grows_with_their_number() -> Non
     assert [key for key, _ in arranged.root.items] == ["other", "new"]
 
 
-def test_more_bytes_than_a_file_can_have_are_refused(tmp_path: Path) -> None:
+def test_more_bytes_than_a_file_can_have_are_rejected(tmp_path: Path) -> None:
     specs = [TensorSpec("w", BY_NAME["float32"], (1 << 62, 1 << 62))]
     with pytest.raises(ConversionError, match="too large for one file") as caught:
         formats.create_checkpoint(tmp_path / "x.pt", format="pytorch", specs=specs)

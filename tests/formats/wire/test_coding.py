@@ -42,7 +42,7 @@ def test_overlong_varint_is_read_for_its_value() -> None:
 @pytest.mark.parametrize(
     "data", ["", "80", "ff ff ff", "ff ff ff ff ff ff ff ff ff ff", "80 80 80 80 80 80 80 80 80 80 01"]
 )
-def test_varint_that_does_not_end_is_refused(data: str) -> None:
+def test_varint_that_does_not_end_is_rejected(data: str) -> None:
     with pytest.raises(ValueError, match="varint"):
         decode_varint(bytes.fromhex(data), 0)
 

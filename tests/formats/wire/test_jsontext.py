@@ -14,7 +14,7 @@ def lists(count: int) -> str:
     return '{"a":[' + ",".join(["[]"] * count) + "]}"
 
 
-def test_a_text_of_nothing_but_lists_is_refused_before_they_are_made() -> None:
+def test_a_text_of_nothing_but_lists_is_rejected_before_they_are_made() -> None:
     """Each list takes 64 bytes, its place in another 16; 64 MiB, and 4 bytes a character, are allowed."""
     most = (64 << 20) // (64 + 16 - 4 * 3)
     assert len(parse_object(lists(most - 10))["a"]) == most - 10
@@ -54,7 +54,7 @@ def test_nesting_ends_somewhere(opening: str) -> None:
         (b'{"a": "\\ud800"}', r"a string has half of a surrogate pair, '\\ud800'"),
     ],
 )
-def test_what_is_no_object_is_said(text: bytes, words: str) -> None:
+def test_what_is_not_an_object_is_reported(text: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_object(text)
 

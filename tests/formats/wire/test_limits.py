@@ -69,7 +69,7 @@ MAKERS: list[Callable[[str, list[str]], str]] = [_bundle, _safetensors, _listing
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_keys_that_are_long_together_are_refused(tmp_path: Path, make: Callable[..., str]) -> None:
+def test_keys_that_are_long_together_are_rejected(tmp_path: Path, make: Callable[..., str]) -> None:
     path = make(str(tmp_path / "c-1"), LONG)
     with pytest.raises(CorruptCheckpointError, match=r"more than is supported|over the limit"):
         formats.open_checkpoint(path)
@@ -82,7 +82,7 @@ def test_a_few_long_keys_are_read(tmp_path: Path, make: Callable[..., str]) -> N
         assert len(reader) == 5
 
 
-def test_names_of_v1_that_are_long_together_are_refused(tmp_path: Path) -> None:
+def test_names_of_v1_that_are_long_together_are_rejected(tmp_path: Path) -> None:
     """The metadata names tensors whether or not their values are there."""
     metas = [SavedSliceMeta(name=key, shape=shape_proto((1,)), type=1) for key in LONG]
     head = SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=metas))
@@ -91,7 +91,7 @@ def test_names_of_v1_that_are_long_together_are_refused(tmp_path: Path) -> None:
         formats.open_checkpoint(str(tmp_path / "c-1"))
 
 
-def test_paths_of_hdf5_that_are_long_together_are_refused(tmp_path: Path) -> None:
+def test_paths_of_hdf5_that_are_long_together_are_rejected(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "w.h5", "w", libver="latest") as file:
         group = file.create_group("g" * 500_000)
         for number in range(30):

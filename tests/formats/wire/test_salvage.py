@@ -63,7 +63,7 @@ def test_values_that_look_like_the_end_of_a_block_are_values(tmp_path: Path) -> 
     assert walked(tmp_path / "t", data[:-FOOTER_SIZE]) == (handles(table(data)), None)
 
 
-def test_nothing_is_found_behind_damage_and_a_cut_is_told(tmp_path: Path) -> None:
+def test_nothing_is_found_behind_damage_and_a_cut_is_reported(tmp_path: Path) -> None:
     data = build(ENTRIES, 300)
     known = handles(table(data))
     third = known[2].offset
@@ -85,7 +85,7 @@ def test_nothing_is_found_behind_damage_and_a_cut_is_told(tmp_path: Path) -> Non
         encode_varint(1 << 40) + b"\xff" * 50,  # snappy of a tebibyte
     ],
 )
-def test_blocks_that_lie_end_the_walk(tmp_path: Path, hostile: bytes) -> None:
+def test_blocks_with_false_sizes_end_the_walk(tmp_path: Path, hostile: bytes) -> None:
     assert walked(tmp_path / "t", stored_block(hostile)) == ([], 0)
 
 

@@ -41,7 +41,7 @@ def test_lengths_of_one_or_two_bytes_are_found(size: int, is_found: bool) -> Non
         assert agrees(encode_block([(b"a" + long, b""), (b"a" + long + b"b", b"")]))
 
 
-def test_a_block_whose_last_lengths_go_on_behind_it_is_left() -> None:
+def test_a_block_whose_last_lengths_continue_behind_it_is_left() -> None:
     block = bytearray(encode_block([(b"a", b""), (b"b", b"")], 1))
     end = len(block) - 12
     for at in range(end - 4, end - 1):

@@ -222,7 +222,7 @@ def test_unknown_block_type_is_corrupt() -> None:
     assert caught.value.offset == 0
 
 
-def test_snappy_bomb_is_refused_unopened() -> None:
+def test_snappy_bomb_is_rejected_unopened() -> None:
     with pytest.raises(CorruptCheckpointError, match="declares"):
         list(table(table_of([encode_varint(1 << 40) + b"\0a"], kinds=[1])))
 
@@ -239,7 +239,7 @@ def test_keys_that_share_a_long_prefix_cannot_fill_the_memory() -> None:
         list(table(table_of([block])))
 
 
-def test_long_keys_as_tensorflow_writes_them_are_no_bomb() -> None:
+def test_long_keys_as_tensorflow_writes_them_are_not_a_bomb() -> None:
     entries = [(b"x" * 60_000 + b"%04d" % number, b"v") for number in range(200)]
     assert list(table(build(entries))) == entries
 
@@ -280,7 +280,7 @@ def test_more_handles_than_blocks_fit_are_corrupt() -> None:
         table(data)
 
 
-def test_a_key_too_long_to_be_read_is_refused_or_left_out() -> None:
+def test_a_key_too_long_to_be_read_is_rejected_or_left_out() -> None:
     entries = [(b"a", b"1"), (b"k" * ((1 << 20) + 1), b"2"), (b"z", b"3")]
     block = encode_block(entries, 1)
     with pytest.raises(
@@ -293,7 +293,7 @@ def test_a_key_too_long_to_be_read_is_refused_or_left_out() -> None:
     assert len(left_out) == 1
 
 
-def test_keys_of_a_block_that_are_long_together_are_refused() -> None:
+def test_keys_of_a_block_that_are_long_together_are_rejected() -> None:
     entries = [(b"%02d" % number + b"k" * 1_000_000, b"") for number in range(10)]
     with pytest.raises(ValueError, match="keys of 9000018 bytes"):
         decode_block(encode_block(entries))
@@ -373,7 +373,7 @@ def test_handle_past_the_end_is_corrupt() -> None:
         list(table(data))
 
 
-def test_index_value_that_is_no_handle_is_corrupt() -> None:
+def test_index_value_that_is_not_a_handle_is_corrupt() -> None:
     block = encode_block([(b"k", b"\x80")], 1)
     empty = encode_block([])
     data = stored_block(empty) + stored_block(block) + footer(BlockHandle(0, 8), BlockHandle(13, len(block)))

@@ -71,7 +71,7 @@ def test_tolerances_are_relative_to_the_right_and_absolute(
     assert (found.differing, found.max_abs) == (differing, 2.0)
 
 
-def test_nan_equals_nan_whatever_its_bits(tmp_path: Path) -> None:
+def test_nan_equals_nan_with_any_bits(tmp_path: Path) -> None:
     left = np.array([0x7FC00000, 0x3F800000], np.uint32).view(np.float32)
     right = np.array([0xFFC00001, 0x3F800000], np.uint32).view(np.float32)
     assert compared(tmp_path, left, right) == SAME
@@ -84,7 +84,7 @@ def test_a_nan_on_one_side_is_a_difference_of_nan(tmp_path: Path) -> None:
     assert math.isnan(found.max_rel or 0)
 
 
-def test_infinities_are_equal_to_themselves_alone_whatever_the_tolerance(tmp_path: Path) -> None:
+def test_infinities_equal_only_themselves_at_any_tolerance(tmp_path: Path) -> None:
     left, right = np.array([math.inf, -math.inf, math.inf]), np.array([math.inf, math.inf, 1.0])
     found = compared(tmp_path, left, right, Tolerance(rtol=1))
     assert (found.differing, found.max_abs) == (2, math.inf)
@@ -199,7 +199,7 @@ def test_a_computed_checksum_is_the_one_a_bundle_stores(value: Any, tmp_path: Pa
         assert checksum(WithoutChecksum(reader["t"])) == reader["t"].stored.crc32c
 
 
-def test_what_is_told_to_advance_adds_up_to_the_bytes(tmp_path: Path) -> None:
+def test_progress_adds_up_to_the_bytes(tmp_path: Path) -> None:
     told: list[int] = []
     value = np.zeros(PIECE // 2 + 3)
     other = value.copy()
@@ -223,7 +223,7 @@ def test_counting_stops_early_where_that_is_enough(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("stop_on", "differing"), [((), PIECE), (("value",), PIECE // 8), (("shape",), PIECE)]
 )
-def test_a_comparison_ends_early_where_it_was_asked_to(
+def test_a_comparison_ends_early_where_it_was_requested_to(
     tmp_path: Path, stop_on: tuple[str, ...], differing: int
 ) -> None:
     """With the first range that differs; otherwise all are counted as one tensor."""
@@ -257,7 +257,7 @@ def test_values_that_are_streamed_end_early_where_that_is_enough(
 
 
 @pytest.mark.parametrize("format", ["tf-name", "npz"])
-def test_counting_goes_on_to_the_checksum_where_there_is_one(tmp_path: Path, format: str) -> None:  # noqa: A002
+def test_counting_continues_to_the_checksum_where_there_is_one(tmp_path: Path, format: str) -> None:  # noqa: A002
     suffix = ".npz" if format == "npz" else ""
     value = np.zeros(PIECE)
     for name in ("left", "right"):

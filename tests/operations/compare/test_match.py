@@ -164,7 +164,7 @@ def test_name_based_checkpoints_match_by_full_name(tmp_path):
     assert not found.existing_matched
 
 
-def test_renames_are_told_where_nothing_else_can_be_meant(tmp_path):
+def test_unambiguous_renames_are_reported(tmp_path):
     old = saved(tmp_path, "old", a=tf.train.Checkpoint(k=var(2), l=var(3)), x=var(4), y=var(4))
     new = saved(tmp_path, "new", b=tf.train.Checkpoint(k=var(2), l=var(3)), p=var(4), q=var(4))
     with formats.open_checkpoint(old) as one, formats.open_checkpoint(new) as other:

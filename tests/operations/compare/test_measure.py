@@ -106,7 +106,7 @@ def test_values_of_every_size_are_compared_as_float64(spread: float) -> None:
 
 
 @pytest.mark.parametrize("step", [1, -1])
-def test_distances_that_are_one_in_float32_are_told_apart(step: int) -> None:
+def test_distances_that_are_one_in_float32_are_distinguished(step: int) -> None:
     right = np.full((27, 8), 0.5, np.float32)
     right[:, 3] = [2.0**-exponent for exponent in range(26, 53)][::step]
     left = np.where(right < 0.5, np.float32(-1), np.float32(0.25))

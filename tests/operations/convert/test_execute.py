@@ -47,7 +47,7 @@ def test_numbers_are_the_same_or_not(kinds: tuple[str, str], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("other", [np.arange(5, dtype=np.float64), np.arange(6, dtype=np.float64)])
-def test_what_was_cast_is_held_against_the_cast(other: Any, tmp_path: Path) -> None:
+def test_what_was_cast_is_compared_with_the_cast(other: Any, tmp_path: Path) -> None:
     write_bundle(str(tmp_path / "a-1"), {"t": FLOATS})
     write_bundle(str(tmp_path / "b-1"), {"t": other})
     assert holds(tmp_path / "a-1", tmp_path / "b-1") == (len(other) == 5)

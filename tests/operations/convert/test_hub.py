@@ -212,7 +212,7 @@ def test_the_configuration_is_copied_where_transformers_looks_for_it(
     assert (tmp_path / "config.json").read_text() == "{}"
 
 
-def test_a_note_tells_of_the_layout_where_names_are_kept(tmp_path: Path) -> None:
+def test_a_note_shows_the_layout_where_names_are_kept(tmp_path: Path) -> None:
     path = _bert(tmp_path / "model")
     said = ckpt_cli.convert(path, tmp_path / "kept.safetensors").notes
     assert any("--layout pytorch" in text for text in said)

@@ -174,7 +174,7 @@ def test_compilation_and_version_come_with_the_configuration(
     assert (facts.training_config, facts.version) == (config.training_config, config.version)
 
 
-def test_an_archive_tells_an_h5_file_how_it_is_compiled(tmp_path: Path) -> None:
+def test_an_archive_shows_an_h5_file_how_it_is_compiled(tmp_path: Path) -> None:
     archive = data_path("keras3_mlp", "mlp.keras")
     converted(archive, tmp_path / "m.h5", "keras-h5")
     told = json.loads(str(read_config(parse_location(archive)).config))["compile_config"]
@@ -223,12 +223,12 @@ def test_a_missing_configuration_is_named_with_what_gives_one(source: str, to: s
     ],
 )
 @pytest.mark.parametrize("other", ["keras_mlp/mlp.full.h5", "keras_nested/nest.full.h5"])
-def test_the_configuration_of_another_model_is_refused(source: str, to: str, other: str) -> None:
+def test_the_configuration_of_another_model_is_rejected(source: str, to: str, other: str) -> None:
     error = refused(data_path(source), to, read_config(parse_location(data_path(other))))
     assert "does not fit the model" in error.message
 
 
-def test_shapes_that_contradict_the_configuration_are_refused() -> None:
+def test_shapes_that_contradict_the_configuration_are_rejected() -> None:
     config = json.loads(str(read_config(parse_location(data_path("keras_mlp", "mlp.full.h5"))).config))
     config["config"]["layers"][1]["config"]["units"] = 9
     error = refused(data_path("keras_mlp", "mlp"), "keras-h5", json.dumps(config))
@@ -266,7 +266,7 @@ def test_malformed_configurations(config: str) -> None:
     assert "does not fit the model" in refused(data_path("keras_conv", "conv"), "keras-h5", config).message
 
 
-def test_slots_without_a_place_in_the_target_are_refused(tmp_path: Path) -> None:
+def test_slots_without_a_place_in_the_target_are_rejected(tmp_path: Path) -> None:
     """Without momentum an SGD of Keras 2.11 keeps one all the same; that is left out, other slots are not."""
     arrays = {
         "d/kernel": np.ones((2, 1), np.float32),
@@ -289,7 +289,7 @@ def test_slots_without_a_place_in_the_target_are_refused(tmp_path: Path) -> None
     assert [dropped.key for dropped in plan.dropped] == ["optimizer_weights/SGD/m/d/kernel"]
 
 
-def test_a_layer_left_incomplete_is_refused() -> None:
+def test_a_layer_left_incomplete_is_rejected() -> None:
     with formats.open_checkpoint(data_path("keras_conv", "conv.full.h5")) as reader:
         keys = [key for key in reader.specs if key != "conv_a/bias"]
         target = format_named("keras-weights")
@@ -366,14 +366,14 @@ def trained_by(training_config: str, directory: Path) -> str:
     return str(source)
 
 
-def test_an_object_graph_with_fewer_layers_is_refused() -> None:
+def test_an_object_graph_with_fewer_layers_is_rejected() -> None:
     config = json.loads(str(read_config(parse_location(data_path("keras3_mlp", "mlp.keras"))).config))
     config["config"]["layers"] *= 2
     error = refused(data_path("keras3_mlp", "mlp_ckpt"), "keras-weights", json.dumps(config))
     assert "differ from its configuration" in error.message
 
 
-def test_a_vocabulary_in_a_table_is_refused_where_keras_2_counts_it_as_a_weight(tmp_path: Path) -> None:
+def test_a_vocabulary_in_a_table_is_rejected_where_keras_2_counts_it_as_a_weight(tmp_path: Path) -> None:
     """Later weights had other numbers than Keras 2 expects, and nothing was restored."""
     dense = {"class_name": "Dense", "config": {"name": "d", "units": 1, "use_bias": False}}
     for vocabulary in (None, ["a", "b"]):

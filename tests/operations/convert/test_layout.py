@@ -79,7 +79,7 @@ def test_template_filled_with_its_own_values_is_itself(path: str, tmp_path: Path
     assert bundle(str(tmp_path / "c-1")) == bundle(path)
 
 
-def test_slices_that_lie_among_other_tensors_stay_there(tmp_path: Path) -> None:
+def test_slices_that_are_among_other_tensors_stay_there(tmp_path: Path) -> None:
     array = np.arange(24, dtype=np.float32).reshape(4, 6)
     tensors = {
         "z": numbers(np.ones(3), shard=0),
@@ -93,7 +93,7 @@ def test_slices_that_lie_among_other_tensors_stay_there(tmp_path: Path) -> None:
         assert rewritten(reader, str(tmp_path / "c-1")) == bundle(str(tmp_path / "source"))
 
 
-def test_graph_and_strings_that_lie_among_the_tensors_stay_there(tmp_path: Path) -> None:
+def test_graph_and_strings_that_are_among_the_tensors_stay_there(tmp_path: Path) -> None:
     source = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
     with open_checkpoint(source) as reader:
         graph = reader["_CHECKPOINTABLE_OBJECT_GRAPH"].read().item()
@@ -133,7 +133,7 @@ def test_a_shard_size_decides_over_the_shards_of_the_source(tmp_path: Path) -> N
     assert shard == b"".join(data for name, data in sorted(bundle(path).items()) if ".data-" in name)
 
 
-def test_merged_slices_stand_where_the_first_stood(tmp_path: Path) -> None:
+def test_merged_slices_are_where_the_first_was(tmp_path: Path) -> None:
     path = data_path("max_shard_size", "split")
     with open_checkpoint(path) as reader:
         rewritten(reader, str(tmp_path / "c-1"), Settings(merge_slices=True))

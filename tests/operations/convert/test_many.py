@@ -49,7 +49,7 @@ def test_a_renaming_looks_for_the_slot_of_a_key_once(bundle, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_a_plan_is_gone_through_once_for_what_is_shared(bundle, tmp_path, monkeypatch, link) -> None:
+def test_a_plan_is_scanned_once_for_what_is_shared(bundle, tmp_path, monkeypatch, link) -> None:
     asked = []
 
     def counted_units(plan, order=None):

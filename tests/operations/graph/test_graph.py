@@ -127,7 +127,7 @@ def test_slots_in_lists_are_tied_to_their_variables(path, kernel, names):
     assert {(start, end, name) for start, end, name, dashed in edges if dashed} == slots
 
 
-def test_slots_of_equal_shapes_are_told_apart():
+def test_slots_of_equal_shapes_are_distinguished():
     with formats.open_checkpoint(data_path("keras3_mlp", "mlp_both-1")) as reader:
         names = reader.full_names
         (state,) = training_states(reader.object_graph, reader.specs, names)

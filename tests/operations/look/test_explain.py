@@ -167,7 +167,7 @@ def test_the_part_that_people_search_for_is_enough(fragment: str) -> None:
     assert len(titles(fragment)) == 1
 
 
-def test_a_message_is_known_wherever_its_lines_are_wrapped() -> None:
+def test_a_message_is_known_with_any_wrapping() -> None:
     text = (
         "Layer count mismatch when loading weights from file. Model expected 3 layers, found 2 saved layers."
     )
@@ -204,7 +204,7 @@ def test_the_call_in_a_traceback_names_the_file() -> None:
     assert commands(text)[0] == "ckpt show weights.h5"
 
 
-def test_the_source_of_a_message_in_a_traceback_is_no_path() -> None:
+def test_the_source_of_a_message_in_a_traceback_is_not_a_path() -> None:
     text = said("2.15")["not_object_based"]
     assert "Checkpoint in %s not an object-based checkpoint" in text or "%s" not in text
     source = '    raise ValueError("Checkpoint in %s not an object-based checkpoint." %\n'
@@ -217,7 +217,7 @@ def test_the_checkpoint_named_last_before_the_complaint_is_the_one() -> None:
     assert commands(text.replace("load", "x_load").replace(".h5", ""))[0] == "ckpt show CHECKPOINT"
 
 
-def test_an_object_is_asked_for_by_its_path() -> None:
+def test_an_object_is_requested_by_its_path() -> None:
     text = "Unresolved object in checkpoint (root).optimizer._variables.1: attributes {"
     assert "ckpt ls CHECKPOINT optimizer/_variables/1" in commands(text)
 
@@ -232,7 +232,7 @@ def test_several_complaints_come_in_the_order_of_the_text() -> None:
     assert len(titles(f"{first}\n{second}\n{first}")) == 2
 
 
-def test_colours_of_a_terminal_are_no_hindrance() -> None:
+def test_colours_of_a_terminal_are_not_a_hindrance() -> None:
     assert titles("\x1b[31mheader too\x1b[0m large") == titles("header too large")
 
 
@@ -332,7 +332,7 @@ def test_the_topic_of_the_environment_names_what_is_looked_at() -> None:
     assert ours <= looked_at, "the others are looked at by libraries, too"
 
 
-def test_what_is_no_topic_is_none() -> None:
+def test_what_is_not_a_topic_is_none() -> None:
     assert explain_topic("nothing") is None
 
 

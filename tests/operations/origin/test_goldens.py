@@ -104,7 +104,7 @@ def test_a_changed_weight_is_not_proved(
     assert 1 <= len(changed) <= 2  # a kernel and its bias, where a mean is folded into both
 
 
-def test_kernels_of_one_shape_that_changed_places_are_not_proved(tmp_path: Path) -> None:
+def test_kernels_of_one_shape_that_were_swapped_are_not_proved(tmp_path: Path) -> None:
     for name, one, other in (
         ("rnn.script.onnx", "rnn.weight_ih_l0", "rnn.weight_hh_l0"),
         ("rnn.script.onnx", "lstm.weight_hh_l0", "lstm.weight_hh_l1"),

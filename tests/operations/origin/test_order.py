@@ -29,7 +29,7 @@ def unnamed(folder: Path, *values: Array) -> str:
     return str(path)
 
 
-def test_as_many_weights_as_layers_are_told_by_their_order(tmp_path: Path) -> None:
+def test_as_many_weights_as_layers_are_identified_by_their_order(tmp_path: Path) -> None:
     weights = layers(3)
     path = unnamed(tmp_path, *weights.values())
     assert verdicts(path, weights, tmp_path) == dict.fromkeys(weights, "equal")
@@ -45,7 +45,7 @@ def test_fewer_weights_than_layers_may_be_of_any(tmp_path: Path) -> None:
         assert found.weights[0].rule.endswith("--map can say it")
 
 
-def test_a_name_on_each_side_tells_the_weight_between(tmp_path: Path) -> None:
+def test_a_name_on_each_side_shows_the_weight_between(tmp_path: Path) -> None:
     weights = layers(3)
     first, second, third = weights.values()
     path = tmp_path / "model.onnx"
@@ -72,7 +72,7 @@ def test_copies_of_a_weight_have_one_place(tmp_path: Path) -> None:
     assert [one.verdict for one in found.weights] == ["equal"] * 3
 
 
-def test_a_weight_of_which_only_the_shape_is_used_is_a_constant(tmp_path: Path) -> None:
+def test_a_weight_used_only_for_its_shape_is_a_constant(tmp_path: Path) -> None:
     weights = layers(1)
     path = tmp_path / "model.onnx"
     path.write_bytes(chain({"w": weights["dense_0/kernel"] + 1}, ["w"], "Shape"))

@@ -61,7 +61,7 @@ def test_every_weight_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_vectors_that_changed_places_in_the_source_prove_nothing(name: str, source: Path) -> None:
+def test_vectors_that_were_swapped_in_the_source_prove_nothing(name: str, source: Path) -> None:
     before = {one.key: one for one in judged(data_path("origin", name), SOURCE).weights}
     shard = source / "group1-shard1of1.bin"
     data = shard.read_bytes()
@@ -77,7 +77,7 @@ def test_vectors_that_changed_places_in_the_source_prove_nothing(name: str, sour
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_vectors_that_changed_places_in_the_export_are_not_proved(name: str, tmp_path: Path) -> None:
+def test_vectors_that_were_swapped_in_the_export_are_not_proved(name: str, tmp_path: Path) -> None:
     data = Path(data_path("origin", name)).read_bytes()
     with formats.open_checkpoint(data_path("origin", name)) as reader:
         kinds = reader.kinds
@@ -109,7 +109,7 @@ def families(*nodes: OperationNode) -> dict[str, str]:
     return {key: use.family for key, use in Flow(nodes).uses().items()}
 
 
-def test_a_fused_normalization_tells_its_weights_by_position() -> None:
+def test_a_fused_normalization_shows_its_weights_by_position() -> None:
     for operation in ("FusedBatchNormV3", "BatchNormalization"):
         found = families(node(operation, "x w_a w_b w_c w_d", "y"))
         assert found == {"w_a": SCALE, "w_b": OFFSET, "w_c": MEAN, "w_d": VARIANCE}
@@ -118,7 +118,7 @@ def test_a_fused_normalization_tells_its_weights_by_position() -> None:
     assert [*families(grappler).values()] == ["kernel", SCALE, OFFSET, MEAN, VARIANCE]
 
 
-def test_a_normalization_in_parts_tells_its_weights_by_what_becomes_of_them() -> None:
+def test_a_normalization_in_parts_shows_its_weights_by_what_becomes_of_them() -> None:
     parts = [
         node("AddV2", "w_variance epsilon", "sum"),
         node("Rsqrt", "sum", "root"),

@@ -116,7 +116,7 @@ def test_a_changed_normalization_shows_in_what_was_folded(name: str, key: str, t
     assert found["conv/kernel"] in ("equal", "within")
 
 
-def test_one_perturbed_element_is_told_where_the_type_can_tell_it(tmp_path: Path) -> None:
+def test_one_perturbed_element_is_found_if_the_type_can_show_it(tmp_path: Path) -> None:
     weights = source()
     weights["fc/kernel"][5, 5] += np.float32(1e-3)
     assert verdicts(lite("float"), weights, tmp_path)["fc/kernel"] == "other"
@@ -181,7 +181,7 @@ def two_layers() -> dict[str, Array]:
     return {name: rng.normal(size=(4, 4)).astype("<f4") for name in ("dense/kernel", "dense_1/kernel")}
 
 
-def test_layers_of_one_shape_are_told_by_their_order(tmp_path: Path) -> None:
+def test_layers_of_one_shape_are_identified_by_their_order(tmp_path: Path) -> None:
     weights = two_layers()
     first, second = weights.values()
     path = tmp_path / "model.onnx"
@@ -240,7 +240,7 @@ def test_a_weight_is_not_that_of_a_layer_whose_name_another_weight_has(tmp_path:
     assert [one.verdict for one in alike.weights] == ["equal", "equal"]
 
 
-def test_weights_of_one_layer_that_changed_places_are_others(tmp_path: Path) -> None:
+def test_weights_of_one_layer_that_were_swapped_are_others(tmp_path: Path) -> None:
     weights = source()
     swapped = weights | {"bn/gamma": weights["bn/beta"], "bn/beta": weights["bn/gamma"]}
     np.savez(tmp_path / "export.npz", **swapped)
@@ -249,7 +249,7 @@ def test_weights_of_one_layer_that_changed_places_are_others(tmp_path: Path) -> 
     assert (found["bn/gamma"], found["bn/beta"]) == ("other", "other")
 
 
-def test_an_operation_tells_a_factor_from_an_offset(tmp_path: Path) -> None:
+def test_an_operation_shows_a_factor_from_an_offset(tmp_path: Path) -> None:
     weights = {
         f"norm/{role}": np.arange(4, dtype=np.float32) + at for at, role in enumerate(("gamma", "beta"))
     }
@@ -301,7 +301,7 @@ def test_values_that_float16_cannot_hold_are_not_within(tmp_path: Path) -> None:
     assert verdicts(str(one), weights, tmp_path) == {"dense/kernel": "equal"}
 
 
-def test_weights_that_are_the_same_in_all_layers_are_equal_whichever_it_is(tmp_path: Path) -> None:
+def test_weights_that_are_the_same_in_all_layers_are_equal(tmp_path: Path) -> None:
     """Two layers of zeros: no order can distinguish them, and it does not matter."""
     path = tmp_path / "model.onnx"
     weights = {key: np.zeros((4, 4), np.float32) for key in ("dense/kernel", "dense_1/kernel")}
@@ -311,7 +311,7 @@ def test_weights_that_are_the_same_in_all_layers_are_equal_whichever_it_is(tmp_p
     assert "equal" not in verdicts(str(path), weights, tmp_path).values()
 
 
-def test_a_weight_of_zeros_is_no_constant_of_the_graph(tmp_path: Path) -> None:
+def test_a_weight_of_zeros_is_not_a_constant_of_the_graph(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(chain({"a": np.zeros((4, 4), np.float32)}, ["a"]))
     assert verdicts(str(path), {"dense/kernel": two_layers()["dense/kernel"]}, tmp_path) != {}
@@ -319,7 +319,7 @@ def test_a_weight_of_zeros_is_no_constant_of_the_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e-42])
-def test_values_that_are_no_usual_numbers(value: float, tmp_path: Path) -> None:
+def test_values_that_are_not_usual_numbers(value: float, tmp_path: Path) -> None:
     weights = {"dense/kernel": np.full((2, 3), value, np.float32)}
     np.savez(tmp_path / "export.npz", **weights)
     assert verdicts(str(tmp_path / "export.npz"), weights, tmp_path) == {"dense/kernel": "equal"}

@@ -85,7 +85,7 @@ def test_what_is_proved_is_right(
 @pytest.mark.fuzz
 @pytest.mark.parametrize("sibling", [None, GOOD], ids=["alone", "sibling"])
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_proved_is_right_wherever_the_damage(
+def test_proved_values_are_right_with_any_damage(
     name: str, sibling: str | None, expected: dict[str, Any], tmp_path: Path
 ) -> None:
     try_all(tmp_path, expected, name, sibling, 1)

@@ -31,7 +31,7 @@ def test_the_loss_of_an_estimator() -> None:
     assert read_curve(parse_location(IRIS), "accuracy").curve.steps == []
 
 
-def test_a_run_that_begins_anew_takes_back_what_an_earlier_one_told(tmp_path: Path) -> None:
+def test_a_run_that_begins_again_takes_back_what_an_earlier_one_reported(tmp_path: Path) -> None:
     with EventWriter(str(tmp_path), now=1.0) as writer:
         for step in (1, 101, 201, 301):
             writer.scalars(step, {"loss": float(step)})
@@ -41,7 +41,7 @@ def test_a_run_that_begins_anew_takes_back_what_an_earlier_one_told(tmp_path: Pa
     assert points(read_curve(parse_location(str(tmp_path))).curve) == [(1, 1.0), (101, 101.0), (151, 0.5)]
 
 
-def test_a_step_told_again_counts_as_told_last_and_steps_are_put_in_order() -> None:
+def test_a_step_reported_again_counts_as_reported_last_and_steps_are_put_in_order() -> None:
     curve = Curve("loss")
     for step, value in ((5, 1.0), (3, 2.0), (5, 3.0), (9, 4.0)):
         curve.tell(step, value)

@@ -44,7 +44,7 @@ def test_a_run_has_a_state_file_or_names_that_differ_in_the_step(
 @pytest.mark.parametrize(
     ("count", "more"), [(1, ""), (2, ", and 1 more finding"), (3, ", and 2 more findings")]
 )
-def test_of_many_findings_the_first_is_said(count: int, more: str) -> None:
+def test_of_many_findings_the_first_is_reported(count: int, more: str) -> None:
     found = [Finding("error", "header", f"flaw {at}", None, None) for at in range(count)]
     reader: Any = SimpleNamespace(findings=found)
     assert findings_in_short(reader) == [found[0].text + more]

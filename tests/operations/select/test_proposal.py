@@ -31,7 +31,7 @@ def pairs(sources: dict[str, tuple[int, ...]], targets: dict[str, tuple[int, ...
     return {source: target for source, (target, _) in proposed(sources, targets).items()}
 
 
-def test_a_shape_that_occurs_once_tells() -> None:
+def test_a_shape_that_occurs_once_shows() -> None:
     found = proposed({"a/w": (2, 3), "b/w": (4,)}, {"x/y": (4,), "x/z": (5,)})
     assert found == {"b/w": ("x/y", "the only float32 [4]")}
 
@@ -53,7 +53,7 @@ def test_the_first_of_keras_layers_has_no_number() -> None:
     }
 
 
-def test_a_rare_word_tells_more_than_a_common_one() -> None:
+def test_a_rare_word_shows_more_than_a_common_one() -> None:
     source = {"self/attention/query/kernel": (2, 2), "self/attention/key/kernel": (2, 2)}
     target = {"attention/key_projection/kernel": (2, 2), "attention/query_projection/kernel": (2, 2)}
     found = proposed(source, target)
@@ -72,12 +72,12 @@ def test_weights_are_a_kernel() -> None:
     }
 
 
-def test_what_nothing_tells_apart_is_paired_by_order_and_says_so() -> None:
+def test_what_nothing_distinguishes_is_paired_by_order_and_says_so() -> None:
     found = proposed({"a": (2,), "b": (2,)}, {"x": (2,), "y": (2,)})
     assert found["a"] == ("x", "of 2 float32 [2], only by their order")
 
 
-def test_what_nothing_tells_apart_is_left_where_numbers_differ() -> None:
+def test_what_nothing_distinguishes_is_left_where_numbers_differ() -> None:
     assert pairs({"a": (2,), "b": (2,)}, {"x": (2,), "y": (2,), "z": (2,)}) == {}
 
 

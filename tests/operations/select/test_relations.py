@@ -107,7 +107,7 @@ def test_a_capture_of_one_side_numbers_the_parts() -> None:
         (["a\t"], {"a": ()}, "the new key of this tensor would be empty"),
     ],
 )
-def test_what_contradicts_is_refused_with_its_rows(
+def test_what_contradicts_is_rejected_with_its_rows(
     lines: list[str], shapes: dict[str, tuple[int, ...]], words: str | None
 ) -> None:
     if words is None:

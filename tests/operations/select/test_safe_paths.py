@@ -48,7 +48,7 @@ def test_what_some_file_systems_take_for_one_name_gets_a_number() -> None:
     ]
 
 
-def test_a_file_is_no_directory_of_another() -> None:
+def test_a_file_is_not_a_directory_of_another() -> None:
     found = safe_paths(["v", "v.npy/x", "V.NPY/y"], ".npy")
     assert found["v"] == "v~2.npy"
     assert found["v.npy/x"] == "v.npy/x.npy"

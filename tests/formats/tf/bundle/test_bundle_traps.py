@@ -186,7 +186,7 @@ def test_trap_8_keys_are_bytes(prefix: str, name: bytes) -> None:
             assert same(reads_alike(reader[key]), SQUARE)
 
 
-def test_trap_8_key_that_begins_with_zero_is_no_slice_for_that(prefix: str) -> None:
+def test_trap_8_key_that_begins_with_zero_is_not_a_slice_for_that(prefix: str) -> None:
     write_bundle(prefix, {b"\0odd": np.float32(1), b"plain": np.float32(2)})
     with open_checkpoint(prefix) as reader:
         assert list(reader) == ["\0odd", "plain"]
@@ -255,7 +255,7 @@ def test_trap_19_high_bits_of_int4_do_not_count(prefix: str, stored: int, value:
 
 
 @pytest.mark.parametrize("number", [0, 20, 34, 77, 101, 119, 1 << 31])
-def test_trap_20_unknown_dtypes_are_listed_and_refused_alone(prefix: str, number: int) -> None:
+def test_trap_20_unknown_dtypes_are_listed_and_rejected_alone(prefix: str, number: int) -> None:
     """Unknown numbers, references (101 and up) and resources (20) abort TensorFlow's process."""
     write_bundle(
         prefix,
@@ -365,7 +365,7 @@ def test_headers_that_tensorflow_accepts(prefix: str, data: str) -> None:
         (b"\x1a\x05\x08", CorruptCheckpointError, "header"),
     ],
 )
-def test_headers_that_are_refused(prefix: str, header: Any, error: type[Exception], what: str) -> None:
+def test_headers_that_are_rejected(prefix: str, header: Any, error: type[Exception], what: str) -> None:
     write_bundle(prefix, {"v": SQUARE}, header=header)
     with pytest.raises(error, match=what) as caught:
         open_checkpoint(prefix)
@@ -415,7 +415,7 @@ def test_spec_and_tensor_tell_the_same_of_an_entry_with_a_field_given_twice(pref
         assert [(finding.key, finding.code) for finding in reader.findings] == [("c", "entry")]
 
 
-def test_entry_that_is_no_message_is_listed_without_a_dtype(prefix: str) -> None:
+def test_entry_that_is_not_a_message_is_listed_without_a_dtype(prefix: str) -> None:
     write_bundle(prefix, {"a": SQUARE, "b": SQUARE}, edit=lambda entries: entries.update({b"a": b"\xff\xff"}))
     with open_checkpoint(prefix) as reader:
         assert (reader.specs["a"].dtype, reader.specs["a"].shape) == (dtypes.INVALID, ())
@@ -690,7 +690,7 @@ def set_on(key: bytes, **values: Any) -> Any:
         ),
     ],
 )
-def test_entries_that_lie_are_corrupt(prefix: str, values: dict[str, Any], code: str, what: str) -> None:
+def test_false_entries_are_corrupt(prefix: str, values: dict[str, Any], code: str, what: str) -> None:
     write_bundle(prefix, {"v": SQUARE, "sound": np.float32(3)}, edit=set_on(b"v", **values))
     with open(shard_path(prefix), "r+b") as file:
         file.truncate(64)  # `sound` was after that
@@ -706,7 +706,7 @@ def test_entries_that_lie_are_corrupt(prefix: str, values: dict[str, Any], code:
     ("shape", "dtype"),
     [((1,) * 65, 1), ((1,) * 254, 1), ((0, 1 << 62), 2), ((0, 1 << 60, 4), 18), ((1 << 62, 0), 7)],
 )
-def test_shapes_that_numpy_cannot_hold_are_refused_by_name(
+def test_shapes_that_numpy_cannot_hold_are_rejected_by_name(
     prefix: str, shape: tuple[int, ...], dtype: int
 ) -> None:
     size = 0 if 0 in shape else 4

@@ -95,14 +95,14 @@ def test_entries_that_cannot_be_decoded_are_listed_and_said(tmp_path: Path) -> N
     assert listed(prefix) == (specs, findings)
 
 
-def test_slices_are_no_tensors(tmp_path: Path) -> None:
+def test_slices_are_not_tensors(tmp_path: Path) -> None:
     prefix = str(tmp_path / "c")
     whole = partitioned(np.zeros((4, 3), np.float32), [((0, 2), (0, -1)), ((2, 2), (0, -1))])
     write_bundle(prefix, {"a": whole, "b": np.zeros(2)}, block_size=30)
     assert [spec.key for spec in listed(prefix)[0]] == ["a", "b"]
 
 
-def test_slices_behind_a_block_of_the_header_alone_are_no_tensors(tmp_path: Path) -> None:
+def test_slices_behind_a_block_of_the_header_alone_are_not_tensors(tmp_path: Path) -> None:
     prefix = str(tmp_path / "c")
     halves = partitioned(np.zeros((4, 2), np.float32), [((0, 2), (0, 2)), ((2, 2), (0, 2))])
     write_bundle(prefix, {"a": np.zeros(2), "w": halves}, block_size=1)
@@ -131,7 +131,7 @@ def test_keys_out_of_order_are_listed_all_and_once(tmp_path: Path, later: tuple[
     assert said == findings
 
 
-def test_specs_that_were_told_keep_their_numbers_where_the_rest_is_read(tmp_path: Path) -> None:
+def test_specs_that_were_reported_keep_their_numbers_where_the_rest_is_read(tmp_path: Path) -> None:
     prefix = str(tmp_path / "c")
     other = BundleEntryProto(dtype=9, shape=TensorShapeProto(dim=[Dim(size=3)]), size=24).encode()
     write_blocks(prefix, encode_block(rows("", "a", "c")), encode_block([(b"b", other)]))

@@ -54,7 +54,7 @@ def test_an_order_of_bytes_that_is_none_is_little_endian(tmp_path: Path, stored:
     assert remains(tmp_path / "a", header, []) == (1, used, [])
 
 
-def test_a_missing_index_is_said(tmp_path: Path) -> None:
+def test_a_missing_index_is_reported(tmp_path: Path) -> None:
     found = read_remains(parse_location(str(tmp_path / "none")))
     assert (found.sound, found.doubtful, found.header.num_shards) == ({}, {}, 0)
     (finding,) = found.findings

@@ -72,12 +72,12 @@ def test_no_strings_in_no_bytes_are_tolerated_as_tensorflow_does() -> None:
     assert decode(b"", STRING, 0) == ([], mask(0))
 
 
-def test_no_variants_are_no_bytes() -> None:
+def test_no_variants_are_not_bytes() -> None:
     assert payload.encode_variants([]) == (b"", 0)
     assert decode(b"", VARIANT, 0) == ([], mask(0))
 
 
-def test_trap_4_variants_count_lengths_as_eight_bytes_and_go_on_after_each_checksum() -> None:
+def test_trap_4_variants_count_lengths_as_eight_bytes_and_continue_after_each_checksum() -> None:
     values = [b"a", b"bc"]
     crc = extend(crc32c(struct.pack("<Q", 1)), b"a")
     first = struct.pack("<I", mask(crc))

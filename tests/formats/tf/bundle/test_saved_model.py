@@ -92,7 +92,7 @@ def test_a_flipped_bit_in_each_byte_gives_facts_or_an_error(tmp_path: Path, name
             assert isinstance(read_saved_model(parse_location(str(tmp_path / "x"))).document(), dict)
 
 
-def test_damage_is_told_and_not_converted(tmp_path: Path) -> None:
+def test_damage_is_reported_and_not_converted(tmp_path: Path) -> None:
     shutil.copytree(KERAS_2, tmp_path / "x")
     path = tmp_path / "x" / "keras_metadata.pb"
     path.write_bytes(path.read_bytes()[:100])

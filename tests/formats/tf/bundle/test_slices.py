@@ -56,7 +56,7 @@ def test_extents_as_stored_in_the_reference() -> None:
         "00 61 00 01 00 80 80",
     ],
 )
-def test_what_is_no_slice_key(key: str) -> None:
+def test_what_is_not_a_slice_key(key: str) -> None:
     with pytest.raises(ValueError, match=r"number|slice key|string"):
         decode_slice_key(bytes.fromhex(key))
 
@@ -153,14 +153,14 @@ def test_filling_agrees_with_numpy(case: tuple[tuple[int, ...], list[Region]], d
         assert same(out[out != -1], expected[out != -1])
 
 
-def test_many_pieces_are_told_fast() -> None:
+def test_many_pieces_are_reported_fast() -> None:
     rows = [((at, at + 1), (0, 3)) for at in range(20_000)]
     assert tiling_flaw(rows, (20_000, 3)) is None
     assert tiling_flaw(rows[1:], (20_000, 3)) == "gap"
     assert tiling_flaw([*rows[1:-1], rows[5]], (20_000, 3)) == "overlap"
 
 
-def test_tilings_too_tangled_to_tell_are_refused() -> None:
+def test_tilings_too_tangled_to_decide_are_rejected() -> None:
     columns = [((0, 100), (at, at + 1), (at, at + 1)) for at in range(3000)]
     crossing = [((0, 100), (at, at + 1), (at + 1, at + 2)) for at in range(2999)]
     assert tiling_flaw([*columns, *crossing], (100, 3000, 3000)) == "gap"

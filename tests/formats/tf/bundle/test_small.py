@@ -252,7 +252,7 @@ def test_small_tensors_are_read_from_shards_that_are_open(prefix: str, endiannes
         assert small.SmallTensors(index, {}).read(reader.specs["t"], 0) is None
 
 
-def test_every_flipped_byte_is_found_wherever_it_was_read(prefix: str) -> None:
+def test_every_flipped_byte_is_found_by_every_reader(prefix: str) -> None:
     tensors = {f"t{number}": np.full(3, number, np.int16) for number in range(5)}
     write_bundle(prefix, tensors)
     path = shard_path(prefix)
@@ -318,7 +318,7 @@ def test_what_was_read_ahead_is_not_read_from_a_closed_reader(prefix: str) -> No
             tensor.read()
 
 
-def test_an_entry_that_lies_about_its_shape_is_corrupt_in_an_open_shard(prefix: str) -> None:
+def test_an_entry_with_a_false_shape_is_corrupt_in_an_open_shard(prefix: str) -> None:
     def grow(entries: Entries) -> None:
         for key, dims in ((b"t1", [4]), (b"t2", [2]), (b"t3", [1] * 65 + [3])):
             entry = entries[key]
@@ -348,9 +348,7 @@ def test_strings_alone_need_no_places(prefix: str) -> None:
 # Going forward ----------------------------------------------------------------------
 
 
-def test_whoever_goes_forward_is_read_ahead_for_and_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_reading_forward_reads_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(range(200)))
     asked: list[tuple[int, int]] = []

@@ -154,7 +154,7 @@ def test_edge_names_are_escaped_in_keys_alone() -> None:
     assert keys[f"net/l1/kernel{VALUE}"] == f"net/l1/a..b.Sc{VALUE}"
 
 
-def test_full_names_stay_unless_asked_for() -> None:
+def test_full_names_stay_unless_requested() -> None:
     graph = small()
     graph.edit({"kernel": "net/l1/w"})
     names = {attribute.full_name for node in graph.edited.nodes for attribute in node.attributes}
@@ -300,7 +300,7 @@ def test_a_namedtuple_that_dissolves_leaves_no_indices() -> None:
     assert after == {" -x-> x", " -y-> y"}
 
 
-def test_lists_and_layers_are_no_namedtuples() -> None:
+def test_lists_and_layers_are_not_namedtuples() -> None:
     edges = [("root", "0", "a"), ("root", "1", "b"), ("root", "first", "a")]
     after, _ = Graph(edges, {"a": "0", "b": "1"}).edit({"a": "box/a"})
     assert " -first-> first" in after
@@ -326,7 +326,7 @@ def test_keys_keep_what_follows_the_path(attribute: str, tensors: list[str]) -> 
     assert keys == {old: f"data/source{old.removeprefix('it')}" for old in graph.keys}
 
 
-def test_keys_of_unchanged_paths_stay_whatever_they_say() -> None:
+def test_keys_of_unchanged_paths_stay_with_any_content() -> None:
     graph = Graph([("root", "a", "a"), ("root", "b", "b")], {"a": "zz", "b": "old/name"})
     _, keys = graph.edit({"b": "c"})
     assert keys == {f"old/name{VALUE}": f"c{VALUE}"}
@@ -415,7 +415,7 @@ def test_unknown_fields_survive() -> None:
         ({"kernel_m": "x"}, ConversionError, "no path"),
     ],
 )
-def test_impossible_moves_are_refused(
+def test_impossible_moves_are_rejected(
     moves: dict[str, str], error: type[Exception] | None, words: str
 ) -> None:
     graph = small()
@@ -447,7 +447,7 @@ def test_a_node_is_not_hung_up_below_itself_by_an_alias() -> None:
         Graph(edges, {"c": "a/b/c"}).edit({"a": "other/b/x"})
 
 
-def test_keys_that_collide_with_one_that_no_object_claims_are_refused() -> None:
+def test_keys_that_collide_with_one_that_no_object_claims_are_rejected() -> None:
     graph = small()
     graph.keys.append("w" + VALUE)
     with pytest.raises(DuplicateKeyError) as caught:
@@ -488,7 +488,7 @@ def test_nothing_to_change_changes_nothing(golden: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_moves_keep_every_tensor_or_are_refused(seed: int) -> None:
+def test_random_moves_keep_every_tensor_or_are_rejected(seed: int) -> None:
     """Nodes of the fixture with all containers go to random places: each tensor stays with its object."""
     rng = random.Random(seed)
     with open_checkpoint(data_path("containers", "nested")) as reader:
@@ -514,7 +514,7 @@ def test_random_moves_keep_every_tensor_or_are_refused(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_broken_graphs_are_edited_or_refused(seed: int) -> None:
+def test_broken_graphs_are_edited_or_rejected(seed: int) -> None:
     """Edges to nowhere, several of one name, circles, triples of anything: no error but ours."""
     rng = random.Random(seed)
     count = rng.randint(2, 9)
@@ -572,7 +572,7 @@ def test_broken_graphs_are_edited_or_refused(seed: int) -> None:
         ("a.Sb/c", "a/b/d", "a.Sb/d"),
     ],
 )
-def test_slashes_within_edges_are_told_from_those_between(old: str, new: str, spelled: str) -> None:
+def test_slashes_within_edges_are_distinguished_from_those_between(old: str, new: str, spelled: str) -> None:
     assert spell(new, old) == spelled
     assert in_words(spelled) == new
 

@@ -68,7 +68,7 @@ def test_hyperparameter_with_a_slot_is_a_variable() -> None:
     assert found.keys["beta1_power/Adam"] == "beta1_power/.OPTIMIZER_SLOT/optimizer/m" + VALUE
 
 
-def test_more_edges_than_keys_can_spell_are_refused() -> None:
+def test_more_edges_than_keys_can_spell_are_rejected() -> None:
     with pytest.raises(ConversionError, match="its path has more than"):
         invent("/".join("a" * 2000))
 

@@ -78,7 +78,7 @@ def test_the_first_path_to_a_node_wins():
     assert target.conflicts == []
 
 
-def test_two_objects_for_one_node_are_told_of():
+def test_two_objects_for_one_node_are_reported():
     file = graph_of((0, "a", 1), values=[1])
     target = GraphTarget(graph_of((0, "a", 1), (0, "b", 2)))
     matching = Matching(file, target, {})

@@ -65,7 +65,7 @@ def test_round_trip(elements: list[list[np.ndarray]]) -> None:
         (b"\x08\x09\x12\x00", b"\x08\x15\x12\x00", "a constant has unknown dtype number 21"),
     ],
 )
-def test_what_is_no_window_is_refused(old: bytes, new: bytes, complaint: str) -> None:
+def test_what_is_not_a_window_is_rejected(old: bytes, new: bytes, complaint: str) -> None:
     window = encode_window([[np.asarray(1)], [np.asarray(2)]])
     assert window.node == "WindowOp/_2"
     assert old in window.graph
@@ -73,7 +73,7 @@ def test_what_is_no_window_is_refused(old: bytes, new: bytes, complaint: str) ->
         decode_window(window._replace(graph=window.graph.replace(old, new)))
 
 
-def test_a_graph_cut_short_is_refused_or_whole() -> None:
+def test_a_graph_cut_short_is_rejected_or_whole() -> None:
     window = encode_window([[np.asarray(1)], [np.asarray(2)]])
     refused = 0
     for end in range(len(window.graph)):

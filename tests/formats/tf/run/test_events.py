@@ -58,7 +58,7 @@ def test_an_estimators_file_is_read_as_tensorflow_reads_it() -> None:
     assert loss[102] < loss[1]
 
 
-def test_events_lie_across_what_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_across_what_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(EventReader(parse_location(IRIS)))
     for size in (1, 13, 100, 5000):
         monkeypatch.setattr(ReadAhead, "SIZE", size)

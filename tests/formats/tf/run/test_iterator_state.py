@@ -53,7 +53,7 @@ def test_there_are_two_hundred() -> None:
 
 
 @pytest.mark.parametrize("saved", saved_iterators(), ids=str)
-def test_what_is_taken_apart_is_put_together(saved: Saved) -> None:
+def test_what_is_decoded_is_put_together(saved: Saved) -> None:
     state = decode(saved.state)
     again = encode(state)
     assert plain(decode(again)) == plain(state)
@@ -127,12 +127,12 @@ def changed(**changes: Any) -> bytes:
         ([changed(dtype=7, uncompressed_bytes=[4])], "the values need 4 bytes, but 8 are stored"),
     ],
 )
-def test_what_is_no_state_is_refused(elements: list[bytes], complaint: str) -> None:
+def test_what_is_not_a_state_is_rejected(elements: list[bytes], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         decode(elements)
 
 
-def test_a_pipeline_of_a_million_steps_is_refused() -> None:
+def test_a_pipeline_of_a_million_steps_is_rejected() -> None:
     with pytest.raises(ValueError, match="a prefix has 1,000,000 steps"):
         decode(encode({"Iterator" + "::Root" * 1_000_000: {"next": np.asarray(5)}}))
 

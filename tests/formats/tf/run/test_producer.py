@@ -24,7 +24,7 @@ META = data_path("name_based", "adam", "model.ckpt-5.meta")
         ("guide_adam_new/tf_ckpts/ckpt-10", {}),  # no graph is next to it
     ],
 )
-def test_the_graph_beside_a_checkpoint_says_who_wrote_it(path: str, metadata: dict[str, str]) -> None:
+def test_the_graph_next_to_a_checkpoint_says_who_wrote_it(path: str, metadata: dict[str, str]) -> None:
     with open_checkpoint(data_path(*path.split("/"))) as reader:
         assert reader.facts.document() == metadata
 

@@ -140,7 +140,7 @@ def test_what_tensorflow_ignores_is_an_error(tmp_path: Path, text: bytes, what: 
     assert caught.value.path == str(path)
 
 
-def test_huge_file_is_refused_unread(tmp_path: Path) -> None:
+def test_huge_file_is_rejected_unread(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     with open(path, "wb") as file:
         file.truncate(1 << 40)
@@ -181,7 +181,7 @@ def test_any_text_is_a_state_or_a_value_error(tokens: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(1 << 26, True), ((1 << 26) + 1, False)])
-def test_a_file_of_more_than_64_mib_is_no_state_file(tmp_path: Path, size: int, is_read: bool) -> None:
+def test_a_file_of_more_than_64_mib_is_not_a_state_file(tmp_path: Path, size: int, is_read: bool) -> None:
     path = tmp_path / "checkpoint"
     text = b'model_checkpoint_path: "c-1"\n'
     with path.open("wb") as file:

@@ -153,7 +153,7 @@ def test_blocks_that_no_search_comes_to_are_found(tmp_path: Path) -> None:
             assert [finding.code for step in reader.verify() for finding in step.findings] == codes
 
 
-def test_strings_of_which_the_metadata_lists_no_slice_are_listed_and_refused(tmp_path: Path) -> None:
+def test_strings_without_slices_in_the_metadata_are_listed_and_rejected(tmp_path: Path) -> None:
     meta = SavedSliceMeta(name="s", shape=shape_proto(()), type=7)
     versions = VersionDef(producer=1)
     head = SavedTensorSlices(meta=SavedTensorSliceMeta(tensor=[meta], versions=versions)).encode()
@@ -178,7 +178,7 @@ def test_gap_is_corrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shape", "values"), [((1,) * 70, [1.0]), ((0, 1 << 62), [])])
-def test_whole_tensor_that_numpy_cannot_hold_is_refused_by_name(
+def test_whole_tensor_that_numpy_cannot_hold_is_rejected_by_name(
     tmp_path: Path, shape: tuple[int, ...], values: list[float]
 ) -> None:
     write_v1(str(tmp_path / "m-1"), shape, [(((0, -1),) * len(shape), values)])
@@ -187,7 +187,7 @@ def test_whole_tensor_that_numpy_cannot_hold_is_refused_by_name(
     assert caught.value.key == "p"
 
 
-def test_shape_that_numpy_cannot_hold_is_refused_by_name(tmp_path: Path) -> None:
+def test_shape_that_numpy_cannot_hold_is_rejected_by_name(tmp_path: Path) -> None:
     shape = (2,) + (1,) * 69
     rest = ((0, 1),) * 69
     write_v1(str(tmp_path / "m-1"), shape, [(((0, 1), *rest), [1]), (((1, 1), *rest), [2])])
