@@ -21,8 +21,9 @@ import tempfile
 import numpy as np
 
 try:
-    from tests.interop import layer_edges
+    from tests.interop import estimating, layer_edges
 except ImportError:  # within TensorFlow's environment this folder is all there is
+    import estimating
     import layer_edges
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -80,6 +81,9 @@ def answer(tf, program):
         "rows": lambda *makers: [_tried(lambda make=make: ten_steps(tf, make(), True)) for make in makers],
         "each": lambda *trials: [_tried(trial) for trial in trials],
         "cells": lambda text: run_cells(tf, text),
+        "trained": lambda *given, **options: estimating.trained(tf, *given, **options),
+        "warm": lambda *given, **options: estimating.warm(tf, *given, **options),
+        "looked_up": lambda *given, **options: estimating.looked_up(tf, *given, **options),
         "VALUES": VALUES,
     }
     tf.keras.utils.set_random_seed(7)

@@ -2,6 +2,7 @@
 
 import os
 
+import estimating
 import oracle_tensors
 import tensorflow as tf
 
@@ -77,3 +78,11 @@ def train(model_dir, steps):
         [reader.get_tensor(name) for name, _ in weights if "Adagrad" not in name and name != "global_step"]
     )
     return [told, float(norm), estimator.latest_checkpoint()]
+
+
+def go_on(name, directory, steps, v1):
+    """Train a canned Estimator further; return the dtype, shape and values of all in its checkpoint."""
+    found = estimating.go_on(tf, name, directory, steps, v1)
+    return {
+        key: [value.dtype.name, list(value.shape), value.ravel().tolist()] for key, value in found.items()
+    }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+import ckpt_cli.runtime as tf
 import formats
 from tests.cli.running import run_ckpt
 from tests.estimators import NAMES
+from tests.interop import estimating
 from tests.support import data_path, digest
 
 if TYPE_CHECKING:
@@ -124,3 +127,29 @@ def test_a_run_of_tensorflows_own(old_tensorflow: TensorFlow, tmp_path: Path) ->
     listed = json.loads(run_ckpt("ls", "-l", "--json", latest).out)
     marks = {tensor["key"]: tensor["trainable"] for tensor in listed["tensors"]}
     assert marks == {tensor["key"]: tensor["kind"] == "variable" for tensor in listed["tensors"]}
+
+
+@pytest.mark.parametrize("v1", [False, True], ids=["v2", "v1"])
+@pytest.mark.parametrize("name", estimating.RUNS)
+def test_each_continues_the_others_runs(
+    old_tensorflow: TensorFlow, name: str, v1: bool, tmp_path: Path
+) -> None:
+    """A run of each, continued by both for 3 steps: the same keys, dtypes, shapes and values."""
+
+    def theirs(run: str, steps: int) -> dict[str, list]:
+        return old_tensorflow.ask(
+            "estimators", "go_on", name=name, directory=str(tmp_path / run), steps=steps, v1=v1
+        )
+
+    theirs("tensorflow", 2)
+    estimating.go_on(tf, name, str(tmp_path / "runtime"), 2, v1)
+    for begun in ("tensorflow", "runtime"):
+        shutil.copytree(tmp_path / begun, tmp_path / f"{begun}_again")
+        mine = estimating.go_on(tf, name, str(tmp_path / begun), 3, v1)
+        expected = theirs(f"{begun}_again", 3)
+        assert mine["global_step"] == 5
+        assert mine.keys() == expected.keys()
+        for key, value in mine.items():
+            dtype, shape, elements = expected[key]
+            assert [value.dtype.name, list(value.shape)] == [dtype, shape], key
+            np.testing.assert_allclose(value.ravel(), elements, rtol=1e-5, atol=1e-6, err_msg=key)

@@ -404,8 +404,8 @@ class TestRefused:
             tf.estimator.Estimator(lambda features: None, str(tmp_path)).train(line, steps=1)
 
     def test_options_that_are_not_known_here(self, tmp_path):
-        with pytest.raises(NotImplementedError, match="warm_start_from"):
-            tf.estimator.Estimator(slope, str(tmp_path), warm_start_from="elsewhere")
+        with pytest.raises(NotImplementedError, match="WarmStartSettings: argument var_name_to_vocab_info="):
+            tf.estimator.WarmStartSettings("elsewhere", var_name_to_vocab_info={"v": "vocabulary"})
         with pytest.raises(NotImplementedError, match="batch_norm"):
             classifier(tmp_path, batch_norm=True)
 

@@ -22,12 +22,12 @@ from .sources import Generated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["TFRecordDataset", "TextLineDataset"]
+__all__ = ["TFRecordDataset", "TextLineDataset", "lines"]
 
 _LARGEST = 1 << 31
 
 
-def _lines(path: str) -> Iterator[bytes]:
+def lines(path: str) -> Iterator[bytes]:
     with open(path, "rb") as file:
         for line in file:
             yield line.removesuffix(b"\n").removesuffix(b"\r")
@@ -80,7 +80,7 @@ def _names(filenames: Any) -> Iterator[str]:
 class TextLineDataset(_OfFiles):
     """The lines of files, without their ends."""
 
-    _read = staticmethod(_lines)
+    _read = staticmethod(lines)
 
 
 class TFRecordDataset(_OfFiles):

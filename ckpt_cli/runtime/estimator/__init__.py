@@ -5,14 +5,15 @@ estimator              train, evaluate, predict
 inputs recording       batches, and the model_fn that is run for each
 session hooks saving   the loop, what is called around a step, what is left on disk
 saver scaffold restoring   checkpoints by name or by object, and the most recent one
-dnn heads optimizers   DNNClassifier, of TensorFlow 2 and 1
+canned heads optimizers    DNNClassifier and the like, of TensorFlow 2 and 1
+warm_start             the values that a run begins with
 training               train_and_evaluate
 """
 
 from __future__ import annotations
 
 from ..unknown import absent
-from .dnn import DNNClassifier
+from .canned import CANNED
 from .estimator import Estimator
 from .hooks import (
     LoggingTensorHook,
@@ -28,18 +29,19 @@ from .run_config import RunConfig
 from .saving import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
 from .spec import EstimatorSpec, ModeKeys
 from .training import EvalSpec, TrainSpec, train_and_evaluate
+from .warm_start import WarmStartSettings
 
 __all__ = [
-    "CheckpointSaverHook", "CheckpointSaverListener", "DNNClassifier", "Estimator", "EstimatorSpec",
-    "EvalSpec", "LoggingTensorHook", "ModeKeys", "NanLossDuringTrainingError", "NanTensorHook", "RunConfig",
-    "SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues", "StepCounterHook",
-    "StopAtStepHook", "TrainSpec", "train_and_evaluate",
+    "CheckpointSaverHook", "CheckpointSaverListener", "DNNClassifier", "DNNRegressor", "Estimator",
+    "EstimatorSpec", "EvalSpec", "LinearClassifier", "LinearRegressor", "LoggingTensorHook", "ModeKeys",
+    "NanLossDuringTrainingError", "NanTensorHook", "RunConfig", "SessionRunArgs", "SessionRunContext",
+    "SessionRunHook", "SessionRunValues", "StepCounterHook", "StopAtStepHook", "TrainSpec",
+    "WarmStartSettings", "train_and_evaluate",
 ]  # fmt: skip
 
 
-# TensorFlow shows these classes under these names.
-for _class in (Estimator, DNNClassifier):
-    _class.__name__ = _class.__qualname__ = f"{_class.__name__}V2"
+DNNClassifier, DNNRegressor, LinearClassifier, LinearRegressor = CANNED
+Estimator.__name__ = Estimator.__qualname__ = "EstimatorV2"  # TensorFlow shows the class under this name.
 
 
 def __getattr__(name: str) -> object:

@@ -30,7 +30,6 @@ from ..graphs import Graph
 from ..ops.random import seeded
 from ..reader import load_checkpoint
 from ..state_file import latest_checkpoint
-from ..unknown import refuse
 from .checks import batch_length, check_arguments, check_steps, checked_hooks, chosen, with_directory
 from .hooks import LoggingTensorHook, NanTensorHook, StopAfterNStepsHook, StopAtStepHook
 from .inputs import Batch, argument_names, batches
@@ -39,6 +38,7 @@ from .restoring import Restorer, saver_of
 from .saving import CheckpointSaverHook, RunEvents, StepCounterHook, SummaryHook
 from .session import Session
 from .spec import EstimatorSpec, ModeKeys
+from .warm_start import settings_of, warm_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,6 @@ class Estimator:
         params: dict[str, Any] | None = None,
         warm_start_from: Any = None,
     ) -> None:
-        refuse("Estimator", warm_start_from=warm_start_from)
         if model_fn is None:
             raise ValueError("model_fn must be provided to Estimator.")
         check_arguments(model_fn, params)
@@ -70,6 +69,7 @@ class Estimator:
         assert self._config.model_dir is not None
         self._model_dir = self._config.model_dir
         self._params = copy.deepcopy(params or {})
+        self._warm_start = settings_of(warm_start_from)
 
     @property
     def model_dir(self) -> str:
@@ -181,6 +181,8 @@ class Estimator:
         """Restore, and only then write and make steps; return the loss of the last one."""
         spec = recording.spec
         spec.scaffold.saver = saver_of(spec.scaffold, self._config)
+        if self._warm_start is not None:
+            warm_start(self._warm_start)
         self._restorer().restore(spec.scaffold)
         spec.scaffold.saver.recover(self._model_dir)
         make_directories(self._model_dir)

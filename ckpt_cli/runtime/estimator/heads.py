@@ -1,29 +1,27 @@
-"""Heads: what becomes of a classifier's logits - predictions, loss and metrics.
+"""Heads: what becomes of logits - predictions, loss and metrics.
 
 Labels are class ids, [batch] or [batch, 1], or words of the label vocabulary.  With two
 classes there is one logit, and `logistic` is the probability of class 1.
-tensorflow_estimator/python/estimator/head/multi_class_head.py, binary_class_head.py
+tensorflow_estimator/python/estimator/head/multi_class_head.py, binary_class_head.py, regression_head.py
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..columns import NumericColumn, numbers
 from ..compat.v1 import metrics
 from ..errors import InvalidArgumentError
-from ..feature_column import NumericColumn, column_value, numeric_column
+from ..feature_column import numeric_column
 from ..functions import argmax, concat, reduce_mean, reduce_sum, reshape
 from ..nn import softmax
 from ..ops.elementwise import cast
 from ..ops.neural import sigmoid_cross_entropy
 from ..tensor import OPERATIONS, Tensor, as_tensor, define
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Head"]
+__all__ = ["ClassifierHead", "RegressorHead"]
 
 _op = OPERATIONS
 
@@ -49,12 +47,84 @@ define("class_names", lambda ids, names: names[ids], None)
 define("for_each", lambda like, values: np.repeat(values[None], len(like), axis=0), None)
 
 
-class Head:
+class _Head:
+    """Weights and the loss of a batch."""
+
+    _weights_of = 1  # logits of an example
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        weight_column, loss_reduction = options["weight_column"], options["loss_reduction"]
+        if loss_reduction not in _REDUCTIONS:
+            raise ValueError(f"Invalid loss_reduction: {loss_reduction}; known are {sorted(_REDUCTIONS)}")
+        self._reduction = _REDUCTIONS[loss_reduction]
+        self._weight_column = (
+            numeric_column(weight_column) if isinstance(weight_column, str) else weight_column
+        )
+        if self._weight_column is not None and not isinstance(self._weight_column, NumericColumn):
+            raise TypeError(f"Weight column must be either a string or NumericColumn. Given: {weight_column}")
+
+    def weights(self, features: Any) -> Tensor | None:
+        """Return the weights of each example, [batch, n], None where all weigh the same."""
+        if self._weight_column is None:
+            return None
+        found = numbers(features, self._weight_column)
+        if found.ndim != 2 or found.shape[1] not in (1, self._weights_of):
+            raise InvalidArgumentError(
+                f"weights must have 1 or {self._weights_of} columns, their shape is {found.shape}"
+            )
+        return found
+
+    def loss(self, losses: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the loss of a batch."""
+        weighted = losses if weights is None else losses * weights
+        return reduce_sum(weighted) if self._reduction == "sum" else reduce_mean(weighted)
+
+
+def _of_dimension(labels: Any, dimension: int) -> Tensor:
+    """Return labels, [batch, dimension]."""
+    if labels is None:
+        raise ValueError("You must provide a labels Tensor. Given: None.")
+    found = as_tensor(labels)
+    if found.ndim == dimension == 1:
+        found = _op["expand_dims"](found, axis=-1)
+    if found.ndim != 2 or found.shape[1] != dimension:
+        raise ValueError(
+            f"Mismatched label shape. Expected labels dimension={dimension}. Received {found.shape}."
+        )
+    return found
+
+
+class RegressorHead(_Head):
+    """Predictions, loss and metrics of `label_dimension` numbers."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        self.logits_dimension = self._weights_of = options["label_dimension"]
+        if self.logits_dimension < 1:
+            raise ValueError(f"Invalid label_dimension {self.logits_dimension}.")
+
+    def predictions(self, logits: Tensor) -> dict[str, Tensor]:
+        return {"predictions": logits}
+
+    def labels(self, labels: Any) -> Tensor:
+        return cast(_of_dimension(labels, self.logits_dimension), "float32")
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return _op["square"](labels - logits)
+
+    def metrics(
+        self, predictions: dict[str, Tensor], labels: Tensor, losses: Tensor, weights: Tensor | None
+    ) -> dict[str, Any]:
+        told = {"average_loss": losses, "prediction/mean": predictions["predictions"], "label/mean": labels}
+        return {name: metrics.mean(value, weights, name=name) for name, value in told.items()}
+
+
+class ClassifierHead(_Head):
     """Predictions, loss and metrics of `n_classes` classes."""
 
-    def __init__(
-        self, n_classes: int, weight_column: Any, label_vocabulary: Sequence[str] | None, loss_reduction: str
-    ) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        n_classes, label_vocabulary = options["n_classes"], options["label_vocabulary"]
         if n_classes < 2:
             raise ValueError(f"n_classes must be >= 2: {n_classes}")
         if label_vocabulary is not None and len(label_vocabulary) != n_classes:
@@ -62,18 +132,10 @@ class Head:
                 f'"label_vocabulary" does not have "n_classes" items. n_classes={n_classes}, '
                 f"label_vocabulary={label_vocabulary}"
             )
-        if loss_reduction not in _REDUCTIONS:
-            raise ValueError(f"Invalid loss_reduction: {loss_reduction}; known are {sorted(_REDUCTIONS)}")
-        self.n_classes, self._reduction = n_classes, _REDUCTIONS[loss_reduction]
-        self.logits_dimension = 1 if n_classes == 2 else n_classes
+        self.n_classes, self.logits_dimension = n_classes, 1 if n_classes == 2 else n_classes
         words = [word.encode() for word in label_vocabulary] if label_vocabulary is not None else None
         self._vocabulary = None if words is None else {word: index for index, word in enumerate(words)}
         self._names = np.array(words or [str(index).encode() for index in range(n_classes)], object)
-        self._weight_column = (
-            numeric_column(weight_column) if isinstance(weight_column, str) else weight_column
-        )
-        if self._weight_column is not None and not isinstance(self._weight_column, NumericColumn):
-            raise TypeError(f"Weight column must be either a string or NumericColumn. Given: {weight_column}")
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
         """Return everything `predict` yields."""
@@ -93,11 +155,7 @@ class Head:
 
     def labels(self, labels: Any) -> Tensor:
         """Return class ids, [batch]."""
-        if labels is None:
-            raise ValueError("You must provide a labels Tensor. Given: None.")
-        found = as_tensor(labels)
-        if found._value.ndim not in (1, 2) or (found._value.ndim == 2 and found.shape[1] != 1):
-            raise ValueError(f"Mismatched label shape. Expected labels dimension=1. Received {found.shape}.")
+        found = _of_dimension(labels, 1)
         if found._value.dtype.hasobject != (self._vocabulary is not None):
             raise ValueError(
                 "Labels dtype should be integer, or string where there is a label_vocabulary. Instead got "
@@ -112,15 +170,8 @@ class Head:
         return _op["sparse_cross_entropy"](logits, labels)
 
     def weights(self, features: Any) -> Tensor | None:
-        """Return the weight of each example, None where all weigh the same."""
-        if self._weight_column is None:
-            return None
-        return reshape(column_value(features, self._weight_column), [-1])
-
-    def loss(self, losses: Tensor, weights: Tensor | None) -> Tensor:
-        """Return the loss of a batch."""
-        weighted = losses if weights is None else losses * weights
-        return reduce_sum(weighted) if self._reduction == "sum" else reduce_mean(weighted)
+        found = super().weights(features)
+        return None if found is None else reshape(found, [-1])
 
     def metrics(
         self, predictions: dict[str, Tensor], labels: Tensor, losses: Tensor, weights: Tensor | None

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import graphs
 from ..indexed_slices import dense
+from ..keras.optimizers.arguments import check_ftrl
 from ..keras.optimizers.gradients import apply_by_rows, computed, present
 from ..names import name_scope
 from ..tensor import OPERATIONS
@@ -24,7 +25,10 @@ from ..variable import Variable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["AdagradOptimizer", "AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer", "Optimizer"]
+__all__ = [
+    "AdagradOptimizer", "AdamOptimizer", "FtrlOptimizer", "GradientDescentOptimizer", "MomentumOptimizer",
+    "Optimizer", "RMSPropOptimizer",
+]  # fmt: skip
 
 
 _op = OPERATIONS
@@ -55,14 +59,14 @@ class Optimizer:
     def get_slot_names(self) -> list[str]:
         return sorted({name for _, name in self._slots})
 
-    def _slot(self, variable: Any, name: str, initial: float = 0.0) -> Variable:
+    def _slot(self, variable: Any, name: str, initial: float = 0.0, named: str | None = None) -> Variable:
         slot = self.get_slot(variable, name)
         if slot is None:
             with name_scope(None):
                 slot = Variable(
                     np.full_like(variable._value, initial),
                     trainable=False,
-                    name=f"{variable._shared_name}/{self.slot_infix}{self._name}",
+                    name=f"{variable._shared_name}/{self.slot_infix}{named or self._name}",
                 )
             self._slots[id(variable), name] = (variable, slot)
         return slot
@@ -169,8 +173,8 @@ class AdagradOptimizer(Optimizer):
             self._slot(variable, "accumulator", self._initial)
 
     def _update(self, gradient: Any, variable: Any) -> None:
-        _op["apply_adagrad"](
-            gradient, variable=variable, accumulator=self.get_slot(variable, "accumulator"),
+        apply_by_rows(
+            "apply_adagrad", gradient, variable=variable, accumulator=self.get_slot(variable, "accumulator"),
             lr=_now(self._rate), step=None, decay=None, epsilon=0.0, inside=False,
         )  # fmt: skip
 
@@ -200,3 +204,58 @@ class AdamOptimizer(Optimizer):
     def _finish(self) -> None:
         self._power1.assign(self._power1 * _now(self._beta1))
         self._power2.assign(self._power2 * _now(self._beta2))
+
+
+class FtrlOptimizer(Optimizer):
+    def __init__(
+        self, learning_rate: Any, learning_rate_power: float = -0.5, initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0,
+        use_locking: bool = False, name: str = "Ftrl", accum_name: str | None = None,
+        linear_name: str | None = None, l2_shrinkage_regularization_strength: float = 0.0, beta: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name)
+        self._rate, self._names = learning_rate, (accum_name, linear_name)
+        self._initial = initial_accumulator_value
+        self._options = {
+            "learning_rate_power": learning_rate_power,
+            "l1_regularization_strength": l1_regularization_strength,
+            "l2_regularization_strength": l2_regularization_strength,
+            "l2_shrinkage_regularization_strength": l2_shrinkage_regularization_strength,
+            "beta": beta or 0.0,
+        }
+        check_ftrl({**self._options, "initial_accumulator_value": initial_accumulator_value})
+
+    def _prepare(self, variables: list[Any]) -> None:
+        for variable in variables:
+            self._slot(variable, "accum", self._initial, self._names[0])
+            self._slot(variable, "linear", 0.0, self._names[1])
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        apply_by_rows(
+            "apply_ftrl", gradient, variable=variable, accumulator=self.get_slot(variable, "accum"),
+            linear=self.get_slot(variable, "linear"), lr=_now(self._rate), step=None, decay=None,
+            **self._options,
+        )  # fmt: skip
+
+
+class RMSPropOptimizer(Optimizer):
+    def __init__(
+        self, learning_rate: Any, decay: Any = 0.9, momentum: Any = 0.0, epsilon: Any = 1e-10,
+        use_locking: bool = False, centered: bool = False, name: str = "RMSProp",
+    ) -> None:  # fmt: skip
+        super().__init__(name)
+        self._rate, self._decay, self._momentum, self._epsilon = learning_rate, decay, momentum, epsilon
+        self._slots_made = {"rms": 1.0, **({"mg": 0.0} if centered else {}), "momentum": 0.0}
+
+    def _prepare(self, variables: list[Any]) -> None:
+        for variable in variables:
+            for name, initial in self._slots_made.items():
+                self._slot(variable, name, initial)
+
+    def _update(self, gradient: Any, variable: Any) -> None:
+        apply_by_rows(
+            "apply_rmsprop", gradient, variable=variable, rms=self.get_slot(variable, "rms"),
+            velocity=self.get_slot(variable, "momentum"), mg=self.get_slot(variable, "mg"),
+            lr=_now(self._rate), step=None, decay=None, rho=_now(self._decay),
+            momentum=_now(self._momentum), epsilon=_now(self._epsilon), inside=True,
+        )  # fmt: skip

@@ -67,7 +67,7 @@ globals().update(
 
 _LAZY = {
     "estimator": __name__,
-    "feature_column": __name__.removesuffix(".compat.v1"),
+    "feature_column": __name__,
     "layers": __name__,
     "losses": __name__,
     "metrics": __name__,

@@ -9,11 +9,18 @@ from ...estimator import (
     ModeKeys,
     RunConfig,
     TrainSpec,
+    WarmStartSettings,
     train_and_evaluate,
 )
-from ...estimator.dnn import DNNClassifierV1 as DNNClassifier
+from ...estimator.canned import CANNED_V1
+from ...unknown import absent
 
 __all__ = [
-    "DNNClassifier", "Estimator", "EstimatorSpec", "EvalSpec", "ModeKeys", "RunConfig", "TrainSpec",
-    "train_and_evaluate",
+    "DNNClassifier", "DNNRegressor", "Estimator", "EstimatorSpec", "EvalSpec", "LinearClassifier",
+    "LinearRegressor", "ModeKeys", "RunConfig", "TrainSpec", "WarmStartSettings", "train_and_evaluate",
 ]  # fmt: skip
+DNNClassifier, DNNRegressor, LinearClassifier, LinearRegressor = CANNED_V1
+
+
+def __getattr__(name: str) -> object:
+    raise absent(__name__, name)

@@ -1,0 +1,105 @@
+"""Warm start: variables that begin with the values of another run's checkpoint.
+
+Each call of `train` looks the values up; a checkpoint of the run itself takes their place.
+tensorflow/python/training/warm_starting_util.py
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any, NamedTuple
+
+from ..compat.v1 import GraphKeys, get_collection
+from ..reader import checkpoint_exists, opened
+from ..state_file import latest_checkpoint
+from ..unknown import refuse
+from ..variable import Variable
+from .saver import keys_by_name
+
+__all__ = ["WarmStartSettings", "settings_of", "warm_start"]
+
+logger = logging.getLogger("ckpt_cli.runtime")
+
+
+class _Fields(NamedTuple):
+    ckpt_to_initialize_from: str
+    vars_to_warm_start: Any
+    var_name_to_vocab_info: Any
+    var_name_to_prev_var_name: Any
+
+
+class WarmStartSettings(_Fields):
+    """The checkpoint that a run begins with, and which of its variables."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, ckpt_to_initialize_from: str, vars_to_warm_start: Any = ".*",
+        var_name_to_vocab_info: Any = None, var_name_to_prev_var_name: Any = None,
+    ) -> WarmStartSettings:  # fmt: skip
+        if not ckpt_to_initialize_from:
+            raise ValueError("`ckpt_to_initialize_from` MUST be set in WarmStartSettings")
+        refuse("WarmStartSettings", var_name_to_vocab_info=var_name_to_vocab_info or None)
+        return super().__new__(
+            cls, ckpt_to_initialize_from, vars_to_warm_start, var_name_to_vocab_info or {},
+            var_name_to_prev_var_name or {},
+        )  # fmt: skip
+
+
+def settings_of(warm_start_from: Any) -> WarmStartSettings | None:
+    """Return the settings that an Estimator's argument stands for."""
+    if warm_start_from is None or isinstance(warm_start_from, WarmStartSettings):
+        return warm_start_from
+    if not isinstance(warm_start_from, str | bytes):
+        raise ValueError(  # noqa: TRY004  TensorFlow's
+            f"warm_start_from must be a string or a WarmStartSettings, instead got {type(warm_start_from)}"
+        )
+    path = os.fsdecode(warm_start_from)
+    saved = os.path.join(path, "variables", "variables")
+    return WarmStartSettings(saved if checkpoint_exists(saved) else path)
+
+
+def _chosen(wanted: Any) -> dict[str, Variable]:
+    """Return the variables of the graph that is open, by name: trainable ones, or any that a list names."""
+    if wanted is None or isinstance(wanted, str):
+        found: list[Any] = get_collection(GraphKeys.TRAINABLE_VARIABLES, wanted)
+    elif isinstance(wanted, list) and all(isinstance(one, str) for one in wanted):
+        found = [one for scope in wanted for one in get_collection(GraphKeys.GLOBAL_VARIABLES, scope)]
+    elif isinstance(wanted, list) and all(isinstance(one, Variable) for one in wanted):
+        found = wanted
+    else:
+        kinds = [type(one) for one in wanted] if isinstance(wanted, list) else type(wanted)
+        raise ValueError(
+            f"`vars_to_warm_start` must be a str, or a list of all `Variable` or all `str`. Given: {kinds}"
+        )
+    return {one._full_name(): one for one in found}
+
+
+def warm_start(settings: WarmStartSettings) -> None:
+    """Give variables of the graph that is open the values in a checkpoint; ValueError where one has none."""
+    path, wanted, _, previous = settings
+    variables = _chosen(wanted)
+    unused = set(previous) - set(variables)
+    if unused:
+        raise ValueError(
+            "You provided the following variables in var_name_to_prev_var_name that were not used: "
+            f"{unused}.  Perhaps you misspelled them?  Here is the list of viable variable names: "
+            f"{list(variables)}"
+        )
+    with opened(latest_checkpoint(path) or path) as reader:
+        keys, values = keys_by_name(reader), {}
+        for name, variable in variables.items() if wanted is not None else ():
+            key = keys.get(previous.get(name, name), previous.get(name, name))
+            if key not in reader.specs:
+                raise ValueError(f"Tensor {key} is not found in {path} checkpoint {sorted(keys)}")
+            shape = reader.specs[key].shape
+            if not variable.shape.is_compatible_with(shape):
+                raise ValueError(
+                    f"Shape of variable {variable.name} ({variable.shape}) doesn't match with shape of "
+                    f"tensor {key} ({list(shape)}) from checkpoint reader."
+                )
+            values[name] = reader[key].read()
+    for name, value in values.items():
+        variables[name]._set(value.astype(variables[name]._value.dtype))
+    logger.info("Warm-started %d variables.", len(values))
