@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.version import VERSION
-from formats.core.words import counted
+from formats.core.words import command_line, counted
 
+from ..api.moment import moment
 from ..cli.help import subcommand
 from ..cli.option_rules import excludes, needs, option_rules
 from ..cli.options import (
@@ -116,7 +117,8 @@ def command(path: Location, depth: int | None, target: Location | None, **option
         drawing = draw(name, nodes, tree, depth, slots=options["slots"])
         if depth is None and not target.lower().endswith(_PAGE):
             _say_collapsed(drawing)
-        _write(target, _drawn(drawing, tree, where, target, options["engine"]), options)
+        made = {"made": moment(), "command": _command(path, target, depth, options)}
+        _write(target, _drawn(drawing, tree, target, options["engine"], {"path": where, **made}), options)
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
     elif target is None and render.is_terminal():
@@ -143,8 +145,15 @@ def _check(target: str | None, engine: str | None) -> None:
         raise click.UsageError(f"--engine dot only draws .svg files, not {target!r}", context)
 
 
-def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | None) -> bytes:
-    """Return a picture in the language of its file's suffix."""
+def _command(path: Location, target: Location, depth: int | None, options: dict[str, Any]) -> str:
+    """Return the command line that makes the file, with its name alone and without secrets of URLs."""
+    limits = [] if depth is None else ["--depth", str(depth)]
+    slots = ["--slots"] if options["slots"] else []
+    return command_line("graph", path, *limits, *slots, "-o", target.name)
+
+
+def _drawn(drawing: Drawing, tree: Span, target: str, engine: str | None, head: dict[str, str]) -> bytes:
+    """Return a picture in the language of its file's suffix; a page has a head."""
     if engine == "dot":
         from ..operations.graph.graphviz import laid_out
 
@@ -152,7 +161,7 @@ def _drawn(drawing: Drawing, tree: Span, path: str, target: str, engine: str | N
     if target.lower().endswith(_PAGE):
         from ..render.drawing import html
 
-        return html(drawing, tree, path, VERSION)
+        return html(drawing, tree, version=VERSION, **head)
     return WRITERS[os.path.splitext(target)[1].lower()](drawing).encode()
 
 

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from ..operations.graph.tree import Span
 
 
-def html(drawing: Drawing, tree: Span, path: str, version: str) -> bytes:
-    """Return the page of a graph; without its script it is the picture."""
+def html(drawing: Drawing, tree: Span, path: str, version: str, **made: str) -> bytes:
+    """Return the page of a graph; without its script it is the picture.
+
+    `made` and `command` say when the page was made, and by which command.
+    """
     document = {
         "what": "graph",
         "name": drawing.title,
         "path": path,
+        **made,
         "graph": {**foldable(drawing.nodes, tree), "keys": [list(node.keys) for node in drawing.nodes]},
     }
     still = (

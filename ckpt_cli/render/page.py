@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import operator
 import os
 import zlib
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _FOLDER = os.path.join(os.path.dirname(__file__), "web")
 _SCRIPTS = (
     "tools.js",
+    "names.js",
+    "links.js",
     "rows.js",
     "charts.js",
     "tensors.js",
@@ -67,7 +70,7 @@ def page(
     )
     data = json.dumps({**document, "version": version}, allow_nan=False, separators=(",", ":"))
     packed = base64.b64encode(zlib.compress(data.encode(), 6)).decode()
-    title = text(f"{document['name']} - ckpt report")
+    title = text(f"{document['name']} - ckpt {'graph' if document['what'] == 'graph' else 'report'}")
     told = (document.get("made"), f"ckpt {version}", document.get("command"))
     made = f"<p>{text(' · '.join(filter(None, told)), 2000)}</p>\n"
     parts = [
@@ -250,7 +253,7 @@ def _two(document: dict[str, Any]) -> str:
             *_warnings(document["left"]),
             *_warnings(document["right"]),
             *_alarm(document["broken"].values()),
-            f"<p>{counted(document['same'], 'tensor')} unchanged</p>",
+            _definitions(_two_facts(document)),
             "<h2>Layers, the largest change first</h2>",
             _table(("layer", "tensors", _DISTANCE, "cosine"), layers, len(document["layers"])),
             f"<h2>{counted(len(entries), 'tensor')} changed</h2>",
@@ -261,6 +264,13 @@ def _two(document: dict[str, Any]) -> str:
             ),
         ]
     )
+
+
+def _two_facts(document: dict[str, Any]) -> list[tuple[str, object]]:
+    far, cosine = _far(document["apart"])
+    changes = Counter(entry["change"] for entry in document["entries"])
+    facts = [(_DISTANCE, far), ("cosine", cosine), *((change, f"{n:,}") for change, n in changes.items())]
+    return [fact for fact in (*facts, ("unchanged", f"{document['same']:,}")) if fact[1]]
 
 
 def _origins(document: dict[str, Any]) -> str:
@@ -310,15 +320,33 @@ def _several(document: dict[str, Any]) -> str:
     return "\n".join(
         [
             *_heading(document["name"], ", ".join([document["path"], *document["others"]])),
+            _definitions([("checkpoints", len(names)), ("tensors compared", f"{len(tensors):,}")]),
             "<h2>Distances: ‖row - column‖ / ‖column‖</h2>",
             _table(columns, rows, len(rows)),
             '<div class="remarks">',
             *(f"<p>{text(remark)}</p>" for remark in document["remarks"]),
             "</div>",
+            "<h2>By layer: ‖x - first‖ / ‖first‖, the largest first</h2>",
+            _table(["layer", *columns[2:]], _several_layers(document), len(document["groups"])),
             f"<h2>Norms of {counted(len(tensors), 'tensor')}</h2>",
             _table(["tensor", "shape", *columns[1:]], norms, len(tensors)),
         ]
     )
+
+
+def _several_layers(document: dict[str, Any]) -> list[list[str]]:
+    """Return how far each layer is from its first version."""
+    groups = [(each["prefix"], [row[0] for row in each["rel_l2"][1:]]) for each in document["groups"]]
+
+    def farthest(cells: Sequence[float | str | None]) -> float:
+        known = [float(cell) for cell in cells if cell is not None]
+        return max((math.inf if math.isnan(each) else each for each in known), default=0.0)
+
+    groups.sort(key=lambda group: farthest(group[1]), reverse=True)
+    return [
+        [prefix or TOP_LEVEL, *(percent(None if cell is None else float(cell)) for cell in cells)]
+        for prefix, cells in groups[:_MOST_ROWS]
+    ]
 
 
 def _run(document: dict[str, Any]) -> str:
@@ -329,6 +357,13 @@ def _run(document: dict[str, Any]) -> str:
     bad = next((point for point in points if point["nan"]), None)
     out = [*_heading(document["name"], document["path"]), *_alarm(document["findings"])]
     out += [f"<p>First NaN: {text(bad['name'])}, {text(bad['first_nan'])}</p>"] if bad else []
+    last = points[-1]
+    facts = [
+        ("latest", last["name"]),
+        ("update ratio", _figure(last["ratio"])),
+        ("norm", _figure(last["l2"])),
+    ]
+    out += [_definitions((name, value) for name, value in facts if value)]
     out += [f"<h2>{counted(len(points), 'checkpoint')}</h2>", _table(titles, rows, len(points))]
     if frozen:
         names = [[key] for key in frozen[:_MOST_ROWS]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -134,9 +135,9 @@ def test_layers_are_in_their_order_and_names_end_where_they_end(
     page = opened(path, viewport={"width": 1280, "height": 900}).page
     tiles = page.locator(".tile").all_inner_texts()
     assert [int(text[6:].split("/")[0]) for text in tiles if text.startswith("layer_")] == list(range(12))
-    ends = page.locator("#tensors .row .tail")
-    assert ends.count() > 20
-    assert ends.evaluate_all("ends => ends.every(end => end.scrollWidth <= end.clientWidth)")
+    shown = page.locator("#tensors .row .name")
+    assert shown.count() > 20
+    assert shown.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
     narrow = opened(path, viewport={"width": 420, "height": 900}).page
     head = narrow.locator("#tensors .head").first
     assert head.evaluate("head => head.scrollWidth <= head.clientWidth")
@@ -326,13 +327,158 @@ def test_a_link_leads_to_a_tensor(guide: str, opened: Callable[..., Opened]) -> 
     assert "kernel" in other.page.locator("#tensors .row[aria-selected=true]").inner_text()
     other.page.evaluate("location.hash = '#tensor=net/l1/bias'")
     other.page.wait_for_function("document.querySelector('.detail .long').innerText.includes('bias')")
-    assert "Choose a tensor" in opened(f"{guide}#tensor=nothing").detail
-    assert "Choose a tensor" in opened(f"{guide}#tensor=%").detail
+    assert "has no tensor of this name: nothing" in opened(f"{guide}#tensor=nothing").detail
+    assert "has no tensor of this name: %" in opened(f"{guide}#tensor=%").detail
 
 
-def test_a_link_leads_to_a_change(pages: dict[str, str], opened: Callable[..., Opened]) -> None:
-    one = opened(pages["two"] + "#tensor=net/l1/kernel")
-    assert "net/l1/kernel" in one.detail
+LINKED = (
+    "net/l1.a/kernel",
+    "a b#c%d&e?f",
+    "100%25/w",
+    "<script>alert(1)</script>",
+    "層/重み🚀",
+    "עברית/kernel",
+    "it's (m of x)",
+    "plus+sign",
+    "x" * 300,
+)
+
+
+@pytest.mark.parametrize("sort", ["#tensors", "#changes", "#tensors of several"])
+def test_a_copied_link_opens_scrolls_to_and_marks_its_row(
+    sort: str, folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    """On each sort of page, also if the row is filtered out, folded, or far from what is drawn."""
+    paths = [str(folder / f"linked-{at}") for at in range(3)]
+    keys = [f"block_{at:03}/{name}" for at in range(300) for name in "ab"]
+    for number, path in enumerate(paths):
+        write_bundle(path, {key: np.full(2, number + 1, np.float32) for key in (*keys, *LINKED)})
+    section = sort.partition(" ")[0]
+    names = {"#tensors": paths[:1], "#changes": paths[:2], "#tensors of several": paths}
+    file = made(f"linked-{section[1:]}-{len(names[sort])}", *names[sort])
+    one = opened(file)
+    chosen = f"{section} .row[aria-selected=true]"
+    search = one.page.locator(f"{section} input[type=search]")
+    for key in (*LINKED, keys[-1]):
+        search.fill(shown(key)[:40])
+        title = json.dumps(_title(key), ensure_ascii=False)
+        one.page.locator(
+            f"{section} .row[title={title}], {section} .row:has(.name[title={title}])"
+        ).first.click()
+        link = one.page.locator(f"{section} .detail a.link").get_attribute("href") or ""
+        assert one.page.evaluate("location.hash") == link
+        assert not re.search(r"[\s()'<>&]", link)
+        search.fill("nothing of this name")
+        other = keys[0] if key != keys[0] else keys[1]
+        one.page.evaluate(f"location.hash = '#tensor={other}'")  # found, although a search hides it
+        one.page.wait_for_function(f"document.querySelector('{section} .long').innerText === '{other}'")
+        assert search.input_value() == ""
+        fresh = opened(file + link)
+        assert fresh.page.locator(f"{section} .long").inner_text() == shown(key)
+        assert fresh.page.locator(chosen).count() == 1
+        row, rows = (
+            fresh.page.locator(chosen).bounding_box(),
+            fresh.page.locator(f"{section} .rows").bounding_box(),
+        )
+        assert rows["y"] <= row["y"] < rows["y"] + rows["height"]
+        assert 0 <= row["y"] < 1000 - row["height"]
+        fresh.page.context.close()
+
+
+def _title(key: str) -> str:
+    told = shown(key)
+    return told if len(told) <= 400 else f"{told[:200]}…{told[-200:]}"
+
+
+def test_a_link_works_with_the_key_of_another_page(
+    pages: dict[str, str], opened: Callable[..., Opened]
+) -> None:
+    for sort in ("checkpoint", "two", "several", "run"):
+        for key in ("net/l1/kernel", "net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"):
+            one = opened(f"{pages[sort]}#tensor={key}")
+            assert "kernel" in one.page.locator(".row[aria-selected=true]").inner_text()
+
+
+BERT = [
+    *(f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")),
+    *(
+        f"encoder.layer.{layer}.{part}.{name}"
+        for layer in range(12)
+        for part in (
+            *(f"attention.self.{each}" for each in ("query", "key", "value")),
+            *("attention.output.dense", "attention.output.LayerNorm", "intermediate.dense"),
+            *("output.dense", "output.LayerNorm"),
+        )
+        for name in ("weight", "bias")
+    ),
+    *("pooler.dense.weight", "pooler.dense.bias"),
+]
+
+
+@pytest.fixture(scope="module")
+def berts(folder: Path, made: Callable[..., str]) -> dict[str, str]:
+    """Pages of one, two, three and a run of checkpoints with the names of BERT-base."""
+    (folder / "berts").mkdir()
+    paths = [str(folder / "berts" / f"ckpt-{at}") for at in range(3)]
+    for number, path in enumerate(paths):
+        write_bundle(path, {name: np.full(2, at + number + 1, np.float32) for at, name in enumerate(BERT)})
+    sorts = {"one": paths[:1], "two": paths[:2], "several": paths, "run": [str(folder / "berts")]}
+    return {sort: made(f"bert-{sort}", *names) for sort, names in sorts.items()}
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize(
+    ("sort", "section"),
+    [
+        *(("one", "#tensors"), ("two", "#changes"), ("several", "#tensors"), ("several", "#layers")),
+        *(("run", "#layers"), ("run", "#tensors")),
+    ],
+)
+def test_names_are_cut_in_the_middle_and_differ(
+    sort: str, section: str, width: int, berts: dict[str, str], opened: Callable[..., Opened]
+) -> None:
+    page = opened(berts[sort], viewport={"width": width, "height": 900}).page
+    found = page.locator(f"{section} .row:has(.name)").evaluate_all(
+        """rows => rows.map((row) => {
+            const name = row.querySelector(".name"), inside = name.querySelector("bdi");
+            const whole = name.querySelector(".unseen")?.innerText ?? inside.innerText;
+            const isWide = inside.getBoundingClientRect().width > name.getBoundingClientRect().width + 1;
+            return [inside.innerText, whole, name.title, isWide];
+        })"""
+    )
+    assert len(found) > 5
+    for cut, whole, title, is_wide in found:
+        assert not is_wide
+        assert whole == title
+        pattern = ".*".join(map(re.escape, cut.split("…")))
+        assert re.fullmatch(pattern, whole), (cut, whole)
+        assert (cut == whole) == ("…" not in cut)
+    if section != "#changes":  # there, a tensor has its last part alone, below its layer
+        assert len({cut for cut, *_ in found}) == len({whole for _, whole, *_ in found})
+
+
+def test_what_differs_in_a_name_stays(berts: dict[str, str], opened: Callable[..., Opened]) -> None:
+    """As many letters as the rows of a phone, or of a column, have."""
+    page = opened(berts["one"]).page
+    cut = """([names, room]) => {
+        const all = new Names(() => names);
+        return names.map((name) => fitted(name, room, (text) => text.length, all));
+    }"""
+    told = page.evaluate(cut, [BERT, 36])
+    assert len(set(told)) == len(BERT)
+    assert max(map(len, told)) <= 36
+    assert "…layer.10.…output.LayerNorm.bias" in told
+    tight = page.evaluate(cut, [BERT, 26])
+    assert len(set(tight)) >= len(BERT) - 2
+    assert max(map(len, tight)) <= 26
+    odd = [f"{'z' * 150}{letter}{'z' * 150}" for letter in "AB"]
+    assert [("A" in text, "B" in text) for text in page.evaluate(cut, [odd, 30])] == [
+        (True, False),
+        (False, True),
+    ]
+    assert page.evaluate(cut, [["rockets/🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀"], 20])[
+        0
+    ].encode()  # no half of one
 
 
 def test_labels_of_an_axis_differ(pages: dict[str, str], opened: Callable[..., Opened]) -> None:
@@ -342,17 +488,34 @@ def test_labels_of_an_axis_differ(pages: dict[str, str], opened: Callable[..., O
         assert len(set(labels)) == 3, labels
 
 
-@pytest.mark.parametrize("sort", ["checkpoint", "two", "several", "run"])
-def test_what_is_printed_has_the_tables(
+FIGURES = {
+    "checkpoint": ("format", "parameters", "tensors"),
+    "two": ("left", "right", "‖a\u2212b‖/‖b‖", "cosine", "changed values", "unchanged"),
+    "several": ("checkpoints", "tensors compared", "layers"),
+    "run": ("checkpoints", "latest", "update ratio", "norm of the weights"),
+    "graph": (),
+}
+"""What the head of each sort of page says, on a screen and on paper."""
+
+
+@pytest.mark.parametrize("sort", FIGURES)
+def test_what_is_printed_has_the_head_and_the_tables(
     sort: str, pages: dict[str, str], folder: Path, opened: Callable[..., Opened]
 ) -> None:
     one = opened(pages[sort])
+    one.page.evaluate("document.documentElement.dataset.theme = 'dark'")
     one.page.emulate_media(media="print")
-    one.page.wait_for_selector("#print table >> visible=true")
+    one.page.wait_for_selector(f"#print {'svg' if sort == 'graph' else 'table'} >> visible=true")
     assert not one.page.locator("#page .rows").first.is_visible()
-    shown = [part.inner_text() for part in one.page.locator("h1, .made").all() if part.is_visible()]
-    assert len(shown) == 2
-    assert " · ckpt report " in shown[1]
+    head = [part.inner_text() for part in one.page.locator("h1, .made").all() if part.is_visible()]
+    assert len(head) == 2
+    assert f" · ckpt {'graph' if sort == 'graph' else 'report'} " in head[1]
+    figures = [part.inner_text() for part in one.page.locator("#page .facts dt").all() if part.is_visible()]
+    assert set(FIGURES[sort]) <= set(figures)
+    assert all(figures.count(name) == 1 for name in FIGURES[sort])
+    assert (
+        one.page.evaluate("getComputedStyle(document.body).color") == "rgb(30, 34, 39)"
+    )  # ink of light pages
     one.page.emulate_media(media="screen")
     assert not one.page.locator("#print").is_visible()
 
@@ -478,11 +641,10 @@ def test_a_phone_shows_distances_and_the_numbers_of_layers(
     told = page.locator("#changes .rest")
     assert told.evaluate("told => told.getBoundingClientRect().width") > 150
     for row in page.locator("#changes .row:has(.strong)").all()[1:4]:
-        number, last = row.locator(".middle .end").all()
-        right = row.locator(".middle").evaluate("name => name.getBoundingClientRect().right")
-        assert re.fullmatch(r"layer_\d+/", number.inner_text())
-        assert last.inner_text() == "/query"
-        assert last.evaluate("last => last.getBoundingClientRect().right") <= right + 1
+        text = row.locator(".name bdi")
+        right = row.locator(".name").evaluate("name => name.getBoundingClientRect().right")
+        assert re.fullmatch(r"bert/encoder/layer_\d+/attention/self/query", text.inner_text())
+        assert text.evaluate("text => text.getBoundingClientRect().right") <= right + 1
 
 
 def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
@@ -500,9 +662,9 @@ def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
         rows.evaluate("rows => { rows.scrollLeft = rows.scrollWidth; }")
         edges = "cell => { const at = cell.getBoundingClientRect(); return [at.left, at.right]; }"
         last = page.locator(f"{section} .row").first.locator(":scope > *").last.evaluate(edges)
-        name = page.locator(f"{section} .row").first.locator(":scope > *").first.evaluate(edges)
+        name = page.locator(f"{section} .row").first.locator(".name").evaluate(edges)
         assert last[1] <= 390
-        assert 0 <= name[0] < name[1] < last[0]
+        assert 0 <= name[0] < name[1] <= 390
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 794, "height": 1123})
     assert page.get_by_text("Frozen weights or a common ancestor").filter(visible=True).count() == 1
@@ -542,13 +704,15 @@ def test_a_run_is_shown_over_its_steps(
     one = opened(made("run", folder / "run"))
     page = one.page
     assert page.locator("#curves figcaption h3").all_inner_texts() == [
-        "norm of the weights",
         "update ratio of the weights",
+        "norm of the weights",
         "tensors that changed",
         "NaN and infinities",
     ]
     assert "first NaN in ckpt-10: net/l2/w" in page.locator(".warnings").first.inner_text()
     assert one.rows("#layers") == ["net/l0", "net/l1", "net/l2"]
+    pressed = page.locator("#layers [aria-pressed=true]")
+    assert pressed.inner_text() == "update ratio"  # not what changed, which is everything
     looks = page.locator("#layers canvas").evaluate_all("all => all.map((canvas) => canvas.toDataURL())")
     assert len(set(looks)) == 3
     page.locator("#layers").get_by_role("button", name="norm").click()

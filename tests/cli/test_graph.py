@@ -14,8 +14,10 @@ from ckpt_cli.operations.look import report
 from ckpt_cli.render.tables import width
 from formats.core.dtypes import BY_NAME
 from formats.core.spec import TensorSpec
+from formats.core.version import VERSION
 from formats.orbax.facts import TreeFacts
 from formats.store.work.workers import SERIAL
+from tests.pages import PageSource
 from tests.support import data_path
 
 GUIDE = data_path("guide_adam_legacy", "tf_ckpts", "ckpt-10")
@@ -175,6 +177,17 @@ def test_files(ckpt, tmp_path, suffix):
     assert "--overwrite" in again.err
     assert ckpt("graph", GUIDE, "-o", output, "--overwrite", "--depth", 1).code == 0
     assert "learning_rate" not in output.read_text(encoding="utf-8")
+
+
+def test_a_page_says_when_it_was_made_by_which_version_and_command(ckpt, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    target = tmp_path / "g.html"
+    assert ckpt("graph", GUIDE, "-o", target, "--depth", 2, "--slots").code == 0
+    page = PageSource(target)
+    assert page.document["made"] == "2023-11-14T22:13:20Z"
+    assert page.document["command"] == f"ckpt graph {GUIDE} --depth 2 --slots -o g.html"
+    assert f"2023-11-14T22:13:20Z · ckpt {VERSION} · {page.document['command']}" in page.still
+    assert "ckpt-10 - ckpt graph" in page.of("title")
 
 
 def test_svg_is_well_formed_and_fetches_nothing(ckpt, tmp_path):

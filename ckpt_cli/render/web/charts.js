@@ -77,18 +77,21 @@ function treemap(root, choose) {
     paint();
   }
 
+  const siblings = ({ parent }) => (parent.names ??= new Names(() => parent.children.map((child) => child.name)));
+
   function tile(place, isFrame) {
     const { node: shown } = place.item;
     const label = `${short(shown.name, 120)}  ${size(shown.nbytes)}`;
     const made = h("button", { type: "button", class: `tile ${isFrame ? "frame" : ""}`, title: label, "aria-label": label,
       onclick: () => (shown.children.length ? go(shown) : choose(shown)) });
-    made.style.left = `${place.x + 1}px`;
+    const wide = area.clientWidth || 1; // in shares of the width, which is another one on paper
+    made.style.left = `${(100 * (place.x + 1)) / wide}%`;
     made.style.top = `${place.y + 1}px`;
-    made.style.width = `${Math.max(0, place.width - 2)}px`;
+    made.style.width = `${(100 * Math.max(0, place.width - 2)) / wide}%`;
     made.style.height = `${Math.max(0, place.height - 2)}px`;
     if (!isFrame) made.style.background = stripes(shown.sums, 28);
-    if (place.width > 34 && place.height > 17) made.append(isFrame || place.width < 96 ? h("span", {}, isFrame ? label : short(shown.name, 120)) : middle(shown.name));
-    if (!isFrame && place.width > 48 && place.height > 34) made.append(h("span", {}, size(shown.nbytes)));
+    if (place.width > 34 && place.height > 17) made.append(isFrame && place.width >= 96 ? h("span", {}, label) : name(shown.name, siblings(shown)));
+    if (!isFrame && place.width > 60 && place.height > 34) made.append(h("span", {}, size(shown.nbytes)));
     return made;
   }
 

@@ -4,7 +4,7 @@ function heading(page, ...more) {
   const made = [page.made, `ckpt ${page.version}`, page.command].filter(Boolean).join(" · ");
   const theme = h("button", { class: "plain", type: "button", id: "theme", onclick: toggleTheme, title: "toggle light and dark  (t)" }, "◐ theme");
   const help = h("button", { class: "plain", type: "button", id: "help", onclick: () => helpDialog().showModal(), title: "keys  (?)" }, "? keys");
-  return h("header", { class: "top" }, h("div", {}, h("h1", {}, h("bdi", {}, visible(page.name))), h("div", { class: "path" }, h("bdi", {}, visible(page.path))), more, h("div", { class: "path made" }, h("bdi", {}, visible(made)))), theme, help);
+  return h("header", { class: "top" }, h("div", {}, h("h1", {}, breakable(page.name)), h("div", { class: "path" }, breakable(page.path)), more, h("div", { class: "path made" }, h("bdi", {}, visible(made)))), theme, help);
 }
 
 function facts(rows) {

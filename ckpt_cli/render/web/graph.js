@@ -82,7 +82,7 @@ class GraphTree {
     this.graph = graph;
     this.model = new Hanging(graph);
     this.more = more;
-    this.tree = new TreeRows("object graph", { below: (row) => this.model.rowsBelow(row), draw: (row, indent) => this.draw(row, indent) });
+    this.tree = new TreeRows("object graph", { below: (row) => this.model.rowsBelow(row), draw: (row, indent) => this.draw(row, indent), narrow: 0 });
     this.element = this.tree.element;
     const button = (name, act) => h("button", { class: "plain", type: "button", onclick: act }, name);
     this.buttons = [button("Fold", () => this.start()), button("Unfold all", () => this.unfoldAll())];

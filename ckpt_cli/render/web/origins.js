@@ -4,6 +4,7 @@ const ORIGIN_COLUMNS = [["weight", ""], ["made from", "c-from"], ["rule", "c-rul
 
 function originSection(page) {
   const verdicts = new Set();
+  const weights = new Names(() => page.weights.map((each) => each.key)), sources = new Names(() => page.weights.map((each) => each.from.join(" + ")));
   const told = h("span", { class: "dim num" });
   const search = h("input", { type: "search", placeholder: "search names and rules   /", "aria-label": "search weights", spellcheck: "false", autocomplete: "off",
     oninput: () => update(), onkeydown: (event) => { if (event.key === "ArrowDown" || event.key === "Enter") { rows.element.focus(); event.preventDefault(); } } });
@@ -16,9 +17,9 @@ function originSection(page) {
   const detail = h("aside", { class: "detail", "aria-live": "polite" }, h("p", { class: "empty" }, "Choose a weight to see its rule."));
   const head = h("div", { class: "head o-grid", role: "presentation" }, ORIGIN_COLUMNS.map(([label, name]) => h("button", { type: "button", disabled: true, class: name }, label)));
   for (const each of page.weights) each.words = [each.key, ...each.from, each.rule].join("\n").toLowerCase();
+  const leaf = separatorOf(page.weights.map((each) => each.key));
   let found = page.weights;
-  const rows = new Rows("weights", "listbox", (at) => draw(found[at]), { select: (at) => describeOrigin(page, found[at], detail) }, head);
-  rows.element.style.height = `${Math.min(603, page.weights.length * ROW + 34)}px`;
+  const rows = new Rows("weights", "listbox", (at) => draw(found[at]), { select: (at) => describeOrigin(found[at], detail) }, head, { most: 603 });
   const { whole, body } = section("Weights", "weights", search, chips, told);
   body.append(h("div", { class: "split low" }, h("div", {}, rows.element), detail));
 
@@ -33,27 +34,27 @@ function originSection(page) {
   function draw(each) {
     const bad = each.verdict === "other" ? "bad" : "";
     return { attributes: { class: `o-grid mark-${each.verdict}`, "data-verdict": each.verdict }, children: [
-      h("span", { class: "named" }, h("span", { class: "dot" }), named(each.key)),
-      each.from.length ? middle(each.from.join(" + "), { class: "middle c-from" }) : h("span", { class: "dim c-from" }, "–"),
+      h("span", { class: "named" }, h("span", { class: "dot" }), name(each.key, weights, { leaf })),
+      each.from.length ? name(each.from.join(" + "), sources, { class: "c-from" }) : h("span", { class: "dim c-from" }, "–"),
       h("span", { class: "dim c-rule" }, short(each.rule)), h("span", { class: "verdict" }, each.verdict),
       h("span", { class: `num ${bad}` }, figure(each.max_error, 3)), h("span", { class: "num c-allowed" }, figure(each.allowed, 3))] };
   }
 
-  function follow() {
-    const wanted = linked(), at = wanted == null ? -1 : found.findIndex((each) => visible(each.key) === wanted);
-    if (at < 0 || found[at] === page.shown) return;
-    rows.select(at);
+  function choose(each) {
+    search.value = "";
+    verdicts.clear();
+    for (const chip of chips) chip.setAttribute("aria-pressed", "false");
+    update();
+    rows.select(found.indexOf(each));
     whole.scrollIntoView({ block: "start" });
   }
 
-  addEventListener("hashchange", follow);
+  const follow = followLinks(page.weights, (each) => [each.key], choose, detail, "No weight has this name");
   return { whole, search, start: () => { update(); follow(); } };
 }
 
-function describeOrigin(page, each, place) {
-  page.shown = each;
-  history.replaceState(null, "", link(each.key));
-  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(each.key))), h("a", { href: link(each.key), class: "link" }, "link to this weight"));
+function describeOrigin(each, place) {
+  place.replaceChildren(...titled(each.key, each.key, "weight"));
   const rows = [["verdict", each.verdict, each.verdict === "other" ? "bad" : true], ["spec", visible(each.spec), true]];
   if (each.stored) rows.push(["stored as", visible(each.stored), true]);
   for (const source of each.from) rows.push(["made from", visible(source), true]);

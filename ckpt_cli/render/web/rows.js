@@ -1,16 +1,21 @@
 // A list of which only what is in view is drawn, however long it is.
 
-const ROW = 24;
+const ROW = 24; // pixels; page.css makes rows taller where names have a line of their own
+const NARROW = 520; // pixels of a list that has no room for names beside their cells
 const TALLEST = 12e6; // pixels that every browser scrolls
 
 class Rows {
   // `draw(i)` gives the children of row i, and its attributes; `act` are functions by what is done to a row.
-  // Above them `head` stays where it is.
-  constructor(label, role, draw, act, head = null) {
+  // Above them `head` stays where it is.  `most` is the height that all rows may need before they scroll, and in a list
+  // of less width than `narrow`, a name has a line of its own above its cells.
+  constructor(label, role, draw, act, head = null, { most = null, narrow = NARROW } = {}) {
     this.draw = draw;
     this.act = act;
     this.role = role;
     this.count = 0;
+    this.tall = ROW;
+    this.most = most;
+    this.narrow = narrow;
     this.selected = -1;
     this.pool = new Map();
     this.name = `rows-${Rows.made = (Rows.made ?? 0) + 1}`;
@@ -19,14 +24,30 @@ class Rows {
     this.element = h("div", { class: "rows", onscroll: () => this.paint() }, head, this.inside);
     this.element.focus = () => this.inside.focus({ preventScroll: true });
     this.head = head;
-    new ResizeObserver(() => this.paint()).observe(this.element);
+    new ResizeObserver(() => this.resize()).observe(this.element);
   }
 
   show(count, selected = -1) {
     this.count = count;
     this.selected = selected;
-    this.inside.style.height = `${Math.min(count * ROW, TALLEST)}px`;
+    this.measure();
     this.again();
+  }
+
+  get isNarrow() { return this.element.clientWidth < this.narrow; }
+
+  measure() {
+    this.element.classList.toggle("two-lines", this.isNarrow);
+    this.element.style.setProperty("--seen", `${this.element.clientWidth}px`);
+    this.tall = parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || ROW;
+    this.inside.style.height = `${Math.min(this.count * this.tall, TALLEST)}px`;
+    if (this.most) this.element.style.height = `${Math.min(this.most, Math.max(3, this.count) * this.tall + (this.head ? 34 : 6))}px`;
+  }
+
+  resize() {
+    this.element.style.setProperty("--seen", `${this.element.clientWidth}px`);
+    if (this.element.classList.contains("two-lines") === this.isNarrow) this.paint();
+    else requestAnimationFrame(() => { this.measure(); this.again(); });
   }
 
   again() {
@@ -39,21 +60,21 @@ class Rows {
 
   // Where the list is taller than browsers scroll, a pixel of the bar is more than one of the rows.
   get shift() {
-    const tall = this.count * ROW, view = this.view;
+    const tall = this.count * this.tall, view = this.view;
     return tall <= TALLEST ? 0 : (this.element.scrollTop / (TALLEST - view)) * (tall - TALLEST);
   }
 
   paint() {
     const top = this.element.scrollTop, view = this.view, shift = this.shift;
-    const first = Math.max(0, Math.floor((top + shift) / ROW) - 4);
-    const last = Math.min(this.count, Math.ceil((top + shift + view) / ROW) + 4);
+    const first = Math.max(0, Math.floor((top + shift) / this.tall) - 4);
+    const last = Math.min(this.count, Math.ceil((top + shift + view) / this.tall) + 4);
     for (const [at, row] of this.pool) {
       if (at < first || at >= last) { row.remove(); this.pool.delete(at); }
     }
     for (let at = first; at < last; at++) {
       let row = this.pool.get(at);
       if (!row) { row = this.make(at); this.pool.set(at, row); this.inside.append(row); }
-      row.style.top = `${at * ROW - shift}px`;
+      row.style.top = `${at * this.tall - shift}px`;
     }
     if (this.pool.has(this.selected)) this.inside.setAttribute("aria-activedescendant", `${this.name}-${this.selected}`);
     else this.inside.removeAttribute("aria-activedescendant");
@@ -83,14 +104,14 @@ class Rows {
   }
 
   reveal(at) {
-    const view = this.view, y = at * ROW - this.shift, top = this.element.scrollTop;
-    if (y >= top && y + ROW <= top + view) return;
-    const tall = this.count * ROW, wanted = y < top ? at * ROW : at * ROW + ROW - view;
+    const view = this.view, y = at * this.tall - this.shift, top = this.element.scrollTop;
+    if (y >= top && y + this.tall <= top + view) return;
+    const tall = this.count * this.tall, wanted = y < top ? at * this.tall : (at + 1) * this.tall - view;
     this.element.scrollTop = tall <= TALLEST ? wanted : (wanted / (tall - view)) * (TALLEST - view);
   }
 
   key(event) {
-    const page = Math.max(1, Math.floor(this.view / ROW) - 1);
+    const page = Math.max(1, Math.floor(this.view / this.tall) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.target !== this.inside) return;
     if (event.key in steps) this.select(this.selected < 0 && steps[event.key] > 0 && steps[event.key] < Infinity ? 0 : this.selected + steps[event.key]);
@@ -105,14 +126,14 @@ class Rows {
 // A tree as such a list: `roots` and `below(node)` give nodes, which are folded unless opened.
 // A node that has one child alone stands on one row with it where `joins` says so.
 class TreeRows {
-  constructor(label, { below, draw, select, head }) {
+  constructor(label, { below, draw, select, head, narrow }) {
     this.below = below;
     this.rows = new Rows(label, "tree", (at) => this.make(at, draw), {
       select: (at) => select?.(this.flat[at].node),
       turn: (at) => this.turn(at),
       open: (at) => this.open(at),
       close: (at) => this.close(at),
-    }, head);
+    }, head, { narrow });
     this.opened = new Set();
     this.flat = [];
   }

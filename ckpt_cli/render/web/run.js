@@ -55,7 +55,9 @@ function curve(title, points, { log = false, other = [] } = {}) {
 
 function runMap(page, xs, place) {
   const of = page.by_layer, steps = page.checkpoints.length;
-  const shown = { field: "changed" };
+  const known = (field) => of[field].flat().some((value) => value != null);
+  const shown = { field: ["ratio", "norm"].find(known) ?? "changed" }; // what changed is often everything
+  const layers = new Names(() => page.layers);
   const wide = Math.max(3, Math.min(28, Math.floor(760 / steps)));
   const limits = {};
   for (const field of ["norm", "ratio"]) limits[field] = of[field].map((row) => Math.max(0, ...row.map(number).filter(Number.isFinite)));
@@ -82,7 +84,7 @@ function runMap(page, xs, place) {
       const at = Math.min(steps - 1, Math.floor((event.offsetX / canvas.clientWidth) * steps)), point = page.checkpoints[at];
       canvas.title = `${visible(point.name)}: ${told(shown.field, of[shown.field][row][at])}${of.bad[row][at] ? `, ${counted(of.bad[row][at])} NaN or infinite` : ""}`;
     });
-    return { children: [middle(page.layers[row] || "(top level)", { title: short(page.layers[row]) }), h("span", { class: "cells" }, canvas)], attributes: { class: "m-grid", "data-layer": row } };
+    return { children: [name(page.layers[row] || TOP, layers), h("span", { class: "cells" }, canvas)], attributes: { class: "m-grid", "data-layer": row } };
   }
 
   function told(field, value) {
@@ -90,33 +92,33 @@ function runMap(page, xs, place) {
     return field === "changed" ? `${Math.round(value * 100)}% of its tensors changed` : `${field === "norm" ? "norm" : "update ratio"} ${figure(value, 4)}`;
   }
 
-  const rows = new Rows("layers by step", "listbox", draw, { select: (row) => describeLayer(page, row, xs, place) });
+  const rows = new Rows("layers by step", "listbox", draw, { select: (row) => describeLayer(page, row, xs, place) }, null, { most: 480 });
   rows.element.style.setProperty("--cells", `${steps * wide}px`);
-  rows.element.style.height = `${Math.min(480, Math.max(72, page.layers.length * ROW + 6))}px`;
-  const field = toggle({ changed: "changed", ratio: "update ratio", norm: "norm" }, "changed", (chosen) => { shown.field = chosen; rows.again(); });
+  const field = toggle({ ratio: "update ratio", norm: "norm", changed: "changed" }, shown.field, (chosen) => { shown.field = chosen; rows.again(); });
   painters.add(() => rows.again());
   return { rows, field };
 }
 
 function describeLayer(page, row, xs, place) {
   const points = (field) => page.by_layer[field][row].map((value, at) => [xs[at], value]);
-  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(page.layers[row]) || "(top level)")),
+  place.replaceChildren(h("div", { class: "long" }, breakable(page.layers[row] || TOP)),
     ...[curve("norm of its weights", points("norm")), curve("update ratio", points("ratio"), { log: true }), curve("share of tensors changed", points("changed"))].filter(Boolean));
 }
 
 const RUN_COLUMNS = [["name", ""], ["step", "num"], ["saved", "c-when"], ["changed", "num"], ["norm", "num"], ["update ratio", "num c-max"], ["NaN, inf", "num"], ["loss", "num"]];
 
 function checkpointRows(page) {
+  const names = new Names(() => page.checkpoints.map((point) => point.name));
   const head = h("div", { class: "head r-grid", role: "presentation" }, RUN_COLUMNS.map(([label, name]) => h("button", { type: "button", disabled: true, class: name }, label)));
   const rows = new Rows("checkpoints", "listbox", (at) => {
     const point = page.checkpoints[at], bad = (point.nan ?? 0) + (point.inf ?? 0);
     const told = (point) => (point.global_step != null && point.global_step !== point.step ? `training step ${counted(point.global_step)}` : null);
     const changed = point.changed == null ? "" : `${counted(point.changed)}/${counted(point.changed + point.unchanged)}`;
-    return { attributes: { class: "r-grid" }, children: [middle(point.name, { title: short(point.path) }), h("span", { class: "num", title: told(point) }, point.step ?? ""),
+    return { attributes: { class: "r-grid" }, children: [name(point.name, names, { title: short(point.path) }), h("span", { class: "num", title: told(point) }, point.step ?? ""),
       h("span", { class: "dim c-when" }, (point.modified ?? "").replace("T", " ").replace("Z", "")), h("span", { class: "num" }, point.format == null ? h("span", { class: "bad" }, "damaged") : changed),
       h("span", { class: "num" }, figure(point.l2)), h("span", { class: "num c-max" }, figure(point.ratio, 3)), h("span", { class: `num ${bad ? "bad" : "dim"}` }, bad ? counted(bad) : ""), h("span", { class: "num" }, figure(point.loss))] };
-  }, {}, head);
-  rows.element.style.height = `${Math.min(420, page.checkpoints.length * ROW + 34)}px`;
+  }, {}, head, { most: 420, narrow: page.checkpoints.every((point) => point.name.length <= 12) ? 0 : NARROW });
+  if (page.checkpoints.every((point) => point.loss == null)) rows.element.style.setProperty("--loss", "0px");
   return rows;
 }
 
@@ -124,19 +126,18 @@ function showRun(page, body) {
   const points = page.checkpoints, xs = points.map((point, at) => point.step ?? point.global_step ?? at);
   const bad = points.find((point) => point.nan), last = points.at(-1);
   body.append(heading(page), facts([["checkpoints", counted(points.length)], ["steps", points.length > 1 ? `${counted(xs[0])} to ${counted(xs.at(-1))}` : counted(xs[0])],
-    ["norm of the weights", figure(last.l2)], ["loss", figure(last.loss)], ["weights that never changed", page.frozen.length ? counted(page.frozen.length) : null]]));
+    ["latest", last.name], ["update ratio", figure(last.ratio, 3)], ["norm of the weights", figure(last.l2)], ["loss", figure(last.loss)], ["weights that never changed", page.frozen.length ? counted(page.frozen.length) : null]]));
   const told = warnings([...(bad ? [`first NaN in ${bad.name}: ${bad.first_nan}`] : []), ...page.findings]);
   if (told) body.append(told);
   const of = (field) => points.map((point, at) => [xs[at], point[field]]);
-  const curves = [page.loss.points.length ? curve(visible(page.loss.tag ?? "loss"), page.loss.points) : null, curve("norm of the weights", of("l2")),
+  const curves = [page.loss.points.length ? curve(visible(page.loss.tag ?? "loss"), page.loss.points) : null, curve("update ratio of the weights", of("ratio"), { log: true }), curve("norm of the weights", of("l2")),
     curve("norm of moving statistics", of("untrained_l2")),
-    curve("update ratio of the weights", of("ratio"), { log: true }),
     curve("tensors that changed", of("changed")), bad || points.some((point) => point.inf) ? curve("NaN and infinities", points.map((point, at) => [xs[at], (point.nan ?? 0) + (point.inf ?? 0)])) : null];
   const charts = section("By step", "curves");
   charts.body.append(h("div", { class: "curves" }, curves));
   const detail = h("aside", { class: "detail" }, h("p", { class: "empty" }, "Choose a layer to see its curves."));
   const map = runMap(page, xs, detail);
-  const layers = section("By layer and step", "layers", map.field, h("span", { class: "dim" }, "one column per checkpoint; a stronger colour means more; "), h("span", { class: "bad-mark" }, "NaN or infinite"));
+  const layers = section("By layer and step", "layers", map.field, h("span", { class: "dim" }, "one column per checkpoint; a stronger colour means more"), h("span", { class: "bad-mark" }, "NaN or infinite"));
   layers.body.append(h("div", { class: "split low" }, h("div", {}, map.rows.element), detail));
   const list = section("Checkpoints", "checkpoints");
   const rows = checkpointRows(page);

@@ -10,7 +10,7 @@ async function start() {
   still.replaceWith(body);
   PAGES[page.what](page, body);
   // There from the beginning: what is added when printing begins is on no page but the first.
-  if (page.what !== "graph") body.after(h("div", { id: "print" }, ...still.childNodes));
+  body.after(h("div", { id: "print" }, ...still.childNodes));
   document.documentElement.dataset.ready = Math.round(performance.now());
 }
 

@@ -16,6 +16,7 @@ class Tensors {
     this.kindOf = (at) => this.kinds[this.kind[at]] ?? "unknown";
     this.isBad = (at) => at in this.broken || this.statistics.nan[at] > 0 || this.statistics.inf[at] > 0;
     this.words = null;
+    this.spelled = new Names(() => this.all().map(this.name));
   }
 
   all() { return Array.from({ length: this.count }, (_, at) => at); }
@@ -195,16 +196,17 @@ function tensorSection(tensors) {
   }
 
   function drawn(at) {
-    return cells(h("span", { class: `named ${tensors.kindOf(at)}`, title: short(tensors.name(at)) }, h("span", { class: "dot" }), named(tensors.name(at), tensors.separator)), at);
+    return cells(h("span", { class: `named ${tensors.kindOf(at)}` }, h("span", { class: "dot" }), name(tensors.name(at), tensors.spelled, { leaf: tensors.separator })), at);
   }
 
   function drawnNode(node, indent) {
     if (node.tensor != null) {
-      indent.classList.add(tensors.kindOf(node.tensor));
-      indent.append(h("span", { class: "dot" }), h("bdi", {}, short(node.name)));
+      indent.classList.add(tensors.kindOf(node.tensor), "named");
+      indent.append(h("span", { class: "dot" }), name(node.name));
       return cells(indent, node.tensor);
     }
-    indent.append(h("bdi", {}, short(node.name)));
+    indent.classList.add("named");
+    indent.append(name(node.name));
     return { attributes: { class: "t-grid" }, children: [indent, h("span", { class: "c-dtype" }), h("span", { class: "dim" }, several(node.count, "tensor")),
       h("span", { class: "num" }, size(node.nbytes))] };
   }
@@ -220,15 +222,7 @@ function tensorSection(tensors) {
     whole.scrollIntoView({ block: "start" });
   }
 
-  // A link that ends in #tensor= and a key shows that tensor, and each that is chosen puts its own there.
-  function follow() {
-    const wanted = linked();
-    const at = wanted == null ? -1 : tensors.keys.findIndex((key, number) => visible(key) === wanted || visible(tensors.name(number)) === wanted);
-    if (at < 0 || at === tensors.shown) return;
-    choose(at);
-  }
-
-  addEventListener("hashchange", follow);
+  const follow = followLinks(tensors.all(), (at) => [tensors.keys[at], tensors.name(at)], choose, detail, "This checkpoint has no tensor of this name");
   const start = () => { update(); follow(); };
   return { whole, search, choose, start, view };
 }
@@ -253,15 +247,6 @@ function pairs(rows) {
 
 let painting = null;
 
-const LINK = "#tensor=";
-
-function linked() {
-  if (!location.hash.startsWith(LINK)) return null;
-  try { return decodeURIComponent(location.hash.slice(LINK.length)); } catch { return null; }
-}
-
-function link(key) { return LINK + encodeURIComponent(visible(key)).replaceAll("%2F", "/"); }
-
 // One tensor: what it is, its statistics, a histogram and a heat map where they were drawn.
 function describe(tensors, at, place) {
   const key = tensors.keys[at], name = tensors.name(at), of = tensors.statistics;
@@ -271,10 +256,7 @@ function describe(tensors, at, place) {
     ["bytes", nbytes == null ? "?" : counted(nbytes)]];
   const told = STATISTICS.filter((one) => of[one][at] != null).map((one) =>
     [one === "nan" ? "NaN" : one, figure(of[one][at], 8), (one === "nan" || one === "inf") && of[one][at] ? "bad" : false]);
-  tensors.shown = at;
-  history.replaceState(null, "", link(key));
-  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))), h("a", { href: link(key), class: "link" }, "link to this tensor"));
-  if (key !== name) place.append(h("div", { class: "key" }, h("bdi", {}, visible(key))));
+  place.replaceChildren(...titled(key, name));
   place.append(pairs(spec));
   if (at in tensors.broken) place.append(h("p", { class: "warnings" }, visible(tensors.broken[at])));
   else if (told.length) place.append(pairs(told));

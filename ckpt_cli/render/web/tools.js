@@ -107,26 +107,3 @@ function section(title, id, ...bar) {
   const whole = h("section", { id, "aria-label": title }, h("div", { class: "bar" }, h("h2", {}, title), bar), body);
   return { whole, body };
 }
-
-// The last component with a number, as in layer_3, stays where there is no room: it tells alike layers apart.
-function numbered(text) {
-  const found = [...text.matchAll(/[^/.]*[0-9]+[^/.]*[/.]/g)].at(-1);
-  return found && found[0].length <= 12 ? [text.slice(0, found.index), found[0]] : [text, ""];
-}
-
-// A name that is cut in its middle where there is no room: its end tells it from its neighbours.
-function middle(text, attributes = {}) {
-  const shown = short(text), last = Math.max(shown.lastIndexOf("/"), shown.lastIndexOf("."));
-  const [before, number] = shown.length > 14 ? numbered(shown.slice(0, last + 1)) : ["", shown];
-  if (number === shown) return h("span", { class: "middle", ...attributes }, h("bdi", { class: "end" }, shown));
-  const at = number && shown.length - last < 12 ? last : Math.max(Math.ceil(shown.length / 2), shown.length - (number ? 8 : 14));
-  return h("span", { class: "middle", ...attributes }, h("bdi", { class: "begin" }, number ? before : shown.slice(0, at)), number ? [h("bdi", { class: "end" }, number), h("bdi", { class: "begin" }, shown.slice(before.length + number.length, at))] : null, h("bdi", { class: "end" }, shown.slice(at)));
-}
-
-// A name with its last part set off from what leads to it; where there is no room, the middle goes.
-function named(name, separator = "/") {
-  const shown = short(name);
-  const at = shown.replace(/ \(.*$/, "").lastIndexOf(separator), first = shown.indexOf(separator);
-  const head = first >= 0 && first < at && first <= 24 ? first + 1 : at < 4 ? at + 1 : 0;
-  return h("span", { class: "name" }, h("bdi", { class: "first" }, shown.slice(0, head)), h("span", { class: "lead" }, h("bdi", { dir: "ltr" }, shown.slice(head, at + 1))), h("bdi", { class: "tail" }, shown.slice(at + 1)));
-}

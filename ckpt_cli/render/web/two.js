@@ -48,6 +48,7 @@ const DIFF_COLUMNS = [["name", ""], ["‖a−b‖/‖b‖", "num"], ["cosine", "
 
 function changeSection(page) {
   const changes = new Changes(page), kinds = new Set();
+  const layers = new Names(() => page.layers.map((layer) => layer.name)), leaves = new Names(() => page.entries.map((entry) => entry.leaf));
   const told = h("span", { class: "dim num" });
   const search = h("input", { type: "search", placeholder: "search names   /", "aria-label": "search tensors", spellcheck: "false", autocomplete: "off",
     oninput: () => update(), onkeydown: (event) => { if (event.key === "ArrowDown" || event.key === "Enter") { tree.element.focus(); event.preventDefault(); } } });
@@ -69,22 +70,22 @@ function changeSection(page) {
   function update() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = changes.rows.filter((entry) => (!kinds.size || kinds.has(entry.change)) && words.every((word) => entry.words.includes(word)));
-    const layers = changes.grouped(found);
-    told.textContent = `${several(found.length, "tensor")} in ${several(layers.length, "layer")}`;
+    const groups = changes.grouped(found);
+    told.textContent = `${several(found.length, "tensor")} in ${several(groups.length, "layer")}`;
     tree.element.scrollTop = 0;
     let rows = 0;
-    tree.show(layers, new Set(layers.filter((layer) => (rows += layer.entries.length) <= 500)));
+    tree.show(groups, new Set(groups.filter((group) => (rows += group.entries.length) <= 500)));
   }
 
   function draw(row, indent) {
     indent.classList.add("named");
     if (row.entries) {
-      indent.append(middle(row.name || "(top level)", { class: "middle strong" }));
+      indent.append(name(row.name || TOP, layers, { class: "strong" }));
       const measured = row.rel_l2 == null ? [h("span"), h("span")] : [distanceBar(row), h("span", { class: "num" }, cosine(row.cosine))];
       return { children: [indent, ...measured, h("span", { class: "num dim across c-max" }, several(row.entries.length, "tensor"))], attributes: { class: "d-grid", title: short(row.name) } };
     }
     indent.classList.add(`mark-${row.change}`);
-    indent.append(h("span", { class: "dot" }), middle(row.leaf));
+    indent.append(h("span", { class: "dot" }), name(row.leaf, leaves));
     const told = row.apart ?? (row.change !== "value" ? [row.change, sides(row)].join(" ") : row.differing == null ? "checksum differs" : null);
     const measures = told != null ? [h("span", { class: "dim rest" }, visible(told))] : [
       row.rel_l2 == null ? h("span") : distanceBar(row), h("span", { class: "num" }, cosine(row.cosine)),
@@ -92,14 +93,18 @@ function changeSection(page) {
     return { attributes: { class: "d-grid", "data-entry": row.at, title: short(row.name ?? row.key) }, children: [indent, ...measures] };
   }
 
-  function follow() {
-    const wanted = linked(), at = wanted == null ? -1 : tree.flat.findIndex(({ node }) => !node.entries && [node.key, node.name ?? node.key].some((name) => visible(name) === wanted));
-    if (at < 0 || tree.flat[at].node === page.shown) return;
-    tree.rows.select(at);
+  function choose(entry) {
+    search.value = "";
+    kinds.clear();
+    for (const chip of chips) chip.setAttribute("aria-pressed", "false");
+    update();
+    const layer = tree.flat.findIndex(({ node }) => node.entries?.includes(entry));
+    if (!tree.opened.has(tree.flat[layer].node)) tree.unfold(layer);
+    tree.rows.select(tree.flat.findIndex(({ node }) => node === entry));
     whole.scrollIntoView({ block: "start" });
   }
 
-  addEventListener("hashchange", follow);
+  const follow = followLinks(page.entries, (entry) => [entry.key, entry.name], choose, detail, "No tensor of this name changed");
   return { whole, search, start: () => { update(); follow(); } };
 }
 
@@ -109,11 +114,8 @@ function sides(row) {
 }
 
 function describeChange(page, row, place) {
-  const sketches = page.sketches[row.at], name = row.name ?? row.key;
-  page.shown = row;
-  history.replaceState(null, "", link(row.key));
-  place.replaceChildren(h("div", { class: "long" }, h("bdi", {}, visible(name))), h("a", { href: link(row.key), class: "link" }, "link to this tensor"));
-  if (row.key !== name) place.append(h("div", { class: "key" }, h("bdi", {}, visible(row.key))));
+  const sketches = page.sketches[row.at];
+  place.replaceChildren(...titled(row.key, row.name ?? row.key));
   const rows = [["change", row.change, true], ["spec", visible(sides(row)), true]];
   if (row.from) rows.push(["from", visible(row.from), true]);
   if (row.apart) rows.push(["apart", visible(row.apart), true]);
@@ -143,7 +145,7 @@ function describeChange(page, row, place) {
 function showTwo(page, body) {
   const counts = { value: 0, shape: 0, dtype: 0, added: 0, removed: 0, renamed: 0, damaged: 0 };
   for (const entry of page.entries) counts[entry.change]++;
-  body.append(heading(page, h("div", { class: "path" }, h("bdi", {}, visible(page.other)))));
+  body.append(heading(page, h("div", { class: "path" }, breakable(page.other))));
   body.append(facts([["left", page.left.format, `${several(page.left.total.tensors, "tensor")}, ${size(page.left.total.nbytes)}`],
     ["right", page.right.format, `${several(page.right.total.tensors, "tensor")}, ${size(page.right.total.nbytes)}`],
     ["‖a−b‖/‖b‖", percent(page.apart.rel_l2) || null, "of the floating-point tensors that changed"], ["cosine", cosine(page.apart.cosine) || null],
