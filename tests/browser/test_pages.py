@@ -348,7 +348,7 @@ LINKED = (
 def test_a_copied_link_opens_scrolls_to_and_marks_its_row(
     sort: str, folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
 ) -> None:
-    """On each sort of page, also if the row is filtered out, folded, or far from what is drawn."""
+    """On each kind of page, also if the row is filtered out, folded, or far from what is drawn."""
     paths = [str(folder / f"linked-{at}") for at in range(3)]
     keys = [f"block_{at:03}/{name}" for at in range(300) for name in "ab"]
     for number, path in enumerate(paths):
@@ -495,7 +495,7 @@ FIGURES = {
     "run": ("checkpoints", "latest", "update ratio", "norm of the weights"),
     "graph": (),
 }
-"""What the head of each sort of page says, on a screen and on paper."""
+"""Figures in the head of each kind of page, on a screen and on paper."""
 
 
 @pytest.mark.parametrize("sort", FIGURES)
