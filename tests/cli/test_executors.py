@@ -141,7 +141,7 @@ def test_after_a_signal_processes_end_with_what_they_do() -> None:
         began = time.monotonic()
         hands.stop(futures[1:])
         hands.close()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
     finally:
         cancellation.resume_waiting()
     assert not any(process.is_alive() for process in processes)

@@ -325,8 +325,8 @@ def test_python_yields_a_run_of_one_checkpoint(run: Path) -> None:
     save(run / "ckpt-1", 1)
     found = api.log(run, follow=True, interval=0.02)
     assert [row.name for row in next(found)] == ["ckpt-1"]
-    threading.Timer(0.1, save, (run / "ckpt-2", 2)).start()
     began = time.monotonic()
+    threading.Timer(0.1, save, (run / "ckpt-2", 2)).start()
     assert [(row.name, row.changed) for row in next(found)] == [("ckpt-2", 1)]
     assert time.monotonic() - began > 0.05
     found.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,6 +107,42 @@ def test_a_lock_that_did_not_change_has_expired(store: MemoryStore, ckpt: Callab
     assert done.err.count("has not renewed its lock") == 1
     assert PATH not in store.names
     assert ckpt("verify", TARGET).code == 0
+
+
+def test_a_lock_has_not_expired_while_the_machine_was_suspended(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that stood still for an hour stopped the holder, too."""
+    now = [0.0]
+    monkeypatch.setattr(object_lock, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    leave(store)
+    watch = object_lock.Watch(parse_location(PATH))
+    watch.look()
+    now[0] += 3600
+    watch.look()
+    assert not watch.has_expired
+    for _ in range(5):
+        assert not watch.has_expired
+        now[0] += object_lock.BEAT
+        watch.look()
+    assert watch.has_expired
+
+
+def test_locks_that_are_released_while_they_are_watched_are_not_there(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(store)
+    looks: list[str] = []
+
+    def look(watch: object_lock.Watch, look=object_lock.Watch.look) -> object_lock.Held | None:
+        looks.append(watch.path)
+        if len(looks) == 2:
+            store.delete([PATH])
+        return look(watch)
+
+    monkeypatch.setattr(object_lock.Watch, "look", look)
+    assert object_lock.locks_in(parse_location("mem://b/run")) == []
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'{"pid": []}', b"x" * 10_000, b"[" * 4000])

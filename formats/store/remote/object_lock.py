@@ -140,15 +140,19 @@ class Watch:
         self._store = store
         self._patience = patience()
         self._has_changed = False
-        self._since = self._began = time.monotonic()
+        self._unchanged = 0.0
+        self._looked = self._began = time.monotonic()
         self._told = False
 
     def look(self) -> Held | None:
         """Read the lock, and return it, or None if there is none."""
         before, self.held = self.held, _held_at(self._store, self.path)
+        last, self._looked = self._looked, time.monotonic()
+        # A machine that was suspended stopped the holder, too: it needs time to renew the lock.
+        self._unchanged += min(self._looked - last, BEAT)
         if before is None or self.held is None or before.data != self.held.data:
             self._has_changed = before is not None
-            self._since = time.monotonic()
+            self._unchanged = 0.0
         return self.held
 
     @property
@@ -161,8 +165,7 @@ class Watch:
         held = self.held
         if held is None or self.is_alive:
             return False
-        waited = time.monotonic() - self._since
-        return held.has_ended or waited >= (_LEAVES if held.is_released else self._patience)
+        return held.has_ended or self._unchanged >= (_LEAVES if held.is_released else self._patience)
 
     def wait(self) -> None:
         """Wait a moment, and name the holder once the wait is long."""
@@ -372,9 +375,9 @@ def locks_in(folder: Location) -> list[LeftLock]:
         return []
     watches = [watch for watch in map(Watch, _lock_paths(folder)) if watch.look() is not None]
     while any(watch.held and not watch.is_alive and not watch.has_expired for watch in watches):
-        for watch in watches:
-            watch.look()
-        next(watch for watch in watches if watch.held).wait()
+        held = [watch for watch in watches if watch.look() is not None]
+        if held:  # otherwise their holders have released all of them
+            held[0].wait()
     return sorted(_left(watch.path, watch.held, watch.is_alive) for watch in watches if watch.held)
 
 
