@@ -14,14 +14,13 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from formats.core.unraisable import RaisedAgain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
 __all__ = ["EndedBySignal", "ending_by_signals", "exit_code"]
-
-_SENT_AGAIN_AFTER = 0.02
-"""Seconds, in which a deletion that a signal came into is over."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -49,30 +48,33 @@ def ending_by_signals() -> Iterator[None]:
     # None is the handler of a program that embeds the interpreter.
     ours = [number for number, own in before.items() if own not in (signal.SIG_IGN, None)]
     handler = _Handler(ours)
-    hook, sys.unraisablehook = sys.unraisablehook, handler.raise_again
+    again = RaisedAgain(handler.came.__contains__)
+    hook, sys.unraisablehook = sys.unraisablehook, again
     _call("resume_waiting")
     for number in ours:
         signal.signal(number, handler.end)
     try:
         yield
+        if handler.came:  # in the last deletion of the block
+            raise handler.came[-1]
     except Exception as error:
         if handler.came:  # an error of the clean-up does not hide the signal
             raise handler.came[-1] from error
         raise
     finally:
+        again.stop()
         sys.unraisablehook = hook
         for number in ours:
             signal.signal(number, before[number])
 
 
 class _Handler:
-    """Raises an exception where a signal comes, and again where that was lost."""
+    """Raises an exception where a signal comes."""
 
     def __init__(self, ours: list[signal.Signals]) -> None:
         self.came: list[BaseException] = []
         self._ours = ours
         self._own_process = os.getpid()
-        self._hook = sys.unraisablehook
 
     def end(self, number: int, _: FrameType | None) -> None:
         for each in self._ours:
@@ -82,16 +84,6 @@ class _Handler:
         _call("end_soon")
         self.came.append(KeyboardInterrupt() if number == signal.SIGINT else EndedBySignal(number))
         raise self.came[-1]
-
-    def raise_again(self, lost: sys.UnraisableHookArgs) -> None:
-        """Send the signal again where it came while an object was deleted: Python passes over such errors."""
-        error = lost.exc_value
-        if error is None or error not in self.came:
-            self._hook(lost)
-            return
-        number = error.number if isinstance(error, EndedBySignal) else signal.SIGINT
-        signal.signal(number, self.end)
-        threading.Timer(_SENT_AGAIN_AFTER, os.kill, (self._own_process, number)).start()
 
 
 def _call(name: str) -> None:

@@ -17,6 +17,7 @@ import time
 from multiprocessing.connection import Pipe, wait
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
+from ...core.unraisable import RaisedAgain
 from ...errors import CheckpointError
 from .counters import add_reads, reads_of_child
 from .results import Done
@@ -43,9 +44,6 @@ _PATIENCE = 1.0
 
 
 _A_MOMENT = 0.001
-
-_AGAIN_AFTER = 0.02
-"""Seconds, in which a deletion that a signal came into is over."""
 
 
 def each_of_many(work: Callable[[T], R], items: Sequence[T], jobs: int, store: Store) -> Iterator[R]:
@@ -155,7 +153,7 @@ class Forked(Generic[T, R]):
             for ignored in (signal.SIGINT, signal.SIGHUP):  # and the parent receives them
                 signal.signal(ignored, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, _end)
-            sys.unraisablehook = _end_again
+            sys.unraisablehook = RaisedAgain(lambda error: isinstance(error, SystemExit))
             reads_of_child()
             while True:
                 answer = self._done(end.recv())
@@ -187,12 +185,3 @@ def _end(*_: object) -> NoReturn:
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is staged is being removed
     raise SystemExit(1)
-
-
-def _end_again(lost: sys.UnraisableHookArgs) -> None:
-    """End a little later if the signal came during `__del__`: Python drops exceptions there."""
-    if not issubclass(lost.exc_type, SystemExit):
-        sys.__unraisablehook__(lost)
-        return
-    signal.signal(signal.SIGALRM, _end)
-    signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)

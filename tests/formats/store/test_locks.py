@@ -7,8 +7,8 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,28 +54,39 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_the_holder_of_a_lock_is_reported_after_a_second(
-    holder: subprocess.Popen[str], tmp_path: Path, told: list[str]
+    holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert holder.stdin is not None
-    timer = threading.Timer(1.5, holder.stdin.close)
+    told: list[str] = []
+
+    def listen(text: str) -> None:
+        told.append(text)
+        holder.stdin.close()  # it ends, and holds the lock no longer
+
+    monkeypatch.setattr(notices, "_listener", listen)
     started = time.monotonic()
-    timer.start()
     with holding(parse_location(str(tmp_path))):
-        assert time.monotonic() - started > 1.4
-    timer.join()
+        assert time.monotonic() - started >= 1
     (text,) = told
     assert text.startswith(f"{tmp_path}: waiting up to 600 s for process {holder.pid} ({sys.executable} -c ")
     assert text.endswith("'a word'), which is changing files in this directory")
 
 
-def test_a_short_wait_is_not_worth_a_word(tmp_path: Path, told: list[str]) -> None:
-    fd = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    timer = threading.Timer(0.2, os.close, [fd])
-    timer.start()
+def test_a_short_wait_is_not_worth_a_word(
+    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = 0.0, [os.open(tmp_path, os.O_RDONLY)]
+    fcntl.flock(asked[0], fcntl.LOCK_EX)
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now > 0.9 and asked:
+            os.close(asked.pop())
+
+    monkeypatch.setattr(locks, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     with holding(parse_location(str(tmp_path))):
-        pass
-    timer.join()
+        assert 0.9 < now < 1
     assert told == []
 
 
