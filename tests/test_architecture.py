@@ -441,7 +441,7 @@ LISTS_A_BUNDLE = """
     ckpt_cli.render.workflow_commands formats formats.core formats.core.chunks
     formats.core.collector formats.core.dtypes formats.core.escape formats.core.notices
     formats.core.region formats.core.slicing formats.core.spec formats.core.spec_table
-    formats.core.words formats.errors formats.find formats.find.opening
+    formats.core.unraisable formats.core.words formats.errors formats.find formats.find.opening
     formats.find.registry formats.find.resolve formats.location formats.model
     formats.model.checkpoint_files formats.model.expansion formats.model.facts
     formats.model.foreign formats.model.object_keys formats.model.orbax_files

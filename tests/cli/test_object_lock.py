@@ -128,7 +128,7 @@ def test_a_lock_has_not_expired_while_the_machine_was_suspended(
     assert watch.has_expired
 
 
-def test_locks_that_are_released_while_they_are_watched_are_not_there(
+def test_locks_that_are_released_while_they_are_watched_are_not_listed(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave(store)
