@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..core.chunks import Chunk
     from ..core.region import Extents, Index
-    from ..store.ranges import FileRange
+    from ..store.ranges import DecodedRange, FileRange
 from ..core.spec import Stored, TensorSpec
 
 
@@ -101,6 +101,13 @@ class LazyTensor(ABC):
 
         Size and offset are checked against the file.  The values are not: read them and call
         the range's `check`.  Raises CorruptCheckpointError.
+        """
+        return None
+
+    def decoded_range(self) -> DecodedRange | None:
+        """Return the values as blocks that threads can decode at the same time, if the format has blocks.
+
+        They are what `chunks` gives, and are checked as there.
         """
         return None
 

@@ -17,7 +17,8 @@ from ..core.region import boxes, fill, full_index, index_shape, within
 from ..core.slicing import allocate
 from ..errors import CorruptCheckpointError
 from ..model.tensor import LazyTensor
-from ..store.ranges import FileRange
+from ..store.ranges import DecodedRange, FileRange
+from ..store.work.workers import TASK_BYTES
 from .flax_tensors import is_plain, normalise
 from .ocdbt import StoredRange
 from .zarr import is_absent
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _BAND = 24 << 20
 """Bytes of a tensor that are held while it is read in pieces, or two chunks of it."""
+
+_MOST_EACH = 40 << 20
+"""Bytes that a thread may hold of a tensor: a row of chunks, and a chunk before and after it is decoded."""
 
 _MOST_INDEXES = 64
 """Indexes of shards that are kept."""
@@ -75,6 +79,9 @@ class ZarrTensor(LazyTensor):
             itemsize = self._array.dtype.itemsize or 1
             yield from stored_chunks(partial(self._part, stored), 0, stored.size, itemsize, max_bytes)
             return
+        if self._has_rows_in_chunks and self._array.cell_bytes >= PIECE:
+            yield from self._row_chunks(max_bytes)
+            return
         yield from self.region_chunks(full_index(self.spec.shape), max_bytes)
 
     def region_chunks(self, index: Index, max_bytes: int = PIECE) -> Iterator[Chunk]:
@@ -87,6 +94,66 @@ class ZarrTensor(LazyTensor):
         if stored is None or file is None:
             return None
         return FileRange(file, stored.offset, stored.size, self.spec.key)
+
+    def decoded_range(self) -> DecodedRange | None:
+        """Return the values as blocks of whole rows of chunks; None where a thread needs too much memory."""
+        array, shape = self._array, self.spec.shape
+        if not shape or 0 in shape or array.dtype.is_unmapped:
+            return None
+        row = array.cell[0] * (array.nbytes // shape[0])
+        held = array.cell_bytes if self._has_rows_in_chunks else 2 * array.cell_bytes
+        if row + held > _MOST_EACH:
+            return None
+        step = max(1, TASK_BYTES // row) * row
+        return DecodedRange(array.nbytes, step, self.spec.key, self._values.memory, self._rows)
+
+    @property
+    def _has_rows_in_chunks(self) -> bool:
+        """Whether a chunk has whole rows of the tensor as they are, so that it needs no copying."""
+        array, shape = self._array, self.spec.shape
+        is_one_piece = array.order == "C" and array.cell[1:] == shape[1:]
+        is_unchanged = not array.codecs.is_big and is_plain(array.dtype) and not array.dtype.is_unmapped
+        return bool(shape) and 0 not in shape and is_one_piece and is_unchanged
+
+    def _row_chunks(self, max_bytes: int) -> Iterator[Chunk]:
+        """Yield the tensor in pieces, with one chunk in memory."""
+        for cell in self._cells(full_index(self.spec.shape)):
+            rows = self.spec.shape[0] - cell[0] * self._array.cell[0]
+            yield from array_chunks(self._decoded(cell)[:rows], max_bytes)
+
+    def _rows(self, begin: int, end: int) -> np.ndarray[Any, Any]:
+        """Return the bytes of rows of chunks, in the thread's memory.  Raises CorruptCheckpointError."""
+        memory, row = self._values.memory, self._array.nbytes // self.spec.shape[0]
+        index = (slice(begin // row, end // row, 1), *full_index(self.spec.shape[1:]))
+        self._values.files.require_open()
+        if self._has_rows_in_chunks:
+            size = self._array.cell_bytes
+            out = memory.take("block", -(-(end - begin) // size) * size)
+            for number, cell in enumerate(self._cells(index)):
+                self._decode_into(cell, out[number * size : (number + 1) * size])
+            return out[: end - begin]
+        out = memory.take("block", end - begin)
+        values = out.view(self._array.numpy).reshape(index_shape(index))
+        fill(values, index, self._pieces(self._cells(index)))
+        normalise(values)
+        return out
+
+    def _decode_into(self, cell: Cell, out: np.ndarray[Any, Any]) -> None:
+        """Fill `out` with the bytes of a chunk.  Raises CorruptCheckpointError."""
+        stored = self._located(cell)
+        if stored is None:
+            out.view(self._array.numpy).reshape(self._array.cell)[...] = self._decoded(cell)
+            return
+        value, begin, size = stored
+        is_raw = not self._array.codecs.steps and size == len(out)
+        data = out if is_raw else self._values.memory.take("stored", size)
+        self._values.read_into(value, begin, data.data)
+        if is_raw:
+            return
+        try:
+            self._array.codecs.decode_into(data.data, out.data)
+        except ValueError as error:
+            raise self._corrupt(f"chunk {list(cell)}: {error}") from error
 
     def _whole(self) -> StoredRange | None:
         """Return where all elements are stored as they are, one after the other; None where they are not."""
@@ -151,6 +218,14 @@ class ZarrTensor(LazyTensor):
 
     def _stored(self, cell: Cell) -> bytes | None:
         """Return a chunk as it is stored; None where it is not."""
+        found = self._located(cell)
+        if found is None:
+            return None
+        value, begin, size = found
+        return self._values.read(value, begin, begin + size)
+
+    def _located(self, cell: Cell) -> tuple[Value, int, int] | None:
+        """Return the value that has a chunk, its offset there and its size; None where it is not stored."""
         shard = self._array.shard
         largest = self._array.codecs.largest(self._array.cell_bytes)
         if shard is not None:
@@ -160,10 +235,10 @@ class ZarrTensor(LazyTensor):
             return None
         if _size(value) > largest:
             raise self._corrupt(f"chunk {list(cell)} has {_size(value)} bytes; expected at most {largest}")
-        return self._values.read(value)
+        return value, 0, _size(value)
 
-    def _in_shard(self, cell: Cell, shard: ShardIndex, largest: int) -> bytes | None:
-        """Return an inner chunk as it is stored; None where it is not."""
+    def _in_shard(self, cell: Cell, shard: ShardIndex, largest: int) -> tuple[Value, int, int] | None:
+        """Return the same of an inner chunk of a shard."""
         outer = tuple(at // count for at, count in zip(cell, shard.counts, strict=True))
         inner = tuple(at % count for at, count in zip(cell, shard.counts, strict=True))
         value = self._found(outer)
@@ -181,7 +256,7 @@ class ZarrTensor(LazyTensor):
                 f"chunk {list(cell)} needs {length} bytes from offset {offset} of a shard of {_size(value)}"
             )
             raise self._corrupt(message)
-        return self._values.read(value, offset, offset + length)
+        return value, offset, length
 
     def _index(self, outer: Cell, shard: ShardIndex, value: Value) -> np.ndarray[Any, Any]:
         with self._lock:

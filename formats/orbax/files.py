@@ -6,6 +6,7 @@ unless the tree's own metadata is a link into the same folder, as in the cache o
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from ..errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpoint
 from ..store.base import CLOSED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..location import Location
     from ..store.base import File
 
@@ -53,12 +56,23 @@ class TreeFiles:
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Return exactly so many bytes.  Raises CorruptCheckpointError where the file has fewer."""
+        with self._holding(name, offset, size) as file:
+            return file.read_exactly(offset, size)
+
+    def read_into(self, name: str, offset: int, out: memoryview) -> None:
+        """Fill `out`.  Raises CorruptCheckpointError where the file has fewer bytes."""
+        with self._holding(name, offset, len(out)) as file:
+            file.read_into(offset, out)
+
+    @contextmanager
+    def _holding(self, name: str, offset: int, size: int) -> Iterator[File]:
+        """Open a file that has so many bytes at an offset."""
         file, is_kept = self._opened(name)
         try:
             if offset + size > file.size:
                 message = f"expected {size} bytes at offset {offset}, but the file has only {file.size}"
                 raise CorruptCheckpointError(message, path=file.path, offset=offset, code="shard-short")
-            return file.read_exactly(offset, size)
+            yield file
         finally:
             if not is_kept:
                 file.close()

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, ChecksumError, CorruptCheckpointError
+from ..store.ranges import BlockMemory
 from .ocdbt import LARGEST_NODE, FrameChecksumError, ManifestFrame, StoredRange, decode_manifest, decode_node
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class TreeValues:
     def __init__(self, files: TreeFiles) -> None:
         self.files = files
         self.has_database = files.size(DATABASE) is not None
+        self.memory = BlockMemory()
         self._values: dict[bytes, Value] = {}
         if self.has_database:
             self._values = _DatabaseWalk(files).values
@@ -55,6 +57,13 @@ class TreeValues:
         if isinstance(value, bytes):
             return value[begin:end]
         return self.files.read(value.file, value.offset + begin, (value.size if end is None else end) - begin)
+
+    def read_into(self, value: Value, begin: int, out: memoryview) -> None:
+        """Fill `out` with a part of a value that is known to be there."""
+        if isinstance(value, bytes):
+            out[:] = value[begin : begin + len(out)]
+        else:
+            self.files.read_into(value.file, value.offset + begin, out)
 
     def expect(self, values: Iterable[Value | None]) -> None:
         """Prepare to read these values: nearby ranges of one file become one."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.dtypes import BY_NAME, DType, unmapped
 from ..wire.crc32c import crc32c
 from ..wire.jsontext import parse_object
-from ..wire.zstd import decompress
+from ..wire.zstd import decompress, decompress_into
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +53,13 @@ class CodecChain(NamedTuple):
         if len(data) != size:
             raise ValueError(f"the elements have {len(data)} bytes; expected {size}")
         return data
+
+    def decode_into(self, data: memoryview, out: memoryview) -> None:
+        """Fill `out` with the bytes of all elements; ValueError where they are not as many."""
+        if self.steps == ("zstd",):
+            decompress_into(data, out)
+        else:
+            out[:] = self.decode(data, len(out))
 
     def largest(self, size: int) -> int:
         """Return how many bytes `size` of elements can become."""

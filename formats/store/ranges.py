@@ -16,11 +16,12 @@ from ..core.chunks import PIECE, view_of
 from ..core.slicing import allocate
 from ..errors import ChecksumError
 from ..wire.crc32c import extend, mask
-from .work.task_context import HAND
+from .work.task_context import HAND, StaysHereError
 from .work.workers import TASK_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn, Self
 
     import numpy as np
 
@@ -120,6 +121,95 @@ class FileRange(NamedTuple):
     def fits(self, found: Sum) -> bool:
         """Whether what was found, of all bytes, is what is stored, if anything is."""
         return self.crc32c in (None, mask(found.crc)) and self.crc32 in (None, found.crc32)
+
+
+class BlockMemory(threading.local):
+    """The memory of a thread for the block that it decoded last, and for what the block is decoded from."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._rooms = {name: np.empty(0, np.uint8) for name in ("block", "stored")}
+        self.block: np.ndarray[Any, Any] | None = None
+        self.of: tuple[str, int] | None = None
+        """The tensor and the number of the block."""
+
+    def take(self, name: str, size: int) -> np.ndarray[Any, Any]:
+        """Return that many bytes of undefined content; the last ones of this name are overwritten."""
+        import numpy as np
+
+        if len(self._rooms[name]) < size:
+            self._rooms[name] = np.empty(0, np.uint8)  # the old memory is returned first
+            self._rooms[name] = np.empty(size, np.uint8)
+        return self._rooms[name][:size]
+
+
+class DecodedRange(NamedTuple):
+    """All values of the tensor `key`, as `LazyTensor.chunks` gives them, decoded in blocks of `step` bytes.
+
+    `decode` returns the bytes from one offset to another, which are one block, in the thread's memory.
+    A task of whole blocks decodes each of them once. Only this process can do it.
+    """
+
+    size: int
+    step: int
+    key: str
+    memory: BlockMemory
+    decode: Callable[[int, int], np.ndarray[Any, Any]]
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a checksum of them is stored."""
+        return False
+
+    @property
+    def unchecked(self) -> Self:
+        return self
+
+    def sum(self, size: int = 0, told: int = 0) -> Sum:
+        """Return the checksum of the first `size` bytes, where that is `told`."""
+        return Sum(told, size)
+
+    def told(self, found: Sum) -> int:
+        return found.crc
+
+    def check(self, found: Sum) -> None:
+        """There is nothing to compare with."""
+
+    def expect(self, begin: int, end: int) -> None:
+        """Forget the thread's last block: a comparison must read the file again."""
+        del begin, end
+        self.memory.of = None
+
+    def read(self, begin: int, end: int, buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the bytes from `begin` to `end`, in the buffer if they are in several blocks."""
+        at, block = self._block(begin)
+        if end <= at + len(block):
+            return block[begin - at : end - at]
+        out, done = buffer[: end - begin], 0
+        while done < len(out):
+            at, block = self._block(begin + done)
+            part = block[begin + done - at : end - at]
+            out[done : done + len(part)] = part
+            done += len(part)
+        return out
+
+    def _block(self, begin: int) -> tuple[int, np.ndarray[Any, Any]]:
+        """Return the offset of the block in which a byte is, and all of its bytes."""
+        number = begin // self.step
+        at = number * self.step
+        if self.memory.block is None or self.memory.of != (self.key, number):
+            self.memory.of = None
+            self.memory.block = self.decode(at, min(at + self.step, self.size))
+            self.memory.of = self.key, number
+        return at, self.memory.block
+
+    def __reduce__(self) -> NoReturn:
+        raise StaysHereError("decoded blocks are in the memory of this process")
+
+
+ValueRange = FileRange | DecodedRange
+"""The values of a tensor that can be read in ranges, in any order."""
 
 
 class Sum:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["decompress", "decompress_at_most"]
+__all__ = ["decompress", "decompress_at_most", "decompress_into"]
 
 _LARGEST_RATIO = 1 << 16
 """Bytes of content that a byte of a frame can make: a block of 4 bytes makes at most 128 KiB."""
@@ -12,18 +12,24 @@ _FIRST_GUESS = 1 << 16
 
 def decompress(data: bytes, size: int) -> bytearray:
     """Return content of exactly `size` bytes. Raises ValueError if it is not a frame, or has another size."""
-    import cramjam
-
     if size > _LARGEST_RATIO * (len(data) + 1):
         raise ValueError(f"the zstd frame of {len(data)} bytes should have {size} bytes of content")
     out = bytearray(size)
+    decompress_into(data, out)
+    return out
+
+
+def decompress_into(data: bytes | memoryview, out: bytearray | memoryview) -> None:
+    """Fill `out` with the content. Raises ValueError if it is not a frame, or has another size."""
+    import cramjam
+
+    size = len(out)
     try:
         found = cramjam.zstd.decompress_into(data, out)
     except cramjam.DecompressionError as error:
         raise ValueError(f"this is not a zstd frame with {size} bytes of content: {error}") from error
     if found != size:
         raise ValueError(f"the zstd frame has {found} bytes of content; expected {size}")
-    return out
 
 
 def decompress_at_most(data: bytes, most: int) -> bytes:

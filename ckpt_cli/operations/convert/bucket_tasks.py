@@ -58,7 +58,7 @@ def can_be_shared(plan: Plan) -> bool:
         if move.spec.dtype.itemsize is None:
             specs = [move.spec, *([move.tensor.spec] if move.tensor is not None else [])]
             waiting += [spec.nbytes for spec in specs if spec.nbytes is not None]
-        elif move.tensor is None or values_here(move) is None:
+        elif move.tensor is None or (values := values_here(move)) is None or not values.can_travel:
             return False
     return sum(waiting) <= _MOST_WAITING
 

@@ -31,7 +31,6 @@ from formats.find.creating import create_writer
 from formats.find.registry import format_named
 from formats.model.object_keys import GRAPH_KEY
 from formats.store.local.removing import taking_back
-from formats.store.ranges import cut
 from formats.store.work.workers import SERIAL, Workers
 from formats.tf.bundle.payload import chunks_checksum
 from formats.tf.bundle.writer import BundleWriter
@@ -349,7 +348,7 @@ def _copies(  # noqa: PLR0917  what goes where, then who does it
         values = unit.values if is_one else None
         place = writer.place(*unit.name) if is_one and move.spec.dtype.itemsize is not None else None
         if values is not None and place is not None:
-            for begin, end in cut(values.size, workers.task_bytes):
+            for begin, end in values.ranges(workers.task_bytes):
                 claim = ledger.claim(place, begin, end)
                 yield unit, UnitRange(values, begin, end, place, None, claim, ledger.is_doubtful, proves)
             continue
@@ -482,7 +481,7 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
             proven = passed is not None and all(each.is_checked for each in (mine, *values.sources))
             if passed is not None:
                 mine, values = mine.unchecked, values.unchecked
-            for begin, end in cut(mine.size, workers.task_bytes):
+            for begin, end in values.ranges(workers.task_bytes):
                 if proven:
                     yield unit, UnitRange(LazyValues(mine.size, (mine,)), begin, end)
                 else:

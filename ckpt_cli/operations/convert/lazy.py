@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from formats.core.chunks import PIECE, ChunkSource, whole_elements
 from formats.core.region import region_of, tiling_flaw
 from formats.model.tensor import LazyTensor
-from formats.store.ranges import FileRange, Sum, buffers
+from formats.store.ranges import DecodedRange, FileRange, Sum, buffers, cut
 from formats.store.work.task_context import larger_blocks
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from formats.core.region import Extents, Index
     from formats.core.spec import TensorSpec
     from formats.store.journal import Claim
+    from formats.store.ranges import ValueRange
 
 
 class Cast(NamedTuple):
@@ -182,8 +183,22 @@ class LazyValues(NamedTuple):
     """The `size` bytes of a tensor, and the ranges of files that they are made of, or are."""
 
     size: int
-    sources: tuple[FileRange, ...]
+    sources: tuple[ValueRange, ...]
     make: Make | None = None
+
+    @property
+    def can_travel(self) -> bool:
+        """Whether another process can read them, too."""
+        return all(isinstance(source, FileRange) for source in self.sources)
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """Yield where the ranges begin and end that make tasks: whole blocks of what is decoded."""
+        blocks = [
+            source.step * self.size // source.size
+            for source in self.sources
+            if isinstance(source, DecodedRange)
+        ]
+        yield from cut(self.size, max(1, most // blocks[0]) * blocks[0] if blocks else most)
 
     @property
     def unchecked(self) -> LazyValues:
@@ -258,7 +273,9 @@ def values_of(tensor: LazyTensor, spec: TensorSpec) -> LazyValues | None:
         return None
     wanted = cast(tensor, spec.dtype)
     origins, make = (wanted.origins, wanted.make) if isinstance(wanted, Computed) else ((wanted,), None)
-    found = [origin.file_range() for origin in origins]
+    found: list[ValueRange | None] = [origin.file_range() for origin in origins]
+    if found == [None]:  # of several tensors, each thread would need memory for a block of each
+        found = [origins[0].decoded_range()]
     sources = tuple(source for source in found if source is not None)
     if len(sources) < len(found) or wanted.spec.nbytes != spec.nbytes:
         return None

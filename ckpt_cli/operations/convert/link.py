@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from formats.core.words import counted
 from formats.location import Location
 from formats.model.checkpoint_files import bundle, bundle_prefix
-from formats.store.ranges import Sum, cut
+from formats.store.ranges import FileRange, Sum, cut
 from formats.tf.bundle.shards import HARD_LINKS, LINK, Brought, why_not_shared
 from formats.wire.crc32c import mask
 
@@ -28,7 +28,6 @@ from .tasks import UnitRange, compared, done
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from formats.store.ranges import FileRange
     from formats.store.work.workers import Workers
     from formats.tf.bundle.writer import BundleWriter
 
@@ -188,7 +187,9 @@ def share(
     with closing(done(compares, to_be_read(), workers, advance, local=plan.is_local)) as read:
         for unit, part, sums in read:
             part.values.check(sums)
-            refer(unit, part.values.sources[0], mask(sums.made.crc))
+            (source,) = part.values.sources
+            assert isinstance(source, FileRange)
+            refer(unit, source, mask(sums.made.crc))
     return shares
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from formats.model.facts import Facts
     from formats.model.reader import Format
     from formats.model.verification import Finding, Verification
-    from formats.store.ranges import FileRange
+    from formats.store.ranges import DecodedRange, FileRange
     from formats.store.work.workers import Workers
 
     from .relations import Relation
@@ -232,6 +232,9 @@ class _Renamed(LazyTensor):
 
     def file_range(self) -> FileRange | None:
         return self._origin.file_range()
+
+    def decoded_range(self) -> DecodedRange | None:
+        return self._origin.decoded_range()
 
     def shard_range(self) -> FileRange | None:
         return self._origin.shard_range()
