@@ -63,7 +63,7 @@ def scoped(name: str) -> str:
 
 def to_snake_case(class_name: str) -> str:
     """Return the name Keras derives from a class: `BatchNormalization` gives batch_normalization."""
-    name = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", class_name)
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", class_name)
     name = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
     return f"private{name}" if name.startswith("_") else name
 

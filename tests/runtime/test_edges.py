@@ -88,6 +88,7 @@ def table() -> str:
         "operations": "Operations by dtype, derivatives",
         "keras": "Keras: metrics, steps, symbolic tensors",
         "optimizers": "Ten steps of each optimizer, by each argument",
+        "recurrent": "Recurrent layers, attention over axes, channels first",
         "layers": "Layers, by each argument and input, with derivatives",
         "checkpoints": "What programs do around checkpoints",
         "further": "Functions that few programs use, derivatives",

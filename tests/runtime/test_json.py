@@ -81,12 +81,12 @@ def sliced() -> Any:
     return K.Model(x, x[:, :2])
 
 
-STATEFUL = json.dumps(
+UNKNOWN = json.dumps(
     {
         "class_name": "Sequential",
         "config": {
             "name": "s",
-            "layers": [{"class_name": "LSTM", "config": {"name": "l", "units": 2, "stateful": True}}],
+            "layers": [{"class_name": "LSTM", "config": {"name": "l", "units": 2, "sparse": True}}],
         },
     }
 )
@@ -115,7 +115,7 @@ def test_what_has_no_text_is_rejected(what: str) -> None:
         ("[]", "found a JSON list; expected an object"),
         ("{", "JSON|Expecting"),
         ('{"class_name": "Tower", "config": {}}', "class 'Tower'"),
-        (STATEFUL, "stateful"),
+        (UNKNOWN, "sparse=True"),
         ('{"class_name": "Sequential", "config": {"name": "s", "layers": [3]}}', "int"),
     ],
 )

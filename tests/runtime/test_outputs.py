@@ -128,7 +128,12 @@ REFUSED = {
         "activation 'mine'",
     ),
     "an option": (sequential(dense(lora_rank=3)), "lora_rank=3"),
-    "state": (sequential(layer("LSTM", units=2, stateful=True), shape=(None, 4, 3)), "stateful=True"),
+    "channels first in a recurrent layer": (
+        sequential(
+            layer("ConvLSTM1D", filters=2, kernel_size=2, data_format="channels_first"), shape=(None, 4, 3, 2)
+        ),
+        "data_format='channels_first' is not supported",
+    ),
     "a window that does not fit": (
         sequential(layer("Conv1D", filters=2, kernel_size=[9]), shape=(None, 4, 2)),
         "makes no sense: One of the dimensions in the output is <= 0 due to downsampling",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from formats.keras.layers import LayerRow
+from formats.keras.layers import LAYERS, LayerRow
 
 from .. import dtypes
 from ..containers import Container
@@ -26,9 +26,10 @@ from ..tensor import Tensor, TensorLike, TensorShape, as_tensor
 from ..trackable import AutoTrackable, Trackable
 from ..unknown import refuse
 from ..variable import Variable, has_no_effect
-from . import initializers, regularizers
+from . import activations, initializers, regularizers
 from .activations import as_float
-from .configs import config_of, known_options
+from .arguments import Arguments, arguments_of
+from .configs import ACTIVATIONS, LAYERS_IN, config_of
 from .masks import hang_mask, mask_of, masks_of
 from .symbolic import Call, KerasTensor, call_symbolically
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-__all__ = ["Layer", "deduplicated", "shapes_of"]
+__all__ = ["Layer", "copied", "deduplicated", "shapes_of"]
 
 _training: list[Any] = []
 """Whether the open calls are training, the innermost last; None if unspecified."""
@@ -116,6 +117,9 @@ class Layer(Module):
     _row: ClassVar[LayerRow] = LayerRow()
     """The class's row in the table of layers."""
 
+    _options: dict[str, Any]
+    """The arguments of a class of the table by name, which are attributes, too."""
+
     _passes_masks: ClassVar[bool] = False
     """Whether a mask of the inputs is one of the outputs, or `compute_mask` says which is."""
 
@@ -151,12 +155,14 @@ class Layer(Module):
     _losses: list[Any]
     _batch_input_shape: tuple[int | None, ...] | None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = super().__new__(cls)
-        made.__dict__["_made_with"] = args, kwargs
-        return made
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        row = arguments_of(cls.__name__) if cls.__module__.startswith(_OURS) else None
+        if row is not None:
+            cls._row = LAYERS.get(cls.__name__, LayerRow())
+            cls.__init__ = _constructor(row)  # type: ignore[method-assign]
 
-    def __init__(
+    def _begin(
         self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any
     ) -> None:
         shape = kwargs.pop("input_shape", None)
@@ -196,6 +202,33 @@ class Layer(Module):
         put("built", False)
         put("_computes_mask", type(self).compute_mask is not Layer.compute_mask)
         put("supports_masking", self._passes_masks or self._computes_mask)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """Take the arguments of a row of `arguments.tsv`, or of any layer."""
+
+        def __getattr__(self, name: str) -> Any:
+            """Options are attributes."""
+
+    else:
+        __init__ = _begin
+
+    def _take(self, options: dict[str, Any]) -> None:
+        """Set the arguments of a class of the table."""
+        given = {name: options[name] for name in self._refused if name in options}
+        refuse(type(self).__name__, **given)
+        self._put("_options", options)
+        rows = {row.name: row.option("initializer") for row in self._row.weights}
+        initial = {name: initializers.get(options[how]) for name, how in rows.items() if how in options}
+        self._put("_initial", initial)
+        for name, value in options.items():
+            if name not in LAYERS_IN and not isinstance(getattr(type(self), name, None), property):
+                self._put(name, activations.get(value) if name in ACTIVATIONS else value)
+        self._configure()
+
+    def _configure(self) -> None:
+        """Check the arguments, and set what follows from them."""
 
     def _put(self, name: str, value: Any) -> None:
         """Set an attribute without tracking it."""
@@ -567,15 +600,36 @@ class Layer(Module):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Return a layer with these options; those that Keras writes and that are off need not be known."""
-        off = known_options(cls.__name__) if cls.__module__.startswith(_OURS) else {}
-        missing = object()
-        return cls(**{name: value for name, value in config.items() if off.get(name, missing) != value})
+        """Return a layer with these options."""
+        return cls(**config)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__qualname__} object at {id(self):#x}>"
 
     __hash__ = object.__hash__
+
+
+def _constructor(row: Arguments) -> Any:
+    """Return the `__init__` of a class of the table: its arguments, and those of any layer."""
+
+    def __init__(self: Layer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        options, rest = row.bound(args, kwargs)
+        own = {weight.option(what) for weight in self._row.weights for what in ("regularizer", "constraint")}
+        rest |= {name: options[name] for name in {*own, "activity_regularizer"} & options.keys()}
+        self._begin(**rest)
+        self._take(options)
+
+    __init__.__signature__ = row.signature  # type: ignore[attr-defined]
+    return __init__
+
+
+def copied(layer: Any, **changes: Any) -> Any:
+    """Return a layer that is made as another one was, but for these options; it has no weights yet."""
+    changes = {"name": layer.name, "trainable": layer.trainable, "dtype": layer.dtype, **changes}
+    if not type(layer).__module__.startswith(_OURS):
+        return type(layer).from_config({**layer.get_config(), **changes})
+    own = map_structure(lambda one: copied(one) if isinstance(one, Layer) else one, layer._options)
+    return type(layer)(**{**own, **changes})
 
 
 def _shape_of_any_batch(one: Any) -> Any:

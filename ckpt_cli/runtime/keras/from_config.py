@@ -23,8 +23,9 @@ from formats.wire.jsontext import parse_object
 
 from ..errors import InvalidArgumentError
 from ..nest import flatten
+from .arguments import arguments_of
+from .configs import Budget, Config, class_of, layer_of, registered, unknown
 from .functional import Functional
-from .layer_configs import Budget, Config, layer_from_config, unknown
 from .layers.structural import InputLayer, TFOpLambda
 from .model import Model, Sequential
 from .symbolic import KerasTensor
@@ -32,7 +33,7 @@ from .symbolic import KerasTensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Builder", "model_from_config"]
+__all__ = ["model_from_config", "model_from_json", "model_of"]
 
 _MOST_DEPTH = 32
 _MOST_INPUT = 1 << 22
@@ -66,19 +67,43 @@ def model_from_config(text: str, elements: int, *, keras3: bool) -> Model:
         raise UnsupportedFeatureError(f"the model's configuration: {error}") from error
     budget = Budget(elements)
     try:
-        return Builder(lambda one: layer_from_config(one, budget, keras3=keras3)).model(item, 0)
+        return Builder(lambda one: layer_of(one, keras3=keras3, zeros=budget)).model(item, 0)
     except MemoryError as error:
         raise UnsupportedFeatureError("the model needs more memory than there is") from error
 
 
+def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
+    """Return the model that a text describes, with new weights; ValueError for what is none or not known."""
+    return model_of(parse_object(json_string), custom_objects)
+
+
+def model_of(item: Config, custom_objects: dict[str, Any] | None = None, *, keras3: bool = False) -> Any:
+    """Return the model that a configuration describes, with new weights; ValueError as `model_from_json`."""
+    known = {**registered, **(custom_objects or {})}
+
+    def layer(one: Config) -> Any:
+        class_name = one.get("class_name")
+        if class_of(one, known) is None and arguments_of(class_called(one)) is None:
+            raise ValueError(f"Unknown layer: '{class_name}'. Please ensure you are using `custom_objects`.")
+        return layer_of(one, known, keras3=keras3)
+
+    try:
+        own = class_of(item, known)
+        if own is not None:
+            return own.from_config(item["config"])
+        return Builder(layer, needs_input=False).model(item, 0)
+    except UnsupportedFeatureError as error:
+        raise ValueError(str(error)) from error
+
+
 class Builder:
-    """Builds models of layers that `make_layer` makes of their configurations."""
+    """Builds models of layers that `make_layer` makes of their configurations.
 
-    _needs_input = True
-    """Whether a model must be built, which requires the shape of its input."""
+    With `needs_input`, a model must be built, which requires the shape of its input.
+    """
 
-    def __init__(self, make_layer: Callable[[Config], Any]) -> None:
-        self._make_layer = make_layer
+    def __init__(self, make_layer: Callable[[Config], Any], *, needs_input: bool = True) -> None:
+        self._make_layer, self._needs_input = make_layer, needs_input
 
     def model(self, item: Config, depth: int) -> Model:
         config, class_name = item.get("config"), class_called(item)

@@ -235,8 +235,8 @@ class Orthogonal(Initializer):
     """An orthogonal matrix, of a random one's QR decomposition."""
 
     def __init__(self, gain: float = 1.0, seed: int | None = None) -> None:
-        super().__init__(seed)
         self.gain = gain
+        super().__init__(seed)
 
     def _values(self, shape: tuple[int, ...], dtype: DType) -> Any:
         if len(shape) < 2:

@@ -94,6 +94,16 @@ class Model(Trainer, Layer):
             f"No such layer: {name}. Existing layers are: {[layer.name for layer in self.layers]}."
         )
 
+    def reset_states(self) -> None:
+        """Have the recurrent layers that keep their states begin with zeros."""
+        for layer in self.layers:
+            if getattr(layer, "stateful", False) and hasattr(layer, "reset_states"):
+                layer.reset_states()
+
+    @property
+    def stateful(self) -> bool:
+        return any(getattr(layer, "stateful", False) for layer in self.layers)
+
     def _require_built(self) -> None:
         if not self.built:
             raise ValueError(

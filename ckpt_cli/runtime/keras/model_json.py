@@ -17,16 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.errors import UnsupportedFeatureError
-from formats.wire.jsontext import parse_object
-
 from ..nest import flatten, map_structure
 from ..tensor import Tensor
 from . import layers
-from .configs import described, registered
-from .from_config import Builder
+from .configs import Config, described
+from .from_config import model_of
 from .functional import Functional
-from .layer_configs import in_keras_2
 from .layers.structural import InputLayer, TFOpLambda
 from .model import Model, Sequential
 from .symbolic import Call, KerasTensor
@@ -34,14 +30,9 @@ from .symbolic import Call, KerasTensor
 if TYPE_CHECKING:
     from .base_layer import Layer
 
-__all__ = [
-    "VERSION", "config_of_functional", "config_of_sequential", "model_from_json", "model_of", "to_json",
-]  # fmt: skip
-
-Item = dict[str, Any]
+__all__ = ["VERSION", "config_of_functional", "config_of_sequential", "model_of", "to_json"]
 
 VERSION = {"keras_version": "2.15.0", "backend": "tensorflow"}
-_ATTENDED = ("query_shape", "key_shape", "value_shape")
 _BUILT_BY_BASE = frozenset(
     [
         "Activation", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "Cropping1D", "Cropping2D",
@@ -60,53 +51,6 @@ def to_json(model: Model, **kwargs: Any) -> str:
     return json.dumps({"class_name": _class_of(model), "config": model.get_config(), **VERSION}, **kwargs)
 
 
-def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
-    """Return the model that a text describes, with new weights; ValueError for what is none or not known."""
-    return model_of(parse_object(json_string), custom_objects)
-
-
-def model_of(item: Item, custom_objects: dict[str, Any] | None = None, *, keras3: bool = False) -> Any:
-    """Return the model that a configuration describes, with new weights; ValueError as `model_from_json`."""
-    known = {**registered, **(custom_objects or {})}
-    try:
-        own = _own_class(item, known)
-        if own is not None:
-            return own.from_config(item["config"])
-        return _Anew(lambda one: _made_of(one, known, keras3)).model(item, 0)
-    except UnsupportedFeatureError as error:
-        raise ValueError(str(error)) from error
-
-
-class _Anew(Builder):
-    _needs_input = False
-
-
-def _own_class(item: Item, known: dict[str, Any]) -> Any:
-    """Return the class of a program's own that a configuration is of; None for one of Keras'."""
-    return known.get(str(item.get("registered_name"))) or known.get(str(item.get("class_name")))
-
-
-def _made_of(item: Item, known: dict[str, Any], keras3: bool = False) -> Layer:
-    name = item.get("class_name")
-    own = _own_class(item, known)
-    if own is None and keras3:
-        item = in_keras_2(item)
-    cls = own or getattr(layers, str(name), None)
-    if cls is None:
-        raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using `custom_objects`.")
-    config = {key: _with_layers(value, known, keras3) for key, value in item["config"].items()}
-    # an attention learns its shapes again when it is called
-    return cls.from_config({key: None if key in _ATTENDED else value for key, value in config.items()})
-
-
-def _with_layers(value: Any, known: dict[str, Any], keras3: bool) -> Any:
-    """Return the value of an option with layers in place of their configurations."""
-    if isinstance(value, list):
-        return [_with_layers(part, known, keras3) for part in value]
-    is_layer = isinstance(value, dict) and hasattr(layers, str(value.get("class_name")))
-    return _made_of(value, known, keras3) if is_layer else value
-
-
 def _class_of(model: Model) -> str:
     for kind in (Sequential, Functional):
         if type(model) is kind:
@@ -116,7 +60,7 @@ def _class_of(model: Model) -> str:
     )
 
 
-def _described(layer: Layer, shape: Any) -> Item:
+def _described(layer: Layer, shape: Any) -> Config:
     if isinstance(layer, Model):
         _class_of(layer)
         if "compiled_metrics" in layer.__dict__:
@@ -134,7 +78,7 @@ def _described(layer: Layer, shape: Any) -> Item:
     return {**item, "build_config": {"input_shape": shape}}
 
 
-def _say_cells(item: Item, cell: Any, width: int | None) -> None:
+def _say_cells(item: Config, cell: Any, width: int | None) -> None:
     """Say of the configuration of a cell, or of each in a stack, what it was built for."""
     if not isinstance(cell, layers.StackedRNNCells):
         item["build_config"] = {"input_shape": [None, width]}
@@ -147,7 +91,7 @@ def _say_cells(item: Item, cell: Any, width: int | None) -> None:
 # Sequential -----------------------------------------------------------------------------
 
 
-def config_of_sequential(model: Any) -> Item:
+def config_of_sequential(model: Any) -> Config:
     stack: list[Layer] = model.layers
     if model._input is None:
         return {"name": model.name, "layers": [_described(layer, None) for layer in stack]}
@@ -159,7 +103,7 @@ def config_of_sequential(model: Any) -> Item:
 # Functional -----------------------------------------------------------------------------
 
 
-def config_of_functional(model: Functional) -> Item:
+def config_of_functional(model: Functional) -> Config:
     shapes = _shapes(model)
     nodes = _Nodes(model)
     items = []
@@ -197,7 +141,7 @@ def _input_shape(call: Call, shapes: dict[int, Any]) -> Any:
     return map_structure(lambda one: shapes[id(one)], call.args[0])
 
 
-def _attention_shapes(call: Call, shapes: dict[int, Any]) -> Item:
+def _attention_shapes(call: Call, shapes: dict[int, Any]) -> Config:
     query, given = _arguments(call)
     value = given["value"]
     key = given.get("key", value)
@@ -258,7 +202,7 @@ class _Nodes:
         raise NotImplementedError(f"a call with {value!r} is not known in JSON")
 
 
-def _arguments(call: Call) -> tuple[Any, Item]:
+def _arguments(call: Call) -> tuple[Any, Config]:
     """Return the first argument of a call, and the others by name."""
     if isinstance(call.layer, TFOpLambda):
         operands = call.args[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..unknown import refuse
+from .from_config import model_from_json
 from .functional import Functional
 from .model import Model, Sequential
-from .model_json import model_from_json
 from .saving import load_model, save_model
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model", "load_model", "model_from_json", "save_model"]

@@ -30,7 +30,7 @@ from ..variable import has_no_effect
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["Traced", "drawn_seed", "dropped", "operation_seeds", "reset_seed", "seeded", "site"]
+__all__ = ["Traced", "drawn_seed", "dropped", "is_traced", "operation_seeds", "reset_seed", "seeded", "site"]
 
 _op = OPERATIONS
 
@@ -102,6 +102,11 @@ class _Called:
 
     def __exit__(self, *exception: object) -> None:
         _state.call = self._before
+
+
+def is_traced() -> bool:
+    """Whether a function runs that TensorFlow traces."""
+    return _state.call is not None
 
 
 def site() -> Hashable | None:

@@ -6,10 +6,12 @@ from ...unknown import absent
 from ..base_layer import Layer
 from . import attention, convolution, core, framing, normalization, recurrent, structural
 from .attention import *  # noqa: F403
+from .attention import GroupQueryAttention as GroupQueryAttention  # of Keras 3
 from .convolution import *  # noqa: F403
 from .core import *  # noqa: F403
 from .framing import *  # noqa: F403
 from .normalization import *  # noqa: F403
+from .normalization import RMSNormalization as RMSNormalization  # of Keras 3
 from .recurrent import *  # noqa: F403
 from .structural import *  # noqa: F403
 

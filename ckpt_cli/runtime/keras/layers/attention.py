@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+import string
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.keras.layers import LAYERS
-
 from ...functions import reduce_sum
 from ...ops.elementwise import cast
 from ...ops.random import dropped
+from ...shaping import repeat
 from ...tensor import OPERATIONS, Tensor, as_tensor
-from ...unknown import refuse
-from .. import activations, initializers
+from .. import initializers
 from ..base_layer import Layer
 from ..masks import all_of, as_mask, mask_of
 from .core import Dropout, Random, Softmax
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...variable import Variable
 
 __all__ = ["AdditiveAttention", "Attention", "EinsumDense", "MultiHeadAttention"]
@@ -30,28 +31,14 @@ _op = OPERATIONS
 class EinsumDense(Layer):
     """activation(einsum(equation, x, kernel) + bias); `output_shape` is without the batch, None follows x."""
 
-    _row = LAYERS["EinsumDense"]
     kernel: Variable
     bias: Variable | None
 
-    def __init__(
-        self,
-        equation: str,
-        output_shape: Any,
-        activation: Any = None,
-        bias_axes: str | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        activity_regularizer: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)  # Keras does not follow activity_regularizer here, either.
-        self.equation, self.bias_axes = equation, bias_axes
-        self.partial_output_shape: Any = (
-            list(output_shape) if isinstance(output_shape, list | tuple) else [output_shape]
-        )
-        self.activation = activations.get(activation)
-        self._put("_initial", initializers.by_name(kernel=kernel_initializer, bias=bias_initializer))
+    def _configure(self) -> None:
+        # Keras does not follow activity_regularizer here, either.
+        shape = self._options["output_shape"]
+        self.partial_output_shape: Any = list(shape) if isinstance(shape, list | tuple) else [shape]
+        self._put("_activity_regularizer", None)
 
     def build(self, input_shape: Any) -> None:
         left, _, output = self.equation.partition("->")
@@ -81,27 +68,23 @@ def _masks_along(query: Any, value: Any, key: Any) -> list[Any]:
     return [_op["expand_dims"](as_mask(mask), axis=axis) for mask, axis in masks if mask is not None]
 
 
-def _causal(scores: Tensor) -> Tensor:
+def _causal(query: Tensor, value: Tensor) -> Tensor:
     """Return which places each place sees that sees no later one."""
-    return as_tensor(np.tril(np.ones(scores.shape[-2:], bool))[None])
+    return as_tensor(np.tril(np.ones((query.shape[1], value.shape[1]), bool))[None])
 
 
 class Attention(Random):
     """softmax(scores of query and key) · value, for inputs [query, value] or [query, value, key]."""
 
-    _row = LAYERS["Attention"]
     _refused = ("causal",)
     _initial_scale = "ones"
     scale: Variable | None
     concat_score_weight: Variable
 
-    def __init__(
-        self, use_scale: bool = False, score_mode: str = "dot", dropout: float = 0.0, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        if score_mode not in ("dot", "concat"):
-            raise ValueError(f'Received: {score_mode=}. Acceptable values are: ["dot", "concat"]')
-        self.use_scale, self.score_mode, self.dropout = use_scale, score_mode, dropout
+    def _configure(self) -> None:
+        super()._configure()
+        if self.score_mode not in ("dot", "concat"):
+            raise ValueError(f'Received: {self.score_mode=}. Acceptable values are: ["dot", "concat"]')
         weights = dict.fromkeys(("scale", "concat_score_weight"), initializers.get(self._initial_scale))
         self._put("_initial", weights)
 
@@ -135,7 +118,7 @@ class Attention(Random):
         to_query, to_value, *_ = self._listed(mask, "mask", len(inputs)) if mask else (None, None)
         scores = self._scores(query, more[0] if more else value)
         seen = None if to_value is None else _op["expand_dims"](as_mask(to_value), axis=-2)
-        seen = all_of([seen, _causal(scores) if use_causal_mask else None])
+        seen = all_of([seen, _causal(query, value) if use_causal_mask else None])
         if seen is not None:
             least = 65504.0 if scores.dtype.name == "float16" else 1.0e9
             scores = scores - least * cast(_op["logical_not"](seen), scores.dtype)
@@ -156,11 +139,8 @@ def _sums(query: Tensor, key: Tensor) -> Tensor:
 class AdditiveAttention(Attention):
     """The same, where scores are sums of tanh(query + key)."""
 
-    _row = LAYERS["AdditiveAttention"]
+    score_mode = "dot"
     _initial_scale = "glorot_uniform"
-
-    def __init__(self, use_scale: bool = True, **kwargs: Any) -> None:
-        super().__init__(use_scale, **kwargs)
 
     def build(self, input_shape: Any) -> None:
         value = input_shape[1]
@@ -174,67 +154,55 @@ class AdditiveAttention(Attention):
 class MultiHeadAttention(Layer):
     """softmax(query · key / √key_dim) · value for each head, and all heads projected back.
 
-    Inputs are [batch, places, features]; attention is over the places.
+    Inputs are [batch, ..., features]; attention is over the axes of places, all unless `attention_axes` says.
     """
 
-    _how: dict[str, Any]
     _passes_masks = True
+    _equations: tuple[str, str]
 
-    def __init__(
-        self,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int | None = None,
-        dropout: float = 0.0,
-        use_bias: bool = True,
-        output_shape: Any = None,
-        attention_axes: Any = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        if attention_axes not in (None, 1, (1,), [1]):
-            raise NotImplementedError(
-                f"attention_axes={attention_axes!r} is not supported, only the axis of places"
-            )
-        if not isinstance(output_shape, int | None):
-            refuse("MultiHeadAttention", output_shape=output_shape)
-        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
-        self._num_heads, self._key_dim, self._value_dim = num_heads, key_dim, value_dim or key_dim
-        self._dropout, self._use_bias, self._out_features = dropout, use_bias, output_shape
-        how = {
-            "kernel_initializer": kernel_initializer, "bias_initializer": bias_initializer,
-            "kernel_regularizer": kernel_regularizer, "bias_regularizer": bias_regularizer,
-            "kernel_constraint": kernel_constraint, "bias_constraint": bias_constraint, "dtype": self.dtype,
-        }  # fmt: skip
-        self._put("_how", how)
+    def _configure(self) -> None:
+        options = self._options
+        axes, shape = options["attention_axes"], options["output_shape"]
+        self._put("_axes", tuple(axes) if isinstance(axes, list | tuple) else axes and (axes,))
+        self._put("_out", list(shape) if isinstance(shape, list | tuple) else shape and [shape])
+        how = {name: options[name] for name in options if name.startswith(("kernel_", "bias_"))}
+        self._put("_how", {**how, "dtype": self.dtype})
 
-    def _projection(self, name: str, features: int) -> EinsumDense:
-        bias = "de" if self._use_bias else None
-        shape = [None, self._num_heads, features]
-        return EinsumDense("abc,cde->abde", shape, bias_axes=bias, name=name, **self._how)
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        """Return the number of heads, and the size of each, of each projection."""
+        heads, key, value = self.num_heads, self.key_dim, self.value_dim or self.key_dim
+        return {"query": (heads, key), "key": (heads, key), "value": (heads, value)}
 
-    def _build_from_signature(self, query: Any) -> None:
-        self._query_dense = self._projection("query", self._key_dim)
-        self._key_dense = self._projection("key", self._key_dim)
-        self._value_dense = self._projection("value", self._value_dim)
-        self._softmax = Softmax(axis=-1, dtype=self.dtype)
-        self._dropout_layer = Dropout(self._dropout, dtype=self.dtype)
-        features = self._out_features or query.shape[-1]
-        bias = "e" if self._use_bias else None
-        shape = [None, features]
-        self._output_dense = EinsumDense(
-            "abcd,cde->abe", shape, bias_axes=bias, name="attention_output", **self._how
-        )
+    def _projection(self, name: str, rank: int, bound: int, sizes: Sequence[int]) -> EinsumDense:
+        """Return what maps the last `bound` axes of a tensor of some rank to axes of these sizes."""
+        free, others = _letters(rank - bound), _letters(bound + len(sizes), rank - bound)
+        equation = f"{free}{others[:bound]},{others}->{free}{others[bound:]}"
+        shape, bias = [None] * (rank - bound - 1) + [*sizes], others[bound:] if self.use_bias else None
+        return EinsumDense(equation, shape, bias_axes=bias, name=name, **self._how)
 
     def _build_for(self, inputs: Any) -> None:
-        self._build_from_signature(inputs)
+        rank = inputs.ndim
+        for name, sizes in self._sizes().items():
+            setattr(self, f"_{name}_dense", self._projection(name, rank, 1, sizes))
+        places = self._axes or tuple(range(1, rank - 1))
+        self._put("_axes", places)
+        last = tuple(range(-len(places), 0))
+        self._softmax = Softmax(axis=last[0] if len(last) == 1 else last, dtype=self.dtype)
+        self._dropout_layer = Dropout(self.dropout, dtype=self.dtype)
+        output = self._projection("attention_output", rank + 1, 2, self._out or [inputs.shape[-1]])
+        self._output_dense = output
+        target, source = _letters(rank + 1), list(_letters(rank + 1))
+        for letter, place in zip(_letters(len(places), rank + 1), places, strict=True):
+            source[place] = letter
+        kept = [letter for at, letter in enumerate(target[:-1]) if at not in places]
+        scores = "".join([*kept, *(target[at] for at in places), *(source[at] for at in places)])
+        of = "".join(source)
+        self._put("_equations", (f"{of},{target}->{scores}", f"{scores},{of}->{target}"))
         self._put("built", True)
+
+    def _shared(self, heads: Tensor) -> Any:
+        """Return keys or values with one head for each of the queries'."""
+        return heads
 
     def call(
         self,
@@ -246,16 +214,43 @@ class MultiHeadAttention(Layer):
         training: Any = None,
         use_causal_mask: bool = False,
     ) -> Any:
-        queries = self._query_dense(query) * (1.0 / math.sqrt(float(self._key_dim)))
-        keys = self._key_dense(value if key is None else key)
-        values = self._value_dense(value)
-        scores = _op["einsum"](keys, queries, equation="aecd,abcd->acbe")
-        automatic = all_of([*_masks_along(query, value, key), _causal(scores) if use_causal_mask else None])
+        size = self._sizes()["query"][1]
+        queries = self._query_dense(query) * (1.0 / math.sqrt(float(size)))
+        keys = self._shared(self._key_dense(value if key is None else key))
+        values = self._shared(self._value_dense(value))
+        products, weighed = self._equations
+        scores = _op["einsum"](keys, queries, equation=products)
+        causal = _causal(query, value) if use_causal_mask else None
+        automatic = all_of([*_masks_along(query, value, key), causal])
         if automatic is not None:
             attention_mask = automatic if attention_mask is None else as_mask(attention_mask) & automatic
-        if attention_mask is not None and attention_mask.ndim == 3:
-            attention_mask = _op["expand_dims"](attention_mask, axis=1)
+        if attention_mask is not None:
+            for _ in range(scores.ndim - attention_mask.ndim):
+                attention_mask = _op["expand_dims"](attention_mask, axis=-2 * len(self._axes) - 1)
         weights = self._softmax(scores, mask=attention_mask)
         dropped = self._dropout_layer(weights, training=training)
-        out = self._output_dense(_op["einsum"](dropped, values, equation="acbe,aecd->abcd"))
+        out = self._output_dense(_op["einsum"](dropped, values, equation=weighed))
         return (out, weights) if return_attention_scores else out
+
+
+def _letters(count: int, first: int = 0) -> str:
+    return string.ascii_lowercase[first : first + count]
+
+
+class GroupQueryAttention(MultiHeadAttention):
+    """Keras 3's attention in which several heads of queries share one of keys and values."""
+
+    def _configure(self) -> None:
+        super()._configure()
+        heads, groups = self.num_query_heads, self.num_key_value_heads
+        if heads % groups:
+            raise ValueError(
+                f"`num_query_heads` must be divisible by `num_key_value_heads`. Received: {heads}, {groups}"
+            )
+
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        shared = (self.num_key_value_heads, self.head_dim)
+        return {"query": (self.num_query_heads, self.head_dim), "key": shared, "value": shared}
+
+    def _shared(self, heads: Tensor) -> Any:
+        return repeat(heads, self.num_query_heads // self.num_key_value_heads, 2)

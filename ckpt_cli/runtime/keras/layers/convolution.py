@@ -5,31 +5,25 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from formats.keras.layers import LAYERS
-
 from ...errors import InvalidArgumentError
 from ...ops import convolution, windows
 from ...ops.elementwise import cast
-from ...tensor import OPERATIONS, Tensor
+from ...tensor import OPERATIONS, Tensor, TensorShape
 from ...unknown import refuse
-from .. import activations, initializers
 from ..base_layer import Layer
+from .core import is_channels_first
 
 if TYPE_CHECKING:
     from ...variable import Variable
 
 __all__ = [
     "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "Conv1D", "Conv2D", "Conv2DTranspose",
-    "Conv3D", "DepthwiseConv2D", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D",
-    "GlobalMaxPooling2D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "SeparableConv2D",
+    "Conv3D", "DepthwiseConv2D", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D",
+    "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D", "MaxPooling1D", "MaxPooling2D",
+    "MaxPooling3D", "SeparableConv2D",
 ]  # fmt: skip
 
 _op = OPERATIONS
-
-
-def channels_last(data_format: str | None) -> None:
-    if data_format not in (None, "channels_last"):
-        raise NotImplementedError(f"data_format={data_format!r} is not supported, only 'channels_last'")
 
 
 def _padding(value: str, *also: str) -> str:
@@ -47,57 +41,68 @@ def numbers(option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ..
     return tuple(numbers)
 
 
-class _Convolution(Layer):
-    """activation(convolution of x with kernel + bias); kernel [*axes, in, filters]."""
+class Spatial(Layer):
+    """Base of layers of [batch, *axes, channels], or [batch, channels, *axes] with `channels_first`.
+
+    They compute with the channels last. TensorFlow has some kernels with the channels first on GPUs alone.
+    """
 
     _rank: ClassVar[int]
+    padding: str
+
+    def _configure(self) -> None:
+        self._put("_ndim", ("ndim", self._rank + 2))
+        self._put("_is_first", is_channels_first(self._options.get("data_format")))
+
+    def build(self, input_shape: Any) -> None:
+        if self._is_first:
+            batch, first, *axes = input_shape
+            input_shape = TensorShape((batch, *axes, first))
+        self._make(input_shape)
+        self.built = True
+
+    def _make(self, shape: Any) -> None:
+        """Make the weights for inputs of a shape with the channels last."""
+
+    def call(self, inputs: Tensor) -> Any:
+        if not self._is_first:
+            return self._computed(inputs)
+        out = self._computed(_op["transpose"](inputs, perm=(0, *range(2, inputs.ndim), 1)))
+        return _op["transpose"](out, perm=(0, out.ndim - 1, *range(1, out.ndim - 1)))
+
+    def _computed(self, inputs: Tensor) -> Any:
+        """Return the output of an input with the channels last, also so."""
+        raise NotImplementedError
+
+
+class _Convolution(Spatial):
+    """activation(convolution of x with kernel + bias); kernel [*axes, in, filters]."""
+
     _also_padded: ClassVar[tuple[str, ...]] = ()
     kernel: Variable
     bias: Variable | None
-    kernel_size: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation_rate: tuple[int, ...]
+    groups = 1
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **kwargs: Any,
-    ) -> None:
-        channels_last(data_format)
-        super().__init__(**kwargs)
+    def _configure(self) -> None:
+        super()._configure()
         self._put("_ndim", ("min_ndim", self._rank + 2))
-        self.filters, self.groups, self.use_bias = filters, groups, use_bias
-        self.padding = _padding(padding, *self._also_padded)
-        self._put("kernel_size", numbers("kernel_size", kernel_size, self._rank))
-        self._put("strides", numbers("strides", strides, self._rank))
-        self._put("dilation_rate", numbers("dilation_rate", dilation_rate, self._rank))
+        self.padding = _padding(self.padding, *self._also_padded)
+        for option in ("kernel_size", "strides", "dilation_rate"):
+            self._put(option, numbers(option, getattr(self, option), self._rank))
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ValueError(
                 f"`strides > 1` not supported in conjunction with `dilation_rate > 1`. Received: "
                 f"strides={self.strides} and dilation_rate={self.dilation_rate}"
             )
-        self.activation = activations.get(activation)
-        kernel = self._row.weights[0].name
-        self._put("_initial", initializers.by_name(**{kernel: kernel_initializer, "bias": bias_initializer}))
 
-    def build(self, input_shape: Any) -> None:
-        channels = input_shape[-1]
+    def _make(self, shape: Any) -> None:
+        channels = shape[-1]
         if self.filters <= 0:
             raise ValueError(
                 "Invalid value for argument `filters`. Expected a strictly positive value. Received "
                 f"filters={self.filters}."
             )
-        self._check_size(input_shape)
+        self._check_size(shape)
         if channels % self.groups or self.filters % self.groups:
             raise ValueError(
                 f"{channels} channels and {self.filters} filters cannot be cut into {self.groups} groups."
@@ -135,7 +140,7 @@ class _Convolution(Layer):
         ]
         return _op["concat"](*parts, axis=-1)
 
-    def call(self, inputs: Tensor) -> Any:
+    def _computed(self, inputs: Tensor) -> Any:
         if inputs.ndim > self._rank + 2:
             raise NotImplementedError(
                 f"{self.name}: an input of rank {inputs.ndim} is not supported, only of {self._rank + 2}"
@@ -149,18 +154,15 @@ class _Convolution(Layer):
 class Conv1D(_Convolution):
     """Convolution over [batch, time, channels]; `causal` looks at no later time."""
 
-    _row = LAYERS["Conv1D"]
     _rank = 1
     _also_padded = ("causal",)
 
 
 class Conv2D(_Convolution):
-    _row = LAYERS["Conv2D"]
     _rank = 2
 
 
 class Conv3D(_Convolution):
-    _row = LAYERS["Conv3D"]
     _rank = 3
 
     def _convolved(self, inputs: Tensor) -> Tensor:
@@ -177,38 +179,19 @@ class Conv3D(_Convolution):
 class Conv2DTranspose(Conv2D):
     """Each element of x spread by the kernel over a larger image; kernel [height, width, filters, in]."""
 
-    _row = LAYERS["Conv2DTranspose"]
     most_elements: int | None = None
     """Of an output of one example; a layer that a file describes has a limit, as its strides may be any."""
-
-    output_padding: tuple[int, ...] | None
 
     def _check_size(self, input_shape: Any) -> None:
         """Take any size: outputs are larger than inputs."""
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        output_padding: Any = None,
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **kwargs: Any,
-    ) -> None:
-        refuse("Conv2DTranspose", groups=kwargs.pop("groups", 1) != 1)
-        super().__init__(
-            filters, kernel_size, strides, padding, data_format, dilation_rate, 1, activation, use_bias,
-            kernel_initializer, bias_initializer, **kwargs,
-        )  # fmt: skip
+    def _configure(self) -> None:
+        super()._configure()
+        refuse("Conv2DTranspose", groups=self.groups != 1)
         if len(set(self.dilation_rate)) > 1:
             raise ValueError(f"dilation_rate={self.dilation_rate}: both dimensions must be equal")
-        padded = None if output_padding is None else numbers("output_padding", output_padding, 2, 0)
+        given = self.output_padding
+        padded = None if given is None else numbers("output_padding", given, 2, 0)
         if padded and any(extra >= stride for extra, stride in zip(padded, self.strides, strict=True)):
             raise ValueError(
                 f"Strides must be greater than output padding. Received strides={self.strides}, "
@@ -237,32 +220,11 @@ class Conv2DTranspose(Conv2D):
 class DepthwiseConv2D(_Convolution):
     """Each channel convolved by itself; kernel [height, width, in, multiplier]."""
 
-    _row = LAYERS["DepthwiseConv2D"]
     _rank = 2
     depthwise_kernel: Variable
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        depth_multiplier: int = 1,
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            0, kernel_size, strides, padding, data_format, dilation_rate, 1, activation, use_bias,
-            depthwise_initializer, bias_initializer, **kwargs,
-        )  # fmt: skip
-        self.depth_multiplier = depth_multiplier
-
-    def build(self, input_shape: Any) -> None:
-        self._make_weights(CHANNELS=input_shape[-1])
+    def _make(self, shape: Any) -> None:
+        self._make_weights(CHANNELS=shape[-1])
 
     def _convolved(self, inputs: Tensor) -> Tensor:
         return convolution.depthwise_conv2d(
@@ -273,58 +235,27 @@ class DepthwiseConv2D(_Convolution):
 class SeparableConv2D(DepthwiseConv2D):
     """Each channel convolved by itself, and what comes out mixed at each place."""
 
-    _row = LAYERS["SeparableConv2D"]
     pointwise_kernel: Variable
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: Any = 1,
-        depth_multiplier: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kernel_size, strides, padding, depth_multiplier, data_format, dilation_rate, activation, use_bias,
-            depthwise_initializer, bias_initializer, **kwargs,
-        )  # fmt: skip
-        self.filters = filters
-        mixing = initializers.by_name(pointwise_kernel=pointwise_initializer)
-        self._put("_initial", {**self._initial, **mixing})
 
     def _convolved(self, inputs: Tensor) -> Tensor:
         apart = super()._convolved(inputs)
         return convolution.convolution(apart, self.pointwise_kernel, (1, 1), "valid", (1, 1))
 
 
-class MaxPooling2D(Layer):
+class MaxPooling2D(Spatial):
     """The largest of each window."""
 
     _pool = staticmethod(windows.max_pool)
-    _rank: ClassVar[int] = 2
-    pool_size: tuple[int, ...]
-    strides: tuple[int, ...]
+    _rank = 2
 
-    def __init__(
-        self, pool_size: Any = (2, 2), strides: Any = None, padding: str = "valid",
-        data_format: str | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        channels_last(data_format)
-        super().__init__(**kwargs)
-        self._put("_ndim", ("ndim", self._rank + 2))
-        self.padding = _padding(padding)
-        self._put("pool_size", numbers("pool_size", pool_size, self._rank))
-        self._put("strides", numbers("strides", pool_size if strides is None else strides, self._rank))
+    def _configure(self) -> None:
+        super()._configure()
+        self.padding = _padding(self.padding)
+        strides = self.pool_size if self.strides is None else self.strides
+        self._put("strides", numbers("strides", strides, self._rank))
+        self._put("pool_size", numbers("pool_size", self.pool_size, self._rank))
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def _computed(self, inputs: Tensor) -> Tensor:
         sizes = zip(inputs.shape[1:-1], self.pool_size, strict=True)
         if self.padding == "valid" and any(size < width for size, width in sizes):
             raise NotImplementedError(
@@ -336,21 +267,9 @@ class MaxPooling2D(Layer):
 class MaxPooling1D(MaxPooling2D):
     _rank = 1
 
-    def __init__(
-        self, pool_size: Any = 2, strides: Any = None, padding: str = "valid",
-        data_format: str | None = "channels_last", **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(pool_size, strides, padding, data_format, **kwargs)
-
 
 class MaxPooling3D(MaxPooling2D):
     _rank = 3
-
-    def __init__(
-        self, pool_size: Any = (2, 2, 2), strides: Any = None, padding: str = "valid",
-        data_format: str | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(pool_size, strides, padding, data_format, **kwargs)
 
 
 class AveragePooling2D(MaxPooling2D):
@@ -358,12 +277,12 @@ class AveragePooling2D(MaxPooling2D):
 
     _pool = staticmethod(windows.avg_pool)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def _computed(self, inputs: Tensor) -> Tensor:
         if not inputs.dtype.is_floating:
             raise InvalidArgumentError(
                 f"Value for attr 'T' of {inputs.dtype.name} is not in the list of allowed values [Op:AvgPool]"
             )
-        return super().call(inputs)
+        return super()._computed(inputs)
 
 
 class AveragePooling1D(AveragePooling2D, MaxPooling1D):
@@ -374,29 +293,34 @@ class AveragePooling3D(AveragePooling2D, MaxPooling3D):
     pass
 
 
-class GlobalAveragePooling2D(Layer):
+class GlobalAveragePooling2D(Spatial):
     _reduction = "reduce_mean"
-    _axes: ClassVar[tuple[int, ...]] = (1, 2)
-    _ndim = ("ndim", 4)
-
-    def __init__(self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any) -> None:
-        channels_last(data_format)
-        super().__init__(**kwargs)
-        self.keepdims = keepdims
+    _rank = 2
 
     def call(self, inputs: Tensor) -> Tensor:
-        return _op[self._reduction](inputs, axis=self._axes, keepdims=self.keepdims)
+        return self._reduced(self._reduction, inputs)
+
+    def _reduced(self, reduction: str, inputs: Tensor) -> Tensor:
+        axes = tuple(range(2 if self._is_first else 1, self._rank + (2 if self._is_first else 1)))
+        return _op[reduction](inputs, axis=axes, keepdims=self.keepdims)
 
 
 class GlobalMaxPooling2D(GlobalAveragePooling2D):
     _reduction = "reduce_max"
 
 
+class GlobalAveragePooling3D(GlobalAveragePooling2D):
+    _rank = 3
+
+
+class GlobalMaxPooling3D(GlobalMaxPooling2D):
+    _rank = 3
+
+
 class GlobalAveragePooling1D(GlobalAveragePooling2D):
     """The mean over time, of the times that a mask lets through."""
 
-    _axes = (1,)
-    _ndim = ("ndim", 3)
+    _rank = 1
     _passes_masks = True
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -405,14 +329,9 @@ class GlobalAveragePooling1D(GlobalAveragePooling2D):
     def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
         if mask is None:
             return super().call(inputs)
-        weights = _op["expand_dims"](cast(mask, inputs.dtype), axis=2)
-        total, count = (
-            _op["reduce_sum"](one, axis=self._axes, keepdims=self.keepdims)
-            for one in (inputs * weights, weights)
-        )
-        return total / count
+        weights = _op["expand_dims"](cast(mask, inputs.dtype), axis=1 if self._is_first else 2)
+        return self._reduced("reduce_sum", inputs * weights) / self._reduced("reduce_sum", weights)
 
 
 class GlobalMaxPooling1D(GlobalMaxPooling2D):
-    _axes = (1,)
-    _ndim = ("ndim", 3)
+    _rank = 1

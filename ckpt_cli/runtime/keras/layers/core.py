@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from formats.keras.layers import LAYERS
-
 from ...errors import InvalidArgumentError
 from ...ops.elementwise import cast
 from ...ops.random import dropped
 from ...random import normal
 from ...tensor import OPERATIONS, Tensor, TensorShape, as_tensor
 from ...unknown import refuse
-from .. import activations, initializers
+from .. import activations
 from ..base_layer import Layer
 from ..masks import hang_mask
 from ..symbolic import KerasTensor
@@ -33,43 +31,19 @@ _op = OPERATIONS
 class Dense(Layer):
     """activation(x · kernel + bias)."""
 
-    _row = LAYERS["Dense"]
     _inputs_wanted = 1
     _passes_masks = True
     _last_dim: int
+    units: int
     kernel: Variable
     bias: Variable | None
 
-    def __init__(
-        self,
-        units: int,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            activity_regularizer=activity_regularizer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-            **kwargs,
-        )
-        self.units = int(units)
+    def _configure(self) -> None:
+        given, self.units = self.units, int(self.units)
         if self.units < 0:
             raise ValueError(
-                f"Received an invalid value for `units`, expected a positive integer. Received: units={units}"
+                f"Received an invalid value for `units`, expected a positive integer. Received: units={given}"
             )
-        self.activation = activations.get(activation)
-        self.use_bias = use_bias
-        self._put("_initial", initializers.by_name(kernel=kernel_initializer, bias=bias_initializer))
 
     def build(self, input_shape: Any) -> None:
         first = input_shape[0] if len(input_shape) else ()
@@ -102,10 +76,6 @@ class Dense(Layer):
 class Activation(Layer):
     _passes_masks = True
 
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.activation = activations.get(activation)
-
     def call(self, inputs: Tensor) -> Any:
         return self.activation(inputs)
 
@@ -113,21 +83,13 @@ class Activation(Layer):
 class ReLU(Layer):
     _passes_masks = True
 
-    def __init__(
-        self,
-        max_value: float | None = None,
-        negative_slope: float = 0.0,
-        threshold: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        given = {"max_value": max_value, "negative_slope": negative_slope, "threshold": threshold}
-        for name, value in given.items():
+    def _configure(self) -> None:
+        for name in ("max_value", "negative_slope", "threshold"):
+            value = getattr(self, name)
             if (value is None and name != "max_value") or (value is not None and value < 0.0):
                 raise ValueError(
                     f"{name} of a ReLU layer cannot be a negative value. Received: {name}={value}"
                 )
-        self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
     def call(self, inputs: Tensor) -> Tensor:
         return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
@@ -136,13 +98,11 @@ class ReLU(Layer):
 class LeakyReLU(Layer):
     _passes_masks = True
 
-    def __init__(self, alpha: float = 0.3, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if alpha is None:
+    def _configure(self) -> None:
+        if self.alpha is None:
             raise ValueError(
                 "The alpha value of a Leaky ReLU layer cannot be None, Expecting a float. Received: None"
             )
-        self.alpha = alpha
 
     def call(self, inputs: Tensor) -> Tensor:
         return activations.leaky_relu(inputs, self.alpha)
@@ -150,10 +110,6 @@ class LeakyReLU(Layer):
 
 class Softmax(Layer):
     _passes_masks = True
-
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.axis: Any = axis
 
     def call(self, inputs: Tensor, mask: Any = None) -> Tensor:
         inputs.shape  # noqa: B018  As in Keras, a list has none.
@@ -167,9 +123,8 @@ class Random(Layer):
 
     _passes_masks = True
 
-    def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.seed = self._next_seed = seed
+    def _configure(self) -> None:
+        self._next_seed = self.seed
 
     def _seed(self) -> int | None:
         seed = self._next_seed
@@ -181,11 +136,12 @@ class Random(Layer):
 class Dropout(Random):
     """In training, zeros for a share of the elements and the rest scaled up; otherwise the input."""
 
-    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any) -> None:
-        super().__init__(seed, **kwargs)
-        if isinstance(rate, int | float) and not 0 <= rate <= 1:
-            raise ValueError(f"Invalid value {rate} received for `rate`, expected a value between 0 and 1.")
-        self.rate, self.noise_shape = rate, noise_shape
+    def _configure(self) -> None:
+        super()._configure()
+        if isinstance(self.rate, int | float) and not 0 <= self.rate <= 1:
+            raise ValueError(
+                f"Invalid value {self.rate} received for `rate`, expected a value between 0 and 1."
+            )
 
     def _noise_shape(self, inputs: Tensor) -> Any:
         """Return the shape of the zeros, which are the same along an axis of 1."""
@@ -207,20 +163,20 @@ class SpatialDropout1D(Dropout):
 
     _rank = 1
 
-    def __init__(self, rate: float, **kwargs: Any) -> None:
-        super().__init__(rate, **kwargs)
+    def _configure(self) -> None:
+        super()._configure()
         self._put("_ndim", ("ndim", self._rank + 2))
+        self._put("_is_first", is_channels_first(self._options.get("data_format")))
 
     def _noise_shape(self, inputs: Tensor) -> Any:
-        return [inputs.shape[0], *[1] * self._rank, inputs.shape[-1]]
+        places = [1] * self._rank
+        if self._is_first:
+            return [*inputs.shape[:2], *places]
+        return [inputs.shape[0], *places, inputs.shape[-1]]
 
 
 class SpatialDropout2D(SpatialDropout1D):
     _rank = 2
-
-    def __init__(self, rate: float, data_format: str | None = None, **kwargs: Any) -> None:
-        refuse(type(self).__name__, data_format=None if data_format == "channels_last" else data_format)
-        super().__init__(rate, **kwargs)
 
 
 class SpatialDropout3D(SpatialDropout2D):
@@ -229,10 +185,6 @@ class SpatialDropout3D(SpatialDropout2D):
 
 class GaussianNoise(Random):
     """In training, the input with normal noise."""
-
-    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
-        super().__init__(seed, **kwargs)
-        self.stddev = stddev
 
     def call(self, inputs: Tensor, training: Any = None) -> Tensor:
         if not training:
@@ -243,20 +195,14 @@ class GaussianNoise(Random):
 class PReLU(Layer):
     """x, times a learned alpha where it is negative."""
 
-    _row = LAYERS["PReLU"]
     _passes_masks = True
     alpha: Variable
     shared_axes: list[int] | None
 
-    def __init__(
-        self, alpha_initializer: Any = "zeros", alpha_regularizer: Any = None, alpha_constraint: Any = None,
-        shared_axes: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        given = {"alpha_regularizer": alpha_regularizer, "alpha_constraint": alpha_constraint}
-        super().__init__(**given, **kwargs)
-        several = list(shared_axes) if isinstance(shared_axes, list | tuple) else [shared_axes]
-        self._put("shared_axes", None if shared_axes is None else several)
-        self._put("_initial", initializers.by_name(alpha=alpha_initializer))
+    def _configure(self) -> None:
+        given = self.shared_axes
+        listed = list(given) if isinstance(given, list | tuple) else [given]
+        self._put("shared_axes", None if given is None else listed)
 
     def build(self, input_shape: Any) -> None:
         shape = list(input_shape[1:])
@@ -269,24 +215,31 @@ class PReLU(Layer):
         return activations.relu(inputs) + -self.alpha * activations.relu(-inputs)
 
 
+def is_channels_first(given: Any) -> bool:
+    """Whether an argument `data_format` says so; ValueError for what is no such format."""
+    if given not in (None, "channels_last", "channels_first"):
+        raise ValueError(
+            f"The `data_format` argument must be one of 'channels_first', 'channels_last'. Received: {given}"
+        )
+    return bool(given == "channels_first")
+
+
 class Flatten(Layer):
     _inputs_wanted = 1
 
-    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        refuse("Flatten", data_format=None if data_format == "channels_last" else data_format)
+    def _configure(self) -> None:
+        self._put("_is_first", is_channels_first(self.data_format))
 
     def call(self, inputs: Tensor) -> Tensor:
         inputs.shape  # noqa: B018  As in Keras, a list has none.
+        if self._is_first and inputs.ndim > 1:
+            inputs = _op["transpose"](inputs, perm=(0, *range(2, inputs.ndim), 1))
         return _op["flatten_batch"](inputs)
 
 
 class Reshape(Layer):
-    target_shape: tuple[int, ...]
-
-    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._put("target_shape", tuple(target_shape))
+    def _configure(self) -> None:
+        self._put("target_shape", tuple(self.target_shape))
 
     def call(self, inputs: Tensor) -> Tensor:
         inputs, shape = as_tensor(inputs), self.target_shape
@@ -309,10 +262,6 @@ class Masking(Layer):
 
     _passes_masks = _hangs_masks = True
 
-    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.mask_value = mask_value
-
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return _op["reduce_any"](as_tensor(inputs) != self.mask_value, axis=-1, keepdims=False)
 
@@ -327,38 +276,16 @@ class Masking(Layer):
 class Embedding(Layer):
     """A row of a table for each integer; with `mask_zero` places that are 0 are masked."""
 
-    _row = LAYERS["Embedding"]
     _refused = ("sparse",)
     embeddings: Variable
-    _length: Any
 
-    def __init__(
-        self,
-        input_dim: int,
-        output_dim: int,
-        embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        embeddings_constraint: Any = None,
-        mask_zero: bool = False,
-        input_length: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        if input_dim <= 0 or output_dim <= 0:
+    def _configure(self) -> None:
+        if self.input_dim <= 0 or self.output_dim <= 0:
             raise ValueError(
                 "Both `input_dim` and `output_dim` should be positive, "
-                f"Received input_dim = {input_dim} and output_dim = {output_dim}"
+                f"Received input_dim = {self.input_dim} and output_dim = {self.output_dim}"
             )
-        super().__init__(
-            activity_regularizer=activity_regularizer,
-            embeddings_regularizer=embeddings_regularizer,
-            embeddings_constraint=embeddings_constraint,
-            **kwargs,
-        )
-        self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
-        self.supports_masking = mask_zero
-        self._put("_length", input_length)
-        self._put("_initial", initializers.by_name(embeddings=embeddings_initializer))
+        self.supports_masking = self.mask_zero
 
     def _build_for(self, inputs: Any) -> None:
         super()._build_for(None if inputs is None else ())
@@ -372,7 +299,7 @@ class Embedding(Layer):
         return (inputs if isinstance(inputs, KerasTensor) else as_tensor(inputs)) != 0
 
     def get_config(self) -> dict[str, Any]:
-        return {"batch_input_shape": (None, self._length)} | super().get_config()
+        return {"batch_input_shape": (None, self._options["input_length"])} | super().get_config()
 
     def call(self, inputs: Any) -> Tensor:
         inputs.dtype  # noqa: B018  As in Keras, a list has none.
@@ -385,19 +312,16 @@ class Embedding(Layer):
 class CategoryEncoding(Layer):
     """Integers as rows: a one at each, for an example or for each of them, or how often there are."""
 
-    def __init__(
-        self, num_tokens: Any = None, output_mode: str = "multi_hot", sparse: bool = False, **kwargs: Any
-    ) -> None:
-        refuse("CategoryEncoding", sparse=sparse)
-        super().__init__(**kwargs)
-        if output_mode not in ("count", "one_hot", "multi_hot"):
-            raise ValueError(f"Unknown argument for `output_mode`: {output_mode}.")
-        if num_tokens is None:
+    _refused = ("sparse",)
+
+    def _configure(self) -> None:
+        if self.output_mode not in ("count", "one_hot", "multi_hot"):
+            raise ValueError(f"Unknown argument for `output_mode`: {self.output_mode}.")
+        if self.num_tokens is None:
             raise ValueError("num_tokens must be set to use this layer. If the number of tokens is not known "
                              "beforehand, use the IntegerLookup layer instead.")  # fmt: skip
-        if num_tokens < 1:
-            raise ValueError(f"`num_tokens` must be >= 1. Received: num_tokens={num_tokens}.")
-        self.num_tokens, self.output_mode = num_tokens, output_mode
+        if self.num_tokens < 1:
+            raise ValueError(f"`num_tokens` must be >= 1. Received: num_tokens={self.num_tokens}.")
 
     def _converted(self, inputs: Any) -> Any:
         return as_tensor(inputs)

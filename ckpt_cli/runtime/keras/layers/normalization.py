@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from formats.keras.layers import LAYERS
-
 from ...errors import InvalidArgumentError
 from ...functions import moments, reduce_mean, reduce_variance
 from ...ops.elementwise import cast
@@ -69,20 +67,8 @@ class _Normalization(Layer):
     beta: Variable | None
     _passes_masks = True
 
-    def __init__(
-        self,
-        axis: Any,
-        epsilon: float,
-        center: bool,
-        scale: bool,
-        beta_initializer: Any,
-        gamma_initializer: Any,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.axis: Any = list(axis) if isinstance(axis, list | tuple) else axis
-        self.epsilon, self.center, self.scale = epsilon, center, scale
-        self._put("_initial", initializers.by_name(gamma=gamma_initializer, beta=beta_initializer))
+    def _configure(self) -> None:
+        self.axis: Any = list(self.axis) if isinstance(self.axis, list | tuple) else self.axis
 
     def build(self, input_shape: Any) -> None:
         self.axis = _places(self.axis, len(input_shape))
@@ -108,33 +94,16 @@ class _Normalization(Layer):
 class BatchNormalization(_Normalization):
     """Normalize by the batch's mean and variance in training, by their moving averages otherwise."""
 
-    _row = LAYERS["BatchNormalization"]
     _refused = ("renorm", "virtual_batch_size", "adjustment")
     moving_mean: Variable
     moving_variance: Variable
-    _is_synchronized: bool
 
-    def __init__(
-        self,
-        axis: Any = -1,
-        momentum: float = 0.99,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        **kwargs: Any,
-    ) -> None:
-        if not isinstance(axis, int) and len(axis) != 1:
-            raise NotImplementedError(f"BatchNormalization: axis={axis!r} is not supported, only one axis")
-        self._put("_is_synchronized", bool(kwargs.pop("synchronized", False)))
-        kwargs.pop("fused", None)  # how it is computed
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
-        self.momentum = momentum
-        moving = {"moving_mean": moving_mean_initializer, "moving_variance": moving_variance_initializer}
-        self._put("_initial", {**self._initial, **initializers.by_name(**moving)})
+    def _configure(self) -> None:
+        if not isinstance(self.axis, int) and len(self.axis) != 1:
+            raise NotImplementedError(
+                f"BatchNormalization: axis={self.axis!r} is not supported, only one axis"
+            )
+        super()._configure()
 
     def call(self, inputs: Tensor, training: Any = None, mask: Any = None) -> Tensor:
         inputs, axes = cast(inputs, self._dtype), list(self.axis)
@@ -144,7 +113,7 @@ class BatchNormalization(_Normalization):
             )
             return self._normalized(inputs, mean, variance)
         # That kernel takes no notice of masks.
-        is_fused = (inputs.ndim, axes) in _FUSED and not self._is_synchronized
+        is_fused = (inputs.ndim, axes) in _FUSED and not self.synchronized
         out, mean, variance = self._of_batch(inputs, axes, None if is_fused else mask)
         kept = variance
         if is_fused:
@@ -178,20 +147,6 @@ class BatchNormalization(_Normalization):
 class LayerNormalization(_Normalization):
     """Normalize each example by its own mean and variance over some axes."""
 
-    _row = LAYERS["LayerNormalization"]
-
-    def __init__(
-        self,
-        axis: Any = -1,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
-
     def call(self, inputs: Tensor) -> Tensor:
         inputs, axes = cast(inputs, self._dtype), list(self.axis)
         are_last = sorted(axes) == list(range(inputs.ndim - len(axes), inputs.ndim))
@@ -199,14 +154,8 @@ class LayerNormalization(_Normalization):
         return self._normalized(inputs, *(_mean_and_variance if is_fused else _moments)(inputs, axes))
 
 
-class UnitNormalization(Layer):
+class UnitNormalization(_Normalization):
     """Scale each example, or each row of it along some axes, to the length 1; one of nothing stays so."""
-
-    _passes_masks = True
-
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.axis: Any = list(axis) if isinstance(axis, list | tuple) else axis
 
     def build(self, input_shape: Any) -> None:
         self.axis = _places(self.axis, len(input_shape))
@@ -221,23 +170,11 @@ class UnitNormalization(Layer):
 class GroupNormalization(_Normalization):
     """Normalize each example by mean and variance of each group of channels, over all other axes."""
 
-    _row = LAYERS["GroupNormalization"]
+    groups: int
 
-    def __init__(
-        self,
-        groups: int = 32,
-        axis: int = -1,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        **kwargs: Any,
-    ) -> None:
-        if type(axis) is not int or axis == 0:
-            raise NotImplementedError(f"axis={axis!r} is not supported, only that of the channels")
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, **kwargs)
-        self.groups = groups
+    def _configure(self) -> None:
+        if type(self.axis) is not int or self.axis == 0:
+            raise NotImplementedError(f"axis={self.axis!r} is not supported, only that of the channels")
 
     def build(self, input_shape: Any) -> None:
         rank = len(input_shape)
@@ -271,3 +208,17 @@ class GroupNormalization(_Normalization):
     def _along(self, weight: Any, x: Tensor) -> Any:
         behind = self.axis % (x.ndim - 1) + 2
         return _op["reshape"](weight, shape=(self.groups, -1, *[1] * (x.ndim - behind)))
+
+
+class RMSNormalization(_Normalization):
+    """Keras 3's: scale each example by the root of its mean square over some axes."""
+
+    def build(self, input_shape: Any) -> None:
+        self.axis = _places(self.axis, len(input_shape))
+        self._put("_initial", initializers.by_name(scale="ones"))
+        self._make_weights(AXES=[input_shape[axis] for axis in self.axis])
+
+    def call(self, inputs: Tensor) -> Tensor:
+        inputs = cast(inputs, self._dtype)
+        square = reduce_mean(inputs * inputs, list(self.axis), keepdims=True)
+        return inputs * _op["rsqrt"](square + self.epsilon) * self._along(self.scale, inputs)

@@ -239,18 +239,15 @@ class Dot(Layer):
     """Products of two tensors along an axis of each, summed for each example."""
 
     _passes_masks = True
-    axes: Any
 
-    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def _configure(self) -> None:
+        axes = self.axes
         if not isinstance(axes, int | list | tuple):
             raise TypeError(
                 f"Invalid type for argument `axes`: it should be a list or an int. Received: {axes=}"
             )
         if not isinstance(axes, int) and [type(one) for one in axes] != [int, int]:
             raise ValueError(f"`axes` should be two integers. Received: {axes=}")
-        self._put("axes", axes)
-        self.normalize = normalize
 
     def _places(self, shapes: Any) -> list[int]:
         """Return the axis of each input, counted from its first."""
@@ -286,10 +283,6 @@ class Dot(Layer):
 
 
 class Concatenate(Layer):
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.axis = axis
-
     def build(self, input_shape: Any) -> None:
         _require_several("A `Concatenate` layer", input_shape)
         shapes = [list(shape) for shape in input_shape]
@@ -338,11 +331,8 @@ concatenate, dot = _functional(Concatenate, "axis"), _functional(Dot, "axes norm
 
 
 class Permute(Layer):
-    dims: tuple[int, ...]
-
-    def __init__(self, dims: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._put("dims", tuple(dims))
+    def _configure(self) -> None:
+        self._put("dims", tuple(self.dims))
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(
                 "Invalid permutation argument `dims` for Permute Layer. The set of indices in `dims` must be "
@@ -355,10 +345,6 @@ class Permute(Layer):
 
 
 class Rescaling(Layer):
-    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.scale, self.offset = scale, offset
-
     def call(self, inputs: Any) -> Any:
         return cast(inputs, self._dtype) * cast(self.scale, self._dtype) + cast(self.offset, self._dtype)
 
