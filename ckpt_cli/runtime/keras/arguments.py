@@ -14,7 +14,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-__all__ = ["Arguments", "arguments_of"]
+__all__ = ["Arguments", "arguments_of", "classes"]
+
+classes: dict[str, Any] = {}
+"""The classes of the table by name, as far as they are defined."""
 
 _OWN = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 _REST = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)

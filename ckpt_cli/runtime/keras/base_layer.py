@@ -28,7 +28,7 @@ from ..unknown import refuse
 from ..variable import Variable, has_no_effect
 from . import activations, initializers, regularizers
 from .activations import as_float
-from .arguments import Arguments, arguments_of
+from .arguments import Arguments, arguments_of, classes
 from .configs import ACTIVATIONS, LAYERS_IN, config_of
 from .masks import hang_mask, mask_of, masks_of
 from .symbolic import Call, KerasTensor, call_symbolically
@@ -161,6 +161,7 @@ class Layer(Module):
         if row is not None:
             cls._row = LAYERS.get(cls.__name__, LayerRow())
             cls.__init__ = _constructor(row)  # type: ignore[method-assign]
+            classes[cls.__name__] = cls
 
     def _begin(
         self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any
@@ -624,7 +625,7 @@ def _constructor(row: Arguments) -> Any:
 
 
 def copied(layer: Any, **changes: Any) -> Any:
-    """Return a layer that is made as another one was, but for these options; it has no weights yet."""
+    """Return a layer with the options of another one, except these; it has no weights yet."""
     changes = {"name": layer.name, "trainable": layer.trainable, "dtype": layer.dtype, **changes}
     if not type(layer).__module__.startswith(_OURS):
         return type(layer).from_config({**layer.get_config(), **changes})

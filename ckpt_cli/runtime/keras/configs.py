@@ -23,7 +23,7 @@ from formats.keras.config import class_called
 from formats.keras.layers import LAYERS, LayerRow
 
 from . import activations, initializers, regularizers
-from .arguments import arguments_of
+from .arguments import arguments_of, classes
 from .initializers import Initializer
 from .regularizers import Regularizer
 
@@ -217,7 +217,7 @@ def layer_of(
         options.pop("stateful", None)  # one call begins with zeros
     options = {option: within(value, option in LAYERS_IN) for option, value in options.items()}
     if zeros is None and not keras3:
-        return _class(class_name)(**options)
+        return classes[class_name](**options)
     return _bounded(what, _made(what, class_name, options))
 
 
@@ -240,12 +240,6 @@ def _options(what: str, class_name: str, config: Config, *, keras3: bool) -> Con
     return {**found, "dtype": _dtype(what, found.get("dtype"))} if keras3 else found
 
 
-def _class(class_name: str) -> Any:
-    from . import layers
-
-    return getattr(layers, class_name)
-
-
 def _without_axes(value: Any) -> Any:
     """Return the configuration of an initializer without Keras 3's axes, if they are off."""
     if not isinstance(value, dict):
@@ -262,7 +256,7 @@ def _is_off(option: str, value: Any) -> bool:
 
 def _made(what: str, class_name: str, options: Config) -> Any:
     try:
-        return _class(class_name)(**options)
+        return classes[class_name](**options)
     except _BAD_VALUES as error:
         raise UnsupportedFeatureError(f"{what}: {error}") from error
 

@@ -256,7 +256,7 @@ class RNN(Layer):
     _cell: ClassVar[Any] = None
     cell: Any
     _forgets: ClassVar[bool] = True
-    """Whether each call draws anew."""
+    """Whether each call draws other masks."""
 
     time_major = unroll = zero_output_for_mask = False
 
