@@ -22,7 +22,10 @@ sentence a person reads is put together only when it is shown.
 from __future__ import annotations
 
 import errno
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MISSING = "missing"
 """The finding code of a path at which there is no checkpoint, nor a part of one."""
@@ -53,10 +56,11 @@ class CheckpointError(Exception):
 
     `message` says what was expected and what was found.  `path` is the file, `key` the
     tensor and `offset` the byte position in the file.  `code` is one of the finding codes
-    of `ckpt verify`.  `hints` are next steps.
+    of `ckpt verify`.  `facts` are further sentences about the cause, and `hints` are next steps.
     """
 
     usual_code: ClassVar[str] = "entry"
+    usual_hints: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -74,7 +78,8 @@ class CheckpointError(Exception):
         self.key = key
         self.offset = offset
         self.code = code or self.usual_code
-        self.hints = hints
+        self.hints = hints or self.usual_hints
+        self.facts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         where = [self.path] if self.path is not None else []
@@ -147,6 +152,8 @@ class UnsupportedDtypeError(ConversionError):
 class DuplicateKeyError(ConversionError):
     """Two tensors would get the same key."""
 
+    usual_hints = ("use --sub, --map or --exclude to rename or leave out one of the two tensors",)
+
 
 _NO_MEMORY = ("cannot allocate memory", "failed to map segment")
 """The dynamic linker's words for a lack of memory."""
@@ -191,17 +198,25 @@ def as_ours(error: Exception, path: str) -> CheckpointError:
     return exhausted(error, path)
 
 
-def leave_out(key: str) -> str:
-    """Return the hint that skips a tensor, safe to paste into a shell for every key."""
+_MOST_EXCLUDED = 8
+
+
+def leave_out(key: str, others: Sequence[str] = ()) -> str:
+    """Return the hint that skips a tensor, and others with the same problem; safe to paste into a shell."""
     import shlex
 
-    return f"to leave this tensor out, pass --exclude {shlex.quote(key)}"
+    if not others:
+        return f"to leave this tensor out, pass --exclude {shlex.quote(key)}"
+    if len(others) < _MOST_EXCLUDED:
+        options = " ".join(f"--exclude {shlex.quote(each)}" for each in (key, *others))
+        return f"to leave out the {len(others) + 1} tensors with this problem, pass {options}"
+    return f"to leave tensors out, pass --exclude GLOB; {len(others) + 1:,} tensors have this problem"
 
 
-def cast_or_leave_out(key: str, *, castable: bool) -> tuple[str, ...]:
-    """Return the hints for a tensor whose dtype the target does not have."""
+def cast_or_leave_out(key: str, *, castable: bool, others: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the hints for a tensor whose dtype the target does not have, and for others like it."""
     cast = ("to write another dtype, pass --cast float32",) if castable else ()
-    return (*cast, leave_out(key))
+    return (*cast, leave_out(key, others))
 
 
 def forget_locals(error: BaseException) -> None:

@@ -55,8 +55,8 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except CheckpointError as error:
-            for hint in error.hints:
-                text = f"hint: {hint}"
+            told = (*(f"note: {fact}" for fact in error.facts), *(f"hint: {hint}" for hint in error.hints))
+            for text in told:
                 if text not in getattr(error, "__notes__", ()):
                     error.add_note(text)
             raise
@@ -151,7 +151,7 @@ def format_id(name: str) -> str:
         message = f"the format {name!r} cannot be written; use"
     else:
         meant = next((to for names, to in _FORMATS_ELSEWHERE.items() if name.lower() in names.split()), None)
-        message = f"there is no format {name!r}; " + (f"did you mean {meant}? Use" if meant else "use")
+        message = f"the format {name!r} is unknown; " + (f"did you mean {meant}? Use" if meant else "use")
     raise OptionError(f"{message} one of {', '.join(_writable())}")
 
 
@@ -202,7 +202,7 @@ def floating(name: str) -> DType:
 def counting(name: str, value: int | None, least: int = 1) -> None:
     """Raise OptionError where a number is less than the least there can be."""
     if value is not None and value < least:
-        raise OptionError(f"--{name}: {value} is not in the range x>={least}")
+        raise OptionError(f"--{name}: {value} is less than {least}")
 
 
 def location(path: PathLike) -> Location:

@@ -304,7 +304,7 @@ def _tolerance(name: str, value: float) -> float:
     if math.isnan(value):
         raise OptionError(f"'--{name}': 'nan' is not a number")
     if value < 0:
-        raise OptionError(f"--{name}: {value} is not in the range x>=0")
+        raise OptionError(f"--{name}: {value} is less than 0")
     return value
 
 

@@ -63,7 +63,7 @@ def sign_tensors(
     from ..operations.signing.statement import payload_of
 
     if options.key is None and not os.environ.get(ENVIRONMENT):
-        raise OptionError(f"signing needs a private key; pass --key PEM or set {ENVIRONMENT}")
+        raise OptionError(f"no private key is given; pass --key PEM or set {ENVIRONMENT}")
     at = moment()
     key = private_key(options.key)
     refuse_single(target, overwrite=options.overwrite)

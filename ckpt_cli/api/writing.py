@@ -15,7 +15,7 @@ from formats.core.escape import escape
 from formats.core.words import counted
 from formats.store.work.workers import SERIAL, Workers
 
-from ..operations.convert.latest import make_latest, state_beside
+from ..operations.convert.latest import make_latest, refuse_unlisted, state_beside
 from ..operations.convert.plan import FULL, NONE, SENT, usual_proof, verification
 from .rules import OptionError
 from .tables import RowTable
@@ -136,6 +136,7 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
     """Carry out a plan, or rehearse it."""
     plan, run, how, label, nbytes = job
     if how.update_state:
+        refuse_unlisted(plan.target, plan.format)
         state_beside(plan.target)  # a damaged state file is an error before anything is written
     label = os.path.basename(plan.target) if label is None else label
     nbytes = plan.nbytes if nbytes is None else nbytes

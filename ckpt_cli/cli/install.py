@@ -126,7 +126,8 @@ def install(shell: str, text: str, path: Location, *, dry_run: bool) -> None:
     """Write a script where its shell looks; CheckpointExistsError where something else has that name."""
     if os.path.lexists(path) and not _is_ours(path, shell):
         hints = (f"to see the script: ckpt completion {shell}",)
-        raise CheckpointExistsError("already exists, and ckpt did not write it", path=path, hints=hints)
+        message = "this file already exists, and ckpt did not write it"
+        raise CheckpointExistsError(message, path=path, hints=hints)
     if not dry_run:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         replace_file(path, text.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -306,7 +307,7 @@ def _report(error: Exception, words: list[str]) -> int:
     if isinstance(error, click.ClickException):
         # If a hint names the right option, similar spellings are left out.
         said = error.message if hints and isinstance(error, click.NoSuchOption) else error.format_message()
-        message, code = " ".join(said.split()).replace("not a valid integer range", "not an integer"), USAGE
+        message, code = _of_click(" ".join(said.split())), USAGE
         context = getattr(error, "ctx", None)
         if not hints and context is not None:
             hints = (f"see {context.command_path} --help",)
@@ -319,11 +320,26 @@ def _report(error: Exception, words: list[str]) -> int:
         place = error.filename or ("standard output" if error.errno in _FULL else None)
         message, code = (error.strerror or str(error)).lower(), CANNOT
         message = message if place is None else f"{place}: {message}"
-    _complain(message, that_help(hints, words, cli))
+    _complain(message, that_help(hints, words, cli), getattr(error, "facts", ()))
     return code
 
 
-def _complain(message: str, hints: tuple[str, ...] = ()) -> None:
+_CLICK_SAYS = (
+    (re.compile(r"not a valid integer range"), "not an integer"),
+    (re.compile(r"not a valid float range"), "not a number"),
+    (re.compile(r"is not in the range x>=(\S+?)\.?$"), r"is less than \1"),
+    (re.compile(r"^Missing argument 'RIGHT'\.$"), "missing argument RIGHT; diff compares two checkpoints"),
+)
+"""click's words about a value, and ours."""
+
+
+def _of_click(text: str) -> str:
+    for pattern, ours in _CLICK_SAYS:
+        text = pattern.sub(ours, text)
+    return text
+
+
+def _complain(message: str, hints: tuple[str, ...] = (), facts: tuple[str, ...] = ()) -> None:
     """Print an error. If stderr has no reader, only the exit code remains."""
     with contextlib.suppress(BrokenPipeError):
-        error_lines(message, hints)
+        error_lines(message, hints, facts)

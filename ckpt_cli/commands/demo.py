@@ -70,7 +70,7 @@ def command(directory: Location, *, overwrite: bool, dry_run: bool, as_json: boo
     for path in places.values():
         if path.exists() and not overwrite:
             raise CheckpointExistsError(
-                "already exists", path=path, hints=("pass --overwrite to replace it",)
+                "this path already exists", path=path, hints=("pass --overwrite to replace it",)
             )
     found = dict.fromkeys(places.values(), _UNTRAINED) if dry_run else _train(places)
     runs = [{"directory": path, "learning_rate": RUNS[name], **found[path]} for name, path in places.items()]

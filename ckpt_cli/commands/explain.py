@@ -161,7 +161,7 @@ def _print(found: list[Explanation], *, as_json: bool) -> None:
             render.tsv(("entry", *entry) for entry in match.entries)
             render.tsv(("command", line) for line in match.commands)
     for word, meaning in {word: text for match in found for word, text in match.stand_ins.items()}.items():
-        render.note(f"{word} stands for {meaning}")
+        render.note(f"{word} is {meaning}")
 
 
 def _show(match: Explanation) -> None:

@@ -180,7 +180,8 @@ def _write(output: Location, data: bytes, options: dict[str, Any]) -> None:
     from formats.store.local.staging import replace_file
 
     if output.exists() and not options["overwrite"]:
-        raise CheckpointExistsError("already exists", path=output, hints=("pass --overwrite to replace it",))
+        hints = ("pass --overwrite to replace it",)
+        raise CheckpointExistsError("this path already exists", path=output, hints=hints)
     if options["dry_run"]:
         render.note(f"would write {output}, {len(data):,} bytes")
     else:

@@ -165,7 +165,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
         rows.append((status, row["to"], row["dtype"], shape, reasons.get(row["from"])))
     for row in document["lost"]:
         shape = ",".join(map(str, row["shape"] or ()))
-        rows.append(("lost", row["key"], row["dtype"], shape, row["reason"]))
+        reason = row["reason"] if row["key"] else f"tensors whose keys cannot be read: {row['reason']}"
+        rows.append(("lost", row["key"], row["dtype"], shape, reason))
     return rows
 
 

@@ -261,14 +261,14 @@ def _ways_out(result: Result) -> tuple[str, ...]:
     is_bundle = prefix != index and bool(data_shards(prefix))
     if not is_bundle and (result.is_none or not _is_damaged(result)):
         return ()
+    from formats.find.resolve import rebuilding
     from formats.find.salvage import format_of_rest
 
     path = prefix if is_bundle else result.path
     rest = format_of_rest(path)
     found = [] if rest is None else [f"to save what can be read: {_rescue(path, rest.name)}"]
     if is_bundle:
-        sibling = command_line("rescue", path, "OUT", "--sibling", "OTHER")
-        found.append(f"rebuild the index from OTHER, another checkpoint of the run, with {sibling}")
+        found.append(rebuilding(path))
     elif rest is None and not result.hints and not result.is_unsupported:
         found.append("copy the checkpoint again from its source")
     return tuple(found)

@@ -182,10 +182,15 @@ def warning(text: str) -> None:
     _say(f"{styled('warning:', sys.stderr, fg='yellow', bold=True)} {printable(text)}")
 
 
-def error_lines(message: str, hints: Iterable[str] = ()) -> None:
-    """Print an error and what to do about it on stderr: its own hints, or else what `ckpt explain` knows."""
+def error_lines(message: str, hints: Iterable[str] = (), facts: Iterable[str] = ()) -> None:
+    """Print an error and what to do about it on stderr: its own hints, or else what `ckpt explain` knows.
+
+    Each of the `facts` about the cause is a note below the error.
+    """
     first = " ".join(message.split("\n"))
     _say(f"ckpt: {styled('error:', sys.stderr, fg='red', bold=True)} {printable(first)}")
+    for fact in facts:
+        _say(f"{styled('note:', sys.stderr, fg='cyan')} {printable(fact)}")
     for hint in tuple(hints) or _known_way_out(first):
         head, *more = hint.split("\n")
         _say(f"{styled('hint:', sys.stderr, fg='cyan')} {printable(head)}")
@@ -212,7 +217,20 @@ def _known_way_out(message: str) -> tuple[str, ...]:
     command = way_out(message)
     if command is None or set(shlex.split(command)[1:]) <= set(sys.argv):  # the command that has just failed
         return ()
-    return (f"to find out more: {command}",)
+    purpose = next(purpose for start, purpose in _PURPOSES if command.startswith(f"ckpt {start}"))
+    return (f"{purpose}: {command}",)
+
+
+_PURPOSES = (
+    ("verify", "to see what is damaged"),
+    ("ls", "to list what exists"),
+    ("show", "to see what exists"),
+    ("state", "to see the state of the directory"),
+    ("explain formats", "to list the formats"),
+    ("explain environment", "to list the settings"),
+    ("", "to find out more"),
+)
+"""The purpose of the commands that `ckpt explain` knows, by their first words."""
 
 
 # For programs -------------------------------------------------------------------

@@ -72,6 +72,7 @@ def save_map(path: Location, lines: Iterable[str], *, overwrite: bool, hints: tu
         with path.open() as file:
             there = file.read(0, len(text) + 1)
         if sorted(there.splitlines()) != sorted(text.splitlines()):
-            raise CheckpointExistsError("this file already exists, with other pairs", path=path, hints=hints)
+            message = "this file already exists, and it contains other pairs"
+            raise CheckpointExistsError(message, path=path, hints=hints)
         return
     replace_file(path, text)

@@ -23,6 +23,12 @@ def natural_order(name: str) -> list[tuple[str, int]]:
     return [(text, int(number or 0)) for text, number in _COUNTED.findall(name)]
 
 
+def spelled_bytes(data: bytes) -> str:
+    """Return a few bytes as text in quotes, or as hexadecimal numbers if one of them is not printable."""
+    text = data.decode("latin-1")
+    return repr(text) if text.isascii() and text.isprintable() else f"the bytes {data.hex(' ')}"
+
+
 def command_line(*words: str) -> str:
     """Return a command of ckpt that can be pasted, for any characters in its paths: `ckpt ls 'my runs'`."""
     import shlex  # needed where something went wrong

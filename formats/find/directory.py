@@ -47,7 +47,7 @@ from ..store.content_cache import LARGEST_KEPT, whole
 from ..store.siblings import SHARD, V1_SHARD, gguf_parts, hub_shard
 from ..tf.run.state_file import FILE_NAME, StateFile
 from .registry import detect
-from .resolve import HUB_WEIGHTS, find_listed
+from .resolve import HUB_WEIGHTS, find_listed, rebuilding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -179,8 +179,8 @@ def count_below(path: Location) -> str | None:
     else:
         if not found:
             return None
-        return f"{_counted(found, 'checkpoint', 's')} in {_counted(holding, 'director', 'ies', 'y')} below"
-    return f"at least {_counted(found, 'checkpoint', 's')} below" if found else None
+        return f"{_counted(found, 'checkpoint', 's')} in {_counted(holding, 'subdirector', 'ies', 'y')}"
+    return f"at least {_counted(found, 'checkpoint', 's')} in subdirectories" if found else None
 
 
 def _counted(number: int, stem: str, many: str, one: str = "") -> str:
@@ -191,9 +191,11 @@ def no_checkpoints(path: Location, what: str = "no checkpoints") -> NoCheckpoint
     """Return the error for a directory without checkpoints; it counts those below."""
     below = count_below(path)
     if below is None:
-        return NoCheckpointsError(f"{what} in this directory", path=path, hints=_shards_left(path))
+        return NoCheckpointsError(f"this directory contains {what}", path=path, hints=_shards_left(path))
     way = f"to list them: {command_line('ls', '-R', path)}"
-    error = NoCheckpointsError(f"{what} in this directory, but {below}", path=path, hints=(way,))
+    verb = "is" if below.startswith(("1 ", "at least 1 ")) else "are"
+    message = f"this directory contains {what}, but there {verb} {below}"
+    error = NoCheckpointsError(message, path=path, hints=(way,))
     error.lie_below = True
     return error
 
@@ -204,7 +206,8 @@ def _shards_left(path: Location) -> tuple[str, ...]:
     if shard is None:
         return ()
     index = f"{shard['prefix']}.index"
-    return (f"copy {index} to this directory, or save again; {shard[0]} has no index",)
+    prefix = path / shard["prefix"]
+    return (f"copy {index} to this directory, or save again; {shard[0]} has no index", rebuilding(prefix))
 
 
 def _model_among(members: Sequence[Member]) -> CheckpointLocation | None:

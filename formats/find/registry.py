@@ -11,6 +11,7 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ..core.words import spelled_bytes
 from ..errors import UnknownFormatError
 from ..model.checkpoint_files import FILE_SUFFIXES
 from ..model.foreign import Foreign, recognise
@@ -106,7 +107,7 @@ def _misnamed(probe: Probe) -> Foreign | None:
         found = probe.head[: len(magic)]
         if found != magic:
             return Foreign(
-                f"this is not {what}: it begins with {found!r}; expected {magic!r}",
+                f"this is not {what}: it begins with {spelled_bytes(found)}; expected {spelled_bytes(magic)}",
                 "copy the file again; if that does not help, check that this is the right file",
             )
     return None

@@ -281,7 +281,7 @@ def _absent(path: Location) -> CheckpointError:
             "copy the index, or save again; the index is "
             "written last, so a save that was interrupted has none"
         )
-        hints = (why, _rebuilding(prefix))
+        hints = (why, rebuilding(prefix))
         return CheckpointNotFoundError(message, path=path, code=SHARD_MISSING, hints=hints)
     if is_saved_model:
         hint = "copy the weights from the source: variables/variables.index and its data files"
@@ -293,15 +293,20 @@ def _absent(path: Location) -> CheckpointError:
     return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=told)
 
 
-def _rebuilding(prefix: Location) -> str:
+_OTHER = "OTHER is another checkpoint of the same run"
+
+
+def rebuilding(prefix: Location) -> str:
     """Return the hint that rebuilds a lost index, by another checkpoint of the directory if there is one."""
     import difflib
+    import shlex
 
     directory, base = prefix.split_name()
-    names = [name.removesuffix(".index") for name, _ in directory.listing() if name.endswith(".index")]
-    near = difflib.get_close_matches(base, names, 1, 0)
-    other = directory / near[0] if near else "OTHER"
-    rescue = command_line("rescue", prefix, "OUT", "--sibling", other)
+    names = {name.removesuffix(".index") for name, _ in directory.listing() if name.endswith(".index")}
+    near = difflib.get_close_matches(base, sorted(names - {base}), 1, 0)
+    if not near:
+        return f"run ckpt rescue {shlex.quote(prefix)} with --sibling OTHER to rebuild the index; {_OTHER}"
+    rescue = command_line("rescue", prefix, "OUT", "--sibling", directory / near[0])
     return f"to rebuild the index from another checkpoint of the same run: {rescue}"
 
 

@@ -174,7 +174,7 @@ def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> 
     for key, position in index.tensors.items():
         stored = [key_bytes(key), *_piece_keys(index, key, position)]
         if any(name in doubtful and name not in remains.sound for name in stored):
-            doubts[key] = "its entry is in a damaged block of the index"
+            doubts[key] = "the entry of this tensor is in a damaged block of the index"
         elif any(name in placed for name in stored):
             found = [placed[name] for name in stored if name in placed]
             weakest = next((each for each in found if each.proof is None), None)

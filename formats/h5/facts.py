@@ -43,7 +43,7 @@ class H5Facts:
     @cached_property
     def model_group(self) -> Node | None:
         """The group that `layer_names` belongs to, if this is Keras' HDF5 of versions 1 and 2."""
-        with damage(self.file.path, "its root group"):
+        with damage(self.file.path, "the root group"):
             if has(self.file.root, "layer_names"):
                 return self.file.root
             group = self.file.find(MODEL_WEIGHTS)

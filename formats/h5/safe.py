@@ -48,6 +48,9 @@ EXTERNAL = 64  # H5L_TYPE_EXTERNAL; what is more, a plug-in defines
 CHUNK_CACHE = 4 << 20
 """Bytes of decompressed chunks kept for an open dataset; larger chunks are not kept at all."""
 
+_LEAST_SIZE = 48
+"""Bytes of the smallest superblock, that of version 2."""
+
 _COPY_AGAIN = ("copy the file again; the copy or the save was interrupted",)
 
 
@@ -100,7 +103,7 @@ class H5File:
             with contextlib.suppress(UnfamiliarError):
                 expect = None if self.values is None else self.values.expect_each
                 self.structure = FileStructure(self._read, size, superblock, expect)
-        with damage(path, "its root group"):
+        with damage(path, "the root group"):
             root = Link(HARD, self.structure.root_address) if self.structure is not None else None
             self.root = Node(self, None, b"/", root)
 
@@ -359,6 +362,9 @@ def open_h5(
     `natively` is False for the library to read all of it.  Raises CorruptCheckpointError,
     saying how many bytes are missing, where it is truncated.
     """
+    if size < _LEAST_SIZE:
+        message = f"the file is truncated: it has {size} bytes, but a superblock has at least {_LEAST_SIZE}"
+        raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
     if superblock.end is not None and size < superblock.end:
         message = f"the file is truncated: it has {size} bytes, but its superblock says {superblock.end}"
         raise CorruptCheckpointError(message, path=path, offset=size, code="hdf5-read", hints=_COPY_AGAIN)
@@ -366,7 +372,7 @@ def open_h5(
 
 
 def _open_library(path: str, superblock: Superblock, source: GuardedFile | None) -> h5py.h5f.FileID:
-    with damage(path, "this is not a valid HDF5 file"):
+    with damage(path, "this HDF5 file"):
         try:
             return _open_id(path, source)
         except OSError as error:

@@ -316,10 +316,10 @@ class H5Tensor(LazyTensor):
 
         # The library writes elements of the memory type, however large those of the array are.
         if memory_type.get_size() != out.itemsize:
-            raise ValueError(f"its elements have {memory_type.get_size()} bytes; expected {out.itemsize}")
+            raise ValueError(f"the elements have {memory_type.get_size()} bytes; expected {out.itemsize}")
         space = dataset.get_space()
         if space.get_simple_extent_dims() != self.spec.shape:
-            raise ValueError(f"its shape is {space.get_simple_extent_dims()}; expected {self.spec.shape}")
+            raise ValueError(f"the shape is {space.get_simple_extent_dims()}; expected {self.spec.shape}")
         if filtered is not None and filtered.are_undone_here and not out.dtype.hasobject:
             filtered.fill(index, out, memory_type)
             return

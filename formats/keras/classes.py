@@ -271,7 +271,8 @@ class _Telling:
         left = [key for key in untold if key in wanted and key not in owners]
         if left:
             left.sort(key=lambda key: -len(self._source.specs[key].shape))  # kernels before biases
-            more = f"; the same applies to {counted(len(left) - 1, 'more tensor')}" if len(left) > 1 else ""
+            count = counted(len(left) - 1, "more tensor has", "more tensors have")
+            more = f"; {count} the same problem" if len(left) > 1 else ""
             raise ConversionError(f"{untold[left[0]]}{more}", key=left[0])
 
     def _own(self, node: int) -> dict[str, str]:

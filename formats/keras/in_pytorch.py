@@ -388,7 +388,7 @@ def _axes(unit: Unit) -> Iterator[str]:
     if name == "PReLU" and told.get("shared_axes"):
         yield "PyTorch's PReLU expects the channels in axis 1; move them there before the layer"
     if name == "Flatten" and told.get("data_format") != "channels_first":
-        yield "flattens with the channels last; in PyTorch, call permute(0, 2, 3, 1) first"
+        yield "this layer expects the channels last; in PyTorch, call x.permute(0, 2, 3, 1) before it"
 
 
 def _made_up(unit: Unit) -> Iterator[str]:

@@ -65,8 +65,8 @@ class MemberMerge:
         if total != len(self._ordered):
             first = spell(self._ordered[0])
             raise StructureError(
-                f"{counted(len(self._ordered), 'object')} starting "
-                f"with {first}, but {total} in the other checkpoint"
+                f"one checkpoint has {counted(len(self._ordered), 'object')} in the group that "
+                f"starts with {first}, but the other has {total}"
             )
         try:
             return self._only_way(by_name=True)

@@ -154,7 +154,10 @@ def remark_on(optimizer: str, generation: str, settings: Mapping[str, Any]) -> s
     if not settings.get("epsilon"):
         return None
     if optimizer in ("Adam", "AdamW"):
-        return "PyTorch adds epsilon after bias correction, but Keras before it, so first steps differ"
+        return (
+            "PyTorch adds epsilon after bias correction, and Keras adds it before, so the first training "
+            "steps differ slightly"
+        )
     if generation == LEGACY and not settings.get("momentum"):
         return None
     where = "PyTorch adds epsilon outside the square root, but Keras inside it"

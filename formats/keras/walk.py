@@ -202,9 +202,8 @@ class _TreeWalk:
     def _leaves(self, mine: list[StoredVariable], theirs: list[StoredVariable], where: str) -> Pairs:
         """Return the pairs of an object's own variables."""
         if len(mine) != len(theirs):
-            message = (
-                f"{where} has {counted(len(mine), 'variable')}, but {len(theirs)} in the other checkpoint"
-            )
+            count = counted(len(mine), "variable")
+            message = f"{where} has {count} in one checkpoint and {len(theirs)} in the other"
             raise StructureError(message)
         named = _same_names(mine, theirs)
         if named is not None:
@@ -243,9 +242,8 @@ class _TreeWalk:
         mine, theirs = list(one.everything()), list(other.everything())
         where = spell(one if one.is_flat else other)
         if len(mine) != len(theirs):
-            message = (
-                f"{where} has {counted(len(mine), 'variable')}, but {len(theirs)} in the other checkpoint"
-            )
+            count = counted(len(mine), "variable")
+            message = f"{where} has {count} in one checkpoint and {len(theirs)} in the other"
             raise StructureError(message)
         deep = next((node for node in (one, other) if not node.is_flat), None)
         is_deep = deep is not None and bool(deep.children or deep.members)
@@ -314,7 +312,7 @@ def _unique(mine: list[StoredVariable], theirs: list[StoredVariable], tell: obje
 def _checked(pairs: Pairs, where: str) -> Pairs:
     odd = next(((one, other) for one, other in pairs if kind_of(one) != kind_of(other)), None)
     if odd is not None:
-        shapes = f"{list(odd[0].shape)}, but {list(odd[1].shape)} in the other checkpoint"
+        shapes = f"{list(odd[0].shape)} in one checkpoint and {list(odd[1].shape)} in the other"
         raise StructureError(f"{odd[0].name!r} of {where} has shape {shapes}")
     return pairs
 

@@ -143,7 +143,10 @@ def _refusal(probe: Probe) -> CheckpointError | None:
     if suffix != ".index":
         return None
     found, expected = probe.tail[-8:].hex(" "), MAGIC.hex(" ")
-    message = f"this is not a TensorFlow table: the file ends in {found}; expected {expected}"
+    message = (
+        "the file is not the index of a TensorFlow checkpoint, or it is truncated: "
+        f"the last 8 bytes are {found}; expected {expected}"
+    )
     offset = max(0, probe.size - 8)
     return CorruptCheckpointError(message, path=path, offset=offset, code="footer", hints=CUT_OFF)
 

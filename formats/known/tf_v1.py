@@ -184,7 +184,7 @@ class V1Tensor(LazyTensor):
         try:
             saved = SavedTensorSlices.decode(value).data
             if saved is None:
-                raise corrupt("its entry has no data", "entry")
+                raise corrupt("the entry has no data", "entry")
             named, extents = saved.name, extents_of(saved.slice or TensorSliceProto())
             values = decode_values(saved.data or b"", self.spec.dtype)
         except ValueError as error:
@@ -342,7 +342,13 @@ class V1Reader(FormatReader):
         if flaw == "overlap":
             yield Finding("error", "slice", "its slices overlap", spec.key, self.location.path)
         elif flaw == "gap":
-            yield Finding("error", "slice", "its slices do not cover its shape", spec.key, self.location.path)
+            yield Finding(
+                "error",
+                "slice",
+                "the slices do not cover the shape of the tensor",
+                spec.key,
+                self.location.path,
+            )
 
     def _key_order(self, shard: _Shard) -> Iterator[Finding]:
         last = None

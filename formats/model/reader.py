@@ -229,7 +229,7 @@ class FormatReader(CheckpointReader):
     def undecoded(self, key: str) -> CheckpointError:
         """Return why a tensor has no dtype, and so neither values nor bytes."""
         return CorruptCheckpointError(
-            "its entry cannot be decoded", path=self.location.path, key=key, code="entry"
+            "the entry of this tensor cannot be decoded", path=self.location.path, key=key, code="entry"
         )
 
     def __contains__(self, key: object) -> bool:

@@ -187,6 +187,8 @@ class FormatWriter(CheckpointWriter):
         self.notes: list[str] = []
         self._state = "open"
         existing = self.existing(target.path)
+        if not existing and not target.path.is_folder():
+            refuse_irreplaceable(target.path)  # a prefix can be the name of a device
         for found in existing:
             self.refuse_irreplaceable(found)
             if not target.overwrite:
@@ -504,7 +506,9 @@ def check_specs(target: WriteTarget, into: Format) -> None:
             raise DuplicateKeyError("two tensors have this key", path=target.path, key=spec.key)
         keys.add(spec.key)
         if spec.dtype is INVALID:
-            raise CorruptCheckpointError("its entry cannot be decoded", path=target.path, key=spec.key)
+            raise CorruptCheckpointError(
+                "the entry of this tensor cannot be decoded", path=target.path, key=spec.key
+            )
         if not into.holds(spec.dtype):
             hints = cast_or_leave_out(spec.key, castable=spec.dtype.is_floating)
             message = f"{into.name} cannot store {spec.dtype} tensors"

@@ -120,7 +120,7 @@ def _is_count(value: Any) -> bool:
 def _entry(key: str, value: Any) -> _Entry:
     """Return an entry of the header; ValueError, saying why, where it is none."""
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError("its entry must have only dtype, shape and data_offsets")
+        raise ValueError("the entry must have only dtype, shape and data_offsets")
     code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         raise ValueError(f"the dtype {str(code)[:40]!r} is invalid")

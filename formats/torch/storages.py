@@ -152,7 +152,8 @@ class ZipContainer(Container):
             return False
         found = self._archive.read(name, _LONGEST_ORDER)
         if found not in (b"little", b"big"):
-            message = f"byteorder is {found!r}; expected b'little' or b'big'"
+            shown = found.decode("ascii", "backslashreplace")
+            message = f"the member byteorder contains {shown!r}; expected 'little' or 'big'"
             raise CorruptCheckpointError(message, path=self.path, code="header")
         return found == b"big"
 

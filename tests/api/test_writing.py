@@ -137,7 +137,7 @@ def test_a_conversion_is_resumed(place: Path, monkeypatch: pytest.MonkeyPatch) -
 
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("convert", ("run", "new"), {"partial": True}, "--partial does nothing without --like"),
-    ("convert", ("run", "new"), {"to": "nothing"}, "no format 'nothing'"),
+    ("convert", ("run", "new"), {"to": "nothing"}, "the format 'nothing' is unknown"),
     ("convert", ("run", "new"), {"cast": "int32"}, "is not a floating-point dtype"),
     ("convert", ("run", "new"), {"verify": "sent"}, "--verify sent needs a URL as the target"),
     ("convert", ("run", "new"), {"verify": "maybe"}, "--verify: 'maybe' is not one of"),

@@ -116,7 +116,7 @@ def test_what_is_not_ours_is_never_overwritten(shell: str, home: Path, ckpt: Cal
     path.write_text("# mine, better than `ckpt completion`")
     done = ckpt("completion", shell, "--install")
     assert (done.code, done.out) == (3, "")
-    assert f"ckpt: error: {path}: already exists, and ckpt did not write it" in done.err
+    assert f"ckpt: error: {path}: this file already exists, and ckpt did not write it" in done.err
     assert path.read_text() == "# mine, better than `ckpt completion`"
     path.unlink()
     path.symlink_to(home / "nothing")

@@ -133,12 +133,41 @@ def test_the_state_file_of_the_current_directory_is_updated(
         ("convert", CKPT, "x-1"),
         ("rename", CKPT, "x-2", "--sub", "net=>n"),
         ("average", CKPT, os.path.join(RUN, "ckpt-9"), "-o", "x-3"),
-        ("convert", CKPT, "x-4.npz"),
     ):
         done = ckpt(*command, "--update-state")
         assert done.code == 0, done.err
     paths = StateFile.read(parse_location(str(tmp_path / "checkpoint"))).paths
-    assert paths == ("x-1", "x-2", "x-3", "x-4.npz")
+    assert paths == ("x-1", "x-2", "x-3")
+
+
+@pytest.mark.parametrize("target", ["x.npz", "x.safetensors", "x.h5"])
+def test_a_file_that_tensorflow_cannot_restore_is_not_listed(
+    target: str, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state file named x.npz, and `tf.train.latest_checkpoint` returned None."""
+    monkeypatch.chdir(tmp_path)
+    line = ("convert", CKPT, target, *(("--to", "hdf5") if target == "x.h5" else ()), "--update-state")
+    done = ckpt(*line)
+    assert done.code == 3
+    assert "a state file lists only TensorFlow checkpoints" in done.err
+    assert "hint: remove --update-state\n" in done.err
+    assert os.listdir(tmp_path) == []
+    assert ckpt(*line[:-1]).code == 0
+
+
+@pytest.mark.parametrize("special", ["device", "pipe"])
+def test_a_checkpoint_is_not_written_next_to_a_device_or_a_pipe(
+    special: str, tmp_path: Path, ckpt: Callable
+) -> None:
+    """`convert X /dev/full` wrote /dev/full.index."""
+    target = tmp_path / "sink"
+    if special == "device":
+        target.symlink_to("/dev/full")
+    else:
+        os.mkfifo(target)
+    done = ckpt("convert", CKPT, target)
+    assert (done.code, "this is a device or a pipe; name a file" in done.err) == (3, True)
+    assert os.listdir(tmp_path) == ["sink"]
 
 
 def test_a_state_file_that_cannot_be_read_is_rejected_first(tmp_path: Path, ckpt: Callable) -> None:

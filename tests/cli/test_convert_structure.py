@@ -74,7 +74,7 @@ def test_an_optimizers_class_changes_nothing_without_keras(ckpt: Callable, tmp_p
     source = data_path("structure", "keras2_blocks", "trained", "ckpt")
     result = ckpt("convert", source, tmp_path / "all.npz", "--optimizer", "Adam")
     assert (result.code, result.out) == (3, "")
-    assert "--optimizer changes nothing" in result.err
+    assert "--optimizer has no effect" in result.err
 
 
 def test_another_program_is_rejected_with_the_layer(ckpt: Callable, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_another_program_is_rejected_with_the_layer(ckpt: Callable, tmp_path: Pa
     result = ckpt("convert", source, tmp_path / "model.weights.h5", "--like", template)
     assert (result.code, result.out) == (3, "")
     assert "get no value" in result.err
-    assert "; pairing by structure failed: " in result.err
+    assert "\nnote: pairing by structure failed: " in result.err
 
 
 def test_an_archives_weights_are_copied(ckpt: Callable, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_generation_changes_nothing_without_objects(ckpt: Callable, tmp_path: 
     source = data_path("keras3_mlp", "mlp.keras")
     result = ckpt("convert", source, tmp_path / "m.weights.h5", "--generation", "keras2")
     assert (result.code, result.out) == (3, "")
-    assert "--generation changes nothing" in result.err
+    assert "--generation has no effect" in result.err
 
 
 def test_bins_of_other_data_are_not_taken_for_srcs(ckpt: Callable, tmp_path: Path) -> None:

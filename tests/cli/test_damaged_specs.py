@@ -125,5 +125,5 @@ def test_an_entry_that_cannot_be_decoded_is_not_a_change_of_dtype(
     write_bundle(bad, {"w": np.zeros(6, np.float32)}, edit=spoil)
     done = ckpt("diff", *((bad, sound) if is_first else (sound, bad)))
     assert (done.code, done.out) == (3, "")
-    assert "bad: tensor 'w': its entry cannot be decoded" in done.err
+    assert "bad: tensor 'w': the entry of this tensor cannot be decoded" in done.err
     assert ckpt("diff", "--no-values", bad, sound).code == 1

@@ -62,7 +62,7 @@ def test_what_is_there_stays_by_default(tmp_path: Path, ckpt: Callable) -> None:
     (own / "precious").write_text("mine")
     refused = ckpt("demo", tmp_path)
     assert refused.code == 3
-    assert "tf_ckpts_slower: already exists" in refused.err
+    assert "tf_ckpts_slower: this path already exists" in refused.err
     assert os.listdir(tmp_path) == ["tf_ckpts_slower"]
     assert ckpt("demo", "--overwrite", tmp_path).code == 0
     assert sorted(os.listdir(tmp_path)) == ["tf_ckpts", "tf_ckpts_slower"]

@@ -43,14 +43,14 @@ _FOLDER = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors
 PLACES = {
     "ckpt_cli/commands/explain.py _explain_text": ["explain notes.txt", "explain run/ckpt-10.index"],
     "ckpt_cli/api/match.py write_proposals": [f"match bert-2 {_TEMPLATE} --save-map there.tsv"],
-    "ckpt_cli/commands/verify.py _ways_out": ["verify cut-10"],
     "ckpt_cli/commands/verify.py _rescue": ["verify cut-10"],
     "ckpt_cli/cli/install.py install": ["completion bash --install"],
-    "ckpt_cli/operations/select/name_map.py packs_hint": [
+    "ckpt_cli/operations/select/name_map.py packs_hints": [
         "convert bert-2 new.npz --map brt",
         "convert other.npz new.safetensors --layout pytorch",
     ],
     "ckpt_cli/operations/select/selection.py prove_graph": ["convert graphless new.npz --weights-only"],
+    "ckpt_cli/operations/select/selection.py nothing_selected": ["ls run/ckpt-10 --kind slot --dtype int8"],
     "ckpt_cli/operations/select/selection.py unmatched": ["show graphless nosuch"],
     "ckpt_cli/operations/select/selection.py close_keys": ["show run/ckpt-10 '0123456789'"],
     "ckpt_cli/operations/compare/match.py ": ["match full.h5 run/ckpt-10", "graph bert-2"],
@@ -71,7 +71,7 @@ PLACES = {
     "ckpt_cli/operations/look/verify.py _unreadable": ["verify below"],
     "formats/find/directory.py no_checkpoints": ["ls below"],
     "formats/find/directory.py require_latest": ["show gone"],
-    "formats/find/resolve.py _rebuilding": ["ls run/lost-10"],
+    "formats/find/resolve.py rebuilding": ["ls run/lost-10", "verify cut-10"],
     "formats/find/resolve.py suggest": ["ls run/zzzzzzzz"],
     "formats/model/reader.py proved_facts": ["rename broken.keras new.keras --sub 'hidden=>h'"],
     "formats/model/shards.py refuse_without_index": ["verify indexless"],
@@ -384,10 +384,7 @@ def test_a_checkpoint_in_a_folder_that_is_missing_is_not_a_model_on_the_hub(
         assert "Hub" not in starter.run("ls", path, cwd=laid_out).err
 
 
-_PLAIN = (
-    "to write the tensors by key, pass --to hdf5 and a DST that ends in .h5 to ckpt convert; "
-    "Keras cannot load such a file"
-)
+_PLAIN = "to verify the tensors by key instead, pass --roundtrip hdf5"
 ADVICE = [
     (
         f"verify {data_path('dtypes', 'all')} --roundtrip safetensors",

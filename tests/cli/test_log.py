@@ -292,7 +292,7 @@ def test_a_directory_without_a_state_file(tmp_path: Path, ckpt: Callable) -> Non
 def test_a_directory_without_checkpoints_exits_1(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("log", tmp_path)
     assert (result.code, result.out) == (1, "")
-    assert result.err == f"ckpt: error: {tmp_path}: no checkpoints in this directory\n"
+    assert result.err == f"ckpt: error: {tmp_path}: this directory contains no checkpoints\n"
     assert ckpt("log", "--json", tmp_path).json["checkpoints"] == []
 
 
@@ -446,7 +446,8 @@ def test_a_checkpoint_that_has_gone_names_its_run(tmp_path: Path, ckpt: Callable
     result = ckpt("log", f"{directory}/ckpt-99")
     assert result.code == 3
     assert result.err == (
-        f"ckpt: error: {directory}/ckpt-99: no such directory\nhint: pass its directory: {directory}\n"
+        f"ckpt: error: {directory}/ckpt-99: no such directory\n"
+        f"hint: pass the directory of this checkpoint: {directory}\n"
     )
 
 

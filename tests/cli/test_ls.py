@@ -198,7 +198,7 @@ def test_the_note_says_which_checkpoint_was_chosen(ckpt: Callable) -> None:
 def test_a_directory_without_checkpoints_exits_1(tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt("ls", tmp_path)
     assert (result.code, result.out) == (1, "")
-    assert result.err == f"ckpt: error: {tmp_path}: no checkpoints in this directory\n"
+    assert result.err == f"ckpt: error: {tmp_path}: this directory contains no checkpoints\n"
     result = ckpt("ls", "--json", tmp_path)
     assert (result.code, result.json["checkpoints"], result.json["latest"]) == (1, [], None)
     assert ckpt("ls", "-R", tmp_path).code == 1
@@ -232,7 +232,7 @@ def test_an_entry_that_cannot_be_decoded_has_no_dtype(ckpt: Callable) -> None:
     odd = [t for t in result.json["tensors"] if t["dtype"] is None]
     assert [t["key"] for t in odd] == ["net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE"]
     assert len(result.json["tensors"]) == 15
-    assert "its dtype number 77 is unknown (tensor net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE)" in result.err
+    assert "the dtype number 77 is unknown (tensor net/l1/bias/.ATTRIBUTES/VARIABLE_VALUE)" in result.err
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def test_color_also_holds_for_errors(ckpt: Callable, monkeypatch: pytest.MonkeyP
 def test_a_directory_without_checkpoints_is_a_no(command: str, tmp_path: Path, ckpt: Callable) -> None:
     result = ckpt(command, tmp_path)
     assert result.code == 1
-    assert f"ckpt: error: {tmp_path}: no checkpoints" in result.err
+    assert f"ckpt: error: {tmp_path}: this directory contains no checkpoints" in result.err
 
 
 def test_an_interrupt_exits_130() -> None:

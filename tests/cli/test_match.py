@@ -135,7 +135,7 @@ def test_a_map_from_structure_is_read_and_given_back(tmp_path: Path, ckpt: Calla
     assert ckpt("convert", source, tmp_path / "b-1", "--like", like, "--map", saved).code == 0
     saved.write_text(saved.read_text().replace("/beta\t", "/edited\t"))
     again = ckpt("match", source, like, "--save-map", saved)
-    assert (again.code, "already exists, with other pairs" in again.err) == (3, True)
+    assert (again.code, "already exists, and it contains other pairs" in again.err) == (3, True)
 
 
 def test_a_save_counter_that_is_all_that_is_missing_is_named(ckpt: Callable, tmp_path: Path) -> None:

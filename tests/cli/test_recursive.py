@@ -32,7 +32,7 @@ def runs(tmp_path: Path) -> Path:
 def test_what_is_below_is_counted(runs: Path, command: str, ckpt: Callable) -> None:
     result = ckpt(command, runs)
     assert result.code == 1
-    what = "no checkpoints in this directory, but 4 checkpoints in 2 directories below"
+    what = "this directory contains no checkpoints, but there are 4 checkpoints in 2 subdirectories"
     assert result.err.startswith(f"ckpt: error: {runs}: {what}\nhint: ")
     assert f"ckpt {'verify' if command == 'verify' else 'ls'} -R {runs}\n" in result.err
 
@@ -40,7 +40,10 @@ def test_what_is_below_is_counted(runs: Path, command: str, ckpt: Callable) -> N
 def test_where_nothing_is_below_nothing_is_reported_for_it(tmp_path: Path, ckpt: Callable) -> None:
     (tmp_path / "empty").mkdir()
     result = ckpt("ls", tmp_path)
-    assert (result.code, result.err) == (1, f"ckpt: error: {tmp_path}: no checkpoints in this directory\n")
+    assert (result.code, result.err) == (
+        1,
+        f"ckpt: error: {tmp_path}: this directory contains no checkpoints\n",
+    )
 
 
 def test_nothing_is_reported_for_what_is_listed_too(runs: Path, ckpt: Callable) -> None:

@@ -75,7 +75,7 @@ def test_files_that_do_not_belong_together_have_no_latest(
     assert ckpt("ls", tmp_path, "--json").json["latest"] is not None
     lines = terminal("ls", tmp_path, NO_COLOR="1").out.splitlines()
     assert [line.split()[0] for line in lines if line.endswith("latest")] == [latest] * (latest is not None)
-    below = f"note: {tmp_path}: 1 checkpoint in 1 directory below: ckpt ls -R {tmp_path}\n"
+    below = f"note: {tmp_path}: 1 checkpoint in 1 subdirectory: ckpt ls -R {tmp_path}\n"
     assert ckpt("ls", tmp_path).err == ("" if latest else below)
 
 

@@ -301,7 +301,7 @@ def test_files_that_are_not_keys(ckpt: Callable, place: Path) -> None:
         said[name] += other.err
         assert not any(secret in text for secret in secrets for text in (done.err, other.err, other.out))
     assert "another algorithm (RSAPrivateKey)" in said["rsa-private"]
-    assert "hint: to make one: openssl genpkey -algorithm ed25519 -out private.pem" in said["random"]
+    assert "hint: to make a key: openssl genpkey -algorithm ed25519 -out private.pem" in said["random"]
     assert "hint: to extract it from the private key: openssl pkey -in private.pem -pubout" in said["empty"]
     assert "another algorithm (ECDSA secp384r1)" in said["p384-private"]
     assert "has a password" in said["locked-private"]

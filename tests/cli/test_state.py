@@ -490,8 +490,7 @@ def test_a_folder_of_runs_says_what_is_below(tmp_path: Path, ckpt: Callable, cop
     copy("guide_adam_legacy", "tf_ckpts", to="runs/a")
     result = ckpt("state", tmp_path / "runs")
     assert result.code == 1
-    message = "no checkpoints and no state file in this directory, but 3 checkpoints in 1 directory below\n"
-    assert message in result.err
+    assert "this directory contains no checkpoints and no state file, but there are 3 " in result.err
     assert f"hint: to list them: ckpt ls -R {tmp_path / 'runs'}\n" in result.err
 
 

@@ -123,15 +123,23 @@ def test_each_refuses_two_members_under_one_name(tmp_path: Path, ckpt: Callable)
 @pytest.mark.parametrize(
     ("code", "message", "arguments"),
     [
-        (2, f"no format 'nope'; use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "nope")),
-        (2, f"no format 'nope'; use one of {WRITABLE}", ("verify", GUIDE, "--roundtrip", "nope")),
+        (2, f"the format 'nope' is unknown; use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "nope")),
+        (2, f"the format 'nope' is unknown; use one of {WRITABLE}", ("verify", GUIDE, "--roundtrip", "nope")),
         (
             2,
-            f"'torch'; did you mean pytorch? Use one of {WRITABLE}",
+            f"'torch' is unknown; did you mean pytorch? Use one of {WRITABLE}",
             ("convert", GUIDE, "x", "--to", "torch"),
         ),
-        (2, f"'tf2'; did you mean object? Use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "tf2")),
-        (2, f"'fp16'; did you mean --cast? Use one of {WRITABLE}", ("convert", GUIDE, "x", "--to", "fp16")),
+        (
+            2,
+            f"'tf2' is unknown; did you mean object? Use one of {WRITABLE}",
+            ("convert", GUIDE, "x", "--to", "tf2"),
+        ),
+        (
+            2,
+            f"'fp16' is unknown; did you mean --cast? Use one of {WRITABLE}",
+            ("convert", GUIDE, "x", "--to", "fp16"),
+        ),
         (3, "x: onnx can be read, but not written\n", ("convert", GUIDE, "x", "--to", "onnx")),
         (
             2,

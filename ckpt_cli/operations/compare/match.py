@@ -111,8 +111,8 @@ _HINTS = {
     "CHECKPOINT": (
         "to convert CHECKPOINT, if it has the weights of TARGET: ckpt convert {path} DST --like {target}"
     ),
-    "TARGET": "pass an object-based checkpoint that your program saved before training as TARGET",
-    "PATH": "to convert its names to objects: ckpt convert {path} DST --to object",
+    "TARGET": "save a TensorFlow checkpoint from your program before training, and pass it as TARGET",
+    "PATH": "to make an object graph from the keys: ckpt convert {path} DST --to object",
 }
 
 

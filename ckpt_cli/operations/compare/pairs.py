@@ -11,9 +11,9 @@ from formats.model.reader import Family
 
 from ..select.selection import (
     EVERYTHING,
-    NothingSelectedError,
     Selection,
     Sifted,
+    nothing_selected,
     prove_graph,
     say_idle,
     sift,
@@ -129,7 +129,7 @@ def sifted_together(readers: Sequence[FormatReader], selection: Selection) -> li
             raise unmatched(readers[-1], text)
     say_idle(readers[-1], (text for text in found[0].idle if all(text in each.idle for each in found)))
     if not any(each.chosen for each in found):
-        raise NothingSelectedError("no tensor is selected", path=readers[-1].location.path)
+        raise nothing_selected(readers[-1])
     return found
 
 

@@ -100,8 +100,11 @@ class Account(NamedTuple):
             hints.append(KEEP_OPTIMIZER)
         elif self._is_any_weight_paired or not self._chosen_weights:
             hints.append("to keep TEMPLATE's values for these tensors, pass --partial")
-        message = f"{what} no value: {listed}{more}; {left}"
-        raise ConversionError(message, path=self.source.location.path, hints=tuple(hints))
+        error = ConversionError(
+            f"{what} no value: {listed}{more}", path=self.source.location.path, hints=tuple(hints)
+        )
+        error.facts = (left,)
+        raise error
 
     def _left_over(self, of: frozenset[str]) -> tuple[str, list[str]]:
         """Return which tensors of SRC have no pair, and hints that find pairs for them."""
@@ -123,12 +126,10 @@ class Account(NamedTuple):
             return
         names = first_of([repr(shown(self.source, key)) for key in chosen])
         count = counted(len(chosen), "weight")
-        message = (
-            f"none of the {count} of SRC matches a weight of TEMPLATE, so the result would be "
-            f"untrained: {names}"
-        )
-        hints = (self._look(), _PAIR)
-        raise ConversionError(message, path=self.source.location.path, hints=hints)
+        message = f"none of the {count} of SRC matches a weight of TEMPLATE: {names}"
+        error = ConversionError(message, path=self.source.location.path, hints=(self._look(), _PAIR))
+        error.facts = ("nothing was written, because the result would be untrained",)
+        raise error
 
     @property
     def _chosen_weights(self) -> list[str]:

@@ -108,11 +108,11 @@ def _check_alike(reader: FormatReader, last: FormatReader) -> None:
     hints = (f"to see all differences: {both}",)
     missing = [key for key in last.specs if key not in reader.specs]
     surplus = [key for key in reader.specs if key not in last.specs]
-    for keys, where in ((missing, "is missing, but exists in"), (surplus, "does not exist in")):
+    for keys, lacking, having in ((missing, reader, last), (surplus, last, reader)):
         if keys:
             rest = counted(len(keys) - 1, "more tensor")
-            more = f"; the same applies to {rest}" if len(keys) > 1 else ""
-            message = f"this tensor {where} {last.location.path}{more}"
+            more = f"; {rest} {'is' if len(keys) == 2 else 'are'} missing" if len(keys) > 1 else ""
+            message = f"{having.location.path} has this tensor, but {lacking.location.path} does not{more}"
             raise ConversionError(message, path=reader.location.path, key=keys[0], hints=hints)
     for key, spec in last.specs.items():
         mine = reader.specs[key]

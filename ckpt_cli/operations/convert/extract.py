@@ -115,7 +115,7 @@ def output_of(path: Location) -> Output:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         known = ", ".join(_SUFFIXES)
-        raise ValueError(f"{path!r} has no known suffix; end it in {known}, or in / for a directory")
+        raise ValueError(f"{path!r} has no known suffix; use {known}, or DIR/ for one file per tensor")
     if kind == "json" and MAP.fullmatch(path):
         raise ValueError(
             f"{path!r} is the name of a model's shard index; choose another name that ends in .json"
@@ -152,7 +152,7 @@ def plan_extract(
         kind = reader.kinds.get(part.key, "variable")
         if not by_name and (kind == "graph" or (kind == "state" and reason)):
             dropped.append(
-                Dropped(part.key, reason or "this is the object graph; to extract it, name its key")
+                Dropped(part.key, reason or "the object graph is extracted only if you name its key")
             )
             continue
         if reason:
@@ -163,7 +163,7 @@ def plan_extract(
         moves.append(Move(spec, part.key, tensor))
     if output.holds_one and len(moves) != 1:
         some = first_of([repr(move.spec.key) for move in moves])
-        hints = ("name one key, or end the target in / to write one file per tensor",)
+        hints = ("name one key, or pass -o DIR/ to write one file per tensor",)
         is_stdout = output.kind == "stdout"
         taker = "stdout" if is_stdout else "this output"
         message = f"{taker} takes one tensor, but {len(moves)} are selected: {some}"

@@ -29,7 +29,7 @@ from formats.model.reader import Family
 from formats.safetensors.reader import SafetensorsFacts
 from formats.torch.keys import escaped, in_dictionary, unescaped
 
-from ..select.name_map import MapRow, Name, NameMap, packs_hint
+from ..select.name_map import MapRow, Name, NameMap, packs_hints
 from ..select.relations import Relation, inverted, relate
 from ..select.view import Constant, Relaid
 from .accounting import KEEP_OPTIMIZER
@@ -66,8 +66,10 @@ OF_OPTIMIZER = ("slot", "optimizer")
 """Kinds of an optimizer's state."""
 
 _MOST_SHOWN = 5
-_CONFIG = "pass the model's configuration with --config FILE: model.to_json(), a config.json or a Keras file"
-_MAP = "pass a map with --map FILE; each row has the name, the name in PyTorch, and operations such as T"
+_CONFIG = (
+    "pass --config FILE, where FILE is a saved model.to_json(), a config.json or a whole-model Keras file"
+)
+_MAP = "pass --map FILE; each line of FILE has the source key, the PyTorch key, and operations such as T"
 _LIKE = "to use the names and axes of a checkpoint that the same program saved, pass --like TEMPLATE"
 
 
@@ -76,7 +78,7 @@ _HUB_CONFIG = "pass the config.json of the model with --config FILE"
 
 def _model_hints() -> tuple[str, ...]:
     """Return the hints that name the sources of a model's names and axes."""
-    return _CONFIG, _MAP, packs_hint()
+    return (_CONFIG, _MAP, *packs_hints())
 
 
 class FrameworkLayout(NamedTuple):
@@ -315,13 +317,10 @@ def _left_over(reader: FormatReader, keys: Sequence[str], why: str) -> list[Drop
         left = [key for key in keys if kinds[key] == kind]
         if left:
             some = ", ".join(map(repr, left[1:_MOST_SHOWN]))
-            more = (
-                f"; the same applies to {counted(len(left) - 1, 'more', 'more')}: {some}"
-                if len(left) > 1
-                else ""
-            )
+            count = counted(len(left) - 1, "more tensor has", "more tensors have")
+            more = f"; {count} the same problem, such as {some}" if len(left) > 1 else ""
             reason = (
-                why if kind == "variable" else "this is optimizer state, which this layout cannot represent"
+                why if kind == "variable" else "optimizer state cannot be written in this layout and format"
             )
             hints = (_exclude(reader, left, keys),) if kind == "variable" else _LEFT_HINTS
             raise ConversionError(f"{reason}{more}", path=reader.location.path, key=left[0], hints=hints)
@@ -401,7 +400,7 @@ def _back_to_hub(reader: FormatReader, keys: Sequence[str], layout: FrameworkLay
     model = hub_model_back(reader, layout.way, layout.hub)
     if model is None:
         if layout.way == FLAX:
-            message = f"converting to Flax needs the {CONFIG} of transformers, or a map"
+            message = f"converting to Flax needs the model's {CONFIG} for transformers, or a map"
             raise ConversionError(message, path=reader.location.path, hints=(_HUB_CONFIG, _MAP))
         return None
     back = way_back(reader, keys, model, like)
@@ -480,7 +479,7 @@ def _model_of(reader: FormatReader, keys: Iterable[str], facts: KerasFacts) -> _
         return _Model(_filled(facts.config, reader), facts)
     variables = _variables(reader, keys)
     if reader.object_graph is None:
-        message = f"{reader.format.name} needs a model configuration to determine names and axes"
+        message = "without the model's configuration, the name and axes of this tensor are unknown"
         raise ConversionError(
             message, path=reader.location.path, key=next(iter(variables), None), hints=_model_hints()
         )
@@ -627,7 +626,8 @@ def _model_back(layout: FrameworkLayout) -> _Model:
         return _Model(from_config(facts.config) if like is None else _filled(facts.config, like), facts)
     if like is None or like.object_graph is None:
         message = (
-            "converting back to TensorFlow needs the model's configuration, a checkpoint of it, or a map"
+            "converting to the TensorFlow layout needs the model's configuration, a checkpoint of the "
+            "model, or a map"
         )
         raise ConversionError(message, hints=(*_model_hints(), _LIKE))
     unit, told = model_in(like, _variables(like, like.specs), whole=False)
@@ -653,7 +653,7 @@ def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str])
         message = (
             f"{counted(len(missing), 'tensor of the model is', 'tensors of the model are')} missing: {shown}"
         )
-        raise ConversionError(message, path=reader.location.path, hints=(_MAP, packs_hint()))
+        raise ConversionError(message, path=reader.location.path, hints=(_MAP, *packs_hints()))
     (prefix,) = found
     if not prefix:
         return {key: key for key in keys}

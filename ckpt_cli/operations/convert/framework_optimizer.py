@@ -206,8 +206,8 @@ def _steps(reader: FormatReader, state: TrainingState) -> int:
 
 
 def _notes_to_pytorch(row: Row, generation: str, settings: dict[str, Any]) -> list[str]:
-    names = "pass them to the optimizer in the order of param_names in optimizer/param_groups"
-    told = (f"the state identifies parameters by number; {names}", remark_on(row.name, generation, settings))
+    names = "pass the parameters to the optimizer in the order of param_names in optimizer/param_groups"
+    told = (names, remark_on(row.name, generation, settings))
     return [f"torch.optim.{row.pytorch}: {each}" for each in told if each]
 
 

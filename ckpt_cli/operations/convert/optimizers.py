@@ -108,16 +108,16 @@ def contradiction(source: FormatReader, said: str | None, known: str) -> Convers
     return ConversionError(message, path=source.location.path, hints=("remove --optimizer",))
 
 
-_WITH_TEMPLATE = "to use this option, pass a checkpoint of the new program with --like TEMPLATE"
-AS_THEY_ARE = "tensors are copied unchanged"
+_WITH_TEMPLATE = "to convert the optimizer for another program, pass a checkpoint of it with --like TEMPLATE"
+AS_THEY_ARE = "this conversion copies all tensors unchanged"
 
 
 def changes_nothing(
     source: FormatReader, option: str, why: str, hint: str = _WITH_TEMPLATE
 ) -> ConversionError:
     """Return the error of an option that is given where it has no effect."""
-    hints = (hint,)
-    return ConversionError(f"{option} changes nothing: {why}", path=source.location.path, hints=hints)
+    hints = (f"remove {option}", hint)
+    return ConversionError(f"{option} has no effect: {why}", path=source.location.path, hints=hints)
 
 
 class _Carrying:
@@ -566,9 +566,9 @@ class _Pair(NamedTuple):
         if row.corrects_bias == into.corrects_bias or abs(correction - 1) < _NO_BIAS:
             return
         message = (
-            f"{self.mine.spelled(row)} and {self.theirs.spelled(into)} have the same slots, but "
-            f"only one corrects bias; after {steps} steps, its updates are {correction:.3g} "
-            "times as large"
+            f"{self.mine.spelled(row)} cannot be converted to {self.theirs.spelled(into)}: only "
+            f"{(row if row.corrects_bias else into).name} corrects bias, which makes its updates "
+            f"{correction:.3g} times as large after {steps} steps"
         )
         raise self._refused(message)
 

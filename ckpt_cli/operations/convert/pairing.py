@@ -376,12 +376,12 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
         warnings = account.check(partial=rules.partial, keep_optimizer=rules.keep_optimizer)
     except ConversionError as error:
         if pairing.differing:
-            error.message = f"{error.message}; pairing by structure failed: {pairing.differing}"
+            error.facts = (*error.facts, f"pairing by structure failed: {pairing.differing}")
         raise
     refuse_left(source, {} if rules.partial else pairing.left)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
-    reasons = {**dict.fromkeys(keys, "TEMPLATE has no counterpart"), **carried.dropped}
+    reasons = {**dict.fromkeys(keys, "TEMPLATE has no such tensor"), **carried.dropped}
     dropped = [
         Dropped(key, reasons[key]) for key in keys if key not in used and source.kinds.get(key) != "graph"
     ]

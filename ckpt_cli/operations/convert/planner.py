@@ -153,8 +153,8 @@ def _refuse_idle(source: FormatReader, into: Format, settings: Settings) -> None
     """Reject options about an optimizer if tensors are copied unchanged, so that they have no effect."""
     given, has_objects = settings.given, source.object_graph is not None
     if settings.generation is not None and not keras_plan.has_generation(source.format, into):
-        why = "it applies only when ckpt builds an object graph or a .weights.h5 file from another layout"
-        hint = "pass --like TEMPLATE instead of --generation; TEMPLATE is a checkpoint of the new program"
+        why = "only --to object and --to weights-h5 from another format use it"
+        hint = "to convert for another program, pass a checkpoint of it with --like TEMPLATE"
         raise changes_nothing(source, "--generation", why, hint)
     if keras_plan.concerns(source.format, into) or (into.is_by_name and has_objects):
         return

@@ -21,6 +21,7 @@ from formats.store.local.removing import scratch_directory
 
 from .execute import execute, same_tensor
 from .keras.orbax_step import KerasStep, keras_step
+from .keras.plan import PLAIN
 from .optimizers import Given
 from .pairing import Strictness, plan_like
 from .plan import Move
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _CODE = "roundtrip"
+_BY_KEY = "to verify the tensors by key instead, pass --roundtrip hdf5"
 
 
 def roundtrip(
@@ -67,6 +69,7 @@ def roundtrip(
             execute(there, advance=advance)
         except ConversionError as error:
             error.path = location.path  # the temporary folder means nothing to the user
+            error.hints = tuple(_BY_KEY if hint == PLAIN else hint for hint in error.hints)
             raise
         with open_reader(middle) as between:
             back_path = folder / "back" / _name(location, source.format)

@@ -105,6 +105,7 @@ class Chosen:
         self.settings = settings
         self.dropped: list[Dropped] = []
         self.notes: list[str] = []
+        self._asked = keys
         self.keys = [key for key in keys if self._fits(key)]
 
     def _fits(self, key: str) -> bool:
@@ -123,7 +124,15 @@ class Chosen:
         if self._kind(key) == "state":
             self.dropped.append(Dropped(key, reason))
             return False
-        hints = cast_or_leave_out(key, castable=spec.dtype.is_floating)
+        specs = self.source.specs
+        others = [
+            each
+            for each in self._asked
+            if each not in (key, GRAPH_KEY)
+            and not self.into.holds(self._dtype(specs[each]))
+            and self._kind(each) != "state"
+        ]
+        hints = cast_or_leave_out(key, castable=spec.dtype.is_floating, others=others)
         raise UnsupportedDtypeError(reason, path=self.source.location.path, key=key, hints=hints)
 
     def _kind(self, key: str) -> str | None:

@@ -50,7 +50,8 @@ def findings_in_short(reader: FormatReader) -> list[str]:
     if not reader.findings:
         return []
     more = len(reader.findings) - 1
-    return [reader.findings[0].text + (f", and {counted(more, 'more finding')}" if more else "")]
+    tail = f"; {counted(more, 'more problem was', 'more problems were')} found" if more else ""
+    return [reader.findings[0].text + tail]
 
 
 class _ListingRow(NamedTuple):

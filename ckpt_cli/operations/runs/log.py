@@ -260,7 +260,7 @@ class RunLog:
                 row = _measured(row, seen, trained, untrained)
         if flaws.count:
             rest = flaws.count - 1
-            more = f", and {counted(rest, 'more tensor')} cannot be read" if rest else ""
+            more = f"; {counted(rest, 'more tensor')} cannot be read" if rest else ""
             self.warnings.append(f"{flaws.first[0]}{more}")
         self.warnings += findings_in_short(reader)
         self._watch(reader, before, seen, trained)

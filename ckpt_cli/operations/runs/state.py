@@ -209,7 +209,7 @@ def _suggest_directory(path: Location) -> tuple[str, ...]:
     """Return a hint for a missing path: if it has a checkpoint's name, the run it was in."""
     run = path.parent or path.of(".")
     if step_of(path) is not None and run.is_folder() and Directory(run).members:
-        return (f"pass its directory: {run}",)
+        return (f"pass the directory of this checkpoint: {run}",)
     return suggest(path)
 
 
@@ -219,7 +219,7 @@ def _refuse_checkpoint(path: Location) -> None:
         detect_format(resolve(path))
     except CheckpointError:
         return
-    hints = (f"pass its directory: {path.parent or '.'}",)
+    hints = (f"pass the directory of this checkpoint: {path.parent or '.'}",)
     raise CheckpointError(
         "this is one checkpoint; expected a directory of checkpoints", path=path, hints=hints
     )

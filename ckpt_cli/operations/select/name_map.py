@@ -277,10 +277,10 @@ def packs() -> dict[str, str]:
     return out
 
 
-def packs_hint() -> str:
-    """Return the hint that names the maps of ckpt's own."""
-    names = ", ".join(f"--map {name}" for name in packs())
-    return f"to use a map that ships with ckpt: {names}; to see what each map is for: ckpt explain maps"
+def packs_hints() -> tuple[str, ...]:
+    """Return the hints that name the maps of ckpt's own."""
+    names = ", ".join(packs())
+    return f"pass --map NAME to use a map of ckpt: {names}", "to see what each map is for: ckpt explain maps"
 
 
 def read_map(path: Location) -> NameMap:
@@ -294,7 +294,7 @@ def read_map(path: Location) -> NameMap:
             path = _PACKS / (path + _SUFFIX)
         elif not path.exists():
             message = "no such file, and ckpt has no map with this name"
-            raise CheckpointNotFoundError(message, path=path, hints=(packs_hint(),))
+            raise CheckpointNotFoundError(message, path=path, hints=packs_hints())
     with path.open() as file:
         data = file.read(0, LARGEST_MAP + 1)
     if len(data) > LARGEST_MAP:

@@ -167,7 +167,7 @@ def choose(
     for text in found.unmatched:
         raise unmatched(reader, text)
     if not found.chosen:
-        raise NothingSelectedError("no tensor is selected", path=reader.location.path)
+        raise nothing_selected(reader)
     if found.idle and reader.paths_flaw is not None:
         raise unmatched(reader, found.idle[0])
     if noted:
@@ -197,6 +197,12 @@ def say_idle(reader: FormatReader, patterns: Iterable[str]) -> None:
         notices.tell(f"{reader.location.path}: no tensor matches --exclude {text!r}")
 
 
+def nothing_selected(reader: FormatReader) -> NothingSelectedError:
+    """Return the error of options that select no tensor together."""
+    way = f"to list all keys: {command_line('ls', '-1', reader.location.path)}"
+    return NothingSelectedError("no tensor is selected", path=reader.location.path, hints=(way,))
+
+
 def unmatched(reader: FormatReader, text: str) -> CheckpointError:
     """Return the error of a pattern that matches nothing, with close keys.
 
@@ -211,6 +217,12 @@ def unmatched(reader: FormatReader, text: str) -> CheckpointError:
         return CorruptCheckpointError(
             message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=(way,)
         )
+    key, bracket, rest = text.partition("[")
+    if bracket and key in {*reader.specs, *reader.object_paths.values()}:
+        message = (
+            f"the slice {bracket + rest!r} of {key!r} is invalid; expected numbers and ranges, as in [0,:10]"
+        )
+        return NothingSelectedError(message, path=reader.location.path)
     message = f"no tensor matches {text!r}"
     hints = close_keys(reader, text)
     if parse_location(text).entry() is not None:

@@ -16,7 +16,7 @@ from formats.core.words import first_of
 from formats.errors import CheckpointError
 from formats.model.tensor import LazyTensor
 
-from .selection import NothingSelectedError, Selection, choose, sift
+from .selection import NothingSelectedError, Selection, choose, nothing_selected, sift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def find_parts(reader: FormatReader, texts: tuple[str, ...], selection: Selectio
     # The other options drop slices, too.
     left = [key for key in sift(reader, selection._replace(keep=())).chosen if key in parts]
     if not left:
-        raise NothingSelectedError("no tensor is selected", path=reader.location.path)
+        raise nothing_selected(reader)
     return [part for key in left for part in parts[key]]
 
 

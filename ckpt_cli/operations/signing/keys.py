@@ -22,7 +22,7 @@ _LARGEST = 1 << 16
 
 _EXPECTED = "expected an Ed25519 or ECDSA P-256 key in PEM format"
 _TO_MAKE = {
-    "private": "to make one: openssl genpkey -algorithm ed25519 -out private.pem",
+    "private": "to make a key: openssl genpkey -algorithm ed25519 -out private.pem",
     "public": "to extract it from the private key: openssl pkey -in private.pem -pubout -out public.pem",
 }
 """The hint for each half of a key."""

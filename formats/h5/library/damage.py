@@ -46,13 +46,13 @@ class damage:  # noqa: N801  a context manager; a class because thousands are en
         if lacks_memory(error):
             raise out_of_memory(error, self._path, self._key, self._what) from error
         if isinstance(error, HDF5_ERRORS):
-            message = f"{self._what}: {_reason(error)}"
+            message = f"{self._what} cannot be read{_reason(error)}"
             raise CorruptCheckpointError(message, path=self._path, key=self._key, code="hdf5-read") from error
 
 
 def _reason(error: BaseException) -> str:
-    """Return the library's own reason, which h5py puts in parentheses."""
+    """Return the library's reason, which h5py puts in parentheses, as its words; any other as it is."""
     text = str(error.args[0] if error.args else error).splitlines()
     line = text[0] if text else type(error).__name__
     inner = line[line.find("(") + 1 : line.rfind(")")] if line.endswith(")") and "(" in line else ""
-    return inner or line
+    return f" (HDF5 reports: {inner})" if inner else f": {line}"

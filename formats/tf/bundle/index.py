@@ -112,7 +112,7 @@ def decode_shape(proto: TensorShapeProto | None) -> tuple[int, ...]:
     and for dimensions whose names are not UTF-8: TensorFlow decodes no entry with such a name.
     """
     if proto is not None and not all(is_utf8(dim.name) for dim in proto.dim):
-        raise EntryError("entry", "its entry cannot be decoded: the name of a dimension is not UTF-8")
+        raise EntryError("entry", "the entry cannot be decoded: the name of a dimension is not UTF-8")
     if proto is None or proto.unknown_rank:
         return ()
     return checked_shape(tuple(dim.size for dim in proto.dim))
@@ -125,15 +125,15 @@ def checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """
     if len(shape) > _LARGEST_RANK:
         raise EntryError(
-            "shape", f"its shape has {len(shape)} dimensions, but TensorFlow allows at most {_LARGEST_RANK}"
+            "shape", f"the shape has {len(shape)} dimensions, but TensorFlow allows at most {_LARGEST_RANK}"
         )
     size = 1
     for dim in shape:
         if dim < 0:
-            raise EntryError("shape", f"its shape {list(shape)} has a negative dimension")
+            raise EntryError("shape", f"the shape {list(shape)} has a negative dimension")
         size *= dim or 1
     if size >= _LARGEST_SIZE:
-        raise EntryError("shape", f"its shape {list(shape)} has more than 2**63 elements")
+        raise EntryError("shape", f"the shape {list(shape)} has more than 2**63 elements")
     return shape
 
 
@@ -207,11 +207,11 @@ def decode_entry(value: bytes) -> BundleEntry:
     try:
         proto = BundleEntryProto.decode(value)
     except ValueError as error:
-        raise EntryError("entry", f"its entry cannot be decoded: {error}") from error
+        raise EntryError("entry", f"the entry cannot be decoded: {error}") from error
     shape = decode_shape(proto.shape)
     dtype = dtypes.BY_NUMBER.get(proto.dtype)
     if dtype is None:
-        raise EntryError("dtype", f"its dtype number {proto.dtype} is unknown")
+        raise EntryError("dtype", f"the dtype number {proto.dtype} is unknown")
     slices = tuple(extents_of(piece) for piece in proto.slices)
     entry = BundleEntry(dtype, shape, proto.shard_id, proto.offset, proto.size, proto.crc32c, slices)
     if min(entry.shard, entry.offset, entry.size) < 0:

@@ -187,7 +187,9 @@ class _Structure:
         if tiling_flaw([region for region, _ in pieces], spec.shape) == "gap":
             # An optimizer that minimized a partitioned variable within a scope writes such slots.
             severity = "warning" if self.reader.kinds[spec.key] == "slot" else "error"
-            message = "its slices do not cover its shape; TensorFlow restores only the covered part"
+            message = (
+                "the slices do not cover the shape of the tensor; TensorFlow restores only the covered part"
+            )
             yield Finding(severity, "slice", message, spec.key, *place)
         if spec.dtype.name not in JOINABLE and len(pieces) > 1:
             message = (

@@ -19,10 +19,10 @@ EMPTY = b"\x02\0\0\0\0\0\0\0{}"
 @pytest.mark.parametrize(
     ("folders", "words"),
     [
-        (1, "1 checkpoint in 1 directory below"),
-        (999, "1 checkpoint in 1 directory below"),
-        (1000, "at least 1 checkpoint below"),
-        (1001, "at least 1 checkpoint below"),
+        (1, "1 checkpoint in 1 subdirectory"),
+        (999, "1 checkpoint in 1 subdirectory"),
+        (1000, "at least 1 checkpoint in subdirectories"),
+        (1001, "at least 1 checkpoint in subdirectories"),
     ],
 )
 def test_a_thousand_directories_are_looked_into(folders: int, words: str, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_thousand_directories_are_looked_into(folders: int, words: str, tmp_pa
 
 @pytest.mark.parametrize(
     ("checkpoints", "words"),
-    [(999, "999 checkpoints in 2 directories below"), (1000, "at least 1,000 checkpoints below")],
+    [(999, "999 checkpoints in 2 subdirectories"), (1000, "at least 1,000 checkpoints in subdirectories")],
 )
 def test_a_thousand_checkpoints_are_counted(checkpoints: int, words: str, tmp_path: Path) -> None:
     for number in range(checkpoints):

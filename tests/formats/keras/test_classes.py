@@ -100,7 +100,7 @@ def test_a_name_that_all_layers_have_shows_nothing(tmp_path: Path) -> None:
     """Keras 3 gives the weights of a subclassed model its name, for every layer."""
     edges = {0: [("a", 1), ("b", 2)], 1: [("_kernel", 3)], 2: [("_kernel", 4)]}
     path = saved(tmp_path, edges, {3: (2, 2), 4: (2, 2)}, "dense/kernel", "dense/kernel")
-    with pytest.raises(ConversionError, match="is Dense or EinsumDense; the same applies to 1 more tensor"):
+    with pytest.raises(ConversionError, match="is Dense or EinsumDense; 1 more tensor has the same problem"):
         told(path)
 
 

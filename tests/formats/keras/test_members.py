@@ -56,7 +56,9 @@ def test_two_ways_that_fit_are_ambiguous(names: tuple[str, str]) -> None:
 
 
 def test_one_more_on_a_side_is_no_way() -> None:
-    with pytest.raises(StructureError, match=r"2 objects starting with .*, but 3 in the other") as raised:
+    with pytest.raises(
+        StructureError, match=r"2 objects in the group that starts with .*, but the other has 3"
+    ) as raised:
         merged([member("x", 1), member("y", 1)], [dense(1, 1), conv(1)])
     assert not raised.value.is_ambiguous
 

@@ -139,7 +139,9 @@ def test_two_models_of_one_structure_are_ambiguous() -> None:
 def test_a_variable_too_many_is_named_with_its_layer() -> None:
     mine = node("", dense=node("dense", leaf("k", name="kernel"), leaf("a", name="lora_kernel_a")))
     theirs = node("", dense=node("dense", leaf("x")))
-    with pytest.raises(StructureError, match="layer 'dense' has 2 variables, but 1 in the other checkpoint"):
+    with pytest.raises(
+        StructureError, match="layer 'dense' has 2 variables in one checkpoint and 1 in the other"
+    ):
         paired(program(mine), file(theirs))
 
 

@@ -30,7 +30,7 @@ CONTENTS = {
     "a 7z archive": b"7z\xbc\xaf\x27\x1c\0\4",
     "a RAR archive": b"Rar!\x1a\x07\x01\0",
     "a tar archive": tarfile.TarInfo("ckpt-1.index").tobuf(),
-    "this is not an HDF5 file: it begins with b'PK": b"PK no archive",
+    "this is not an HDF5 file: it begins with 'PK no ar'": b"PK no archive",
     "the file is empty": b"",
 }
 

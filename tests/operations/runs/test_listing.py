@@ -42,7 +42,7 @@ def test_a_run_has_a_state_file_or_names_that_differ_in_the_step(
 
 
 @pytest.mark.parametrize(
-    ("count", "more"), [(1, ""), (2, ", and 1 more finding"), (3, ", and 2 more findings")]
+    ("count", "more"), [(1, ""), (2, "; 1 more problem was found"), (3, "; 2 more problems were found")]
 )
 def test_of_many_findings_the_first_is_reported(count: int, more: str) -> None:
     found = [Finding("error", "header", f"flaw {at}", None, None) for at in range(count)]

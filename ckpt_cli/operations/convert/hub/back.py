@@ -204,7 +204,8 @@ def _without_ties(
 
 def _refuse_left(keys: Sequence[str], model: HubModel) -> None:
     some = ", ".join(map(repr, keys[1:_MOST_SHOWN]))
-    more = f"; the same applies to {counted(len(keys) - 1, 'more', 'more')}: {some}" if len(keys) > 1 else ""
+    count = counted(len(keys) - 1, "more tensor has", "more tensors have")
+    more = f"; {count} the same problem, such as {some}" if len(keys) > 1 else ""
     message = f"{model.architecture.model_type} has no such variable in {model.architecture.library}{more}"
     raise ConversionError(message, key=keys[0], hints=(leave_out(keys[0]),))
 

@@ -52,13 +52,11 @@ if TYPE_CHECKING:
 
 
 _HINTS = (
-    "pass the model's configuration with --config FILE: model.to_json(), a config.json, or a Keras file",
+    "pass --config FILE, where FILE is a saved model.to_json(), a config.json or a Keras model file",
     "pass --like TEMPLATE to take the layout of a checkpoint that the same model wrote",
 )
-_ANOTHER = "pass the configuration of the model that wrote SRC with --config FILE; the given one does not fit"
-_PLAIN = (
-    "to write the tensors by key, pass --to hdf5 and a DST that ends in .h5; Keras cannot load such a file"
-)
+_ANOTHER = "pass the configuration of the model that wrote SRC with --config FILE"
+PLAIN = "to write the tensors by key, pass --to hdf5 and a DST that ends in .h5 (Keras cannot load this file)"
 _MOST_CONFIG = 256 << 20
 KERAS_2, KERAS_3 = "2.15.0", "3.0.0"
 
@@ -160,7 +158,7 @@ def lay_out(chosen: Chosen) -> KerasPlacement:
     except ModelError as error:
         message = f"the checkpoint does not fit the model: {error}"
         hints = _HINTS if chosen.settings.config is None else (_ANOTHER, _HINTS[1])
-        plain = () if chosen.into.has_object_graph else (_PLAIN,)
+        plain = () if chosen.into.has_object_graph else (PLAIN,)
         raise ConversionError(message, path=source.location.path, hints=(*hints, *plain)) from error
     model = _choose(chosen, model)
     if model.state is not None:
@@ -233,11 +231,12 @@ def _model(chosen: Chosen) -> Model:
         unit = from_names(stored_layers(source))
     else:
         message = (
-            f"{chosen.into.name} needs the model's configuration, which {source.format.name} does not contain"
+            f"writing {chosen.into.name} needs the model's configuration, "
+            "and this checkpoint does not contain it"
         )
         if chosen.into.has_object_graph:
             message = "without the model's configuration, the order of its layers is unknown"
-        hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, _PLAIN)
+        hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
     texts = KerasFacts(version=version_told(config, facts.version or own.version), config=config)
     # Of how it is compiled another Keras would understand nothing.
@@ -306,7 +305,7 @@ def _laid(
             hints = (leave_out(key), *_HINTS)
             raise ConversionError(message, path=source.location.path, key=key, hints=hints)
         what = "optimizer state" if kind in ("slot", "optimizer") else "state"
-        reason = f"{target} cannot store this {what} here"
+        reason = f"{target} has no tensor for this {what} of this model"
         if model.optimizer is not None and key in idle:
             reason = reason_of_idle(model.optimizer.state.generation)
         chosen.dropped.append(Dropped(key, reason))
@@ -337,7 +336,7 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
         ("--learning-rate", given.learning_rate, optimizer and optimizer.rates.get(LEARNING_RATE)),
     ):
         if said is not None and all(one is not variable for one, _ in placed):
-            message = f"{option} changes nothing: {chosen.into.name} has no tensor for it here"
+            message = f"{option} has no effect: {chosen.into.name} stores no such value for this model"
             hints: tuple[str, ...] = (
                 (
                     "to write one, pass the configuration of a model that is compiled with this "
@@ -519,10 +518,13 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
 def _refuse_config(chosen: Chosen, config: str | None) -> None:
     """Refuse the configuration of a .h5 file for a `.keras` archive."""
     if config is not None and "module" not in parse_object(config):
-        message = "a .keras archive needs a configuration in its own form; this one has the form of .h5 files"
+        message = (
+            "a .keras archive needs the configuration of a .keras archive, and this configuration comes "
+            "from a .h5 file"
+        )
         hints = (
             "pass a .keras archive of the same model, or its config.json, with --config FILE",
-            "to write weights for model.load_weights(...), pass --to weights-h5; it needs no configuration",
+            "to write a file for model.load_weights(...) instead, pass --to weights-h5",
         )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
